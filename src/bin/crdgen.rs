@@ -1,0 +1,2 @@
+//! CRDs.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The renderer.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Real Kubernetes control planes, nodes and registries for tests.
