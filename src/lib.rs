@@ -1,1 +1,7 @@
-//! renderhub.
+//! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
+//!
+//! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions, I/O, control loops, wiring. A module
+//! imports only from floors below its own; `tests/architecture.rs` keeps it so.
+
+pub mod api;
+pub mod names;
