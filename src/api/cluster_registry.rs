@@ -29,8 +29,18 @@ use super::schema;
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Prefix", type_ = "string", json_path = ".spec.repositoryPrefix", priority = 1),
-    printcolumn(name = "Secret", type_ = "string", json_path = ".spec.pushSecretRef.name", priority = 1)
+    printcolumn(
+        name = "Prefix",
+        type_ = "string",
+        json_path = ".spec.repositoryPrefix",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Secret",
+        type_ = "string",
+        json_path = ".spec.pushSecretRef.name",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

@@ -27,7 +27,12 @@ use super::render_task::{RenderTaskSpec, RenderTaskStatus};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "URL", type_ = "string", json_path = ".status.chartURL", priority = 1),
     printcolumn(name = "Digest", type_ = "string", json_path = ".status.digest", priority = 1),
-    printcolumn(name = "Job", type_ = "string", json_path = ".status.jobRef.name", priority = 1)
+    printcolumn(
+        name = "Job",
+        type_ = "string",
+        json_path = ".status.jobRef.name",
+        priority = 1
+    )
 )]
 #[serde(transparent)]
 pub struct ClusterRenderTaskSpec(pub RenderTaskSpec);

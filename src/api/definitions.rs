@@ -16,31 +16,50 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         ClusterRegistry::crd(),
         RendererClass::crd(),
     ];
-    for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
-        if let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|s| s.open_api_v3_schema.as_mut())
-        {
-            for_each_schema(schema, &mut |node| node.nullable = None);
-        }
+    let schemas = crds
+        .iter_mut()
+        .flat_map(|crd| &mut crd.spec.versions)
+        .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    for schema in schemas {
+        finish(schema);
     }
     crds
 }
 
+/// Puts right what the derives leave behind in the schema of a kind.
+fn finish(kind: &mut JSONSchemaProps) {
+    kind.title = None;
+    for_each(kind, &mut |node| {
+        // The API server drops a null where none is allowed, so an absent field has one spelling: no rule can be
+        // passed, and no type confused, by a null.
+        node.nullable = None;
+        if node.format.as_deref() == Some("int32") {
+            // The format alone is not enforced, and the Rust type cannot hold more.
+            node.minimum.get_or_insert(f64::from(i32::MIN));
+            node.maximum.get_or_insert(f64::from(i32::MAX));
+        }
+    });
+    let Some(spec) = kind.properties.as_mut().and_then(|p| p.get_mut("spec")) else {
+        return;
+    };
+    let about = spec.description.replace("What is asked for.".to_owned());
+    if let Some(config) = spec.properties.as_mut().and_then(|p| p.get_mut("config")) {
+        // The renderer gets what the tenant wrote, and nothing the API server added.
+        for_each(config, &mut |node| node.default = None);
+    }
+    kind.description = about;
+}
+
 /// Visits the schema and all below it.
-///
-/// The API server drops a null where none is allowed, so without `nullable` an absent field has one spelling: no rule
-/// can be passed, and no type confused, by a null.
-fn for_each_schema(schema: &mut JSONSchemaProps, visit: &mut impl FnMut(&mut JSONSchemaProps)) {
+fn for_each(schema: &mut JSONSchemaProps, visit: &mut impl FnMut(&mut JSONSchemaProps)) {
     visit(schema);
     for child in schema.properties.iter_mut().flat_map(|p| p.values_mut()) {
-        for_each_schema(child, visit);
+        for_each(child, visit);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        for_each_schema(items, visit);
+        for_each(items, visit);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        for_each_schema(values, visit);
+        for_each(values, visit);
     }
 }

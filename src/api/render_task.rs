@@ -29,7 +29,12 @@ use super::{cluster_registry::SecretReference, renderer_config::RendererConfig, 
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "URL", type_ = "string", json_path = ".status.chartURL", priority = 1),
     printcolumn(name = "Digest", type_ = "string", json_path = ".status.digest", priority = 1),
-    printcolumn(name = "Job", type_ = "string", json_path = ".status.jobRef.name", priority = 1)
+    printcolumn(
+        name = "Job",
+        type_ = "string",
+        json_path = ".status.jobRef.name",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
