@@ -25,8 +25,7 @@ const REPOSITORY_PREFIX: &str = r"^(([a-z0-9]|\{namespace\})+((\.|_|__|-+)([a-z0
 /// Tag of the OCI distribution specification.
 const TAG: &str = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$";
 /// A `SemVer` as Helm reads it: a leading `v` and fewer than three numbers are fine.
-const CHART_VERSION: &str =
-    r"^v?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){0,2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$";
+const CHART_VERSION: &str = r"^v?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){0,2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$";
 /// Key of a Secret or `ConfigMap`, which becomes a file name.
 const DATA_KEY: &str = r"^[-._a-zA-Z0-9]+$";
 /// Printable text without spaces.
