@@ -5,3 +5,6 @@
 
 pub mod api;
 pub mod names;
+pub mod backoff;
+pub mod plan;
+pub mod workqueue;

@@ -4,9 +4,11 @@ mod cluster_registry;
 mod cluster_render_task;
 pub mod conditions;
 pub mod labels;
+pub mod oci;
 mod render_task;
 mod renderer_class;
 mod renderer_config;
+pub mod termination;
 
 pub use cluster_registry::{
     AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, ClusterRegistryStatus, ConfigMapKeyReference,
