@@ -8,3 +8,8 @@ pub mod names;
 pub mod backoff;
 pub mod plan;
 pub mod workqueue;
+pub mod apply;
+pub mod events;
+pub mod metrics;
+pub mod object;
+pub mod watch;

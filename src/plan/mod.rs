@@ -78,8 +78,32 @@ pub struct Observed<'a> {
     pub place: &'a Place,
     /// Whether the task holds a slot of the queue.
     pub has_slot: bool,
-    /// Whether a foreign object was found under the name of its Job or Secret.
-    pub name_conflict: bool,
+    /// What an earlier attempt to create its objects ran into.
+    pub held: Option<Held>,
+}
+
+/// What keeps a task's objects from being created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// A foreign object has the name of the Job or the config Secret.
+    NameConflict,
+    /// The API server finds the Job of the class invalid.
+    JobRefused,
+}
+
+impl Held {
+    fn refusal(self) -> Refusal {
+        match self {
+            Self::NameConflict => Refusal::new(
+                Reason::NameConflict,
+                "an object that is not the hub's has the name of this task's Job or Secret; ask the platform operator",
+            ),
+            Self::JobRefused => Refusal::new(
+                Reason::InvalidSpec,
+                "the API server does not accept the Job of this renderer class; ask the platform operator",
+            ),
+        }
+    }
 }
 
 /// The next thing to do for a task.
@@ -207,9 +231,8 @@ fn chart_url(o: &Observed<'_>) -> String {
 }
 
 fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {
-    if o.name_conflict {
-        let message = "an object that is not the hub's has the name of this task's Job or Secret; ask the platform operator";
-        return refuse(o, &Refusal::new(Reason::NameConflict, message), Step::REST);
+    if let Some(held) = o.held {
+        return refuse(o, &held.refusal(), Step::REST);
     }
     let resolved = match o.catalog.resolve(o.task, spec) {
         Ok(resolved) => resolved,

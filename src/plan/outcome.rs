@@ -71,16 +71,33 @@ fn verdict(status: &JobStatus) -> Verdict {
     held("Complete").map_or(Verdict::Running, |c| Verdict::Complete(since(c)))
 }
 
-/// Whether a Job's metadata leave it open that it ended.
+/// What a Job's metadata say of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndHint {
+    /// It has not ended.
+    No,
+    /// It is about to end, or failed.
+    Soon,
+    /// It completed, or nothing can be told.
+    Now,
+}
+
+/// Reads the hint: the API server records which status fields each writer set.
 ///
-/// The API server records which status fields each writer set; while nobody set `conditions`, the Job runs and need not
-/// be read. It is a hint that saves reads, not a verdict: the verdict is read from the Job.
+/// While nobody set `conditions`, the Job runs and need not be read; `completionTime` is set with `Complete` and never
+/// before. It saves reads and is no verdict: the verdict is read from the Job's conditions.
 #[must_use]
-pub fn may_have_ended(managed_fields: Option<&[ManagedFieldsEntry]>) -> bool {
-    let Some(entries) = managed_fields.filter(|entries| !entries.is_empty()) else { return true };
-    entries.iter().any(|entry| {
-        entry.fields_v1.as_ref().is_some_and(|f| f.0.get("f:status").is_some_and(|s| s.get("f:conditions").is_some()))
-    })
+pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> EndHint {
+    let Some(entries) = managed_fields.filter(|entries| !entries.is_empty()) else { return EndHint::Now };
+    let is_set = |field: &str| {
+        let in_entry = |e: &ManagedFieldsEntry| Some(e.fields_v1.as_ref()?.0.get("f:status")?.get(field).is_some());
+        entries.iter().any(|e| in_entry(e) == Some(true))
+    };
+    match (is_set("f:completionTime"), is_set("f:conditions")) {
+        (true, _) => EndHint::Now,
+        (false, true) => EndHint::Soon,
+        (false, false) => EndHint::No,
+    }
 }
 
 /// What is kept of a pod that ended.

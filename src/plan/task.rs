@@ -68,6 +68,8 @@ pub struct Task {
     pub config: Value,
     /// SHA-256 of the canonical spec.
     pub spec_hash: String,
+    /// Bytes of the spec as JSON.
+    pub spec_bytes: usize,
     /// What the hub said of it.
     pub status: RenderTaskStatus,
 }
@@ -85,7 +87,8 @@ impl Task {
             uid: TaskUid::new(meta.uid.as_deref()?),
         };
         // serde_json keeps object keys sorted, so equal specs have equal bytes.
-        let spec_hash = hex(&Sha256::digest(spec.to_string().as_bytes()));
+        let canonical = spec.to_string();
+        let spec_hash = hex(&Sha256::digest(canonical.as_bytes()));
         let config = spec.get("config").cloned().unwrap_or(Value::Null);
         Some(Self {
             id,
@@ -97,6 +100,7 @@ impl Task {
             spec: serde_json::from_value(spec).ok(),
             config,
             spec_hash,
+            spec_bytes: canonical.len(),
             status: serde_json::from_value(status).unwrap_or_default(),
         })
     }

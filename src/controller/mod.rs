@@ -1,0 +1,6 @@
+//! The control loops: tasks, registries and the sweep.
+
+pub mod engine;
+mod index;
+pub mod registries;
+mod worker;
