@@ -1,1 +1,3 @@
 //! renderhub.
+
+pub mod api;

@@ -1,0 +1,4 @@
+//! The words renderhub's programs share.
+
+pub mod oci;
+pub mod termination;
