@@ -3,6 +3,7 @@
 mod cluster_registry;
 mod cluster_render_task;
 pub mod conditions;
+pub mod docker_config;
 pub mod labels;
 pub mod oci;
 mod render_task;
