@@ -3,12 +3,15 @@
 mod cluster_registry;
 mod cluster_render_task;
 pub mod conditions;
+mod definitions;
 pub mod docker_config;
 pub mod labels;
 pub mod oci;
+pub mod policy;
 mod render_task;
 mod renderer_class;
 mod renderer_config;
+mod schema;
 pub mod termination;
 
 pub use cluster_registry::{
@@ -16,6 +19,7 @@ pub use cluster_registry::{
     SecretReference, Verification,
 };
 pub use cluster_render_task::{ClusterRenderTask, ClusterRenderTaskSpec};
+pub use definitions::custom_resource_definitions;
 pub use render_task::{
     FailurePhase, KubeConfigReference, KubeConfigSecretReference, ObjectRef, Owner, RegistryKind,
     RegistryReference, RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure,
