@@ -112,7 +112,9 @@ pub struct Calls {
 
 impl fmt::Debug for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls").field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("Calls")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
     }
 }
 
@@ -120,7 +122,12 @@ impl Calls {
     /// Calls of this hub, with Jobs and Secrets in `namespace`.
     #[must_use]
     pub fn new(client: Client, metrics: Metrics, namespace: String, hub_id: HubId) -> Self {
-        Self { client, metrics, namespace, hub_id }
+        Self {
+            client,
+            metrics,
+            namespace,
+            hub_id,
+        }
     }
 
     /// Puts the hub's finalizer on a task; the new resource version.
@@ -128,7 +135,12 @@ impl Calls {
     /// # Errors
     /// [`CallError::Conflict`] when the task changed since it was read.
     pub async fn add_finalizer(&self, task: &Task) -> Result<String, CallError> {
-        let finalizers = task.finalizers.iter().cloned().chain([FINALIZER.to_owned()]).collect();
+        let finalizers = task
+            .finalizers
+            .iter()
+            .cloned()
+            .chain([FINALIZER.to_owned()])
+            .collect();
         self.set_finalizers(task, finalizers).await
     }
 
@@ -137,7 +149,12 @@ impl Calls {
     /// # Errors
     /// [`CallError::Conflict`] when the task changed since it was read.
     pub async fn remove_finalizer(&self, task: &Task) -> Result<(), CallError> {
-        let finalizers = task.finalizers.iter().filter(|f| *f != FINALIZER).cloned().collect();
+        let finalizers = task
+            .finalizers
+            .iter()
+            .filter(|f| *f != FINALIZER)
+            .cloned()
+            .collect();
         done(self.set_finalizers(task, finalizers).await)
     }
 
@@ -159,7 +176,9 @@ impl Calls {
     pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
         let request = tasks(id).get(&id.name, &kube::api::GetParams::default());
         let read: Option<TaskObject> = found(self.send("get", resource(id.kind), request).await)?;
-        Ok(read.and_then(|o| o.into_task(id.kind)).filter(|t| t.id.uid == id.uid))
+        Ok(read
+            .and_then(|o| o.into_task(id.kind))
+            .filter(|t| t.id.uid == id.uid))
     }
 
     /// Writes a task's status; the new resource version.
@@ -203,8 +222,13 @@ impl Calls {
         K: Resource<DynamicType = ()> + serde::Serialize,
     {
         let body = serde_json::to_vec(object).map_err(|_| CallError::Transport)?;
-        let parameters = PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        let answer: Answer = self.send("create", resource, self.own::<K>().create(&parameters, body)).await?;
+        let parameters = PostParams {
+            dry_run: false,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+        };
+        let answer: Answer = self
+            .send("create", resource, self.own::<K>().create(&parameters, body))
+            .await?;
         Ok(answer.metadata.uid)
     }
 
@@ -213,7 +237,14 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn get_job(&self, name: &str) -> Result<Option<Job>, CallError> {
-        found(self.send("get", "jobs", self.own::<Job>().get(name, &kube::api::GetParams::default())).await)
+        found(
+            self.send(
+                "get",
+                "jobs",
+                self.own::<Job>().get(name, &kube::api::GetParams::default()),
+            )
+            .await,
+        )
     }
 
     /// Reads a config Secret's metadata; `None` when it does not exist.
@@ -221,7 +252,9 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn get_secret_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
-        let request = self.own::<Secret>().get_metadata(name, &kube::api::GetParams::default());
+        let request = self
+            .own::<Secret>()
+            .get_metadata(name, &kube::api::GetParams::default());
         let read: Option<PartialObjectMeta<Secret>> = found(self.send("get", "secrets", request).await)?;
         Ok(read.map(|o| o.metadata))
     }
@@ -231,7 +264,14 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn get_secret(&self, name: &str) -> Result<Option<Secret>, CallError> {
-        found(self.send("get", "secrets", self.own::<Secret>().get(name, &kube::api::GetParams::default())).await)
+        found(
+            self.send(
+                "get",
+                "secrets",
+                self.own::<Secret>().get(name, &kube::api::GetParams::default()),
+            )
+            .await,
+        )
     }
 
     /// Deletes the Job with this UID and, in the background, its pods.
@@ -257,12 +297,17 @@ impl Calls {
     /// # Errors
     /// Whatever keeps a page from being read.
     pub async fn list_own_secrets(&self) -> Result<Vec<ObjectMeta>, CallError> {
-        let mut parameters = ListParams::default().labels(&own_objects(&self.hub_id)).limit(PAGE);
+        let mut parameters = ListParams::default()
+            .labels(&own_objects(&self.hub_id))
+            .limit(PAGE);
         let mut all = Vec::new();
         loop {
             let request = self.own::<Secret>().list_metadata(&parameters);
             let page: ObjectList<PartialObjectMeta<Secret>> = self.send("list", "secrets", request).await?;
-            all.extend(page.items.into_iter().map(|o| ObjectMeta { managed_fields: None, ..o.metadata }));
+            all.extend(page.items.into_iter().map(|o| ObjectMeta {
+                managed_fields: None,
+                ..o.metadata
+            }));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => parameters = parameters.continue_token(&token),
                 None => return Ok(all),
@@ -274,11 +319,18 @@ impl Calls {
     ///
     /// # Errors
     /// Whatever keeps it from being written.
-    pub async fn write_registry_status(&self, name: &str, status: &ClusterRegistryStatus) -> Result<(), CallError> {
+    pub async fn write_registry_status(
+        &self,
+        name: &str,
+        status: &ClusterRegistryStatus,
+    ) -> Result<(), CallError> {
         let path = format!("/apis/{GROUP}/{VERSION}/clusterregistries");
         let body = json!({"status": status});
         let request = Request::new(path).patch_subresource("status", name, &manager(), &Patch::Merge(&body));
-        done(self.send::<Value>("patch", "clusterregistries/status", request).await)
+        done(
+            self.send::<Value>("patch", "clusterregistries/status", request)
+                .await,
+        )
     }
 
     /// Requests on a kind of the rendering namespace.
@@ -294,8 +346,11 @@ impl Calls {
     ) -> Result<T, CallError> {
         let request = request.map_err(|_| CallError::Transport)?;
         let answer = tokio::time::timeout(DEADLINE, self.client.request::<T>(request)).await;
-        let answer = answer.map_err(|_| CallError::Timeout).and_then(|a| a.map_err(|e| classify(&e)));
-        self.metrics.call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
+        let answer = answer
+            .map_err(|_| CallError::Timeout)
+            .and_then(|a| a.map_err(|e| classify(&e)));
+        self.metrics
+            .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer
     }
 }
@@ -312,7 +367,9 @@ fn status_patch(status: &RenderTaskStatus) -> Value {
 }
 
 fn classify(error: &kube::Error) -> CallError {
-    let kube::Error::Api(status) = error else { return CallError::Transport };
+    let kube::Error::Api(status) = error else {
+        return CallError::Transport;
+    };
     match status.code {
         404 => CallError::NotFound,
         409 if status.reason == "AlreadyExists" => CallError::AlreadyExists,
@@ -348,11 +405,17 @@ fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
 }
 
 fn manager() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 fn delete(uid: &str) -> DeleteParams {
-    DeleteParams::background().preconditions(Preconditions { uid: Some(uid.to_owned()), resource_version: None })
+    DeleteParams::background().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    })
 }
 
 fn tasks(id: &TaskId) -> Request {

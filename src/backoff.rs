@@ -17,7 +17,9 @@ pub struct Backoff<K> {
 
 impl<K> Default for Backoff<K> {
     fn default() -> Self {
-        Self { attempts: HashMap::new() }
+        Self {
+            attempts: HashMap::new(),
+        }
     }
 }
 

@@ -45,7 +45,10 @@ impl Events {
     /// Events, and the loop that sends them until every handle is dropped.
     pub fn new(client: Client, hub: String, metrics: Metrics) -> (Self, impl Future<Output = ()>) {
         let (out, inbox) = mpsc::channel(BACKLOG);
-        let reporter = Reporter { controller: "renderhub.dev/hub".to_owned(), instance: Some(hub) };
+        let reporter = Reporter {
+            controller: "renderhub.dev/hub".to_owned(),
+            instance: Some(hub),
+        };
         let sender = send_all(Recorder::new(client, reporter), inbox, metrics.clone());
         (Self { out, metrics }, sender)
     }
@@ -59,7 +62,10 @@ impl Events {
 }
 
 async fn send_all(recorder: Recorder, mut inbox: mpsc::Receiver<Notice>, metrics: Metrics) {
-    let mut bucket = Bucket { tokens: BURST, filled: Instant::now() };
+    let mut bucket = Bucket {
+        tokens: BURST,
+        filled: Instant::now(),
+    };
     while let Some(notice) = inbox.recv().await {
         if !bucket.take(Instant::now()) {
             metrics.events_dropped.inc();
@@ -74,7 +80,11 @@ async fn send_all(recorder: Recorder, mut inbox: mpsc::Receiver<Notice>, metrics
 
 fn event(notice: &Notice) -> Event {
     Event {
-        type_: if notice.is_warning { EventType::Warning } else { EventType::Normal },
+        type_: if notice.is_warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
         reason: notice.reason.as_str().to_owned(),
         note: Some(notice.note.clone()),
         action: "Render".to_owned(),
@@ -119,7 +129,10 @@ mod tests {
     #[test]
     fn the_bucket_bounds_a_burst_and_the_long_run() {
         let start = Instant::now();
-        let mut bucket = Bucket { tokens: BURST, filled: start };
+        let mut bucket = Bucket {
+            tokens: BURST,
+            filled: start,
+        };
         assert_eq!((0..100).filter(|_| bucket.take(start)).count(), 25);
         let later = start + Duration::from_secs(2);
         assert_eq!((0..100).filter(|_| bucket.take(later)).count(), 10);

@@ -73,20 +73,47 @@ impl Metrics {
 
     fn register(&self, registry: &mut Registry) {
         let seconds = self.reconcile_seconds.clone();
-        registry.register_with_unit("reconcile_duration", "One pass over one task", Unit::Seconds, seconds);
-        registry.register("reconcile_errors", "Passes that failed", self.reconcile_errors.clone());
-        registry.register("work_queue_depth", "Tasks in line for a pass", self.work_queue_depth.clone());
-        registry.register("waiting_tasks", "Tasks that wait for a slot", self.waiting_tasks.clone());
+        registry.register_with_unit(
+            "reconcile_duration",
+            "One pass over one task",
+            Unit::Seconds,
+            seconds,
+        );
+        registry.register(
+            "reconcile_errors",
+            "Passes that failed",
+            self.reconcile_errors.clone(),
+        );
+        registry.register(
+            "work_queue_depth",
+            "Tasks in line for a pass",
+            self.work_queue_depth.clone(),
+        );
+        registry.register(
+            "waiting_tasks",
+            "Tasks that wait for a slot",
+            self.waiting_tasks.clone(),
+        );
         registry.register("tasks", "Tasks by phase", self.tasks.clone());
         registry.register("api_calls", "Calls to the API server", self.api_calls.clone());
         registry.register("watch_errors", "Watches that broke", self.watch_errors.clone());
-        registry.register("events_dropped", "Events beyond the rate limit", self.events_dropped.clone());
-        registry.register("orphans_removed", "Objects removed by a sweep", self.orphans_removed.clone());
+        registry.register(
+            "events_dropped",
+            "Events beyond the rate limit",
+            self.events_dropped.clone(),
+        );
+        registry.register(
+            "orphans_removed",
+            "Objects removed by a sweep",
+            self.orphans_removed.clone(),
+        );
     }
 
     /// Counts a call.
     pub fn call(&self, verb: &'static str, resource: &'static str, code: u16) {
-        self.api_calls.get_or_create(&CallLabels { verb, resource, code }).inc();
+        self.api_calls
+            .get_or_create(&CallLabels { verb, resource, code })
+            .inc();
     }
 
     /// Counts the time of a pass.

@@ -74,24 +74,50 @@ pub async fn tasks(client: Client, kind: TaskKind, metrics: Metrics, out: mpsc::
     let resource = task_resource(kind);
     let api: Api<TaskObject> = Api::all_with(client, &resource);
     let name = resource.plural;
-    run(api, Config::default(), metrics, name_of(&name), out, move |event| {
-        Some(Input::Task(kind, change(event, |o: TaskObject| o.into_task(kind).map(Box::new), uid_of)?))
-    })
+    run(
+        api,
+        Config::default(),
+        metrics,
+        name_of(&name),
+        out,
+        move |event| {
+            Some(Input::Task(
+                kind,
+                change(event, |o: TaskObject| o.into_task(kind).map(Box::new), uid_of)?,
+            ))
+        },
+    )
     .await;
 }
 
 /// Watches the hub's Jobs by metadata until the channel closes.
-pub async fn jobs(client: Client, namespace: String, hub_id: HubId, metrics: Metrics, out: mpsc::Sender<Input>) {
+pub async fn jobs(
+    client: Client,
+    namespace: String,
+    hub_id: HubId,
+    metrics: Metrics,
+    out: mpsc::Sender<Input>,
+) {
     let api: Api<PartialObjectMeta<Job>> = Api::namespaced(client, &namespace);
     let config = Config::default().labels(&own_objects(&hub_id));
     run(api, config, metrics, "jobs", out, |event| {
-        Some(Input::Job(change(event, |o| job_mark(&o.metadata), |o| task_of(&o.metadata))?))
+        Some(Input::Job(change(
+            event,
+            |o| job_mark(&o.metadata),
+            |o| task_of(&o.metadata),
+        )?))
     })
     .await;
 }
 
 /// Watches those of the hub's pods that ended until the channel closes.
-pub async fn pods(client: Client, namespace: String, hub_id: HubId, metrics: Metrics, out: mpsc::Sender<Input>) {
+pub async fn pods(
+    client: Client,
+    namespace: String,
+    hub_id: HubId,
+    metrics: Metrics,
+    out: mpsc::Sender<Input>,
+) {
     let api: Api<Pod> = Api::namespaced(client, &namespace);
     let ended = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
     let config = Config::default().labels(&own_objects(&hub_id)).fields(ended);
@@ -103,7 +129,11 @@ pub async fn pods(client: Client, namespace: String, hub_id: HubId, metrics: Met
 }
 
 fn name_of(plural: &str) -> &'static str {
-    if plural == "rendertasks" { "rendertasks" } else { "clusterrendertasks" }
+    if plural == "rendertasks" {
+        "rendertasks"
+    } else {
+        "clusterrendertasks"
+    }
 }
 
 /// Reads a watch and hands on what `map` makes of it.
@@ -128,12 +158,21 @@ async fn run<K>(
 }
 
 /// A watch that streams its initial list where the server can, counts its errors and backs off on them.
-pub fn endless<K>(api: Api<K>, config: Config, metrics: Metrics, name: &'static str) -> impl Stream<Item = Event<K>>
+pub fn endless<K>(
+    api: Api<K>,
+    config: Config,
+    metrics: Metrics,
+    name: &'static str,
+) -> impl Stream<Item = Event<K>>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
     futures::stream::unfold(true, move |streaming| {
-        let config = if streaming { config.clone().streaming_lists() } else { config.clone() };
+        let config = if streaming {
+            config.clone().streaming_lists()
+        } else {
+            config.clone()
+        };
         let (api, metrics) = (api.clone(), metrics.clone());
         async move {
             if !streaming {
@@ -158,8 +197,15 @@ where
     K: Send,
 {
     let counted = stream.inspect_err(move |error| {
-        metrics.watch_errors.get_or_create(&KindLabel { kind: name }).inc();
-        tracing::warn!(watch = name, kind = kind_of(error), "watch broke; it is opened again");
+        metrics
+            .watch_errors
+            .get_or_create(&KindLabel { kind: name })
+            .inc();
+        tracing::warn!(
+            watch = name,
+            kind = kind_of(error),
+            "watch broke; it is opened again"
+        );
     });
     counted
         .take_while(move |event| {
@@ -209,7 +255,11 @@ fn uid_of(object: &TaskObject) -> Option<TaskUid> {
 /// The task an object serves, by its label.
 #[must_use]
 pub fn task_of(metadata: &ObjectMeta) -> Option<TaskUid> {
-    metadata.labels.as_ref()?.get(TASK_UID).map(|uid| TaskUid::new(uid))
+    metadata
+        .labels
+        .as_ref()?
+        .get(TASK_UID)
+        .map(|uid| TaskUid::new(uid))
 }
 
 /// A Job by its metadata; `None` without a name, a UID or a task.
@@ -220,8 +270,14 @@ pub fn job_mark(metadata: &ObjectMeta) -> Option<JobMark> {
         task: task_of(metadata)?,
         name: metadata.name.clone()?,
         uid: metadata.uid.clone()?,
-        spec_hash: annotations.and_then(|a| a.get(labels::SPEC_HASH)).cloned().unwrap_or_default(),
-        created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+        spec_hash: annotations
+            .and_then(|a| a.get(labels::SPEC_HASH))
+            .cloned()
+            .unwrap_or_default(),
+        created: metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
         hint: outcome::end_hint(metadata.managed_fields.as_deref()),
     })
 }

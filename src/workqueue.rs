@@ -30,7 +30,12 @@ pub struct WorkQueue<K> {
 
 impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
-        Self { ready: VecDeque::new(), states: HashMap::new(), wakes: HashMap::new(), later: BinaryHeap::new() }
+        Self {
+            ready: VecDeque::new(),
+            states: HashMap::new(),
+            wakes: HashMap::new(),
+            later: BinaryHeap::new(),
+        }
     }
 }
 

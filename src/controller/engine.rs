@@ -18,14 +18,14 @@ use crate::apply::CallError;
 use crate::backoff::Backoff;
 use crate::metrics::{KindLabel, Metrics};
 use crate::names::{TaskKind, TaskUid};
-use crate::plan::catalog::Catalog;
 use crate::plan::gc::{Marked, orphans};
 use crate::plan::queue::{Caps, FairQueue};
 use crate::plan::task::{Phase, Task};
 use crate::watch::{Change, Input, JobMark, task_of};
 use crate::workqueue::WorkQueue;
 
-use super::index::{Index, Record};
+use super::index::{Index, QUEUED_AFTER, Record};
+use super::registries::Published;
 use super::sweep::{Sweep, remove_orphans};
 use super::worker::{Context, Outcome, WorkError, work};
 
@@ -50,11 +50,12 @@ struct Synced {
     jobs: bool,
     pods: bool,
     secrets: bool,
+    catalog: bool,
 }
 
 impl Synced {
     fn all(&self) -> bool {
-        self.tasks.len() == 2 && self.jobs && self.pods && self.secrets
+        self.tasks.len() == 2 && self.jobs && self.pods && self.secrets && self.catalog
     }
 }
 
@@ -70,7 +71,7 @@ pub struct Engine {
     context: Arc<Context>,
     metrics: Metrics,
     limits: Limits,
-    catalog: watch::Receiver<Arc<Catalog>>,
+    catalog: watch::Receiver<Published>,
     ready: watch::Sender<bool>,
     index: Index,
     queue: WorkQueue<TaskUid>,
@@ -91,7 +92,7 @@ impl Engine {
         context: Arc<Context>,
         metrics: Metrics,
         limits: Limits,
-        catalog: watch::Receiver<Arc<Catalog>>,
+        catalog: watch::Receiver<Published>,
         ready: watch::Sender<bool>,
     ) -> Self {
         Self {
@@ -122,7 +123,10 @@ impl Engine {
                 () = stop.cancelled() => break,
                 Some(input) = inputs.recv() => self.take_in(input),
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
-                Ok(()) = self.catalog.changed() => self.wake_blocked(),
+                Ok(()) = self.catalog.changed() => {
+                    self.settle_sync(|synced| synced.catalog = true);
+                    self.wake_blocked();
+                }
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
         }
@@ -183,7 +187,9 @@ impl Engine {
 
     fn lose_job(&mut self, task: &TaskUid) {
         self.index.forget_job(task);
-        self.jobs_gone.insert(task.clone());
+        if self.passes.values().any(|busy| busy == task) {
+            self.jobs_gone.insert(task.clone());
+        }
         self.queue.add(task);
     }
 
@@ -194,6 +200,7 @@ impl Engine {
         if was_ready || !self.synced.all() {
             return;
         }
+        self.index.prune_secrets();
         for (task, _) in self.index.jobs() {
             if let Some(record) = self.index.task(task).filter(|r| !r.phase.is_finished()) {
                 self.fair.adopt(record.namespace(), record.created, task);
@@ -214,7 +221,12 @@ impl Engine {
     /// What the platform offers changed: tasks that waited for it look again.
     fn wake_blocked(&mut self) {
         let blocked = |r: &Record| r.blocked || r.held.is_some();
-        let uids: Vec<_> = self.index.tasks().filter(|(_, r)| blocked(r)).map(|(uid, _)| uid.clone()).collect();
+        let uids: Vec<_> = self
+            .index
+            .tasks()
+            .filter(|(_, r)| blocked(r))
+            .map(|(uid, _)| uid.clone())
+            .collect();
         for uid in uids {
             if let Some(record) = self.index.task_mut(&uid) {
                 record.held = None;
@@ -230,7 +242,8 @@ impl Engine {
         if self.sweep_due <= now && !self.is_sweeping {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
-            self.running.spawn(async move { Finished::Sweep(context.calls.list_own_secrets().await) });
+            self.running
+                .spawn(async move { Finished::Sweep(context.calls.list_own_secrets().await) });
         }
         if !self.synced.all() {
             return;
@@ -254,10 +267,13 @@ impl Engine {
             }
             return;
         };
-        self.jobs_gone.remove(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
-        let (context, catalog) = (Arc::clone(&self.context), Arc::clone(&self.catalog.borrow()));
+        let (context, catalog) = (
+            Arc::clone(&self.context),
+            self.catalog.borrow().clone().unwrap_or_default(),
+        );
         let key = uid.clone();
+        self.jobs_gone.remove(&uid);
         let handle = self.running.spawn(async move {
             let outcome = work(context, catalog, view, has_slot).await;
             Finished::Pass(key, now, Box::new(outcome))
@@ -285,7 +301,10 @@ impl Engine {
     }
 
     fn fail(&mut self, uid: &TaskUid, kind: &'static str) {
-        self.metrics.reconcile_errors.get_or_create(&KindLabel { kind }).inc();
+        self.metrics
+            .reconcile_errors
+            .get_or_create(&KindLabel { kind })
+            .inc();
         let wait = self.backoff.failed(uid);
         self.queue.add_at(uid, Instant::now() + wait);
         tracing::warn!(task = %uid, kind, wait_ms = wait.as_millis(), "a pass failed; it is repeated");
@@ -346,16 +365,25 @@ impl Engine {
 
     fn take_slot(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let has_job = self.index.has_job(uid);
-        let Some(record) = self.index.task_mut(uid) else { return };
+        let Some(record) = self.index.task_mut(uid) else {
+            return;
+        };
         record.held = outcome.held;
         let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
         record.blocked = is_waiting && !outcome.wants_slot;
+        if !outcome.wants_slot {
+            record.waits_since = None;
+        } else if record.waits_since.is_none() {
+            let now = Instant::now();
+            record.waits_since = Some(now);
+            self.queue.add_at(uid, now + QUEUED_AFTER);
+        }
         let (namespace, created) = (Arc::clone(record.namespace()), record.created);
         if has_job && !record.phase.is_finished() {
             self.fair.adopt(&namespace, created, uid);
         } else if outcome.wants_slot {
             self.fair.wait(&namespace, created, uid);
-        } else if outcome.error.is_none() || !is_waiting {
+        } else {
             self.fair.leave(&namespace, created, uid);
         }
     }
@@ -376,6 +404,9 @@ impl Engine {
                 self.queue.add(&task);
             }
         }
+        if self.synced.all() {
+            self.index.prune_secrets();
+        }
         let was_ready = self.synced.all();
         self.settle_sync(|synced| synced.secrets = true);
         if was_ready {
@@ -391,12 +422,25 @@ impl Engine {
         let pick = |all: Vec<(Marked, ObjectMeta)>| -> Vec<ObjectMeta> {
             let marked: Vec<_> = all.iter().map(|(m, _)| m.clone()).collect();
             let uids: HashSet<_> = orphans(&marked, phase).map(|m| m.uid.clone()).collect();
-            all.into_iter().filter(|(m, _)| uids.contains(&m.uid)).map(|(_, meta)| meta).collect()
+            all.into_iter()
+                .filter(|(m, _)| uids.contains(&m.uid))
+                .map(|(_, meta)| meta)
+                .collect()
         };
         let now = Timestamp::now();
         let sweep = Sweep {
-            secrets: pick(secrets.into_iter().map(|m| (super::sweep::marked(&m, now), m)).collect()),
-            jobs: self.index.jobs().filter(|(task, _)| phase(task).is_none()).map(|(_, j)| j.mark.clone()).collect(),
+            secrets: pick(
+                secrets
+                    .into_iter()
+                    .map(|m| (super::sweep::marked(&m, now), m))
+                    .collect(),
+            ),
+            jobs: self
+                .index
+                .jobs()
+                .filter(|(task, _)| phase(task).is_none())
+                .map(|(_, j)| j.mark.clone())
+                .collect(),
         };
         if sweep.is_empty() {
             return;
@@ -412,7 +456,8 @@ impl Engine {
 
     fn next_wake(&mut self) -> Option<Instant> {
         let sweep = (!self.is_sweeping).then_some(self.sweep_due);
-        let work = (self.synced.all() && self.passes.len() < self.limits.workers).then(|| self.queue.next_wake());
+        let work =
+            (self.synced.all() && self.passes.len() < self.limits.workers).then(|| self.queue.next_wake());
         sweep.into_iter().chain(work.flatten()).min()
     }
 
@@ -421,7 +466,10 @@ impl Engine {
         self.metrics.work_queue_depth.set(depth(self.queue.len()));
         self.metrics.waiting_tasks.set(depth(self.fair.len().0));
         for (kind, count) in self.index.phases() {
-            self.metrics.tasks.get_or_create(&KindLabel { kind }).set(depth(count));
+            self.metrics
+                .tasks
+                .get_or_create(&KindLabel { kind })
+                .set(depth(count));
         }
     }
 }
@@ -429,5 +477,8 @@ impl Engine {
 /// A time by the clock as a time of the process.
 fn instant(at: Timestamp) -> Instant {
     let wait = at.duration_since(Timestamp::now());
-    Instant::now() + Duration::try_from(wait).unwrap_or_default().min(Duration::from_secs(7 * 86_400))
+    Instant::now()
+        + Duration::try_from(wait)
+            .unwrap_or_default()
+            .min(Duration::from_secs(7 * 86_400))
 }

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::names::{TaskKind, TaskUid, job_name};
-use crate::plan::{Held, JobState};
+use crate::names::{TaskKind, TaskUid};
 use crate::plan::outcome::{EndHint, PodNote};
 use crate::plan::task::{Phase, Task, TaskId};
+use crate::plan::{Held, JobState};
 use crate::watch::JobMark;
 
+/// A task that waits this long says so; earlier it would cost a write for a state that is already over.
+pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
 /// Bytes of specs kept in memory for tasks that wait or run; beyond it a task is read when its turn comes.
 const SPEC_BUDGET: usize = 32 << 20;
 /// Time from the first sign of an end to its verdict; the Job controller writes both within moments.
@@ -38,6 +40,8 @@ pub struct Record {
     pub deleting: bool,
     /// Whether nothing but a change of the platform's offers can start it.
     pub blocked: bool,
+    /// Since when it waits for a slot.
+    pub waits_since: Option<Instant>,
     /// What keeps its objects from being created.
     pub held: Option<Held>,
     /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
@@ -72,7 +76,17 @@ pub struct Index {
     namespaces: HashSet<Arc<str>>,
     spec_bytes: usize,
     epochs: HashMap<&'static str, u32>,
+    /// Tasks in each phase, in the order of [`PHASES`].
+    phases: [usize; PHASES.len()],
 }
+
+/// The phases as metric labels.
+const PHASES: [(Phase, &str); 4] = [
+    (Phase::Pending, "pending"),
+    (Phase::Running, "running"),
+    (Phase::Succeeded, "succeeded"),
+    (Phase::Failed, "failed"),
+];
 
 /// What a worker needs of a task.
 #[derive(Debug)]
@@ -89,6 +103,8 @@ pub struct View {
     pub note: Option<PodNote>,
     /// What keeps its objects from being created.
     pub held: Option<Held>,
+    /// Whether it has waited for a slot long enough to say so.
+    pub has_waited: bool,
 }
 
 impl Index {
@@ -125,7 +141,9 @@ impl Index {
 
     /// Takes in a task as the hub itself changed it.
     pub fn changed_task(&mut self, task: Arc<Task>) {
-        let Some(known) = self.tasks.get(&task.id.uid) else { return };
+        let Some(known) = self.tasks.get(&task.id.uid) else {
+            return;
+        };
         let version = task.resource_version.parse().unwrap_or(known.version);
         if version >= known.version {
             let epoch = known.epoch;
@@ -137,7 +155,9 @@ impl Index {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
-        let (blocked, held, cleared_job) = old.map_or((false, None, None), |r| (r.blocked, r.held, r.cleared_job));
+        let (blocked, waits_since, held, cleared_job) = old.map_or((false, None, None, None), |r| {
+            (r.blocked, r.waits_since, r.held, r.cleared_job)
+        });
         let mut record = Record {
             kind: task.id.kind,
             namespace: self.intern(&task.id.namespace),
@@ -146,6 +166,7 @@ impl Index {
             phase,
             deleting: task.deleting,
             blocked,
+            waits_since,
             held,
             cleared_job,
             cleanup_due: (phase == Phase::Failed).then(|| task.failure_cleanup_due()),
@@ -162,11 +183,13 @@ impl Index {
         if phase.is_finished() {
             self.notes.remove(&uid);
         }
+        self.phases[slot(phase)] += 1;
         self.tasks.insert(uid, record);
     }
 
     fn forget_whole(&mut self, uid: &TaskUid) -> Option<Record> {
         let record = self.tasks.remove(uid)?;
+        self.phases[slot(record.phase)] -= 1;
         self.spec_bytes -= record.whole.as_ref().map_or(0, |t| t.spec_bytes);
         Some(record)
     }
@@ -186,8 +209,16 @@ impl Index {
     /// Tasks of the kind that the finished list did not show.
     pub fn vanished_tasks(&self, kind: TaskKind) -> Vec<TaskUid> {
         let epoch = self.epoch(kind.as_str());
-        let stale = self.tasks.iter().filter(|(_, r)| r.kind == kind && r.epoch != epoch);
+        let stale = self
+            .tasks
+            .iter()
+            .filter(|(_, r)| r.kind == kind && r.epoch != epoch);
         stale.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Tasks in each phase, by label.
+    pub fn phases(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        PHASES.iter().map(|(_, label)| *label).zip(self.phases)
     }
 
     fn epoch(&self, what: &'static str) -> u32 {
@@ -217,26 +248,47 @@ impl Index {
             EndHint::Soon => now + SOON,
             EndHint::No => now + QUIET,
         };
-        let is_new = self.jobs.get(&mark.task).is_none_or(|known| known.mark.uid != mark.uid);
+        let is_new = self
+            .jobs
+            .get(&mark.task)
+            .is_none_or(|known| known.mark.uid != mark.uid);
         let look = if is_new { now } else { read_due };
-        self.jobs.insert(mark.task.clone(), KnownJob { mark, read_due, epoch });
+        self.jobs.insert(
+            mark.task.clone(),
+            KnownJob {
+                mark,
+                read_due,
+                epoch,
+            },
+        );
         Some(look)
     }
 
     /// Takes in a Job that a worker created or read; when to look at its task again.
     pub fn keep_job(&mut self, mark: JobMark, now: Instant) -> Instant {
         let epoch = self.epoch("jobs");
-        let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob { mark, read_due: now, epoch });
-        let pause = if known.mark.hint == EndHint::No { QUIET } else { LINGER };
+        let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
+            mark,
+            read_due: now,
+            epoch,
+        });
+        let pause = if known.mark.hint == EndHint::No {
+            QUIET
+        } else {
+            LINGER
+        };
         if known.read_due <= now {
             known.read_due = now + pause;
         }
         known.read_due
     }
 
-    /// Forgets a Job that is gone.
+    /// Forgets a Job that is gone; nothing more is said of it.
     pub fn forget_job(&mut self, task: &TaskUid) {
         self.jobs.remove(task);
+        if let Some(record) = self.tasks.get_mut(task) {
+            record.cleared_job = None;
+        }
     }
 
     /// Forgets a Job that a worker deleted, and ignores what is still said of it.
@@ -250,7 +302,16 @@ impl Index {
     /// Jobs that the finished list did not show.
     pub fn vanished_jobs(&self) -> Vec<TaskUid> {
         let epoch = self.epoch("jobs");
-        self.jobs.iter().filter(|(_, j)| j.epoch != epoch).map(|(task, _)| task.clone()).collect()
+        self.jobs
+            .iter()
+            .filter(|(_, j)| j.epoch != epoch)
+            .map(|(task, _)| task.clone())
+            .collect()
+    }
+
+    /// Whether a Job of the task is known.
+    pub fn has_job(&self, task: &TaskUid) -> bool {
+        self.jobs.contains_key(task)
     }
 
     /// All Jobs by task.
@@ -265,6 +326,11 @@ impl Index {
         self.secrets.insert(task.clone(), secret_uid.into());
     }
 
+    /// Forgets the config Secrets of tasks that do not exist; a sweep removes them.
+    pub fn prune_secrets(&mut self) {
+        self.secrets.retain(|task, _| self.tasks.contains_key(task));
+    }
+
     /// Forgets a config Secret that is gone.
     pub fn forget_secret(&mut self, task: &TaskUid) {
         self.secrets.remove(task);
@@ -273,7 +339,10 @@ impl Index {
     /// Takes in the last word of a pod, if its task still waits for one.
     pub fn keep_note(&mut self, task: &TaskUid, note: PodNote) {
         let is_wanted = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
-        let is_newest = self.notes.get(task).is_none_or(|known| known.created <= note.created);
+        let is_newest = self
+            .notes
+            .get(task)
+            .is_none_or(|known| known.created <= note.created);
         if is_wanted && is_newest {
             self.notes.insert(task.clone(), note);
         }
@@ -283,11 +352,17 @@ impl Index {
 
     /// What a worker needs; `None` where nothing is to be done before the time that is returned beside it.
     pub fn view(&self, uid: &TaskUid, clock: Timestamp, now: Instant) -> (Option<View>, Option<Timestamp>) {
-        let Some(record) = self.tasks.get(uid) else { return (None, None) };
+        let Some(record) = self.tasks.get(uid) else {
+            return (None, None);
+        };
         let job = self.jobs.get(uid);
         if record.phase.is_finished() && !record.deleting {
             let is_clear = job.is_none() && !self.secrets.contains_key(uid);
-            let due = if is_clear { record.removal_due } else { record.cleanup_due.or(Some(clock)) };
+            let due = if is_clear {
+                record.removal_due
+            } else {
+                record.cleanup_due.or(Some(clock))
+            };
             let due = due.into_iter().chain(record.removal_due).min();
             if due.is_none_or(|due| clock < due) {
                 return (None, due);
@@ -300,9 +375,17 @@ impl Index {
             secret: self.secrets.get(uid).map(ToString::to_string),
             note: self.notes.get(uid).cloned(),
             held: record.held,
+            has_waited: record
+                .waits_since
+                .is_some_and(|since| now - since >= QUEUED_AFTER),
         };
         (Some(view), None)
     }
+}
+
+/// Where a phase is counted.
+fn slot(phase: Phase) -> usize {
+    PHASES.iter().position(|(p, _)| *p == phase).unwrap_or_default()
 }
 
 // === impl Record ===
@@ -321,11 +404,6 @@ impl Record {
     /// The tenant's namespace.
     pub fn namespace(&self) -> &Arc<str> {
         &self.namespace
-    }
-
-    /// Name of the task's Job and config Secret.
-    pub fn job_name(&self, uid: &TaskUid) -> String {
-        job_name(&self.name, uid)
     }
 }
 

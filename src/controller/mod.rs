@@ -3,4 +3,5 @@
 pub mod engine;
 mod index;
 pub mod registries;
-mod worker;
+mod sweep;
+pub mod worker;

@@ -31,7 +31,10 @@ impl Sweep {
 
 /// A Secret as the pure rule looks at it.
 pub fn marked(meta: &ObjectMeta, now: Timestamp) -> Marked {
-    let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+    let created = meta
+        .creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |t| t.0);
     Marked {
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
@@ -49,14 +52,21 @@ pub async fn remove_orphans(calls: &Calls, metrics: &Metrics, sweep: Sweep) {
 
 async fn try_remove(calls: &Calls, metrics: &Metrics, sweep: Sweep) -> Result<(), CallError> {
     for job in sweep.jobs {
-        if is_orphan(calls, job.owner.as_ref()).await? {
+        let found = calls
+            .get_job(&job.name)
+            .await?
+            .filter(|found| found.metadata.uid.as_deref() == Some(&job.uid));
+        let Some(found) = found else { continue };
+        if is_orphan(calls, owner(&found.metadata).as_ref()).await? {
             calls.delete_job(&job.name, &job.uid).await?;
             metrics.orphans_removed.inc();
             tracing::info!(job = job.name, "removed a Job whose task is gone");
         }
     }
     for meta in sweep.secrets {
-        let (Some(name), Some(uid)) = (meta.name.as_deref(), meta.uid.as_deref()) else { continue };
+        let (Some(name), Some(uid)) = (meta.name.as_deref(), meta.uid.as_deref()) else {
+            continue;
+        };
         if is_orphan(calls, owner(&meta).as_ref()).await? {
             calls.delete_secret(name, uid).await?;
             metrics.orphans_removed.inc();
@@ -75,7 +85,7 @@ async fn is_orphan(calls: &Calls, owner: Option<&TaskId>) -> Result<bool, CallEr
 }
 
 /// The task that an object's annotations and label name.
-pub fn owner(meta: &ObjectMeta) -> Option<TaskId> {
+fn owner(meta: &ObjectMeta) -> Option<TaskId> {
     let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
     let kind = match annotation(TASK_KIND)?.as_str() {
         "RenderTask" => TaskKind::RenderTask,
@@ -83,5 +93,10 @@ pub fn owner(meta: &ObjectMeta) -> Option<TaskId> {
         _ => return None,
     };
     let uid: TaskUid = task_of(meta)?;
-    Some(TaskId { kind, namespace: annotation(TASK_NAMESPACE)?, name: annotation(TASK_NAME)?, uid })
+    Some(TaskId {
+        kind,
+        namespace: annotation(TASK_NAMESPACE)?,
+        name: annotation(TASK_NAME)?,
+        uid,
+    })
 }

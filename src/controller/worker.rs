@@ -84,7 +84,13 @@ pub struct Outcome {
 
 /// Passes over a task until nothing is left to do now.
 pub async fn work(context: Arc<Context>, catalog: Arc<Catalog>, view: View, has_slot: bool) -> Outcome {
-    let mut pass = Pass { context: &context, catalog: &catalog, view, has_slot, outcome: Outcome::default() };
+    let mut pass = Pass {
+        context: &context,
+        catalog: &catalog,
+        view,
+        has_slot,
+        outcome: Outcome::default(),
+    };
     if let Err(error) = pass.run().await {
         pass.outcome.error = Some(error);
     }
@@ -138,6 +144,7 @@ impl Pass<'_> {
             catalog: self.catalog,
             place: &self.context.place,
             has_slot: self.has_slot,
+            has_waited: self.view.has_waited,
             held: self.view.held,
         })
     }
@@ -152,7 +159,9 @@ impl Pass<'_> {
             }
             Step::RemoveFinalizer => {
                 calls.remove_finalizer(task).await?;
-                self.changed(task, task.resource_version.clone(), |t| t.finalizers.retain(|f| f != FINALIZER));
+                self.changed(task, task.resource_version.clone(), |t| {
+                    t.finalizers.retain(|f| f != FINALIZER)
+                });
             }
             Step::DeleteTask => {
                 calls.delete_task(&task.id).await?;
@@ -191,13 +200,22 @@ impl Pass<'_> {
         let Manifests { secret, job } = manifests(&self.context.place, task, resolved);
         if self.view.secret.is_none() {
             let created = self.context.calls.create_secret(&secret).await;
-            let Some(uid) = self.created_secret(task, &secret.metadata, created).await? else { return Ok(()) };
+            let Some(uid) = self.created_secret(task, &secret.metadata, created).await? else {
+                return Ok(());
+            };
             (self.view.secret, self.outcome.secret) = (Some(uid.clone()), Some(uid));
         }
         let created = self.context.calls.create_job(&job).await;
         let mark = match created {
-            Ok(uid) => job_mark(&ObjectMeta { uid: Some(uid), managed_fields: None, ..job.metadata.clone() })
-                .map(|mark| JobMark { hint: EndHint::No, ..mark }),
+            Ok(uid) => job_mark(&ObjectMeta {
+                uid: Some(uid),
+                managed_fields: None,
+                ..job.metadata.clone()
+            })
+            .map(|mark| JobMark {
+                hint: EndHint::No,
+                ..mark
+            }),
             Err(CallError::AlreadyExists) => self.existing_job(task, &job.metadata).await?,
             Err(CallError::Invalid) => {
                 self.view.held = Some(Held::JobRefused);
@@ -229,7 +247,9 @@ impl Pass<'_> {
         }
         let name = wanted.name.as_deref().unwrap_or_default();
         let found = self.context.calls.get_secret_metadata(name).await?;
-        let uid = found.filter(|meta| self.is_ours(task, meta)).and_then(|meta| meta.uid);
+        let uid = found
+            .filter(|meta| self.is_ours(task, meta))
+            .and_then(|meta| meta.uid);
         self.view.held = uid.is_none().then_some(Held::NameConflict);
         Ok(uid)
     }
@@ -238,7 +258,9 @@ impl Pass<'_> {
     async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
         let name = wanted.name.as_deref().unwrap_or_default();
         let found = self.context.calls.get_job(name).await?.map(|job| job.metadata);
-        let mark = found.filter(|meta| self.is_ours(task, meta)).and_then(|meta| job_mark(&meta));
+        let mark = found
+            .filter(|meta| self.is_ours(task, meta))
+            .and_then(|meta| job_mark(&meta));
         self.view.held = mark.is_none().then_some(Held::NameConflict);
         Ok(mark)
     }
@@ -254,7 +276,10 @@ impl Pass<'_> {
 
     async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
         let job = self.context.calls.get_job(name).await?;
-        let mark = job.as_ref().and_then(|j| job_mark(&j.metadata)).filter(|m| m.task == self.view.id.uid);
+        let mark = job
+            .as_ref()
+            .and_then(|j| job_mark(&j.metadata))
+            .filter(|m| m.task == self.view.id.uid);
         match (mark, job.as_ref().and_then(read_job)) {
             (Some(mark), Some(report)) => {
                 (self.view.job, self.outcome.job) = (JobState::Read(report), Some(mark));
@@ -289,8 +314,12 @@ fn tell(events: &Events, task: &Task, is_first: bool) {
         Phase::Pending if is_first => ConditionType::JobScheduled,
         _ => return,
     };
-    let Some(condition) = task.status.conditions.iter().find(|c| c.type_ == type_.as_str()) else { return };
-    let Some(reason) = Reason::parse(&condition.reason) else { return };
+    let Some(condition) = task.status.conditions.iter().find(|c| c.type_ == type_.as_str()) else {
+        return;
+    };
+    let Some(reason) = Reason::parse(&condition.reason) else {
+        return;
+    };
     let is_good = is_true(&task.status.conditions, ConditionType::JobSucceeded) || reason == Reason::Queued;
     events.tell(Notice {
         task: task.id.clone(),

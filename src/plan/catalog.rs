@@ -24,7 +24,10 @@ impl Refusal {
     /// A refusal with its message.
     #[must_use]
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self {
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -119,14 +122,21 @@ impl Catalog {
             plain_http: registry.spec.plain_http,
             credential,
             token_realm: registry.spec.token_realm.clone(),
-            ca: registry.spec.ca_config_map_ref.as_ref().map(|r| (r.name.clone(), r.key.clone())),
+            ca: registry
+                .spec
+                .ca_config_map_ref
+                .as_ref()
+                .map(|r| (r.name.clone(), r.key.clone())),
             class: self.class(task, spec)?.clone(),
         })
     }
 
     fn registry(&self, spec: &RenderTaskSpec) -> Result<&Registry, Refusal> {
         let Some(named) = &spec.registry_ref else {
-            return Err(Refusal::new(Reason::FeatureDisabled, "baseURL is not served by this hub; use registryRef"));
+            return Err(Refusal::new(
+                Reason::FeatureDisabled,
+                "baseURL is not served by this hub; use registryRef",
+            ));
         };
         if named.kind == RegistryKind::Registry {
             return Err(Refusal::new(
@@ -145,7 +155,12 @@ impl Catalog {
     fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
         let found = match &spec.renderer_class_name {
             Some(name) => self.classes.get(name).map(|c| &c.spec),
-            None => Some(self.classes.values().find(|c| c.is_default).map_or(&self.fallback, |c| &c.spec)),
+            None => Some(
+                self.classes
+                    .values()
+                    .find(|c| c.is_default)
+                    .map_or(&self.fallback, |c| &c.spec),
+            ),
         };
         // A class that is not for this namespace reads the same as one that does not exist.
         found.filter(|c| c.allowed_namespaces.is_empty() || is_allowed(&c.allowed_namespaces, task)).ok_or_else(|| {
@@ -165,16 +180,27 @@ fn is_allowed(allowed: &[AllowedNamespace], task: &Task) -> bool {
 /// The full reference, if the repository lies within the prefix that the registry grants.
 fn destination(registry: &Registry, task: &Task, spec: &RenderTaskSpec) -> Result<Reference, Refusal> {
     let invalid = |what: &str| Refusal::new(Reason::InvalidSpec, format!("{what}; make a new task"));
-    let repository: Repository = spec.repository.parse().map_err(|_| invalid("repository is no OCI repository name"))?;
+    let repository: Repository = spec
+        .repository
+        .parse()
+        .map_err(|_| invalid("repository is no OCI repository name"))?;
     let tag: Tag = spec.tag.parse().map_err(|_| invalid("tag is no OCI tag"))?;
     let host: RegistryHost = registry.spec.hostname.parse().map_err(|_| {
-        Refusal::new(Reason::RegistryNotFound, "the ClusterRegistry's hostname cannot be used; ask the platform operator")
+        Refusal::new(
+            Reason::RegistryNotFound,
+            "the ClusterRegistry's hostname cannot be used; ask the platform operator",
+        )
     })?;
     let is_platform = task.id.kind == TaskKind::ClusterRenderTask;
     // The platform's own tasks have no namespace, so a prefix made of one cannot bind them.
     if !(is_platform && registry.spec.repository_prefix.contains("{namespace}")) {
-        let prefix = registry.spec.repository_prefix.replace("{namespace}", &task.id.namespace);
-        let granted = prefix.parse::<RepositoryPrefix>().is_ok_and(|granted| repository.is_within(&granted));
+        let prefix = registry
+            .spec
+            .repository_prefix
+            .replace("{namespace}", &task.id.namespace);
+        let granted = prefix
+            .parse::<RepositoryPrefix>()
+            .is_ok_and(|granted| repository.is_within(&granted));
         if !granted {
             return Err(Refusal::new(
                 Reason::RepositoryNotAllowed,
@@ -182,5 +208,9 @@ fn destination(registry: &Registry, task: &Task, spec: &RenderTaskSpec) -> Resul
             ));
         }
     }
-    Ok(Reference { host, repository, tag })
+    Ok(Reference {
+        host,
+        repository,
+        tag,
+    })
 }

@@ -30,7 +30,9 @@ pub fn orphans<'a>(
     objects: &'a [Marked],
     phase: impl Fn(&TaskUid) -> Option<Phase> + 'a,
 ) -> impl Iterator<Item = &'a Marked> {
-    objects.iter().filter(move |o| o.age >= GRACE && o.task.as_ref().and_then(&phase).is_none())
+    objects
+        .iter()
+        .filter(move |o| o.age >= GRACE && o.task.as_ref().and_then(&phase).is_none())
 }
 
 #[cfg(test)]

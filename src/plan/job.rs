@@ -53,21 +53,44 @@ pub struct Manifests {
 pub fn manifests(place: &Place, task: &Task, resolved: &Resolved) -> Manifests {
     let metadata = metadata(place, task);
     let name = metadata.name.clone().unwrap_or_default();
-    Manifests { secret: secret(metadata.clone(), task, resolved), job: job(place, metadata, &name, task, resolved) }
+    Manifests {
+        secret: secret(metadata.clone(), task, resolved),
+        job: job(place, metadata, &name, task, resolved),
+    }
 }
 
 fn secret(metadata: ObjectMeta, task: &Task, resolved: &Resolved) -> Secret {
     let data = BTreeMap::from([
-        (pod::CONFIG_KEY.to_owned(), ByteString(task.config.to_string().into_bytes())),
-        (pod::URL_KEY.to_owned(), ByteString(resolved.reference.url().into_bytes())),
+        (
+            pod::CONFIG_KEY.to_owned(),
+            ByteString(task.config.to_string().into_bytes()),
+        ),
+        (
+            pod::URL_KEY.to_owned(),
+            ByteString(resolved.reference.url().into_bytes()),
+        ),
     ]);
-    Secret { metadata, immutable: Some(true), data: Some(data), type_: Some("Opaque".to_owned()), ..Secret::default() }
+    Secret {
+        metadata,
+        immutable: Some(true),
+        data: Some(data),
+        type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    }
 }
 
 fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &Resolved) -> Job {
     let class = &resolved.class;
-    let pod_metadata = ObjectMeta { labels: metadata.labels.clone(), ..ObjectMeta::default() };
-    let kept = task.spec.as_ref().and_then(|s| s.failed_job_ttl).unwrap_or(0).max(0);
+    let pod_metadata = ObjectMeta {
+        labels: metadata.labels.clone(),
+        ..ObjectMeta::default()
+    };
+    let kept = task
+        .spec
+        .as_ref()
+        .and_then(|s| s.failed_job_ttl)
+        .unwrap_or(0)
+        .max(0);
     let spec = JobSpec {
         backoff_limit: Some(class.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)),
         active_deadline_seconds: Some(class.active_deadline_seconds.unwrap_or(DEFAULT_DEADLINE)),
@@ -80,7 +103,11 @@ fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &
         },
         ..JobSpec::default()
     };
-    Job { metadata, spec: Some(spec), status: None }
+    Job {
+        metadata,
+        spec: Some(spec),
+        status: None,
+    }
 }
 
 /// A configuration that cannot be rendered stays so: the Job fails at once instead of after its retries.
@@ -90,8 +117,11 @@ fn no_retry_for_permanent_failures() -> PodFailurePolicy {
         operator: "In".to_owned(),
         values: vec![PERMANENT_FAILURE],
     };
-    let rule =
-        PodFailurePolicyRule { action: "FailJob".to_owned(), on_exit_codes: Some(on_exit_codes), on_pod_conditions: None };
+    let rule = PodFailurePolicyRule {
+        action: "FailJob".to_owned(),
+        on_exit_codes: Some(on_exit_codes),
+        on_pod_conditions: None,
+    };
     PodFailurePolicy { rules: vec![rule] }
 }
 
@@ -117,5 +147,7 @@ fn metadata(place: &Place, task: &Task) -> ObjectMeta {
 }
 
 fn pairs(list: &[(&str, &str)]) -> BTreeMap<String, String> {
-    list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    list.iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect()
 }

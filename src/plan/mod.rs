@@ -9,11 +9,12 @@ pub mod job;
 pub mod outcome;
 mod pod;
 pub mod queue;
+pub mod registry;
 pub mod status;
 pub mod task;
 pub mod validate;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::Reason;
@@ -23,9 +24,6 @@ use job::Place;
 use outcome::{JobReport, PodNote, Verdict};
 use status::Started;
 use task::{Phase, Task};
-
-/// A task that waits this long says so; earlier it would cost a write for a state that is already over.
-const QUEUED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is known of a task's Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +76,8 @@ pub struct Observed<'a> {
     pub place: &'a Place,
     /// Whether the task holds a slot of the queue.
     pub has_slot: bool,
+    /// Whether it has waited for a slot long enough to say so.
+    pub has_waited: bool,
     /// What an earlier attempt to create its objects ran into.
     pub held: Option<Held>,
 }
@@ -135,14 +135,21 @@ pub enum Step {
 }
 
 impl Step {
-    const REST: Self = Self::Rest { wake: None, wants_slot: false };
+    const REST: Self = Self::Rest {
+        wake: None,
+        wants_slot: false,
+    };
 }
 
 /// The next step of a task.
 #[must_use]
 pub fn decide(o: &Observed<'_>) -> Step {
     if o.task.deleting {
-        return clear(o).unwrap_or(if o.task.is_finalized() { Step::RemoveFinalizer } else { Step::REST });
+        return clear(o).unwrap_or(if o.task.is_finalized() {
+            Step::RemoveFinalizer
+        } else {
+            Step::REST
+        });
     }
     match o.task.phase() {
         Phase::Succeeded => clear(o).unwrap_or_else(|| remove(o)),
@@ -162,7 +169,10 @@ fn clear(o: &Observed<'_>) -> Option<Step> {
 fn remove(o: &Observed<'_>) -> Step {
     match o.task.removal_due() {
         Some(due) if o.now >= due => Step::DeleteTask,
-        wake => Step::Rest { wake, wants_slot: false },
+        wake => Step::Rest {
+            wake,
+            wants_slot: false,
+        },
     }
 }
 
@@ -170,7 +180,10 @@ fn remove(o: &Observed<'_>) -> Step {
 fn wait_for_cleanup(o: &Observed<'_>) -> Step {
     let kept = o.task.failure_cleanup_due();
     match remove(o) {
-        Step::Rest { wake, .. } => Step::Rest { wake: Some(wake.map_or(kept, |w| w.min(kept))), wants_slot: false },
+        Step::Rest { wake, .. } => Step::Rest {
+            wake: Some(wake.map_or(kept, |w| w.min(kept))),
+            wants_slot: false,
+        },
         step => step,
     }
 }
@@ -187,7 +200,9 @@ fn unfinished(o: &Observed<'_>) -> Step {
             let message = "the running Job was made from another spec; nothing runs for it; make a new task";
             refuse(o, &Refusal::new(Reason::SpecMutated, message), Step::REST)
         }
-        JobState::Seen { may_have_ended: true, .. } => Step::ReadJob,
+        JobState::Seen {
+            may_have_ended: true, ..
+        } => Step::ReadJob,
         JobState::Seen { uid, .. } => running(o, uid),
         JobState::Read(report) => by_verdict(o, report),
         JobState::Absent if o.task.phase() == Phase::Running => Step::ReadJob,
@@ -204,7 +219,9 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
     let status = match report.verdict {
         Verdict::Running => return running(o, &report.uid),
         Verdict::Complete(ended) => status::succeeded(o.task, report, cut(ended), o.note, o.now),
-        Verdict::Failed(ended, deadline) => status::failed(o.task, report, (cut(ended), deadline), o.note, o.now),
+        Verdict::Failed(ended, deadline) => {
+            status::failed(o.task, report, (cut(ended), deadline), o.note, o.now)
+        }
     };
     Step::WriteStatus(Box::new(status))
 }
@@ -221,13 +238,23 @@ fn running(o: &Observed<'_>, job_uid: &str) -> Step {
         job_uid: job_uid.to_owned(),
         secret_uid: o.secret.map(str::to_owned),
     };
-    Step::WriteStatus(Box::new(status::scheduled(o.task, &started, &chart_url(o), o.now)))
+    Step::WriteStatus(Box::new(status::scheduled(
+        o.task,
+        &started,
+        &chart_url(o),
+        o.now,
+    )))
 }
 
 /// Where the chart goes: as recorded, else as the catalog says now.
 fn chart_url(o: &Observed<'_>) -> String {
     let resolved = || o.catalog.resolve(o.task, o.task.spec.as_ref()?).ok();
-    o.task.status.chart_url.clone().or_else(|| Some(resolved()?.reference.url())).unwrap_or_default()
+    o.task
+        .status
+        .chart_url
+        .clone()
+        .or_else(|| Some(resolved()?.reference.url()))
+        .unwrap_or_default()
 }
 
 fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {
@@ -248,14 +275,18 @@ fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {
 }
 
 fn queued(o: &Observed<'_>) -> Step {
-    let due = o.task.created.checked_add(QUEUED_AFTER).unwrap_or(Timestamp::MAX);
-    let wake = (o.now < due).then_some(due);
-    let rest = Step::Rest { wake, wants_slot: true };
-    // A refusal that no longer holds must not stay on the task while it waits.
-    if wake.is_some() && o.task.status.conditions.is_empty() {
+    let rest = Step::Rest {
+        wake: None,
+        wants_slot: true,
+    };
+    if !o.has_waited {
         return rest;
     }
-    refuse(o, &Refusal::new(Reason::Queued, "the task waits for a free slot"), rest)
+    refuse(
+        o,
+        &Refusal::new(Reason::Queued, "the task waits for a free slot"),
+        rest,
+    )
 }
 
 /// Records why nothing runs, takes away what does, then rests.

@@ -46,7 +46,10 @@ pub fn read_job(job: &Job) -> Option<JobReport> {
     let status = job.status.as_ref();
     Some(JobReport {
         uid: job.metadata.uid.clone()?,
-        spec_hash: annotations.and_then(|a| a.get(labels::SPEC_HASH)).cloned().unwrap_or_default(),
+        spec_hash: annotations
+            .and_then(|a| a.get(labels::SPEC_HASH))
+            .cloned()
+            .unwrap_or_default(),
         verdict: status.map_or(Verdict::Running, verdict),
         attempts: status.map_or(0, |s| clamp(s.succeeded) + clamp(s.failed)),
         created: job.metadata.creation_timestamp.as_ref().map(|t| t.0),
@@ -60,13 +63,22 @@ fn clamp(count: Option<i32>) -> i32 {
 
 fn verdict(status: &JobStatus) -> Verdict {
     let held = |type_: &str| {
-        status.conditions.iter().flatten().find(|c| c.type_ == type_ && c.status == "True")
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|c| c.type_ == type_ && c.status == "True")
     };
     let since = |c: &k8s_openapi::api::batch::v1::JobCondition| {
-        c.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)
+        c.last_transition_time
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0)
     };
     if let Some(failed) = held("Failed") {
-        return Verdict::Failed(since(failed), failed.reason.as_deref() == Some("DeadlineExceeded"));
+        return Verdict::Failed(
+            since(failed),
+            failed.reason.as_deref() == Some("DeadlineExceeded"),
+        );
     }
     held("Complete").map_or(Verdict::Running, |c| Verdict::Complete(since(c)))
 }
@@ -88,9 +100,12 @@ pub enum EndHint {
 /// before. It saves reads and is no verdict: the verdict is read from the Job's conditions.
 #[must_use]
 pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> EndHint {
-    let Some(entries) = managed_fields.filter(|entries| !entries.is_empty()) else { return EndHint::Now };
+    let Some(entries) = managed_fields.filter(|entries| !entries.is_empty()) else {
+        return EndHint::Now;
+    };
     let is_set = |field: &str| {
-        let in_entry = |e: &ManagedFieldsEntry| Some(e.fields_v1.as_ref()?.0.get("f:status")?.get(field).is_some());
+        let in_entry =
+            |e: &ManagedFieldsEntry| Some(e.fields_v1.as_ref()?.0.get("f:status")?.get(field).is_some());
         entries.iter().any(|e| in_entry(e) == Some(true))
     };
     match (is_set("f:completionTime"), is_set("f:conditions")) {
@@ -122,11 +137,21 @@ pub fn read_pod(pod: &Pod) -> Option<PodNote> {
         "Failed" => false,
         _ => return None,
     };
-    let all = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let all = || {
+        status
+            .init_container_statuses
+            .iter()
+            .chain(&status.container_statuses)
+            .flatten()
+    };
     let failed = all().find(|c| exit_code(c).is_some_and(|code| code != 0));
     let speaker = failed.or_else(|| all().find(|c| c.name == RENDERER_CONTAINER));
     Some(PodNote {
-        created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+        created: pod
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
         succeeded,
         exit_code: speaker.and_then(exit_code),
         message: speaker.and_then(message),
@@ -138,5 +163,13 @@ fn exit_code(container: &ContainerStatus) -> Option<i32> {
 }
 
 fn message(container: &ContainerStatus) -> Option<Termination> {
-    Termination::parse(container.state.as_ref()?.terminated.as_ref()?.message.as_deref()?)
+    Termination::parse(
+        container
+            .state
+            .as_ref()?
+            .terminated
+            .as_ref()?
+            .message
+            .as_deref()?,
+    )
 }

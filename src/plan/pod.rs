@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, KeyToPath,
-    PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource, SecurityContext, Volume,
-    VolumeMount,
+    PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource,
+    SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -54,7 +54,10 @@ pub fn spec(service_account: &str, name: &str, resolved: &Resolved) -> PodSpec {
             run_as_group: Some(NONROOT),
             run_as_non_root: Some(true),
             run_as_user: Some(NONROOT),
-            seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), ..SeccompProfile::default() }),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..SeccompProfile::default()
+            }),
             ..PodSecurityContext::default()
         }),
         service_account_name: Some(service_account.to_owned()),
@@ -67,7 +70,11 @@ pub fn spec(service_account: &str, name: &str, resolved: &Resolved) -> PodSpec {
 /// Reads the tenant's configuration; holds no credential.
 fn render(class: &RendererClassSpec) -> Container {
     let args = ["render", CONFIG_FILE, "--out", CHART];
-    let mounts = vec![config_mount(), mount("work", "/work", false), mount("tmp", "/tmp", false)];
+    let mounts = vec![
+        config_mount(),
+        mount("work", "/work", false),
+        mount("tmp", "/tmp", false),
+    ];
     container(RENDER_CONTAINER, class, &args, Vec::new(), mounts)
 }
 
@@ -75,7 +82,10 @@ fn render(class: &RendererClassSpec) -> Container {
 fn push(resolved: &Resolved) -> Container {
     let url_file = format!("{PUSH_DIR}/{URL_KEY}");
     let mut args = vec!["push", CHART, "--url-file", &url_file];
-    let (mut env, mut mounts) = (Vec::new(), vec![mount("work", "/work", true), mount("tmp", "/tmp", false)]);
+    let (mut env, mut mounts) = (
+        Vec::new(),
+        vec![mount("work", "/work", true), mount("tmp", "/tmp", false)],
+    );
     mounts.push(mount("push", PUSH_DIR, true));
     if resolved.plain_http {
         args.push("--plain-http");
@@ -83,14 +93,20 @@ fn push(resolved: &Resolved) -> Container {
     if let Some(realm) = &resolved.token_realm {
         args.extend(["--token-realm", realm]);
     }
-    let (username, password) = (format!("{CREDENTIALS_DIR}/username"), format!("{CREDENTIALS_DIR}/password"));
+    let (username, password) = (
+        format!("{CREDENTIALS_DIR}/username"),
+        format!("{CREDENTIALS_DIR}/password"),
+    );
     match &resolved.credential {
         Credential::BasicAuth(_) => {
             args.extend(["--username-file", &username, "--password-file", &password]);
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
         Credential::DockerConfig(_) => {
-            env.push(variable("DOCKER_CONFIG", &format!("{CREDENTIALS_DIR}/config.json")));
+            env.push(variable(
+                "DOCKER_CONFIG",
+                &format!("{CREDENTIALS_DIR}/config.json"),
+            ));
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
         Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
@@ -114,7 +130,10 @@ fn single(resolved: &Resolved) -> Container {
             env.push(from_secret("REGISTRY_PASSWORD", secret, "password"));
         }
         Credential::DockerConfig(_) => {
-            env.push(variable("DOCKER_CONFIG", &format!("{CREDENTIALS_DIR}/config.json")));
+            env.push(variable(
+                "DOCKER_CONFIG",
+                &format!("{CREDENTIALS_DIR}/config.json"),
+            ));
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
         Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
@@ -132,12 +151,28 @@ fn trust(resolved: &Resolved, env: &mut Vec<EnvVar>, mounts: &mut Vec<VolumeMoun
 
 /// The certificates of the registry, else those of the class.
 fn ca(resolved: &Resolved) -> Option<(String, String)> {
-    let of_class = || resolved.class.ca_config_map_name.clone().map(|name| (name, CLASS_CA_KEY.to_owned()));
+    let of_class = || {
+        resolved
+            .class
+            .ca_config_map_name
+            .clone()
+            .map(|name| (name, CLASS_CA_KEY.to_owned()))
+    };
     resolved.ca.clone().or_else(of_class)
 }
 
-fn container(name: &str, class: &RendererClassSpec, args: &[&str], env: Vec<EnvVar>, mounts: Vec<VolumeMount>) -> Container {
-    let command = if class.command.is_empty() { vec![COMMAND.to_owned()] } else { class.command.clone() };
+fn container(
+    name: &str,
+    class: &RendererClassSpec,
+    args: &[&str],
+    env: Vec<EnvVar>,
+    mounts: Vec<VolumeMount>,
+) -> Container {
+    let command = if class.command.is_empty() {
+        vec![COMMAND.to_owned()]
+    } else {
+        class.command.clone()
+    };
     let own = args.iter().map(|a| (*a).to_owned());
     Container {
         name: name.to_owned(),
@@ -149,7 +184,10 @@ fn container(name: &str, class: &RendererClassSpec, args: &[&str], env: Vec<EnvV
         resources: Some(class.resources.clone().unwrap_or_else(default_resources)),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
+            capabilities: Some(Capabilities {
+                add: None,
+                drop: Some(vec!["ALL".to_owned()]),
+            }),
             privileged: Some(false),
             read_only_root_filesystem: Some(true),
             run_as_non_root: Some(true),
@@ -173,7 +211,10 @@ const fn pull_policy(policy: PullPolicy) -> &'static str {
 /// Enough for a chart of 1 MiB many times over, and a bound on what a hostile one can take.
 fn default_resources() -> ResourceRequirements {
     let list = |cpu: &str, memory: &str, disk: &str| {
-        BTreeMap::from([("cpu", cpu), ("memory", memory), ("ephemeral-storage", disk)].map(|(k, v)| (k.to_owned(), Quantity(v.to_owned()))))
+        BTreeMap::from(
+            [("cpu", cpu), ("memory", memory), ("ephemeral-storage", disk)]
+                .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned()))),
+        )
     };
     ResourceRequirements {
         claims: None,
@@ -183,7 +224,10 @@ fn default_resources() -> ResourceRequirements {
 }
 
 fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
-    let mut volumes = vec![secret_volume("config", name, &[(CONFIG_KEY, CONFIG_KEY)]), empty_dir("tmp", "16Mi")];
+    let mut volumes = vec![
+        secret_volume("config", name, &[(CONFIG_KEY, CONFIG_KEY)]),
+        empty_dir("tmp", "16Mi"),
+    ];
     if resolved.class.mode == RendererMode::Split {
         volumes.push(secret_volume("push", name, &[(URL_KEY, URL_KEY)]));
         volumes.push(empty_dir("work", "16Mi"));
@@ -194,7 +238,11 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
             volumes.push(secret_volume("credentials", secret, &items));
         }
         Credential::DockerConfig(secret) => {
-            volumes.push(secret_volume("credentials", secret, &[(".dockerconfigjson", "config.json")]));
+            volumes.push(secret_volume(
+                "credentials",
+                secret,
+                &[(".dockerconfigjson", "config.json")],
+            ));
         }
         _ => {}
     }
@@ -203,13 +251,29 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
 }
 
 fn ca_volume(name: String, key: String) -> Volume {
-    let item = KeyToPath { key, mode: None, path: "ca-bundle.pem".to_owned() };
-    let config_map = ConfigMapVolumeSource { name, items: Some(vec![item]), ..ConfigMapVolumeSource::default() };
-    Volume { name: "ca".to_owned(), config_map: Some(config_map), ..Volume::default() }
+    let item = KeyToPath {
+        key,
+        mode: None,
+        path: "ca-bundle.pem".to_owned(),
+    };
+    let config_map = ConfigMapVolumeSource {
+        name,
+        items: Some(vec![item]),
+        ..ConfigMapVolumeSource::default()
+    };
+    Volume {
+        name: "ca".to_owned(),
+        config_map: Some(config_map),
+        ..Volume::default()
+    }
 }
 
 fn secret_volume(name: &str, secret: &str, items: &[(&str, &str)]) -> Volume {
-    let items = items.iter().map(|(key, path)| KeyToPath { key: (*key).to_owned(), mode: None, path: (*path).to_owned() });
+    let items = items.iter().map(|(key, path)| KeyToPath {
+        key: (*key).to_owned(),
+        mode: None,
+        path: (*path).to_owned(),
+    });
     let source = SecretVolumeSource {
         // Readable for the pod's group and nobody else.
         default_mode: Some(0o440),
@@ -217,17 +281,31 @@ fn secret_volume(name: &str, secret: &str, items: &[(&str, &str)]) -> Volume {
         optional: Some(false),
         secret_name: Some(secret.to_owned()),
     };
-    Volume { name: name.to_owned(), secret: Some(source), ..Volume::default() }
+    Volume {
+        name: name.to_owned(),
+        secret: Some(source),
+        ..Volume::default()
+    }
 }
 
 fn empty_dir(name: &str, size: &str) -> Volume {
-    let source = EmptyDirVolumeSource { medium: None, size_limit: Some(Quantity(size.to_owned())) };
-    Volume { name: name.to_owned(), empty_dir: Some(source), ..Volume::default() }
+    let source = EmptyDirVolumeSource {
+        medium: None,
+        size_limit: Some(Quantity(size.to_owned())),
+    };
+    Volume {
+        name: name.to_owned(),
+        empty_dir: Some(source),
+        ..Volume::default()
+    }
 }
 
 /// A single file, so that the configuration does not share a directory with anything else.
 fn config_mount() -> VolumeMount {
-    VolumeMount { sub_path: Some(CONFIG_KEY.to_owned()), ..mount("config", CONFIG_FILE, true) }
+    VolumeMount {
+        sub_path: Some(CONFIG_KEY.to_owned()),
+        ..mount("config", CONFIG_FILE, true)
+    }
 }
 
 fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
@@ -240,11 +318,26 @@ fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
 }
 
 fn variable(name: &str, value: &str) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        value_from: None,
+    }
 }
 
 fn from_secret(name: &str, secret: &str, key: &str) -> EnvVar {
-    let selector = SecretKeySelector { name: secret.to_owned(), key: key.to_owned(), optional: Some(false) };
-    let source = EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() };
-    EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
+    let selector = SecretKeySelector {
+        name: secret.to_owned(),
+        key: key.to_owned(),
+        optional: Some(false),
+    };
+    let source = EnvVarSource {
+        secret_key_ref: Some(selector),
+        ..EnvVarSource::default()
+    };
+    EnvVar {
+        name: name.to_owned(),
+        value: None,
+        value_from: Some(source),
+    }
 }

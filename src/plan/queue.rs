@@ -39,7 +39,12 @@ impl FairQueue {
     /// An empty queue.
     #[must_use]
     pub fn new(caps: Caps) -> Self {
-        Self { caps, lanes: HashMap::new(), round: VecDeque::new(), running: 0 }
+        Self {
+            caps,
+            lanes: HashMap::new(),
+            round: VecDeque::new(),
+            running: 0,
+        }
     }
 
     /// Puts a task in line, unless it waits or runs already.
@@ -61,7 +66,9 @@ impl FairQueue {
 
     /// Forgets a task, whether it waits or runs.
     pub fn leave(&mut self, namespace: &str, created: Timestamp, uid: &TaskUid) {
-        let Some(lane) = self.lanes.get_mut(namespace) else { return };
+        let Some(lane) = self.lanes.get_mut(namespace) else {
+            return;
+        };
         lane.waiting.remove(&(created, uid.clone()));
         if lane.running.remove(uid) {
             self.running -= 1;
@@ -79,7 +86,9 @@ impl FairQueue {
             return None;
         }
         while let Some(namespace) = self.round.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&namespace) else { continue };
+            let Some(lane) = self.lanes.get_mut(&namespace) else {
+                continue;
+            };
             lane.in_round = false;
             if lane.running.len() >= self.caps.per_namespace {
                 continue;
@@ -100,18 +109,25 @@ impl FairQueue {
     /// Whether a task holds a slot.
     #[must_use]
     pub fn is_running(&self, namespace: &str, uid: &TaskUid) -> bool {
-        self.lanes.get(namespace).is_some_and(|lane| lane.running.contains(uid))
+        self.lanes
+            .get(namespace)
+            .is_some_and(|lane| lane.running.contains(uid))
     }
 
     /// Tasks that wait and tasks that run.
     #[must_use]
     pub fn len(&self) -> (usize, usize) {
-        (self.lanes.values().map(|lane| lane.waiting.len()).sum(), self.running)
+        (
+            self.lanes.values().map(|lane| lane.waiting.len()).sum(),
+            self.running,
+        )
     }
 
     /// Puts a lane with something to do at the end of the round; a full one comes back when a task leaves it.
     fn enter(&mut self, namespace: &str) {
-        let Some(lane) = self.lanes.get_mut(namespace) else { return };
+        let Some(lane) = self.lanes.get_mut(namespace) else {
+            return;
+        };
         if !lane.in_round && !lane.waiting.is_empty() && lane.running.len() < self.caps.per_namespace {
             lane.in_round = true;
             self.round.push_back(namespace.to_owned());
@@ -125,7 +141,10 @@ mod tests {
 
     use super::*;
 
-    const CAPS: Caps = Caps { total: 5, per_namespace: 3 };
+    const CAPS: Caps = Caps {
+        total: 5,
+        per_namespace: 3,
+    };
 
     fn uid(n: usize) -> TaskUid {
         TaskUid::new(&format!("u{n:04}"))
@@ -152,12 +171,18 @@ mod tests {
         for (n, second) in [(1, 30), (2, 10), (3, 20)] {
             queue.wait("a", at(second), &uid(n));
         }
-        assert_eq!([queue.next(), queue.next(), queue.next()], [Some(uid(2)), Some(uid(3)), Some(uid(1))]);
+        assert_eq!(
+            [queue.next(), queue.next(), queue.next()],
+            [Some(uid(2)), Some(uid(3)), Some(uid(1))]
+        );
     }
 
     #[test]
     fn a_full_namespace_gets_its_turn_back_when_a_task_leaves() {
-        let mut queue = FairQueue::new(Caps { total: 9, per_namespace: 1 });
+        let mut queue = FairQueue::new(Caps {
+            total: 9,
+            per_namespace: 1,
+        });
         queue.wait("a", at(0), &uid(1));
         queue.wait("a", at(1), &uid(2));
         assert_eq!(queue.next(), Some(uid(1)));

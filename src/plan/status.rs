@@ -33,7 +33,12 @@ pub fn scheduled(task: &Task, started: &Started, chart_url: &str, now: Timestamp
         want(ConditionType::Ready, false, Reason::JobScheduled, message),
     ];
     let mut status = settled(task, &wanted, &[ConditionType::Stalled], now);
-    status.job_ref = Some(object_ref("batch/v1", "Job", started, Some(started.job_uid.clone())));
+    status.job_ref = Some(object_ref(
+        "batch/v1",
+        "Job",
+        started,
+        Some(started.job_uid.clone()),
+    ));
     status.config_secret_ref = Some(object_ref("v1", "Secret", started, started.secret_uid.clone()));
     status.chart_url = Some(chart_url.to_owned());
     status.start_time = status.start_time.or(Some(Time(now)));
@@ -59,16 +64,30 @@ pub fn refused(task: &Task, refusal: &Refusal, now: Timestamp) -> RenderTaskStat
 
 /// The status of a task whose Job completed at `ended`.
 #[must_use]
-pub fn succeeded(task: &Task, job: &JobReport, ended: Timestamp, note: Option<&PodNote>, now: Timestamp) -> RenderTaskStatus {
+pub fn succeeded(
+    task: &Task,
+    job: &JobReport,
+    ended: Timestamp,
+    note: Option<&PodNote>,
+    now: Timestamp,
+) -> RenderTaskStatus {
     let message = "the chart was pushed";
     let wanted = [
-        want(ConditionType::JobScheduled, true, Reason::JobScheduled, "the renderer Job ran"),
+        want(
+            ConditionType::JobScheduled,
+            true,
+            Reason::JobScheduled,
+            "the renderer Job ran",
+        ),
         want(ConditionType::JobSucceeded, true, Reason::JobSucceeded, message),
         want(ConditionType::Ready, true, Reason::JobSucceeded, message),
     ];
     let gone = [ConditionType::JobFailed, ConditionType::Stalled];
     let mut status = settled(task, &wanted, &gone, now);
-    status.digest = note.and_then(|n| n.message.as_ref()).and_then(|m| m.digest.as_ref()).map(ToString::to_string);
+    status.digest = note
+        .and_then(|n| n.message.as_ref())
+        .and_then(|m| m.digest.as_ref())
+        .map(ToString::to_string);
     status.attempts = Some(job.attempts.max(1));
     status.completion_time = Some(Time(ended));
     status
@@ -107,7 +126,13 @@ pub fn lost(task: &Task, now: Timestamp) -> RenderTaskStatus {
     ended_badly(task, Reason::JobLost, message, now, now)
 }
 
-fn ended_badly(task: &Task, reason: Reason, message: &str, ended: Timestamp, now: Timestamp) -> RenderTaskStatus {
+fn ended_badly(
+    task: &Task,
+    reason: Reason,
+    message: &str,
+    ended: Timestamp,
+    now: Timestamp,
+) -> RenderTaskStatus {
     let wanted = [
         want(ConditionType::JobFailed, true, reason, message),
         want(ConditionType::Ready, false, reason, message),
@@ -136,7 +161,12 @@ fn explain(said: Option<&Termination>, deadline: bool) -> &'static str {
 }
 
 fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> Wanted {
-    Wanted { type_, status, reason, message: message.to_owned() }
+    Wanted {
+        type_,
+        status,
+        reason,
+        message: message.to_owned(),
+    }
 }
 
 fn settled(task: &Task, wanted: &[Wanted], gone: &[ConditionType], now: Timestamp) -> RenderTaskStatus {

@@ -94,7 +94,10 @@ impl Task {
             id,
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             generation: meta.generation.unwrap_or(1),
-            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             spec: serde_json::from_value(spec).ok(),
@@ -120,7 +123,11 @@ impl Task {
     /// When a failed task's Job and config Secret are removed.
     #[must_use]
     pub fn failure_cleanup_due(&self) -> Timestamp {
-        let ttl = self.spec.as_ref().and_then(|s| s.failed_job_ttl).unwrap_or(DEFAULT_FAILED_JOB_TTL);
+        let ttl = self
+            .spec
+            .as_ref()
+            .and_then(|s| s.failed_job_ttl)
+            .unwrap_or(DEFAULT_FAILED_JOB_TTL);
         after(self.ended(), ttl)
     }
 
@@ -153,5 +160,7 @@ pub fn phase_of(status: &RenderTaskStatus) -> Phase {
 
 /// `seconds` after `start`, negative counted as 0, at the end of time where the sum leaves it.
 fn after(start: Timestamp, seconds: i32) -> Timestamp {
-    start.checked_add(SignedDuration::from_secs(seconds.max(0).into())).unwrap_or(Timestamp::MAX)
+    start
+        .checked_add(SignedDuration::from_secs(seconds.max(0).into()))
+        .unwrap_or(Timestamp::MAX)
 }

@@ -28,7 +28,10 @@ pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
         let message = "the spec does not have the shape this hub understands; make a new task";
         return Err(Refusal::new(Reason::InvalidSpec, message));
     };
-    RULES.iter().find_map(|rule| rule(task, spec)).map_or(Ok(spec), Err)
+    RULES
+        .iter()
+        .find_map(|rule| rule(task, spec))
+        .map_or(Ok(spec), Err)
 }
 
 /// Fields that the schema has and this hub does not serve are refused, so that nothing is silently ignored.
@@ -49,7 +52,9 @@ fn features(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
 
 fn sources(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
     let message = "registryRef is missing; make a new task that names a registry";
-    spec.registry_ref.is_none().then(|| Refusal::new(Reason::InvalidSpec, message))
+    spec.registry_ref
+        .is_none()
+        .then(|| Refusal::new(Reason::InvalidSpec, message))
 }
 
 fn types(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
