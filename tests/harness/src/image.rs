@@ -127,7 +127,6 @@ impl Image {
                 "User": format!("{USER}:{USER}"),
                 "Entrypoint": [format!("/{}", self.entrypoint)],
                 "WorkingDir": "/",
-                "Env": ["SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"],
             },
             "rootfs": { "type": "layers", "diff_ids": [layer] },
         })
