@@ -26,7 +26,11 @@ impl Helm {
     /// # Errors
     /// If helm cannot be built.
     pub fn new() -> Result<Self> {
-        Ok(Self { program: Tools::path("helm")?, home: rundir::fresh("helm")?, kubeconfig: None })
+        Ok(Self {
+            program: Tools::path("helm")?,
+            home: rundir::fresh("helm")?,
+            kubeconfig: None,
+        })
     }
 
     /// Helm that installs into the cluster of a kubeconfig, as its user.
@@ -59,11 +63,24 @@ impl Helm {
         }
         command.env("HELM_REGISTRY_CONFIG", self.logins());
         // Without a cluster of ours it must not find the developer's.
-        command.env("KUBECONFIG", self.kubeconfig.as_deref().unwrap_or(Path::new("/dev/null")));
-        let what = words.first().map(|word| word.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
-        let output = command.output().await.with_context(|| format!("cannot start helm {what}"))?;
+        command.env(
+            "KUBECONFIG",
+            self.kubeconfig.as_deref().unwrap_or(Path::new("/dev/null")),
+        );
+        let what = words
+            .first()
+            .map(|word| word.as_ref().to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let output = command
+            .output()
+            .await
+            .with_context(|| format!("cannot start helm {what}"))?;
         if !output.status.success() {
-            bail!("helm {what} failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "helm {what} failed ({}):\n{}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -73,7 +90,16 @@ impl Helm {
     /// # Errors
     /// If helm does not get it, or it holds no chart named as the last part of its address.
     pub async fn pull_plain(&self, url: &str, version: &str, into: &Path) -> Result<PathBuf> {
-        let words = ["pull", url, "--version", version, "--plain-http", "--untar", "--untardir"].map(OsStr::new);
+        let words = [
+            "pull",
+            url,
+            "--version",
+            version,
+            "--plain-http",
+            "--untar",
+            "--untardir",
+        ]
+        .map(OsStr::new);
         self.run(&[&words[..], &[into.as_os_str()]].concat()).await?;
         let chart = into.join(url.rsplit('/').next().unwrap_or_default());
         if !chart.join("Chart.yaml").is_file() {
@@ -91,5 +117,9 @@ impl Helm {
 #[must_use]
 pub fn renderhub_chart() -> PathBuf {
     let harness = Path::new(env!("CARGO_MANIFEST_DIR"));
-    harness.ancestors().nth(2).unwrap_or(harness).join("charts/renderhub")
+    harness
+        .ancestors()
+        .nth(2)
+        .unwrap_or(harness)
+        .join("charts/renderhub")
 }

@@ -23,8 +23,11 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const USER: &str = "65532";
 
 /// Where distributions keep the certificates of public authorities.
-const CA_BUNDLES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+const CA_BUNDLES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+];
 
 /// Looks up hosts in `/etc/hosts` and by DNS. Both are part of libc itself since glibc 2.34, so no plug-in is copied.
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
@@ -54,7 +57,11 @@ impl Image {
     /// The program as `/<entrypoint>` of an image called `name`, e.g. `renderhub.dev/renderhub:0.1.0`.
     #[must_use]
     pub fn new(name: impl Into<String>, program: impl Into<PathBuf>, entrypoint: &str) -> Self {
-        Self { name: name.into(), program: program.into(), entrypoint: entrypoint.to_owned() }
+        Self {
+            name: name.into(),
+            program: program.into(),
+            entrypoint: entrypoint.to_owned(),
+        }
     }
 
     /// The hub's image, as the chart names it by default.
@@ -66,7 +73,11 @@ impl Image {
     /// The renderer's image, as the chart names it by default.
     #[must_use]
     pub fn renderer(program: impl Into<PathBuf>) -> Self {
-        Self::new(format!("renderhub.dev/renderer:{VERSION}"), program, "renderhub-renderer")
+        Self::new(
+            format!("renderhub.dev/renderer:{VERSION}"),
+            program,
+            "renderhub-renderer",
+        )
     }
 
     /// Writes the layout to `dir/<name without registry and tag>` and its tar next to it.
@@ -87,8 +98,15 @@ impl Image {
             fs::remove_dir_all(&layout)?;
         }
         fs::rename(fresh.path().join("layout"), &layout)?;
-        packed.persist(&tar).with_context(|| format!("cannot write {}", tar.display()))?;
-        Ok(BuiltImage { name: self.name.clone(), digest, layout, tar })
+        packed
+            .persist(&tar)
+            .with_context(|| format!("cannot write {}", tar.display()))?;
+        Ok(BuiltImage {
+            name: self.name.clone(),
+            digest,
+            layout,
+            tar,
+        })
     }
 
     /// `renderhub` of `renderhub.dev/renderhub:0.1.0`.
@@ -110,7 +128,12 @@ impl Image {
         let digest = digest_of(&manifest);
         let index = serde_json::to_vec(&self.index(&manifest))?;
         let mut files = Entries::new();
-        put(&mut files, "oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec());
+        put(
+            &mut files,
+            "oci-layout",
+            0o644,
+            br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec(),
+        );
         put(&mut files, "index.json", 0o644, index);
         for blob in [layer, config, manifest] {
             let path = format!("blobs/{}", digest_of(&blob).replace(':', "/"));
@@ -151,14 +174,28 @@ impl Image {
         let mut files = Entries::new();
         put(&mut files, &self.entrypoint, 0o755, read(&self.program)?);
         for library in libraries(&self.program)? {
-            let path = library.strip_prefix("/").unwrap_or(&library).to_string_lossy().into_owned();
+            let path = library
+                .strip_prefix("/")
+                .unwrap_or(&library)
+                .to_string_lossy()
+                .into_owned();
             put(&mut files, &path, 0o755, read(&library)?);
         }
         let passwd = format!("nonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n");
         put(&mut files, "etc/passwd", 0o644, passwd.into_bytes());
-        put(&mut files, "etc/group", 0o644, format!("nonroot:x:{USER}:\n").into_bytes());
+        put(
+            &mut files,
+            "etc/group",
+            0o644,
+            format!("nonroot:x:{USER}:\n").into_bytes(),
+        );
         put(&mut files, "etc/nsswitch.conf", 0o644, NSSWITCH.into());
-        put(&mut files, "etc/ssl/certs/ca-certificates.crt", 0o644, certificates()?);
+        put(
+            &mut files,
+            "etc/ssl/certs/ca-certificates.crt",
+            0o644,
+            certificates()?,
+        );
         // Programs without a volume there still find a place for temporary files.
         files.insert("tmp".to_owned(), Entry::Directory { mode: 0o1777 });
         Ok(files)
@@ -177,7 +214,9 @@ enum Entry {
 /// Adds a file and the directories above it.
 fn put(files: &mut Entries, path: &str, mode: u32, bytes: Vec<u8>) {
     for (at, _) in path.match_indices('/') {
-        files.entry(path[..at].to_owned()).or_insert(Entry::Directory { mode: 0o755 });
+        files
+            .entry(path[..at].to_owned())
+            .or_insert(Entry::Directory { mode: 0o755 });
     }
     files.insert(path.to_owned(), Entry::File { mode, bytes });
 }
@@ -225,7 +264,10 @@ fn write_files(files: &Entries, dir: &Path) -> Result<()> {
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     // cargo points the loader at its own directories, where an image has nothing.
     let mut ldd = Command::new("ldd");
-    ldd.arg(program).env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD").env("LC_ALL", "C");
+    ldd.arg(program)
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("LD_PRELOAD")
+        .env("LC_ALL", "C");
     parse_ldd(&process::run(&mut ldd)?)
 }
 
@@ -249,7 +291,9 @@ fn parse_ldd(text: &str) -> Result<Vec<PathBuf>> {
 fn certificates() -> Result<Vec<u8>> {
     match CA_BUNDLES.iter().find(|path| Path::new(path).is_file()) {
         Some(path) => read(Path::new(path)),
-        None => bail!("no certificates of public authorities here; as root, run: apt-get install -y ca-certificates"),
+        None => bail!(
+            "no certificates of public authorities here; as root, run: apt-get install -y ca-certificates"
+        ),
     }
 }
 
@@ -262,7 +306,10 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
 }
 
 fn digest_of(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("sha256:{hex}")
 }
 
@@ -280,7 +327,9 @@ mod tests {
     use super::*;
 
     fn ls(dir: &Path) -> BuiltImage {
-        Image::new("example.test/tools/ls:1", "/bin/ls", "ls").write(dir).unwrap()
+        Image::new("example.test/tools/ls:1", "/bin/ls", "ls")
+            .write(dir)
+            .unwrap()
     }
 
     fn json_of(path: &Path) -> Value {
@@ -309,7 +358,10 @@ mod tests {
         let image = ls(dir.path());
         let index = json_of(&image.layout.join("index.json"));
         let entry = &index["manifests"][0];
-        assert_eq!(entry["annotations"]["io.containerd.image.name"], "example.test/tools/ls:1");
+        assert_eq!(
+            entry["annotations"]["io.containerd.image.name"],
+            "example.test/tools/ls:1"
+        );
         assert_eq!(entry["digest"], image.digest.as_str());
         let manifest = json_of(&blob(&image, entry));
         for part in [entry, &manifest["config"], &manifest["layers"][0]] {
@@ -333,7 +385,10 @@ mod tests {
         layer.set_preserve_permissions(true);
         layer.unpack(&root).unwrap();
         let inside = in_root(&root, &["/ls", "-ln", "/etc"]);
-        assert!(inside.contains("nsswitch.conf") && inside.contains("passwd"), "{inside}");
+        assert!(
+            inside.contains("nsswitch.conf") && inside.contains("passwd"),
+            "{inside}"
+        );
         // libc alone resolves names: no plug-in of the name service is in the image.
         fs::write(root.join("etc/hosts"), "198.18.0.7 registry.test\n").unwrap();
         fs::copy("/usr/bin/getent", root.join("getent")).unwrap();
@@ -344,7 +399,10 @@ mod tests {
     /// Runs a program as the image's user with `root` as its whole file system; only root may do so, as with a node.
     fn in_root(root: &Path, words: &[&str]) -> String {
         let mut command = Command::new("chroot");
-        command.arg(format!("--userspec={USER}:{USER}")).arg(root).args(words);
+        command
+            .arg(format!("--userspec={USER}:{USER}"))
+            .arg(root)
+            .args(words);
         process::run(&mut command).unwrap()
     }
 
