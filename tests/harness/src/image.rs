@@ -5,6 +5,7 @@
 //! program gives the same bytes each time: entries are sorted, times and owners fixed, and the layer is not compressed.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -306,11 +307,12 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
 }
 
 fn digest_of(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("sha256:{hex}")
+    let mut text = "sha256:".to_owned();
+    for byte in Sha256::digest(bytes) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// The machine's architecture in the words of OCI.
