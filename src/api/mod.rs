@@ -3,16 +3,20 @@
 mod cluster_registry;
 mod cluster_render_task;
 pub mod conditions;
+mod definitions;
 pub mod labels;
+pub mod policy;
 mod render_task;
 mod renderer_class;
 mod renderer_config;
+mod schema;
 
 pub use cluster_registry::{
     AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, ClusterRegistryStatus, ConfigMapKeyReference,
     SecretReference, Verification,
 };
 pub use cluster_render_task::{ClusterRenderTask, ClusterRenderTaskSpec};
+pub use definitions::custom_resource_definitions;
 pub use render_task::{
     FailurePhase, KubeConfigReference, KubeConfigSecretReference, ObjectRef, Owner, RegistryKind,
     RegistryReference, RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure,
