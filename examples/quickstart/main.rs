@@ -42,7 +42,10 @@ async fn run() -> Result<()> {
         eprintln!("{}", platform.picture().await?);
         return Err(error);
     }
-    println!("\nDone in {} s: both charts are what was asked for.", begin.elapsed().as_secs());
+    println!(
+        "\nDone in {} s: both charts are what was asked for.",
+        begin.elapsed().as_secs()
+    );
     if std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0") {
         return keep(&platform).await;
     }
@@ -79,7 +82,10 @@ async fn keep(platform: &Platform) -> Result<()> {
     println!("  kubectl get rendertasks --all-namespaces");
     println!("  kubectl --namespace team-a describe rendertask web");
     println!("  kubectl --namespace renderhub-system logs deployment/renderhub");
-    println!("\nEnd it with Ctrl-C here, or from elsewhere: kill {}", std::process::id());
+    println!(
+        "\nEnd it with Ctrl-C here, or from elsewhere: kill {}",
+        std::process::id()
+    );
     stop().await
 }
 

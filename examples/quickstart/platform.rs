@@ -33,10 +33,17 @@ impl Platform {
         let programs = programs()?;
         let hub = Image::hub(programs.join("renderhub")).write(&images)?;
         let renderer = Image::renderer(programs.join("renderhub-renderer")).write(&images)?;
-        println!("    {}@{}\n    {}@{}", hub.name, hub.digest, renderer.name, renderer.digest);
+        println!(
+            "    {}@{}\n    {}@{}",
+            hub.name, hub.digest, renderer.name, renderer.digest
+        );
 
         step("control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler");
-        let plane = ControlPlane::builder().with_node_network().with_scheduler().start().await?;
+        let plane = ControlPlane::builder()
+            .with_node_network()
+            .with_scheduler()
+            .start()
+            .await?;
 
         step("node: containerd, kubelet, kube-proxy");
         let node = Node::start(&plane).await?;
@@ -49,10 +56,18 @@ impl Platform {
 
         step("renderhub's chart, installed with helm");
         let kubeconfig = plane.admin().kubeconfig()?;
-        let helm = Helm::new()?
-            .with_cluster(&kubeconfig)
-            .with_login(&registry.host(), registry.username(), registry.password())?;
-        let platform = Self { node, registry, helm, kubeconfig, plane };
+        let helm = Helm::new()?.with_cluster(&kubeconfig).with_login(
+            &registry.host(),
+            registry.username(),
+            registry.password(),
+        )?;
+        let platform = Self {
+            node,
+            registry,
+            helm,
+            kubeconfig,
+            plane,
+        };
         if let Err(error) = platform.install().await {
             eprintln!("{}", platform.picture().await?);
             return Err(error);
@@ -63,9 +78,20 @@ impl Platform {
     async fn install(&self) -> Result<()> {
         let chart = helm::renderhub_chart();
         let chart = chart.to_str().context("the path of the chart is no text")?;
-        let words = ["install", "renderhub", chart, "--namespace", HUB_NAMESPACE, "--create-namespace"];
-        self.helm.run(&[&words[..], &["--wait", "--timeout", "3m"]].concat()).await?;
-        let pods = self.kubectl(&["--namespace", HUB_NAMESPACE, "get", "pods"]).await?;
+        let words = [
+            "install",
+            "renderhub",
+            chart,
+            "--namespace",
+            HUB_NAMESPACE,
+            "--create-namespace",
+        ];
+        self.helm
+            .run(&[&words[..], &["--wait", "--timeout", "3m"]].concat())
+            .await?;
+        let pods = self
+            .kubectl(&["--namespace", HUB_NAMESPACE, "get", "pods"])
+            .await?;
         print!("{}", indented(&pods));
         Ok(())
     }
@@ -77,7 +103,12 @@ impl Platform {
             .replace("${USERNAME}", self.registry.username())
             .replace("${PASSWORD}", self.registry.password());
         self.plane.apply_yaml(&objects).await?;
-        let words = ["wait", "--for=condition=Ready", "clusterregistry/quickstart", "--timeout=60s"];
+        let words = [
+            "wait",
+            "--for=condition=Ready",
+            "clusterregistry/quickstart",
+            "--timeout=60s",
+        ];
         print!("{}", indented(&self.kubectl(&words).await?));
         Ok(())
     }
@@ -126,9 +157,15 @@ impl Platform {
 /// Runs kubectl with a kubeconfig; returns its exit code and what it printed on standard output.
 pub async fn kubectl(kubeconfig: &Path, words: &[&str]) -> Result<(Option<i32>, String)> {
     let mut command = tokio::process::Command::new(Tools::path("kubectl")?);
-    command.args(words).env("KUBECONFIG", kubeconfig).kill_on_drop(true);
+    command
+        .args(words)
+        .env("KUBECONFIG", kubeconfig)
+        .kill_on_drop(true);
     let output = command.output().await.context("cannot start kubectl")?;
-    Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    Ok((
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    ))
 }
 
 /// The lines, a little to the right.
@@ -139,9 +176,15 @@ pub fn indented(text: &str) -> String {
 /// Where cargo put the hub and the renderer: next to the directory of this example.
 fn programs() -> Result<PathBuf> {
     let this = std::env::current_exe()?;
-    let directory = this.ancestors().nth(2).context("the example is in no directory")?;
+    let directory = this
+        .ancestors()
+        .nth(2)
+        .context("the example is in no directory")?;
     for program in ["renderhub", "renderhub-renderer"] {
-        ensure!(directory.join(program).is_file(), "{program} is not built yet: run cargo build --bins");
+        ensure!(
+            directory.join(program).is_file(),
+            "{program} is not built yet: run cargo build --bins"
+        );
     }
     Ok(directory.to_owned())
 }
