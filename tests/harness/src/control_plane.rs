@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 
 use crate::audit::Audit;
 use crate::identity::{Endpoint, Identity, Proof};
+use crate::lane::Lane;
 use crate::net;
 use crate::pki::Authority;
 use crate::process::Process;
@@ -49,7 +50,7 @@ pub struct Builder {
     job_controller: bool,
     scheduler: bool,
     apiserver_args: Vec<String>,
-    services: Option<String>,
+    node_network: bool,
 }
 
 impl Builder {
@@ -74,6 +75,14 @@ impl Builder {
     /// Listens on this address of the machine instead of a random loopback address.
     pub fn with_address(mut self, address: IpAddr) -> Self {
         self.address = Some(address);
+        self
+    }
+
+    /// Takes a network that a [`crate::Node`] can join, and listens there instead of on loopback. Needs root. Comes with a
+    /// scheduler.
+    pub fn with_node_network(mut self) -> Self {
+        self.node_network = true;
+        self.scheduler = true;
         self
     }
 
@@ -114,6 +123,7 @@ pub struct ControlPlane {
     audit: Option<Audit>,
     admin: Identity,
     servers: Vec<Process>,
+    lane: Option<Lane>,
 }
 
 impl ControlPlane {
@@ -133,7 +143,7 @@ impl ControlPlane {
             job_controller: true,
             scheduler: false,
             apiserver_args: Vec::new(),
-            services: None,
+            node_network: false,
         }
     }
 
@@ -151,9 +161,18 @@ impl ControlPlane {
     }
 
     async fn try_start(options: &Builder) -> Result<Self> {
-        let address = options.address.unwrap_or_else(net::loopback);
-        let [port, etcd, peer] = net::free_ports(address)?;
         let dir = rundir::fresh("control-plane")?;
+        let lane = if options.node_network {
+            Some(Lane::take(&dir).await?)
+        } else {
+            None
+        };
+        let address = lane
+            .as_ref()
+            .map(Lane::host)
+            .or(options.address)
+            .unwrap_or_else(net::loopback);
+        let [port, etcd, peer] = net::free_ports(address)?;
         let authority = Authority::new("renderhub-test-ca")?;
         let endpoint = Arc::new(Endpoint {
             url: format!("https://{address}:{port}"),
@@ -173,6 +192,7 @@ impl ControlPlane {
             audit,
             admin,
             servers: Vec::new(),
+            lane,
         };
         plane.start_servers(options, etcd, peer).await?;
         Ok(plane)
@@ -234,6 +254,10 @@ impl ControlPlane {
         self.audit
             .as_ref()
             .context("this control plane has no audit log: start it with `with_audit`")
+    }
+
+    pub(crate) fn lane(&self) -> Option<&Lane> {
+        self.lane.as_ref()
     }
 
     /// The process ids of its servers.

@@ -124,3 +124,48 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot create {}", path.display()))?;
     Ok(file.write_all(content)?)
 }
+
+/// Makes a control group of this name in every hierarchy.
+pub(crate) fn make_cgroups(name: &str) -> Result<()> {
+    for hierarchy in hierarchies() {
+        let group = hierarchy.join(name);
+        std::fs::create_dir(&group).with_context(|| format!("cannot create {}", group.display()))?;
+    }
+    Ok(())
+}
+
+/// Whether control groups of this name exist, in any hierarchy.
+pub(crate) fn has_cgroups(name: &str) -> bool {
+    hierarchies().any(|hierarchy| hierarchy.join(name).is_dir())
+}
+
+/// Removes the control groups of this name that are empty, children first.
+pub(crate) fn remove_cgroups(name: &str) {
+    for group in hierarchies().map(|hierarchy| hierarchy.join(name)) {
+        remove_group(&group);
+    }
+}
+
+fn remove_group(group: &Path) {
+    let entries = std::fs::read_dir(group).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_group(&entry.path());
+    }
+    // A group that is still busy stays for the next attempt.
+    let _ = std::fs::remove_dir(group);
+}
+
+/// The roots of the hierarchies: version 1 has one per controller, version 2 one for all, and there may be both.
+fn hierarchies() -> impl Iterator<Item = PathBuf> {
+    let root = PathBuf::from("/sys/fs/cgroup");
+    let entries = std::fs::read_dir(&root).into_iter().flatten().flatten();
+    let all: Vec<PathBuf> = std::iter::once(root)
+        .chain(entries.map(|entry| entry.path()))
+        .collect();
+    // With version 2 the first is the root, and the others are groups that belong to somebody. A link is a second name.
+    let is_group = |path: &PathBuf| path.join("cgroup.procs").exists() && !path.is_symlink();
+    let version_2 = all.first().is_some_and(is_group);
+    all.into_iter()
+        .filter(is_group)
+        .take(if version_2 { 1 } else { usize::MAX })
+}

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+pub(crate) use packages::NODE_PACKAGES;
 pub use packages::{Package, ensure_packages};
 
 /// The Kubernetes version that is built; the number in `tests/kubernetes/go.mod`.

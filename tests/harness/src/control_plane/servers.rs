@@ -10,11 +10,12 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 
 use super::{AuditLevel, Builder, ControlPlane, READY_LIMIT, users};
+use crate::lane::Lane;
 use crate::pki::signing_key;
 use crate::process::Process;
 use crate::{Tools, net, rundir, wait_for};
 
-/// Where Services live when there is no node; with one, [`crate::node`] gives a range of its own.
+/// Where Services live when there is no node; with one, its lane has a range of its own.
 const SERVICES: &str = "198.19.255.0/24";
 /// What the API server tells others about itself when it listens on loopback, which it refuses to advertise.
 const NOWHERE: &str = "198.18.255.254";
@@ -114,7 +115,10 @@ impl ControlPlane {
     }
 
     fn apiserver(&self, options: &Builder, etcd: u16) -> Result<Command> {
-        let services = options.services.as_deref().unwrap_or(SERVICES);
+        let services = self
+            .lane
+            .as_ref()
+            .map_or_else(|| SERVICES.to_owned(), Lane::services);
         let serving = self.authority.server(
             &[
                 "localhost",
@@ -122,7 +126,7 @@ impl ControlPlane {
                 "kubernetes.default",
                 "kubernetes.default.svc",
             ],
-            &[self.address, first_address(services)?],
+            &[self.address, first_address(&services)?],
         )?;
         let (private, public) = signing_key()?;
         let mut command = Command::new(Tools::path("kube-apiserver")?);

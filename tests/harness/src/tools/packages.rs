@@ -18,7 +18,7 @@ pub struct Package {
 }
 
 /// What a node needs besides the programs we build.
-pub(crate) const NODE: [Package; 8] = [
+pub(crate) const NODE_PACKAGES: [Package; 8] = [
     Package {
         name: "containerd",
         files: &["/usr/bin/containerd", "/usr/local/bin/containerd"],
