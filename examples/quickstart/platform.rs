@@ -18,7 +18,8 @@ pub const RENDERING_NAMESPACE: &str = "renderhub-rendering";
 
 /// A cluster with renderhub on it, and a registry. It ends when it is dropped, pods first.
 pub struct Platform {
-    node: Node,
+    /// Held, because it ends when it is dropped.
+    _node: Node,
     registry: Registry,
     helm: Helm,
     kubeconfig: PathBuf,
@@ -62,7 +63,7 @@ impl Platform {
             registry.password(),
         )?;
         let platform = Self {
-            node,
+            _node: node,
             registry,
             helm,
             kubeconfig,

@@ -4,18 +4,16 @@
 //! written as an OCI layout, once as a directory and once as a tar that `ctr -n k8s.io images import` takes. The same
 //! program gives the same bytes each time: entries are sorted, times and owners fixed, and the layer is not compressed.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+mod layout;
+
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::process;
+pub(crate) use layout::{Entries, Layout};
 
 /// Version of the images, which is that of the workspace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -74,11 +72,8 @@ impl Image {
     /// The renderer's image, as the chart names it by default.
     #[must_use]
     pub fn renderer(program: impl Into<PathBuf>) -> Self {
-        Self::new(
-            format!("renderhub.dev/renderer:{VERSION}"),
-            program,
-            "renderhub-renderer",
-        )
+        let name = format!("renderhub.dev/renderer:{VERSION}");
+        Self::new(name, program, "renderhub-renderer")
     }
 
     /// Writes the layout to `dir/<name without registry and tag>` and its tar next to it.
@@ -86,179 +81,32 @@ impl Image {
     /// # Errors
     /// If the program or a library it needs is missing, if the machine has no certificates, or if writing fails.
     pub fn write(&self, dir: &Path) -> Result<BuiltImage> {
-        let (digest, files) = self.layout()?;
-        let short = self.short_name();
-        let (layout, tar) = (dir.join(short), dir.join(format!("{short}.tar")));
-        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        // Made beside its place and moved there, so that a reader never meets half an image.
-        let fresh = tempfile::Builder::new().prefix(".image-").tempdir_in(dir)?;
-        write_files(&files, &fresh.path().join("layout"))?;
-        let mut packed = tempfile::NamedTempFile::new_in(dir)?;
-        packed.write_all(&archive(files)?)?;
-        if layout.exists() {
-            fs::remove_dir_all(&layout)?;
-        }
-        fs::rename(fresh.path().join("layout"), &layout)?;
-        packed
-            .persist(&tar)
-            .with_context(|| format!("cannot write {}", tar.display()))?;
-        Ok(BuiltImage {
+        let layout = Layout {
             name: self.name.clone(),
-            digest,
-            layout,
-            tar,
-        })
+            entrypoint: vec![format!("/{}", self.entrypoint)],
+            user: format!("{USER}:{USER}"),
+            root: self.root()?,
+        };
+        layout.write(dir)
     }
 
-    /// `renderhub` of `renderhub.dev/renderhub:0.1.0`.
-    fn short_name(&self) -> &str {
-        let last = self.name.rsplit('/').next().unwrap_or(&self.name);
-        last.split_once(':').map_or(last, |(name, _)| name)
-    }
-
-    /// The manifest's digest and every file of the OCI layout by its path.
-    fn layout(&self) -> Result<(String, Entries)> {
-        let layer = archive(self.root_filesystem()?)?;
-        let config = serde_json::to_vec(&self.config(&digest_of(&layer)))?;
-        let manifest = serde_json::to_vec(&json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
-            "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
-        }))?;
-        let digest = digest_of(&manifest);
-        let index = serde_json::to_vec(&self.index(&manifest))?;
-        let mut files = Entries::new();
-        put(
-            &mut files,
-            "oci-layout",
-            0o644,
-            br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec(),
-        );
-        put(&mut files, "index.json", 0o644, index);
-        for blob in [layer, config, manifest] {
-            let path = format!("blobs/{}", digest_of(&blob).replace(':', "/"));
-            put(&mut files, &path, 0o644, blob);
-        }
-        Ok((digest, files))
-    }
-
-    fn config(&self, layer: &str) -> Value {
-        json!({
-            "architecture": architecture(),
-            "os": "linux",
-            "config": {
-                "User": format!("{USER}:{USER}"),
-                "Entrypoint": [format!("/{}", self.entrypoint)],
-                "WorkingDir": "/",
-            },
-            "rootfs": { "type": "layers", "diff_ids": [layer] },
-        })
-    }
-
-    fn index(&self, manifest: &[u8]) -> Value {
-        let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", manifest);
-        entry["platform"] = json!({ "architecture": architecture(), "os": "linux" });
-        entry["annotations"] = json!({
-            // What containerd calls the image once it is imported; the OCI annotation holds the tag alone.
-            "io.containerd.image.name": self.name,
-            "org.opencontainers.image.ref.name": self.name.rsplit(':').next(),
-        });
-        json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [entry],
-        })
-    }
-
-    fn root_filesystem(&self) -> Result<Entries> {
-        let mut files = Entries::new();
-        put(&mut files, &self.entrypoint, 0o755, read(&self.program)?);
+    /// The file system of the image.
+    fn root(&self) -> Result<Entries> {
+        let mut root = Entries::default();
+        root.file(&self.entrypoint, 0o755, read(&self.program)?);
         for library in libraries(&self.program)? {
-            let path = library
-                .strip_prefix("/")
-                .unwrap_or(&library)
-                .to_string_lossy()
-                .into_owned();
-            put(&mut files, &path, 0o755, read(&library)?);
+            let path = library.strip_prefix("/").unwrap_or(&library);
+            root.file(&path.to_string_lossy(), 0o755, read(&library)?);
         }
         let passwd = format!("nonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n");
-        put(&mut files, "etc/passwd", 0o644, passwd.into_bytes());
-        put(
-            &mut files,
-            "etc/group",
-            0o644,
-            format!("nonroot:x:{USER}:\n").into_bytes(),
-        );
-        put(&mut files, "etc/nsswitch.conf", 0o644, NSSWITCH.into());
-        put(
-            &mut files,
-            "etc/ssl/certs/ca-certificates.crt",
-            0o644,
-            certificates()?,
-        );
+        root.file("etc/passwd", 0o644, passwd);
+        root.file("etc/group", 0o644, format!("nonroot:x:{USER}:\n"));
+        root.file("etc/nsswitch.conf", 0o644, NSSWITCH);
+        root.file("etc/ssl/certs/ca-certificates.crt", 0o644, certificates()?);
         // Programs without a volume there still find a place for temporary files.
-        files.insert("tmp".to_owned(), Entry::Directory { mode: 0o1777 });
-        Ok(files)
+        root.directory("tmp", 0o1777);
+        Ok(root)
     }
-}
-
-/// Files and directories by path, without a leading slash; the order of the map is the order in an archive.
-type Entries = BTreeMap<String, Entry>;
-
-#[derive(Debug)]
-enum Entry {
-    Directory { mode: u32 },
-    File { mode: u32, bytes: Vec<u8> },
-}
-
-/// Adds a file and the directories above it.
-fn put(files: &mut Entries, path: &str, mode: u32, bytes: Vec<u8>) {
-    for (at, _) in path.match_indices('/') {
-        files
-            .entry(path[..at].to_owned())
-            .or_insert(Entry::Directory { mode: 0o755 });
-    }
-    files.insert(path.to_owned(), Entry::File { mode, bytes });
-}
-
-/// A tar of the entries in which nothing depends on when, where or by whom it was made.
-fn archive(files: Entries) -> Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(Vec::new());
-    for (path, entry) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_mtime(0);
-        header.set_uid(0);
-        header.set_gid(0);
-        match entry {
-            Entry::Directory { mode } => {
-                header.set_entry_type(tar::EntryType::Directory);
-                header.set_mode(mode);
-                header.set_size(0);
-                archive.append_data(&mut header, format!("{path}/"), std::io::empty())?;
-            }
-            Entry::File { mode, bytes } => {
-                header.set_mode(mode);
-                header.set_size(u64::try_from(bytes.len())?);
-                archive.append_data(&mut header, path, bytes.as_slice())?;
-            }
-        }
-    }
-    Ok(archive.into_inner()?)
-}
-
-fn write_files(files: &Entries, dir: &Path) -> Result<()> {
-    fs::create_dir(dir)?;
-    for (path, entry) in files {
-        let target = dir.join(path);
-        match entry {
-            Entry::Directory { .. } => fs::create_dir(&target)?,
-            Entry::File { bytes, .. } => {
-                fs::write(&target, bytes).with_context(|| format!("cannot write {}", target.display()))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The shared libraries of a program, its loader included, as the system's own loader finds them.
@@ -302,30 +150,11 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
-    json!({ "mediaType": media_type, "digest": digest_of(bytes), "size": bytes.len() })
-}
-
-fn digest_of(bytes: &[u8]) -> String {
-    let mut text = "sha256:".to_owned();
-    for byte in Sha256::digest(bytes) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
-/// The machine's architecture in the words of OCI.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
+    use super::layout::digest_of;
     use super::*;
 
     fn ls(dir: &Path) -> BuiltImage {
