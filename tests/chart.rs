@@ -204,7 +204,7 @@ impl World {
         Ok(())
     }
 
-    /// The chart's ServiceAccount, as the API server judges it.
+    /// The chart's `ServiceAccount`, as the API server judges it.
     async fn the_hub_may_not_read_tenants_secrets(&self) -> Result<()> {
         let hub = self
             .plane
@@ -390,7 +390,10 @@ async fn readable(tenant: &Client) -> Result<String> {
 async fn everything(client: &Client, namespace: Option<&str>) -> Result<String> {
     let mut text = String::new();
     let discovery = Discovery::new(client.clone()).run().await?;
-    for (resource, capabilities) in discovery.groups().flat_map(|group| group.recommended_resources()) {
+    for (resource, capabilities) in discovery
+        .groups()
+        .flat_map(kube::discovery::ApiGroup::recommended_resources)
+    {
         if !capabilities.supports_operation(verbs::LIST) {
             continue;
         }

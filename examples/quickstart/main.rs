@@ -55,6 +55,8 @@ async fn run() -> Result<()> {
 
 /// What the platform does, what the tenant does, and what comes of it.
 async fn show(platform: &Platform) -> Result<()> {
+    platform.install().await?;
+
     step("platform: a registry for team-a, its credential in the rendering namespace");
     platform.add_registry().await?;
 
@@ -76,9 +78,10 @@ async fn show(platform: &Platform) -> Result<()> {
 
 /// Leaves everything running until the user ends it.
 async fn keep(platform: &Platform) -> Result<()> {
-    let (kubeconfig, tools) = (platform.kubeconfig().display(), platform.tools()?);
+    let kubectl = Tools::path("kubectl")?;
     println!("\nLook around:");
-    println!("  export KUBECONFIG={kubeconfig} PATH={}:$PATH", tools.display());
+    println!("  export KUBECONFIG={}", platform.kubeconfig().display());
+    println!("  alias kubectl={}", kubectl.display());
     println!("  kubectl get rendertasks --all-namespaces");
     println!("  kubectl --namespace team-a describe rendertask web");
     println!("  kubectl --namespace renderhub-system logs deployment/renderhub");

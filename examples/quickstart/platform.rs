@@ -18,8 +18,7 @@ pub const RENDERING_NAMESPACE: &str = "renderhub-rendering";
 
 /// A cluster with renderhub on it, and a registry. It ends when it is dropped, pods first.
 pub struct Platform {
-    /// Held, because it ends when it is dropped.
-    _node: Node,
+    node: Node,
     registry: Registry,
     helm: Helm,
     kubeconfig: PathBuf,
@@ -29,54 +28,43 @@ pub struct Platform {
 impl Platform {
     /// Starts all of it, and waits until the hub's Deployment is available.
     pub async fn start() -> Result<Self> {
-        step("images of the hub and of the renderer");
-        let images = rundir::fresh("images")?;
-        let programs = programs()?;
-        let hub = Image::hub(programs.join("renderhub")).write(&images)?;
-        let renderer = Image::renderer(programs.join("renderhub-renderer")).write(&images)?;
-        println!(
-            "    {}@{}\n    {}@{}",
-            hub.name, hub.digest, renderer.name, renderer.digest
-        );
-
         step("control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler");
-        let plane = ControlPlane::builder()
-            .with_node_network()
-            .with_scheduler()
-            .start()
-            .await?;
+        let builder = ControlPlane::builder().with_node_network().with_scheduler();
+        let plane = builder.start().await?;
 
         step("node: containerd, kubelet, kube-proxy");
         let node = Node::start(&plane).await?;
-        node.import_image(&hub.tar)?;
-        node.import_image(&renderer.tar)?;
 
         step("registry with a password");
-        let registry = Registry::start(RegistryOptions::new().with_address(node.registry_address())).await?;
+        let options = RegistryOptions::new().with_address(node.registry_address());
+        let registry = Registry::start(options).await?;
         println!("    {}", registry.host());
 
-        step("renderhub's chart, installed with helm");
         let kubeconfig = plane.admin().kubeconfig()?;
-        let helm = Helm::new()?.with_cluster(&kubeconfig).with_login(
-            &registry.host(),
-            registry.username(),
-            registry.password(),
-        )?;
-        let platform = Self {
-            _node: node,
+        let helm = Helm::new()?.with_cluster(&kubeconfig);
+        let helm = helm.with_login(&registry.host(), registry.username(), registry.password())?;
+        Ok(Self {
+            node,
             registry,
             helm,
             kubeconfig,
             plane,
-        };
-        if let Err(error) = platform.install().await {
-            eprintln!("{}", platform.picture().await?);
-            return Err(error);
-        }
-        Ok(platform)
+        })
     }
 
-    async fn install(&self) -> Result<()> {
+    /// Makes both images, and installs the chart with them.
+    pub async fn install(&self) -> Result<()> {
+        step("images of the hub and of the renderer");
+        let (images, programs) = (rundir::fresh("images")?, programs()?);
+        let hub = Image::hub(programs.join("renderhub"));
+        let renderer = Image::renderer(programs.join("renderhub-renderer"));
+        for image in [hub, renderer] {
+            let built = image.write(&images)?;
+            self.node.import_image(&built.tar)?;
+            println!("    {}@{}", built.name, built.digest);
+        }
+
+        step("renderhub's chart, installed with helm");
         let chart = helm::renderhub_chart();
         let chart = chart.to_str().context("the path of the chart is no text")?;
         let words = [
@@ -93,7 +81,7 @@ impl Platform {
         let pods = self
             .kubectl(&["--namespace", HUB_NAMESPACE, "get", "pods"])
             .await?;
-        print!("{}", indented(&pods));
+        print_indented(&pods);
         Ok(())
     }
 
@@ -110,7 +98,7 @@ impl Platform {
             "clusterregistry/quickstart",
             "--timeout=60s",
         ];
-        print!("{}", indented(&self.kubectl(&words).await?));
+        print_indented(&self.kubectl(&words).await?);
         Ok(())
     }
 
@@ -132,12 +120,6 @@ impl Platform {
     /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
-    }
-
-    /// The directory with `kubectl`.
-    pub fn tools(&self) -> Result<PathBuf> {
-        let kubectl = Tools::path("kubectl")?;
-        Ok(kubectl.parent().context("kubectl is in no directory")?.to_owned())
     }
 
     /// Conditions, events and logs, without any secret: for when something went wrong.
@@ -169,9 +151,11 @@ pub async fn kubectl(kubeconfig: &Path, words: &[&str]) -> Result<(Option<i32>, 
     ))
 }
 
-/// The lines, a little to the right.
-pub fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
+/// Prints the lines below a step.
+fn print_indented(text: &str) {
+    for line in text.lines() {
+        println!("    {line}");
+    }
 }
 
 /// Where cargo put the hub and the renderer: next to the directory of this example.
