@@ -57,7 +57,7 @@ pub struct ClusterRegistrySpec {
     /// Secret in the rendering namespace with the credential. Absent: anonymous push.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push_secret_ref: Option<SecretReference>,
-    /// Repositories start with this; `{namespace}` is the task's namespace. Default `{namespace}/`.
+    /// Repositories start with this; `{namespace}` is the task's namespace. Default `{namespace}/`; empty grants the whole registry.
     #[serde(default = "default_repository_prefix")]
     #[schemars(schema_with = "schema::repository_prefix")]
     pub repository_prefix: String,

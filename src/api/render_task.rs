@@ -52,12 +52,12 @@ use super::{cluster_registry::SecretReference, renderer_config::RendererConfig, 
         .message("deploymentNamespace is allowed only with kubeConfig"),
     validation = Rule::new("!has(self.config.release) || ('/' + self.repository).endsWith('/' + self.config.release.chart.name)")
         .message("the last segment of repository must equal config.release.chart.name"),
-    validation = Rule::new("!has(self.config.release) || self.tag == self.config.release.chart.version")
-        .message("tag must equal config.release.chart.version"),
+    validation = Rule::new("!has(self.config.release) || self.tag == self.config.release.chart.version.replace('+', '_')")
+        .message("tag must equal config.release.chart.version, with _ for +"),
     validation = Rule::new("!has(self.config.bootstrap) || ('/' + self.repository).endsWith('/' + self.config.bootstrap.chart.name)")
         .message("the last segment of repository must equal config.bootstrap.chart.name"),
-    validation = Rule::new("!has(self.config.bootstrap) || self.tag == self.config.bootstrap.chart.version")
-        .message("tag must equal config.bootstrap.chart.version")
+    validation = Rule::new("!has(self.config.bootstrap) || self.tag == self.config.bootstrap.chart.version.replace('+', '_')")
+        .message("tag must equal config.bootstrap.chart.version, with _ for +")
 )]
 pub struct RenderTaskSpec {
     /// What to render.
@@ -65,7 +65,7 @@ pub struct RenderTaskSpec {
     /// Repository the chart is pushed to, without host. Its last segment must equal the chart's name.
     #[schemars(schema_with = "schema::repository")]
     pub repository: String,
-    /// Tag the chart is pushed under. Must equal the chart's version.
+    /// Tag the chart is pushed under. Must equal the chart's version, with `_` for `+`.
     #[schemars(schema_with = "schema::tag")]
     pub tag: String,
     /// Registry the chart is pushed to. Required unless `baseURL` is set.

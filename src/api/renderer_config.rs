@@ -73,7 +73,7 @@ pub struct ChartMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::line")]
     pub description: Option<String>,
-    /// Version of the chart, SemVer 2; `tag` must equal it.
+    /// Version of the chart, `SemVer` 2; `tag` must equal it, with `_` for `+`.
     #[schemars(schema_with = "schema::chart_version")]
     pub version: String,
     /// Version of what the chart installs.

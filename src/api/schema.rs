@@ -15,17 +15,17 @@ const DNS_LABEL_OR_NONE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$";
 /// A DNS label, or `*`.
 const DNS_LABEL_OR_ALL: &str = r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$";
 /// Host name, IPv4 or bracketed IPv6 address, and an optional port; no scheme, user or path.
-const HOST: &str = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?$";
+const HOST: &str = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*|\[[0-9a-f:.]+\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$";
 /// Repository of the OCI distribution specification: lower-case segments, none of them empty or `..`.
 const REPOSITORY: &str = r"^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$";
 /// One segment of a repository.
 const REPOSITORY_SEGMENT: &str = r"^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$";
-/// A repository in which `{namespace}` may stand, with an optional slash at its end.
-const REPOSITORY_PREFIX: &str = r"^([a-z0-9]|\{namespace\})+((\.|_|__|-+)([a-z0-9]|\{namespace\})+)*(/([a-z0-9]|\{namespace\})+((\.|_|__|-+)([a-z0-9]|\{namespace\})+)*)*/?$";
+/// A repository in which `{namespace}` may stand, with an optional slash at its end; nothing is the whole registry.
+const REPOSITORY_PREFIX: &str = r"^(([a-z0-9]|\{namespace\})+((\.|_|__|-+)([a-z0-9]|\{namespace\})+)*(/([a-z0-9]|\{namespace\})+((\.|_|__|-+)([a-z0-9]|\{namespace\})+)*)*/?)?$";
 /// Tag of the OCI distribution specification.
 const TAG: &str = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$";
-/// A `SemVer` as Helm reads it, without build metadata: a tag cannot hold a `+`.
-const CHART_VERSION: &str = r"^v?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){0,2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$";
+/// A `SemVer` as Helm reads it: a leading `v` and fewer than three numbers are fine.
+const CHART_VERSION: &str = r"^v?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){0,2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$";
 /// Key of a Secret or `ConfigMap`, which becomes a file name.
 const DATA_KEY: &str = r"^[-._a-zA-Z0-9]+$";
 /// Printable text without spaces.
@@ -68,8 +68,6 @@ texts! {
     repository = REPOSITORY, 255;
     /// One segment of a repository: the name of a chart, which is the last one.
     chart_name = REPOSITORY_SEGMENT, 128;
-    /// Start of the repositories of a registry.
-    repository_prefix = REPOSITORY_PREFIX, 255;
     /// Tag of a chart.
     tag = TAG, 128;
     /// Version of a chart that is made.
@@ -103,6 +101,11 @@ pub(super) fn object_name_or_none(_: &mut SchemaGenerator) -> Schema {
 /// Tag, digest or version range of an artifact: checked by whoever pulls it.
 pub(super) fn resource_tag(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": 256 })
+}
+
+/// Start of the repositories of a registry.
+pub(super) fn repository_prefix(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": 255, "pattern": REPOSITORY_PREFIX })
 }
 
 /// One line of prose.
