@@ -32,7 +32,7 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
     let (helm, chart) = (Helm::new()?, chart()?);
     helm.run(&["lint", "--strict", &chart]).await?;
     let sets = [
-        "controller.watchNamespaces={a,b}",
+        "controller.logLevel=debug",
         "renderer.imagePullSecrets={pull}",
         "image.pullSecrets[0].name=pull",
     ];
@@ -43,9 +43,9 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
         .as_array()
         .context("no arguments")?;
     for arg in [
-        "--watch-namespaces=a,b",
+        "--log-level=debug",
         "--renderer-image-pull-secrets=pull",
-        "--gc-interval=5m",
+        "--grace-period=25s",
     ] {
         ensure!(args.contains(&json!(arg)), "{arg} is not among {args:?}");
     }

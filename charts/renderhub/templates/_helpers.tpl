@@ -1,12 +1,13 @@
-{{/* Name of every object of the release. */}}
+{{/* Name of every object of the release: a DNS label, short enough for what is put behind it. */}}
 {{- define "renderhub.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $release := replace "." "-" .Release.Name -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
-{{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else if contains $name $release -}}
+{{- $release | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" $release $name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
