@@ -21,9 +21,9 @@ use crate::controller::registries::Registries;
 use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::names::{HubId, HubIdError, TaskKind};
+use crate::names::{HubId, HubIdError};
 use crate::plan::job::Place;
-use crate::watch as watches;
+use crate::watch::{self as watches, Scope};
 
 /// Inputs that may wait for the engine; a full channel only makes a watch wait.
 const BACKLOG: usize = 256;
@@ -113,7 +113,15 @@ fn start(
     let (publish, catalog) = watch::channel(None);
     let (ready, is_ready) = watch::channel(false);
     let (input, inputs) = mpsc::channel(BACKLOG);
-    let engine = Engine::new(context, metrics.clone(), settings.limits, catalog, ready);
+    let scopes = Scope::of(&settings.watch_namespaces);
+    let engine = Engine::new(
+        context,
+        metrics.clone(),
+        settings.limits,
+        scopes.clone(),
+        catalog,
+        ready,
+    );
     let registries = Registries::new(calls, settings.fallback_class.clone(), publish);
 
     let mut loops = JoinSet::new();
@@ -121,10 +129,10 @@ fn start(
     loops.spawn(async move { _ = admin.await });
     loops.spawn(send_events);
     loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    for kind in [TaskKind::RenderTask, TaskKind::ClusterRenderTask] {
+    for scope in scopes {
         loops.spawn(watches::tasks(
             client.clone(),
-            kind,
+            scope,
             metrics.clone(),
             input.clone(),
         ));

@@ -1,5 +1,6 @@
 //! Flags and environment, validated once into [`Settings`].
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -48,6 +49,9 @@ pub struct RunArgs {
     /// Name of this hub among those of the cluster, a DNS label; part of the hub id.
     #[arg(long, env = "RENDERHUB_SHARD_NAME", default_value = "main")]
     pub shard_name: String,
+    /// Namespaces whose tasks this hub serves, comma-separated. Default: all, and the platform's own tasks.
+    #[arg(long, env = "RENDERHUB_WATCH_NAMESPACES", value_delimiter = ',')]
+    pub watch_namespaces: Vec<String>,
     /// ServiceAccount of renderer pods, in the rendering namespace.
     #[arg(
         long,
@@ -103,6 +107,9 @@ pub enum SettingsError {
     /// A namespace may not have more than all together.
     #[error("--max-active-jobs-per-namespace must not be larger than --max-active-jobs")]
     CapsContradict,
+    /// A tenant with rights in the rendering namespace could read the platform's credentials.
+    #[error("--watch-namespaces must not contain the rendering namespace")]
+    WatchesRendering,
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,
@@ -115,6 +122,8 @@ pub struct Settings {
     pub rendering_namespace: String,
     /// Name of this hub among those of the cluster.
     pub shard_name: String,
+    /// Namespaces whose tasks it serves; empty is every namespace and the platform's own tasks.
+    pub watch_namespaces: Vec<String>,
     /// ServiceAccount of renderer pods.
     pub renderer_service_account: String,
     /// The renderer of tasks without a class.
@@ -142,6 +151,13 @@ impl RunArgs {
                 return Err(SettingsError::NotALabel(flag));
             }
         }
+        let watch_namespaces = trimmed(&self.watch_namespaces);
+        if watch_namespaces.iter().any(|name| !is_dns_label(name)) {
+            return Err(SettingsError::NotALabel("watch-namespaces"));
+        }
+        if watch_namespaces.contains(&self.rendering_namespace) {
+            return Err(SettingsError::WatchesRendering);
+        }
         let caps = Caps {
             total: self.max_active_jobs,
             per_namespace: self.max_active_jobs_per_namespace,
@@ -161,6 +177,7 @@ impl RunArgs {
         Ok(Settings {
             rendering_namespace: self.rendering_namespace.clone(),
             shard_name: self.shard_name.clone(),
+            watch_namespaces,
             renderer_service_account: self.renderer_service_account.clone(),
             fallback_class: self.fallback_class(),
             limits: Limits {
@@ -174,22 +191,30 @@ impl RunArgs {
     }
 
     fn fallback_class(&self) -> RendererClassSpec {
-        let secrets = self
-            .renderer_image_pull_secrets
-            .iter()
-            .map(|s| s.trim())
-            .filter(|s| !s.is_empty());
+        let secrets = trimmed(&self.renderer_image_pull_secrets);
         RendererClassSpec {
             image: self.renderer_image.clone(),
             image_pull_policy: self.renderer_image_pull_policy,
             image_pull_secrets: secrets
-                .map(|name| LocalObjectReference {
-                    name: name.to_owned(),
-                })
+                .into_iter()
+                .map(|name| LocalObjectReference { name })
                 .collect(),
             ..RendererClassSpec::default()
         }
     }
+}
+
+/// The parts of a comma-separated list, without spaces, empty parts and repetitions.
+fn trimmed(list: &[String]) -> Vec<String> {
+    let parts = list
+        .iter()
+        .map(|part| part.trim())
+        .filter(|part| !part.is_empty());
+    parts
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn pull_policy(text: &str) -> Result<PullPolicy, String> {

@@ -4,6 +4,7 @@
 //! objects come without managed fields, one at a time.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -58,35 +59,67 @@ pub struct JobMark {
     pub hint: EndHint,
 }
 
+/// What one watch of tasks covers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// Which of the two kinds.
+    pub kind: TaskKind,
+    /// The one namespace, or all.
+    pub namespace: Option<Arc<str>>,
+}
+
+impl Scope {
+    /// The scopes of a hub: the listed namespaces, or with an empty list every namespace and the platform's own tasks.
+    #[must_use]
+    pub fn of(namespaces: &[String]) -> Vec<Self> {
+        if namespaces.is_empty() {
+            let all = |kind| Self {
+                kind,
+                namespace: None,
+            };
+            return vec![all(TaskKind::RenderTask), all(TaskKind::ClusterRenderTask)];
+        }
+        let one = |name: &String| Self {
+            kind: TaskKind::RenderTask,
+            namespace: Some(name.as_str().into()),
+        };
+        namespaces.iter().map(one).collect()
+    }
+
+    /// Whether a task belongs to the scope.
+    #[must_use]
+    pub fn covers(&self, kind: TaskKind, namespace: &str) -> bool {
+        self.kind == kind && self.namespace.as_deref().is_none_or(|own| own == namespace)
+    }
+}
+
 /// What the controller learns from its watches.
 #[derive(Debug)]
 pub enum Input {
-    /// Tasks of one kind.
-    Task(TaskKind, Change<Box<Task>>),
+    /// Tasks of one scope.
+    Task(Scope, Change<Box<Task>>),
     /// Jobs with the hub's mark.
     Job(Change<JobMark>),
     /// Pods with the hub's mark that ended.
     Pod(Change<(TaskUid, PodNote)>),
 }
 
-/// Watches the tasks of a kind until the channel closes.
-pub async fn tasks(client: Client, kind: TaskKind, metrics: Metrics, out: mpsc::Sender<Input>) {
-    let resource = task_resource(kind);
-    let api: Api<TaskObject> = Api::all_with(client, &resource);
-    let name = resource.plural;
-    run(
-        api,
-        Config::default(),
-        metrics,
-        name_of(&name),
-        out,
-        move |event| {
-            Some(Input::Task(
-                kind,
-                change(event, |o: TaskObject| o.into_task(kind).map(Box::new), uid_of)?,
-            ))
-        },
-    )
+/// Watches the tasks of a scope until the channel closes.
+pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Sender<Input>) {
+    let resource = task_resource(scope.kind);
+    let api: Api<TaskObject> = match &scope.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    let kind = scope.kind;
+    let name = match kind {
+        TaskKind::RenderTask => "rendertasks",
+        TaskKind::ClusterRenderTask => "clusterrendertasks",
+    };
+    run(api, Config::default(), metrics, name, out, move |event| {
+        let change = change(event, |o: TaskObject| o.into_task(kind).map(Box::new), uid_of)?;
+        Some(Input::Task(scope.clone(), change))
+    })
     .await;
 }
 
@@ -126,14 +159,6 @@ pub async fn pods(
         Some(Input::Pod(change(event, note, |o| task_of(&o.metadata))?))
     })
     .await;
-}
-
-fn name_of(plural: &str) -> &'static str {
-    if plural == "rendertasks" {
-        "rendertasks"
-    } else {
-        "clusterrendertasks"
-    }
 }
 
 /// Reads a watch and hands on what `map` makes of it.

@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use crate::apply::CallError;
 use crate::backoff::Backoff;
 use crate::metrics::{KindLabel, Metrics};
-use crate::names::{TaskKind, TaskUid};
+use crate::names::TaskUid;
 use crate::plan::gc::{Marked, orphans};
 use crate::plan::queue::{Caps, FairQueue};
 use crate::plan::task::{Phase, Task};
-use crate::watch::{Change, Input, JobMark, task_of};
+use crate::watch::{Change, Input, JobMark, Scope, task_of};
 use crate::workqueue::WorkQueue;
 
 use super::index::{Index, QUEUED_AFTER, Record};
@@ -46,7 +46,8 @@ pub struct Limits {
 /// Which of its sources the engine has seen whole.
 #[derive(Debug, Default)]
 struct Synced {
-    tasks: HashSet<TaskKind>,
+    /// Scopes of tasks that were not seen whole yet.
+    open: HashSet<Scope>,
     jobs: bool,
     pods: bool,
     secrets: bool,
@@ -55,7 +56,7 @@ struct Synced {
 
 impl Synced {
     fn all(&self) -> bool {
-        self.tasks.len() == 2 && self.jobs && self.pods && self.secrets && self.catalog
+        self.open.is_empty() && self.jobs && self.pods && self.secrets && self.catalog
     }
 }
 
@@ -87,11 +88,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that has seen nothing yet.
+    /// An engine that has seen nothing yet, for the tasks of these scopes.
     pub fn new(
         context: Arc<Context>,
         metrics: Metrics,
         limits: Limits,
+        scopes: Vec<Scope>,
         catalog: watch::Receiver<Published>,
         ready: watch::Sender<bool>,
     ) -> Self {
@@ -108,7 +110,10 @@ impl Engine {
             running: JoinSet::new(),
             passes: HashMap::new(),
             jobs_gone: HashSet::new(),
-            synced: Synced::default(),
+            synced: Synced {
+                open: scopes.into_iter().collect(),
+                ..Synced::default()
+            },
             sweep_due: Instant::now(),
             is_sweeping: false,
         }
@@ -137,7 +142,7 @@ impl Engine {
 
     fn take_in(&mut self, input: Input) {
         match input {
-            Input::Task(kind, change) => self.take_in_task(kind, change),
+            Input::Task(scope, change) => self.take_in_task(scope, change),
             Input::Job(change) => self.take_in_job(change),
             Input::Pod(change) => match change {
                 Change::Seen((task, note)) => self.index.keep_note(&task, note),
@@ -147,28 +152,28 @@ impl Engine {
         }
     }
 
-    fn take_in_task(&mut self, kind: TaskKind, change: Change<Box<Task>>) {
+    fn take_in_task(&mut self, scope: Scope, change: Change<Box<Task>>) {
         match change {
-            Change::Restart => self.index.restart(kind.as_str()),
+            Change::Restart => self.index.restart(Some(&scope)),
             Change::Seen(task) => {
                 let uid = task.id.uid.clone();
-                if self.index.see_task(*task) {
+                if self.index.see_task(&scope, *task) {
                     self.queue.add(&uid);
                 }
             }
             Change::Gone(uid) => self.forget(&uid),
             Change::Synced => {
-                for uid in self.index.vanished_tasks(kind) {
+                for uid in self.index.vanished_tasks(&scope) {
                     self.forget(&uid);
                 }
-                self.settle_sync(|synced| _ = synced.tasks.insert(kind));
+                self.settle_sync(|synced| _ = synced.open.remove(&scope));
             }
         }
     }
 
     fn take_in_job(&mut self, change: Change<JobMark>) {
         match change {
-            Change::Restart => self.index.restart("jobs"),
+            Change::Restart => self.index.restart(None),
             Change::Seen(mark) => {
                 let (task, now) = (mark.task.clone(), Instant::now());
                 if let Some(look) = self.index.see_job(mark, now) {

@@ -13,7 +13,7 @@ use crate::names::{TaskKind, TaskUid};
 use crate::plan::outcome::{EndHint, PodNote};
 use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
-use crate::watch::JobMark;
+use crate::watch::{JobMark, Scope};
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
@@ -75,7 +75,8 @@ pub struct Index {
     notes: HashMap<TaskUid, PodNote>,
     namespaces: HashSet<Arc<str>>,
     spec_bytes: usize,
-    epochs: HashMap<&'static str, u32>,
+    /// Lists begun so far by scope; those of Jobs under `None`.
+    epochs: HashMap<Option<Scope>, u32>,
     /// Tasks in each phase, in the order of [`PHASES`].
     phases: [usize; PHASES.len()],
 }
@@ -126,8 +127,8 @@ impl Index {
     }
 
     /// Takes in a task as the watch showed it; whether that is news.
-    pub fn see_task(&mut self, task: Task) -> bool {
-        let epoch = self.epoch(task.id.kind.as_str());
+    pub fn see_task(&mut self, scope: &Scope, task: Task) -> bool {
+        let epoch = self.epoch(Some(scope));
         let version = task.resource_version.parse().unwrap_or(u64::MAX);
         if let Some(known) = self.tasks.get_mut(&task.id.uid) {
             known.epoch = epoch;
@@ -201,18 +202,18 @@ impl Index {
         Some((record.namespace, record.created))
     }
 
-    /// A new list of a kind begins.
-    pub fn restart(&mut self, what: &'static str) {
-        *self.epochs.entry(what).or_default() += 1;
+    /// A new list begins: of the tasks of a scope, or of Jobs.
+    pub fn restart(&mut self, scope: Option<&Scope>) {
+        *self.epochs.entry(scope.cloned()).or_default() += 1;
     }
 
-    /// Tasks of the kind that the finished list did not show.
-    pub fn vanished_tasks(&self, kind: TaskKind) -> Vec<TaskUid> {
-        let epoch = self.epoch(kind.as_str());
+    /// Tasks of the scope that the finished list did not show.
+    pub fn vanished_tasks(&self, scope: &Scope) -> Vec<TaskUid> {
+        let epoch = self.epoch(Some(scope));
         let stale = self
             .tasks
             .iter()
-            .filter(|(_, r)| r.kind == kind && r.epoch != epoch);
+            .filter(|(_, r)| scope.covers(r.kind, &r.namespace) && r.epoch != epoch);
         stale.map(|(uid, _)| uid.clone()).collect()
     }
 
@@ -221,8 +222,8 @@ impl Index {
         PHASES.iter().map(|(_, label)| *label).zip(self.phases)
     }
 
-    fn epoch(&self, what: &'static str) -> u32 {
-        self.epochs.get(what).copied().unwrap_or_default()
+    fn epoch(&self, scope: Option<&Scope>) -> u32 {
+        self.epochs.get(&scope.cloned()).copied().unwrap_or_default()
     }
 
     fn intern(&mut self, namespace: &str) -> Arc<str> {
@@ -238,7 +239,7 @@ impl Index {
 
     /// Takes in a Job as the watch showed it; when to look at its task.
     pub fn see_job(&mut self, mark: JobMark, now: Instant) -> Option<Instant> {
-        let epoch = self.epoch("jobs");
+        let epoch = self.epoch(None);
         let cleared = self.tasks.get(&mark.task).and_then(|r| r.cleared_job.as_deref());
         if cleared == Some(mark.uid.as_str()) {
             return None;
@@ -266,7 +267,7 @@ impl Index {
 
     /// Takes in a Job that a worker created or read; when to look at its task again.
     pub fn keep_job(&mut self, mark: JobMark, now: Instant) -> Instant {
-        let epoch = self.epoch("jobs");
+        let epoch = self.epoch(None);
         let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
             mark,
             read_due: now,
@@ -301,7 +302,7 @@ impl Index {
 
     /// Jobs that the finished list did not show.
     pub fn vanished_jobs(&self) -> Vec<TaskUid> {
-        let epoch = self.epoch("jobs");
+        let epoch = self.epoch(None);
         self.jobs
             .iter()
             .filter(|(_, j)| j.epoch != epoch)
