@@ -5,12 +5,12 @@ mod api_support;
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
+use api_support::{api, install_crds, install_policies, merge, object, release};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use renderhub_harness::{ControlPlane, apply};
 use serde_json::{Value, json};
-use api_support::{api, install_crds, install_policies, merge, object, release};
 
 const KINDS: [&str; 2] = ["RenderTask", "ClusterRenderTask"];
 /// Field manager that the tasks of this test are made with.
