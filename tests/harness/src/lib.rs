@@ -85,7 +85,7 @@ pub mod finish;
 mod http;
 pub mod hub;
 pub mod identity;
-mod lane;
+pub mod lane;
 pub mod net;
 pub mod node;
 pub mod pki;
