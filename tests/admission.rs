@@ -1,13 +1,13 @@
 //! What the API server takes and what it refuses: bounds, rules between fields, the finalizer, the status.
 
-mod support;
+mod api_support;
 
 use anyhow::{Context, Result};
+use api_support::{KINDS, api, install_crds, install_policies, make, merge, object, release, remove};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{Patch, PatchParams, PostParams};
 use renderhub_harness::ControlPlane;
 use serde_json::{Value, json};
-use support::{KINDS, api, install_crds, install_policies, make, merge, object, release, remove};
 
 /// What leaves the spec as it was: the API server drops it.
 fn idle_changes() -> [Value; 3] {
@@ -36,6 +36,7 @@ async fn what_the_api_server_drops_is_no_change() -> Result<()> {
                     *field = value.clone();
                 }
             }
+            now.metadata.generation = Some(9);
             let after = tasks.replace("idle", &PostParams::default(), &now).await?;
             assert_eq!(after.metadata.generation, Some(1), "{patch}");
             now = after;

@@ -1,15 +1,15 @@
 //! A task's spec stays as it was made, whatever is tried, and each layer that keeps it so is tried alone.
 
-mod support;
+mod api_support;
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
+use api_support::{KINDS, MAKER, api, install_crds, install_policies, make, merge, release, remove};
 use kube::Api;
 use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
 use renderhub_harness::{ControlPlane, apply};
 use serde_json::{Value, json};
-use support::{KINDS, MAKER, api, install_crds, install_policies, make, merge, release, remove};
 
 /// What is tried: a name, and a merge patch of the spec.
 #[rustfmt::skip]

@@ -2,14 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+mod api_support;
 
 use anyhow::Result;
+use api_support::{KINDS, api, full, install_crds, merge, object, release};
 use kube::Client;
 use kube::api::PostParams;
 use renderhub_harness::ControlPlane;
 use serde_json::{Value, json};
-use support::{KINDS, api, full, install_crds, merge, object, release};
 
 /// The control plane that the tests share; no policy is needed for what is made anew.
 async fn client() -> Result<Client> {

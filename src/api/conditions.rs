@@ -20,8 +20,6 @@ pub enum ConditionType {
     Ready,
     /// Only a person can help.
     Stalled,
-    /// Work goes on or is waited for.
-    Reconciling,
 }
 
 impl ConditionType {
@@ -34,7 +32,6 @@ impl ConditionType {
             Self::JobFailed => "JobFailed",
             Self::Ready => "Ready",
             Self::Stalled => "Stalled",
-            Self::Reconciling => "Reconciling",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Labels, annotations, finalizer and field managers: the marks renderhub leaves and looks for.
 
+use crate::names::HubId;
+
 /// API group of every renderhub kind.
 pub const GROUP: &str = "renderhub.dev";
 /// Served version of every renderhub kind.
@@ -31,3 +33,9 @@ pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 
 /// Field manager of the hub's writes.
 pub const FIELD_MANAGER: &str = "renderhub";
+
+/// Selects what a hub made for tasks.
+#[must_use]
+pub fn own_objects(hub_id: &HubId) -> String {
+    format!("{MANAGED_BY}={MANAGED_BY_VALUE},{HUB_ID}={hub_id},{TASK_UID}")
+}

@@ -4,12 +4,15 @@ mod cluster_registry;
 mod cluster_render_task;
 pub mod conditions;
 mod definitions;
+pub mod docker_config;
 pub mod labels;
+pub mod oci;
 pub mod policy;
 mod render_task;
 mod renderer_class;
 mod renderer_config;
 mod schema;
+pub mod termination;
 
 pub use cluster_registry::{
     AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, ClusterRegistryStatus, ConfigMapKeyReference,

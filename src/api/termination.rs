@@ -1,0 +1,328 @@
+//! The termination message: what a renderer container says as its last word.
+//!
+//! The renderer writes it to `/dev/termination-log`; the hub reads it from the pod's status. It crosses a trust boundary
+//! (whoever controls the render cluster controls the text), so it holds enumerated words and a digest only, and
+//! [`Termination::parse`] drops everything that does not fit exactly.
+
+use serde::{Deserialize, Serialize};
+
+use super::oci::Digest;
+
+/// Longest message in bytes that is looked at; ours are below 160.
+pub const MAX_BYTES: usize = 1024;
+
+/// The half of the work that a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// Configuration to chart archive, in the container without a credential.
+    Render,
+    /// Chart archive to registry, in the container that holds the credential.
+    Push,
+}
+
+impl Phase {
+    /// The word used in the message and in `status.failure.phase`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Render => "Render",
+            Self::Push => "Push",
+        }
+    }
+}
+
+/// Why a renderer container ended; a closed list, safe to show to a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reason {
+    /// The chart archive was written.
+    Rendered,
+    /// The chart was uploaded and the registry confirmed its digest.
+    Pushed,
+    /// The tag already held exactly this chart; nothing was uploaded.
+    AlreadyExists,
+    /// The configuration cannot be read, parsed or rendered.
+    BadConfig,
+    /// The configuration or the chart exceeds a size limit.
+    ChartTooLarge,
+    /// The chart archive is missing, not a regular file, or not a chart.
+    BadArchive,
+    /// The credential files cannot be read or parsed.
+    BadCredentials,
+    /// The destination is not an OCI reference, or does not match the chart's name and version.
+    BadDestination,
+    /// The registry does not accept the credential (401).
+    Unauthorized,
+    /// The registry accepts the credential but not this push (403).
+    Forbidden,
+    /// The tag exists with other content.
+    TagConflict,
+    /// The registry cannot be reached: DNS, connection, TLS, or deadline.
+    RegistryUnreachable,
+    /// The registry answered with an error or with something that is not the OCI protocol.
+    RegistryRefused,
+    /// The registry stored something else than what was pushed.
+    DigestMismatch,
+    /// The registry redirected an authenticated call, or pointed an upload at another origin.
+    RedirectRefused,
+    /// The registry's token service is not one that may receive the credential.
+    RealmRefused,
+    /// None of the above: a bug, or a broken machine.
+    Internal,
+}
+
+impl Reason {
+    /// Every reason, for tables and documentation checks.
+    pub const ALL: [Self; 17] = [
+        Self::Rendered,
+        Self::Pushed,
+        Self::AlreadyExists,
+        Self::BadConfig,
+        Self::ChartTooLarge,
+        Self::BadArchive,
+        Self::BadCredentials,
+        Self::BadDestination,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::TagConflict,
+        Self::RegistryUnreachable,
+        Self::RegistryRefused,
+        Self::DigestMismatch,
+        Self::RedirectRefused,
+        Self::RealmRefused,
+        Self::Internal,
+    ];
+
+    /// The word used in the message and as a metric label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rendered => "Rendered",
+            Self::Pushed => "Pushed",
+            Self::AlreadyExists => "AlreadyExists",
+            Self::BadConfig => "BadConfig",
+            Self::ChartTooLarge => "ChartTooLarge",
+            Self::BadArchive => "BadArchive",
+            Self::BadCredentials => "BadCredentials",
+            Self::BadDestination => "BadDestination",
+            Self::Unauthorized => "Unauthorized",
+            Self::Forbidden => "Forbidden",
+            Self::TagConflict => "TagConflict",
+            Self::RegistryUnreachable => "RegistryUnreachable",
+            Self::RegistryRefused => "RegistryRefused",
+            Self::DigestMismatch => "DigestMismatch",
+            Self::RedirectRefused => "RedirectRefused",
+            Self::RealmRefused => "RealmRefused",
+            Self::Internal => "Internal",
+        }
+    }
+
+    /// Whether the container did what it was asked to.
+    #[must_use]
+    pub const fn is_success(self) -> bool {
+        matches!(self, Self::Rendered | Self::Pushed | Self::AlreadyExists)
+    }
+
+    /// One sentence for `status.failure.message`: ours, never a foreign string.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Rendered => "the chart was rendered",
+            Self::Pushed => "the chart was pushed",
+            Self::AlreadyExists => "the registry already holds exactly this chart",
+            Self::BadConfig => "the configuration cannot be parsed or rendered",
+            Self::ChartTooLarge => "the configuration or the chart is too large",
+            Self::BadArchive => "the chart archive is missing or not a chart",
+            Self::BadCredentials => "the push credential cannot be read",
+            Self::BadDestination => {
+                "the destination is not valid or does not match the chart's name and version"
+            }
+            Self::Unauthorized => "the registry does not accept the push credential",
+            Self::Forbidden => "the push credential may not push to this repository",
+            Self::TagConflict => "the tag already exists with other content",
+            Self::RegistryUnreachable => "the registry cannot be reached",
+            Self::RegistryRefused => "the registry refused the push",
+            Self::DigestMismatch => "the registry stored something else than what was pushed",
+            Self::RedirectRefused => "the registry redirected the push elsewhere, which is not followed",
+            Self::RealmRefused => "the registry's token service is not allowed to receive the credential",
+            Self::Internal => "the renderer failed",
+        }
+    }
+}
+
+/// The termination message, `{"phase":"Push","reason":"Pushed","digest":"sha256:…"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Termination {
+    /// The half of the work.
+    pub phase: Phase,
+    /// How it ended.
+    pub reason: Reason,
+    /// Digest of the manifest under the tag; there for `Pushed` and `AlreadyExists`, and only for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+impl Termination {
+    /// `Rendered`, the only success of the render phase.
+    #[must_use]
+    pub const fn rendered() -> Self {
+        Self {
+            phase: Phase::Render,
+            reason: Reason::Rendered,
+            digest: None,
+        }
+    }
+
+    /// A chart that this run uploaded.
+    #[must_use]
+    pub const fn pushed(digest: Digest) -> Self {
+        Self {
+            phase: Phase::Push,
+            reason: Reason::Pushed,
+            digest: Some(digest),
+        }
+    }
+
+    /// A chart that was already there, byte for byte.
+    #[must_use]
+    pub const fn already_exists(digest: Digest) -> Self {
+        Self {
+            phase: Phase::Push,
+            reason: Reason::AlreadyExists,
+            digest: Some(digest),
+        }
+    }
+
+    /// A failure; a success reason becomes `Internal`, because a success needs more than a reason.
+    #[must_use]
+    pub const fn failed(phase: Phase, reason: Reason) -> Self {
+        let reason = if reason.is_success() {
+            Reason::Internal
+        } else {
+            reason
+        };
+        Self {
+            phase,
+            reason,
+            digest: None,
+        }
+    }
+
+    /// Reads a message; `None` for anything too long, malformed, unknown, or not consistent with itself.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > MAX_BYTES {
+            return None;
+        }
+        serde_json::from_str::<Self>(text)
+            .ok()
+            .filter(Self::is_consistent)
+    }
+
+    /// The message as one line of JSON, below 160 bytes.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let Self {
+            phase,
+            reason,
+            digest,
+        } = self;
+        let head = format!(r#"{{"phase":"{}","reason":"{}""#, phase.as_str(), reason.as_str());
+        match digest {
+            Some(digest) => format!(r#"{head},"digest":"{digest}"}}"#),
+            None => format!("{head}}}"),
+        }
+    }
+
+    fn is_consistent(&self) -> bool {
+        match self.reason {
+            Reason::Rendered => self.phase == Phase::Render && self.digest.is_none(),
+            Reason::Pushed | Reason::AlreadyExists => self.phase == Phase::Push && self.digest.is_some(),
+            _ => self.digest.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest() -> Digest {
+        Digest::of(b"chart")
+    }
+
+    #[test]
+    fn every_message_we_write_is_one_we_read() {
+        let mut all = vec![
+            Termination::rendered(),
+            Termination::pushed(digest()),
+            Termination::already_exists(digest()),
+        ];
+        for phase in [Phase::Render, Phase::Push] {
+            all.extend(
+                Reason::ALL
+                    .iter()
+                    .map(|reason| Termination::failed(phase, *reason)),
+            );
+        }
+        for message in all {
+            let text = message.to_json();
+            assert!(text.len() < 160);
+            assert_eq!(Termination::parse(&text), Some(message.clone()), "{text}");
+            assert_eq!(serde_json::to_string(&message).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn words_are_the_ones_serde_uses() {
+        for reason in Reason::ALL {
+            assert_eq!(
+                serde_json::to_string(&reason).unwrap(),
+                format!("\"{}\"", reason.as_str())
+            );
+            assert!(!reason.sentence().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_success_is_never_made_from_a_failure() {
+        for reason in [Reason::Rendered, Reason::Pushed, Reason::AlreadyExists] {
+            assert_eq!(Termination::failed(Phase::Push, reason).reason, Reason::Internal);
+        }
+    }
+
+    #[test]
+    fn whatever_does_not_fit_is_dropped() {
+        let hex = "a".repeat(64);
+        let cases = [
+            String::new(),
+            "null".into(),
+            "Pushed".into(),
+            r#"{"phase":"Push"}"#.into(),
+            r#"{"phase":"Push","reason":"Pushed"}"#.into(),
+            r#"{"phase":"Push","reason":"Hacked"}"#.into(),
+            r#"{"phase":"Push","reason":"Internal","message":"token"}"#.into(),
+            r#"{"phase":"Push","phase":"Push","reason":"Internal"}"#.into(),
+            format!(r#"{{"phase":"Push","reason":"Pushed","digest":"sha512:{hex}"}}"#),
+            format!(
+                r#"{{"phase":"Push","reason":"Pushed","digest":"sha256:{}"}}"#,
+                &hex[1..]
+            ),
+            format!(
+                r#"{{"phase":"Push","reason":"Pushed","digest":"sha256:{}"}}"#,
+                hex.to_uppercase()
+            ),
+            format!(r#"{{"phase":"Render","reason":"Pushed","digest":"sha256:{hex}"}}"#),
+            format!(r#"{{"phase":"Push","reason":"Internal","digest":"sha256:{hex}"}}"#),
+            r#"{"phase":"Push","reason":"Rendered"}"#.into(),
+            format!(
+                r#"{{"phase":"Push","reason":"Internal"}}{}"#,
+                " ".repeat(MAX_BYTES)
+            ),
+            r#"{"phase":"Push","reason":"Internal"} {}"#.into(),
+        ];
+        for text in cases {
+            assert_eq!(Termination::parse(&text), None, "{text}");
+        }
+    }
+}
