@@ -1,3 +1,4 @@
 //! renderhub.
 
 pub mod api;
+pub mod renderer;
