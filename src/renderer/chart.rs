@@ -66,10 +66,17 @@ fn chart_yaml(meta: &ChartMeta) -> String {
         ("type", "application"),
         ("version", &meta.version),
     ];
-    let filled = lines.iter().filter(|(_, value)| !value.is_empty());
-    filled
-        .map(|(key, value)| format!("{key}: {}\n", yaml::quoted(value)))
-        .collect()
+    let mut out = String::new();
+    for (key, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        out.extend([
+            key,
+            ": ",
+            &yaml::quoted(value),
+            "
+",
+        ]);
+    }
+    out
 }
 
 fn release_values(release: &Release) -> String {
@@ -127,22 +134,19 @@ fn release_template(release: &Release) -> String {
     let mut out = RELEASE.to_owned();
     if !release.target_namespace.is_empty() {
         let namespace = yaml::scalar(&release.target_namespace, 2);
-        out.push_str(&format!(
-            "    createNamespace: true\n  targetNamespace: {namespace}\n"
-        ));
+        out.extend(["    createNamespace: true\n  targetNamespace: ", &namespace, "\n"]);
     }
     let template = values_template(release);
     if template.is_some() {
         out.push_str(RELEASE_VALUES_FROM);
     }
-    out.push_str(&format!("  values:{}\n", yaml::after_key(&release.values, 2)));
+    out.extend(["  values:", &yaml::after_key(&release.values, 2), "\n"]);
     close(&mut out);
     if let Some(template) = template {
         out.push_str(RELEASE_CONFIG_MAP);
         // The block starts with an empty line and ends with one line break, whatever the text has.
         let text = format!("\n{}\n", template.trim_end_matches('\n'));
-        out.push_str(&format!("  values.yaml: {}", yaml::scalar(&text, 2)));
-        out.push('\n');
+        out.extend(["  values.yaml: ", &yaml::scalar(&text, 2), "\n"]);
         close(&mut out);
     }
     out
@@ -203,19 +207,19 @@ mod tests {
         }
     }
 
-    fn file(config: Config, path: &str) -> String {
-        let chart = Chart::render(&config).unwrap();
+    fn file(config: &Config, path: &str) -> String {
+        let chart = Chart::render(config).unwrap();
         chart.files.into_iter().find(|(name, _)| *name == path).unwrap().1
     }
 
     fn template(release: Release) -> String {
-        file(Config::Release(release), "templates/release.yaml")
+        file(&Config::Release(release), "templates/release.yaml")
     }
 
     /// What a YAML reader makes of the text from `from` on, the part that is data and not template.
     fn data(text: &str, from: &str) -> Value {
         let start = text.rfind(from).unwrap();
-        document::parse(text[start..].as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        document::parse(&text.as_bytes()[start..]).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
     #[test]
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn chart_yaml_is_quoted() {
-        let text = file(Config::Release(release()), "Chart.yaml");
+        let text = file(&Config::Release(release()), "Chart.yaml");
         assert_eq!(
             document::parse(text.as_bytes()).unwrap(),
             json!({"apiVersion": "v2", "name": "my-chart", "description": "A \"chart\": it's {{ good }}", "type": "application", "version": "1.0.0", "appVersion": "2"})
@@ -269,11 +273,11 @@ mod tests {
             ),
         ]));
         let expected = "userdata: {}\n\ncomponent:\n  name: my-component\nentrypoint:\n  resourceName: r\n  type: helm\nresources:\n  a:\n    helm:\n      name: h\n      version: '1'\n    insecure: false\n    repository: a.example/x\n    tag: ^1.0\n  b:\n    insecure: true\n    pullSecretName: s\n    repository: b.example/x\n    tag: '@sha256:0'\n";
-        assert_eq!(file(Config::Release(release.clone()), "values.yaml"), expected);
+        assert_eq!(file(&Config::Release(release.clone()), "values.yaml"), expected);
         release.resources = None;
-        assert!(file(Config::Release(release.clone()), "values.yaml").ends_with("resources: null\n"));
+        assert!(file(&Config::Release(release.clone()), "values.yaml").ends_with("resources: null\n"));
         release.resources = Some(BTreeMap::new());
-        assert!(file(Config::Release(release), "values.yaml").ends_with("resources: {}\n"));
+        assert!(file(&Config::Release(release), "values.yaml").ends_with("resources: {}\n"));
     }
 
     #[test]
@@ -284,7 +288,7 @@ mod tests {
             releases: Some(releases),
             userdata: Value::Null,
         };
-        let text = file(Config::Bootstrap(bootstrap), "values.yaml");
+        let text = file(&Config::Bootstrap(bootstrap), "values.yaml");
         assert_eq!(
             text,
             "releases:\n  foo:\n    insecure: false\n    repository: example.com/foo\n    tag: ^1.0\nuserdata: null\n"
@@ -367,7 +371,7 @@ mod tests {
             release.resources = Some(BTreeMap::from([(key.clone(), resource(&a, &b))]));
             let values = release.values.clone();
             let config = Config::Release(release.clone());
-            let read = document::parse(file(config, "values.yaml").as_bytes()).unwrap();
+            let read = document::parse(file(&config, "values.yaml").as_bytes()).unwrap();
             prop_assert_eq!(&read["component"]["name"], &Value::from(a.clone()));
             prop_assert_eq!(&read["resources"][&key]["repository"], &Value::from(a));
             prop_assert_eq!(&read["resources"][&key]["tag"], &Value::from(b));

@@ -284,7 +284,7 @@ mod tests {
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
         for n in 1..10 {
             let previous = format!("*a{},", n - 1).repeat(10);
-            bomb.push_str(&format!("a{n}: &a{n} [{previous}]\n"));
+            bomb.extend([format!("a{n}: &a{n} [{previous}]\n")]);
         }
         assert!(matches!(fails(bomb), DocumentError::Syntax { .. }));
     }

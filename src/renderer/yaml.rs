@@ -59,7 +59,7 @@ pub fn quoted(text: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
             // All special characters are below U+10000, so four digits are enough.
-            c if is_special(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if is_special(c) => out.extend(["\\u", &format!("{:04x}", u32::from(c))]),
             c => out.push(c),
         }
     }
@@ -321,6 +321,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn awkward_strings_survive_as_values_keys_and_items() {
         let long = "k".repeat(2000);
         let texts = [
@@ -475,7 +476,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
         #[test]
         fn every_value_is_read_back(value in any_value()) {
