@@ -1,4 +1,23 @@
-//! renderhub.
+//! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
+//!
+//! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
+//! I/O ([`apply`], [`events`], [`metrics`], [`object`], [`watch`]), control loops ([`controller`]) and wiring
+//! ([`config`], [`telemetry`], [`admin`], [`app`]). A module imports only from floors below its own, as
+//! `tests/architecture.rs` says. [`renderer`](crate::renderer) is the other program; it imports words only.
 
+pub mod admin;
 pub mod api;
+pub mod app;
+pub mod apply;
+pub mod backoff;
+pub mod config;
+pub mod controller;
+pub mod events;
+pub mod metrics;
+pub mod names;
+pub mod object;
+pub mod plan;
 pub mod renderer;
+pub mod telemetry;
+pub mod watch;
+pub mod workqueue;

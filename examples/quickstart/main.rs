@@ -1,2 +1,107 @@
-//! Quickstart.
-fn main() {}
+//! From nothing to two charts in a registry: a cluster with a real node, a registry with a password, renderhub's own
+//! chart installed with helm, and a tenant who asks for two charts and cannot read the credential they are pushed with.
+//!
+//! `make quickstart` builds what it needs and runs it; `KEEP=1 make quickstart` leaves everything running.
+
+mod charts;
+mod platform;
+mod tenant;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use renderhub_harness::{Tools, rundir};
+use tokio::signal::unix::{SignalKind, signal};
+
+use platform::Platform;
+use tenant::Tenant;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    // Whatever is running is dropped, and with it the whole world, when the user has seen enough.
+    let outcome = tokio::select! {
+        outcome = run() => outcome,
+        stopped = stop() => stopped.and_then(|()| Err(anyhow!("interrupted"))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quickstart: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
+    let begin = Instant::now();
+    step("programs (they are built once, which takes about ten minutes)");
+    Tools::ensure()?;
+    let platform = Platform::start().await?;
+    if let Err(error) = show(&platform).await {
+        eprintln!("{}", platform.picture().await?);
+        return Err(error);
+    }
+    println!(
+        "\nDone in {} s: both charts are what was asked for.",
+        begin.elapsed().as_secs()
+    );
+    if std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0") {
+        return keep(&platform).await;
+    }
+    println!("Everything is removed again; KEEP=1 make quickstart leaves it running.");
+    Ok(())
+}
+
+/// What the platform does, what the tenant does, and what comes of it.
+async fn show(platform: &Platform) -> Result<()> {
+    platform.install().await?;
+
+    step("platform: a registry for team-a, its credential in the rendering namespace");
+    platform.add_registry().await?;
+
+    step("tenant team-a: two RenderTasks");
+    let tenant = Tenant::new(platform).await?;
+    tenant.submit().await?;
+
+    step("charts, pulled back with helm");
+    let into = rundir::fresh("charts")?;
+    let release = charts::pull(platform, "release-web", "1.0.0", &into).await?;
+    charts::check_release(platform.helm(), &release).await?;
+    charts::print_tree(&release)?;
+    let bootstrap = charts::pull(platform, "bootstrap-shop", "0.1.0", &into).await?;
+    charts::check_bootstrap(platform.helm(), &bootstrap).await?;
+
+    step("may the tenant read the credential?");
+    tenant.try_to_read_the_credential().await
+}
+
+/// Leaves everything running until the user ends it.
+async fn keep(platform: &Platform) -> Result<()> {
+    let kubectl = Tools::path("kubectl")?;
+    println!("\nLook around:");
+    println!("  export KUBECONFIG={}", platform.kubeconfig().display());
+    println!("  alias kubectl={}", kubectl.display());
+    println!("  kubectl get rendertasks --all-namespaces");
+    println!("  kubectl --namespace team-a describe rendertask web");
+    println!("  kubectl --namespace renderhub-system logs deployment/renderhub");
+    println!(
+        "\nEnd it with Ctrl-C here, or from elsewhere: kill {}",
+        std::process::id()
+    );
+    stop().await
+}
+
+/// Until Ctrl-C or SIGTERM.
+async fn stop() -> Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+fn step(what: &str) {
+    println!("\n==> {what}");
+}

@@ -1,5 +1,31 @@
-//! The words renderhub's programs share.
+//! The API of renderhub: the types its custom resources are generated from, and the words they use.
 
+mod cluster_registry;
+mod cluster_render_task;
+pub mod conditions;
+mod definitions;
 pub mod docker_config;
+pub mod labels;
 pub mod oci;
+pub mod policy;
+mod render_task;
+mod renderer_class;
+mod renderer_config;
+mod schema;
 pub mod termination;
+
+pub use cluster_registry::{
+    AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, ClusterRegistryStatus, ConfigMapKeyReference,
+    SecretReference, Verification,
+};
+pub use cluster_render_task::{ClusterRenderTask, ClusterRenderTaskSpec};
+pub use definitions::custom_resource_definitions;
+pub use render_task::{
+    FailurePhase, KubeConfigReference, KubeConfigSecretReference, ObjectRef, Owner, RegistryKind,
+    RegistryReference, RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure,
+};
+pub use renderer_class::{PullPolicy, RendererClass, RendererClassSpec, RendererMode};
+pub use renderer_config::{
+    BootstrapConfig, BootstrapInput, ChartMetadata, Component, Entrypoint, EntrypointType, HelmResource,
+    ReleaseConfig, ReleaseInput, RendererConfig, Resource,
+};

@@ -1,0 +1,85 @@
+# Everything that people and pipelines do with this repository. `make` alone lists it.
+#
+# Every target sets up what it needs. Rust (by rustup), Go and a C compiler are expected; the Kubernetes programs are built
+# once into a cache of the user's, and Debian packages that a node needs are installed when run as root.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+CHART := charts/renderhub
+# One profile for everything but images and the bench, so that each crate is compiled once: PROFILE=dev also makes images of it.
+PROFILE ?= release
+PROGRAMS := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+TOOLS := $(TARGET)/debug/renderhub-tools
+
+say = @printf '\n==> %s\n' "$(1)"
+
+.PHONY: help quickstart test check fmt clippy doc drift lint bench crds image chart build tools clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+quickstart: build ## Start a cluster from nothing and render two charts on it; KEEP=1 leaves it running
+	@$(TARGET)/debug/examples/quickstart
+
+test: tools ## Run every test, on real control planes and nodes
+	$(call say,tests)
+	@cargo test --locked --workspace
+
+check: fmt clippy doc drift lint ## Run every check that needs no cluster: format, lints, docs, generated files, chart
+
+bench: tools ## Measure the hub against a bare writer in the same run
+	$(call say,bench)
+	@cargo run --locked --release -p renderhub-bench
+
+crds: build ## Generate CRDs and admission policies into the chart
+	$(call say,generating into $(CHART)/files)
+	@$(TARGET)/debug/crdgen $(CHART)/files
+
+image: ## Build both images as OCI archives in target/images; PROFILE=dev is quicker
+	$(call say,images ($(PROFILE)))
+	@cargo build --locked --profile $(PROFILE) -p renderhub --bin renderhub --bin renderhub-renderer -p renderhub-harness --bin renderhub-image
+	@$(PROGRAMS)/renderhub-image $(PROGRAMS) $(TARGET)/images
+
+chart: lint ## Package the Helm chart into target/charts
+	$(call say,chart)
+	@"$$($(TOOLS) path helm)" package $(CHART) --destination $(TARGET)/charts
+
+clean: ## Remove what was built here
+	@cargo clean
+	@echo "The Kubernetes programs stay for the next time; to remove them too: rm -r $${XDG_CACHE_HOME:-$$HOME/.cache}/renderhub"
+
+# The parts of `check`.
+
+fmt:
+	$(call say,format)
+	@cargo fmt --all --check
+
+clippy:
+	$(call say,lints)
+	@cargo clippy --locked --workspace --all-targets -- -D warnings
+
+doc:
+	$(call say,docs)
+	@RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+drift: build
+	$(call say,generated files)
+	@out=$$(mktemp -d); trap 'rm -r "$$out"' EXIT; $(TARGET)/debug/crdgen "$$out"; \
+	  diff -r "$$out" $(CHART)/files || { echo "$(CHART)/files is not what the types say: run make crds"; exit 1; }
+
+lint: build
+	$(call say,chart)
+	@helm=$$($(TOOLS) path helm); "$$helm" lint --strict $(CHART); "$$helm" template --namespace renderhub-system renderhub $(CHART) > /dev/null
+
+# All programs and the quickstart, with the features the tests need, so that `make test` compiles none of it again.
+build:
+	$(call say,programs)
+	@cargo build --locked --workspace --bins --examples
+
+tools: build
+	$(call say,Kubernetes programs)
+	@$(TOOLS) ensure

@@ -1,0 +1,64 @@
+//! The admin server: `/livez`, `/readyz` and `/metrics`. It shows nothing of any tenant and changes nothing.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone)]
+struct Shared {
+    registry: Arc<Registry>,
+    ready: watch::Receiver<bool>,
+    stop: CancellationToken,
+}
+
+/// Serves until the process ends; not ready before the first sync and after `stop`.
+///
+/// # Errors
+/// The listener failed.
+pub async fn serve(
+    listener: TcpListener,
+    registry: Arc<Registry>,
+    ready: watch::Receiver<bool>,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/livez", get(|| async { "ok" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(Shared {
+            registry,
+            ready,
+            stop,
+        });
+    axum::serve(listener, router).await
+}
+
+async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
+    if shared.stop.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping");
+    }
+    if *shared.ready.borrow() {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not synced yet")
+    }
+}
+
+async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
+    let mut text = String::new();
+    let code = match encode(&mut text, &shared.registry) {
+        Ok(()) => StatusCode::OK,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let type_ = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    (code, [(header::CONTENT_TYPE, type_)], text)
+}

@@ -1,0 +1,247 @@
+//! Condition types and reasons, and the merge that keeps transition times.
+//!
+//! Every reason that can appear on an object is in [`Reason`]; `docs/reasons/` says of each what to do about it.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// Type of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConditionType {
+    /// Whether a Job runs for the task, or why none does.
+    JobScheduled,
+    /// The Job completed and its result is recorded.
+    JobSucceeded,
+    /// The Job failed, or its result is not to be trusted.
+    JobFailed,
+    /// Mirrors the outcome for `kubectl wait` and for tools that follow kstatus.
+    Ready,
+    /// Only a person can help.
+    Stalled,
+}
+
+impl ConditionType {
+    /// The name as it stands in a condition.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::JobScheduled => "JobScheduled",
+            Self::JobSucceeded => "JobSucceeded",
+            Self::JobFailed => "JobFailed",
+            Self::Ready => "Ready",
+            Self::Stalled => "Stalled",
+        }
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Why a condition has the status it has.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Reason { $($(#[$doc])* $name),+ }
+
+        impl Reason {
+            /// Every reason, for the docs test and for metric labels.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The reason as it stands in a condition.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),+ }
+            }
+
+            /// The reason that a condition carries, if it is one of ours.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $(stringify!($name) => Some(Self::$name),)+ _ => None }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The Job runs.
+    JobScheduled,
+    /// No Job exists yet.
+    DoesNotExist,
+    /// The task waits for a free slot.
+    Queued,
+    /// The cluster the task names is not connected.
+    WaitingForCluster,
+    /// The registry does not exist.
+    RegistryNotFound,
+    /// The registry does not allow the task's namespace.
+    RegistryNotAllowed,
+    /// The repository is outside the prefix the registry grants to the task's namespace.
+    RepositoryNotAllowed,
+    /// The registry's credential does not exist.
+    PushSecretNotFound,
+    /// The registry's credential has a type or a content that cannot be used for its host.
+    PushSecretInvalid,
+    /// The renderer class does not exist or does not allow the task's namespace.
+    RendererClassNotFound,
+    /// The cluster does not exist.
+    ClusterNotFound,
+    /// The platform's credential may not travel to the cluster.
+    CredentialsNotAllowedOnCluster,
+    /// The spec uses a field that this hub does not serve.
+    FeatureDisabled,
+    /// A reference leaves the task's namespace without a grant.
+    CrossNamespaceRefDenied,
+    /// The task's identity may not read what the task names.
+    RBACDenied,
+    /// A foreign object has the name of the task's Job or Secret.
+    NameConflict,
+    /// The spec was changed after the task was made.
+    SpecMutated,
+    /// The spec cannot be served as it is.
+    InvalidSpec,
+    /// The configuration does not fit into a Secret.
+    ConfigTooLarge,
+    /// The Job completed.
+    JobSucceeded,
+    /// The Job failed.
+    JobFailed,
+    /// The Job vanished without a recorded result.
+    JobLost,
+    /// Another chart is under the tag already.
+    TagConflict,
+    /// The Job ran into its deadline.
+    DeadlineExceeded,
+    /// The registry does not hold what the renderer says it pushed.
+    ResultUnverified,
+    /// The object is as it should be.
+    Ready,
+    /// Work goes on.
+    Progressing,
+}
+
+impl Reason {
+    /// Whether only a person can help: nothing the hub watches will change the outcome by itself.
+    #[must_use]
+    pub const fn is_stalled(self) -> bool {
+        matches!(
+            self,
+            Self::FeatureDisabled
+                | Self::SpecMutated
+                | Self::InvalidSpec
+                | Self::ConfigTooLarge
+                | Self::NameConflict
+                | Self::RepositoryNotAllowed
+        )
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A condition as the hub wants it; its transition time is settled by [`merge`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Type of the condition.
+    pub type_: ConditionType,
+    /// Whether it holds.
+    pub status: bool,
+    /// Why.
+    pub reason: Reason,
+    /// The same for people; never a foreign string.
+    pub message: String,
+}
+
+/// Puts the wanted conditions in place of those of their types, and removes the types in `gone`.
+///
+/// A condition whose status stays keeps its transition time, so that a write that changes nothing can be seen as such.
+pub fn merge(
+    conditions: &mut Vec<Condition>,
+    wanted: &[Wanted],
+    gone: &[ConditionType],
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    conditions.retain(|c| !gone.iter().any(|type_| type_.as_str() == c.type_));
+    for want in wanted {
+        let status = if want.status { "True" } else { "False" };
+        let old = conditions.iter().position(|c| c.type_ == want.type_.as_str());
+        let since = old
+            .map(|i| &conditions[i])
+            .filter(|c| c.status == status)
+            .map_or_else(|| Time(now), |c| c.last_transition_time.clone());
+        let condition = Condition {
+            type_: want.type_.as_str().to_owned(),
+            status: status.to_owned(),
+            reason: want.reason.as_str().to_owned(),
+            message: want.message.clone(),
+            observed_generation: generation,
+            last_transition_time: since,
+        };
+        match old {
+            Some(i) => conditions[i] = condition,
+            None => conditions.push(condition),
+        }
+    }
+}
+
+/// Whether a condition of the type holds.
+#[must_use]
+pub fn is_true(conditions: &[Condition], type_: ConditionType) -> bool {
+    conditions
+        .iter()
+        .any(|c| c.type_ == type_.as_str() && c.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(status: bool, message: &str) -> Wanted {
+        Wanted {
+            type_: ConditionType::Ready,
+            status,
+            reason: Reason::Ready,
+            message: message.to_owned(),
+        }
+    }
+
+    #[test]
+    fn transition_time_moves_only_with_the_status() {
+        let (t0, t1, t2) = (at(0), at(10), at(20));
+        let mut conditions = Vec::new();
+        merge(&mut conditions, &[wanted(false, "a")], &[], Some(1), t0);
+        merge(&mut conditions, &[wanted(false, "b")], &[], Some(1), t1);
+        assert_eq!(
+            (
+                conditions[0].message.as_str(),
+                conditions[0].last_transition_time.0
+            ),
+            ("b", t0)
+        );
+        merge(&mut conditions, &[wanted(true, "c")], &[], Some(1), t2);
+        assert_eq!((conditions.len(), conditions[0].last_transition_time.0), (1, t2));
+        assert!(is_true(&conditions, ConditionType::Ready));
+    }
+
+    #[test]
+    fn a_type_that_is_gone_is_removed() {
+        let mut conditions = Vec::new();
+        merge(&mut conditions, &[wanted(true, "")], &[], None, at(0));
+        merge(&mut conditions, &[], &[ConditionType::Ready], None, at(1));
+        assert!(conditions.is_empty());
+    }
+
+    #[test]
+    fn reasons_read_back_as_written() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::parse(reason.as_str()), Some(*reason));
+        }
+        assert_eq!(Reason::parse("SomethingElse"), None);
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+}

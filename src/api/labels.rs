@@ -1,0 +1,41 @@
+//! Labels, annotations, finalizer and field managers: the marks renderhub leaves and looks for.
+
+use crate::names::HubId;
+
+/// API group of every renderhub kind.
+pub const GROUP: &str = "renderhub.dev";
+/// Served version of every renderhub kind.
+pub const VERSION: &str = "v1alpha1";
+
+/// Held by an unfinished or uncleaned task, so that nothing it started outlives it.
+pub const FINALIZER: &str = "renderhub.dev/cleanup";
+
+/// Standard label that tells people which program made an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`] on everything renderhub makes.
+pub const MANAGED_BY_VALUE: &str = "renderhub";
+/// Label: which hub made the object; watches and sweeps select on it.
+pub const HUB_ID: &str = "renderhub.dev/hub-id";
+/// Label: UID of the task an object serves; the only key that is trusted.
+pub const TASK_UID: &str = "renderhub.dev/task-uid";
+
+/// Annotation: kind of the task an object serves, for people and for the way back from a Job to its task.
+pub const TASK_KIND: &str = "renderhub.dev/task-kind";
+/// Annotation: namespace of the task an object serves; empty for a `ClusterRenderTask`.
+pub const TASK_NAMESPACE: &str = "renderhub.dev/task-namespace";
+/// Annotation: name of the task an object serves.
+pub const TASK_NAME: &str = "renderhub.dev/task-name";
+/// Annotation: SHA-256 of the spec as first accepted; a Job with another hash is never adopted.
+pub const SPEC_HASH: &str = "renderhub.dev/spec-hash";
+
+/// Annotation on a `RendererClass`: used by tasks that name no class.
+pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
+
+/// Field manager of the hub's writes.
+pub const FIELD_MANAGER: &str = "renderhub";
+
+/// Selects what a hub made for tasks.
+#[must_use]
+pub fn own_objects(hub_id: &HubId) -> String {
+    format!("{MANAGED_BY}={MANAGED_BY_VALUE},{HUB_ID}={hub_id},{TASK_UID}")
+}

@@ -1,0 +1,184 @@
+//! Builds the hub, supervises its loops and drains it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use kube::core::PartialObjectMeta;
+use kube::{Client, Config};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin;
+use crate::apply::Calls;
+use crate::config::Settings;
+use crate::controller::engine::Engine;
+use crate::controller::registries::Registries;
+use crate::controller::worker::Context;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::names::{HubId, HubIdError};
+use crate::plan::job::Place;
+use crate::watch::{self as watches, Scope};
+
+/// Inputs that may wait for the engine; a full channel only makes a watch wait.
+const BACKLOG: usize = 256;
+/// Longest wait for the answer that the hub id is made of.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Why the hub does not run, or no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// Neither in-cluster configuration nor a kubeconfig of its own.
+    #[error("no configuration of the hub's cluster: run in a pod, or set KUBECONFIG")]
+    NoCluster,
+    /// Variables that would change the hub's identity behind its back.
+    #[error("{0} is set; the hub does not run under a debugging identity")]
+    DebugIdentity(&'static str),
+    /// The kube-system namespace cannot be read.
+    #[error("the namespace kube-system cannot be read; the hub needs get on it for its id")]
+    NoClusterId,
+    /// The hub id cannot be made.
+    #[error(transparent)]
+    HubId(#[from] HubIdError),
+    /// The admin address cannot be bound.
+    #[error("the admin address cannot be bound")]
+    Bind(#[source] std::io::Error),
+    /// Signals cannot be received.
+    #[error("signals cannot be received")]
+    Signals(#[source] std::io::Error),
+    /// A loop that must run for ever ended.
+    #[error("a loop of the hub ended")]
+    LoopEnded,
+}
+
+/// Runs the hub until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What keeps it from starting, or that one of its loops ended.
+pub async fn run(settings: Settings) -> Result<(), AppError> {
+    let client = client().await?;
+    let hub_id = hub_id(&client, &settings.shard_name).await?;
+    let listener = TcpListener::bind(settings.admin_address)
+        .await
+        .map_err(AppError::Bind)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
+    tracing::info!(hub_id = %hub_id, rendering_namespace = settings.rendering_namespace, "starting");
+
+    let stop = CancellationToken::new();
+    let (mut loops, engine) = start(client, hub_id, &settings, listener, &stop);
+    let mut engine = tokio::spawn(engine);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = loops.join_next() => return Err(AppError::LoopEnded),
+        _ = &mut engine => return Err(AppError::LoopEnded),
+    }
+    tracing::info!("stopping; work under way is finished");
+    stop.cancel();
+    if tokio::time::timeout(settings.grace_period, engine).await.is_err() {
+        tracing::warn!("work was still under way after the grace period; the next start goes on with it");
+    }
+    loops.shutdown().await;
+    Ok(())
+}
+
+/// Starts every loop but the engine, which is returned to be drained on its own.
+fn start(
+    client: Client,
+    hub_id: HubId,
+    settings: &Settings,
+    listener: TcpListener,
+    stop: &CancellationToken,
+) -> (JoinSet<()>, impl Future<Output = ()> + use<>) {
+    let (metrics, registry) = Metrics::new();
+    let namespace = settings.rendering_namespace.clone();
+    let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
+    let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
+    let place = Place {
+        hub_id: hub_id.clone(),
+        namespace: namespace.clone(),
+        service_account: settings.renderer_service_account.clone(),
+    };
+    let context = Arc::new(Context {
+        calls: calls.clone(),
+        events,
+        place,
+    });
+    let (publish, catalog) = watch::channel(None);
+    let (ready, is_ready) = watch::channel(false);
+    let (input, inputs) = mpsc::channel(BACKLOG);
+    let scopes = Scope::of(&settings.watch_namespaces);
+    let engine = Engine::new(
+        context,
+        metrics.clone(),
+        settings.limits,
+        scopes.clone(),
+        catalog,
+        ready,
+    );
+    let registries = Registries::new(calls, settings.fallback_class.clone(), publish);
+
+    let mut loops = JoinSet::new();
+    let admin = admin::serve(listener, registry, is_ready, stop.clone());
+    loops.spawn(async move { _ = admin.await });
+    loops.spawn(send_events);
+    loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
+    for scope in scopes {
+        loops.spawn(watches::tasks(
+            client.clone(),
+            scope,
+            metrics.clone(),
+            input.clone(),
+        ));
+    }
+    loops.spawn(watches::jobs(
+        client.clone(),
+        namespace.clone(),
+        hub_id.clone(),
+        metrics.clone(),
+        input.clone(),
+    ));
+    loops.spawn(watches::pods(client, namespace, hub_id, metrics, input));
+    (loops, engine.run(inputs, stop.clone()))
+}
+
+/// The client of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
+async fn client() -> Result<Client, AppError> {
+    let debugging = [
+        "KUBE_RS_DEBUG_IMPERSONATE_USER",
+        "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
+        "KUBE_RS_DEBUG_OVERRIDE_URL",
+    ];
+    if let Some(set) = debugging
+        .into_iter()
+        .find(|name| std::env::var_os(name).is_some())
+    {
+        return Err(AppError::DebugIdentity(set));
+    }
+    let mut config = match Config::incluster() {
+        Ok(config) => config,
+        Err(_) => Config::from_kubeconfig(&kube::config::KubeConfigOptions::default())
+            .await
+            .map_err(|_| AppError::NoCluster)?,
+    };
+    config.default_retry = false;
+    config.proxy_url = None;
+    Client::try_from(config).map_err(|_| AppError::NoCluster)
+}
+
+async fn hub_id(client: &Client, shard: &str) -> Result<HubId, AppError> {
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    let read = tokio::time::timeout(DEADLINE, api.get_metadata("kube-system")).await;
+    let uid = read
+        .ok()
+        .and_then(Result::ok)
+        .and_then(|n| n.metadata.uid)
+        .ok_or(AppError::NoClusterId)?;
+    Ok(HubId::new(shard, &uid)?)
+}

@@ -1,0 +1,440 @@
+//! The hub's calls to an API server: each with a deadline, counted, and with only what is needed of the answer decoded.
+//!
+//! Deletes carry a UID precondition; `404` counts as done. Nothing here decides anything.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::Request as HttpRequest;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{ObjectList, PartialObjectMeta, Request};
+use kube::{Client, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION, own_objects};
+use crate::api::{ClusterRegistryStatus, RenderTaskStatus};
+use crate::metrics::Metrics;
+use crate::names::{HubId, TaskKind};
+use crate::object::TaskObject;
+use crate::plan::task::{Task, TaskId};
+
+/// Longest a call to the hub's own API server may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
+
+/// Why a call failed. Holds no text of the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The object does not exist.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The object exists already.
+    #[error("the object exists already")]
+    AlreadyExists,
+    /// The object changed meanwhile, or is another than the one meant.
+    #[error("the object changed meanwhile")]
+    Conflict,
+    /// The server finds the object invalid.
+    #[error("the API server finds the object invalid")]
+    Invalid,
+    /// The hub may not do this, or a quota forbids it.
+    #[error("the API server forbids it")]
+    Forbidden,
+    /// No answer came in time.
+    #[error("the API server did not answer in time")]
+    Timeout,
+    /// Any other answer.
+    #[error("the API server answered with code {0}")]
+    Code(u16),
+    /// The connection failed, or the answer could not be read.
+    #[error("the call to the API server failed")]
+    Transport,
+}
+
+impl CallError {
+    /// HTTP status that stands for the error in a metric, 0 where none came.
+    const fn code(self) -> u16 {
+        match self {
+            Self::NotFound => 404,
+            Self::AlreadyExists | Self::Conflict => 409,
+            Self::Invalid => 422,
+            Self::Forbidden => 403,
+            Self::Code(code) => code,
+            Self::Timeout | Self::Transport => 0,
+        }
+    }
+
+    /// The error as a metric label.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::NotFound => "NotFound",
+            Self::AlreadyExists => "AlreadyExists",
+            Self::Conflict => "Conflict",
+            Self::Invalid => "Invalid",
+            Self::Forbidden => "Forbidden",
+            Self::Timeout => "Timeout",
+            Self::Code(_) => "Code",
+            Self::Transport => "Transport",
+        }
+    }
+}
+
+/// What is looked at of the answer to a write.
+#[derive(Clone, Debug, Deserialize)]
+struct Answer {
+    metadata: AnswerMeta,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerMeta {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// Calls to the hub's own cluster.
+#[derive(Clone)]
+pub struct Calls {
+    client: Client,
+    metrics: Metrics,
+    /// Namespace of Jobs and Secrets.
+    namespace: String,
+    hub_id: HubId,
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    /// Calls of this hub, with Jobs and Secrets in `namespace`.
+    #[must_use]
+    pub fn new(client: Client, metrics: Metrics, namespace: String, hub_id: HubId) -> Self {
+        Self {
+            client,
+            metrics,
+            namespace,
+            hub_id,
+        }
+    }
+
+    /// Puts the hub's finalizer on a task; the new resource version.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the task changed since it was read.
+    pub async fn add_finalizer(&self, task: &Task) -> Result<String, CallError> {
+        let finalizers = task
+            .finalizers
+            .iter()
+            .cloned()
+            .chain([FINALIZER.to_owned()])
+            .collect();
+        self.set_finalizers(task, finalizers).await
+    }
+
+    /// Takes the hub's finalizer off a task; a task that is gone counts as done.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the task changed since it was read.
+    pub async fn remove_finalizer(&self, task: &Task) -> Result<(), CallError> {
+        let finalizers = task
+            .finalizers
+            .iter()
+            .filter(|f| *f != FINALIZER)
+            .cloned()
+            .collect();
+        done(self.set_finalizers(task, finalizers).await)
+    }
+
+    async fn set_finalizers(&self, task: &Task, finalizers: Vec<String>) -> Result<String, CallError> {
+        let body = json!({"metadata": {
+            "uid": task.id.uid.as_str(),
+            "resourceVersion": task.resource_version,
+            "finalizers": finalizers,
+        }});
+        let request = tasks(&task.id).patch(&task.id.name, &manager(), &Patch::Merge(&body));
+        let answer: Answer = self.send("patch", resource(task.id.kind), request).await?;
+        Ok(answer.metadata.resource_version)
+    }
+
+    /// Reads a task; `None` when it does not exist or another one has its name.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
+        let request = tasks(id).get(&id.name, &kube::api::GetParams::default());
+        let read: Option<TaskObject> = found(self.send("get", resource(id.kind), request).await)?;
+        Ok(read
+            .and_then(|o| o.into_task(id.kind))
+            .filter(|t| t.id.uid == id.uid))
+    }
+
+    /// Writes a task's status; the new resource version.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the task is another one of the same name.
+    pub async fn write_status(&self, id: &TaskId, status: &RenderTaskStatus) -> Result<String, CallError> {
+        let body = json!({"metadata": {"uid": id.uid.as_str()}, "status": status_patch(status)});
+        let request = tasks(id).patch_subresource("status", &id.name, &manager(), &Patch::Merge(&body));
+        let answer: Answer = self.send("patch", status_resource(id.kind), request).await?;
+        Ok(answer.metadata.resource_version)
+    }
+
+    /// Deletes a task whose time to live is over.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being deleted.
+    pub async fn delete_task(&self, id: &TaskId) -> Result<(), CallError> {
+        let request = tasks(id).delete(&id.name, &delete(id.uid.as_str()));
+        done(self.send::<Value>("delete", resource(id.kind), request).await)
+    }
+
+    /// Creates a config Secret; its UID.
+    ///
+    /// # Errors
+    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
+    pub async fn create_secret(&self, secret: &Secret) -> Result<String, CallError> {
+        self.create("secrets", secret).await
+    }
+
+    /// Creates a Job; its UID.
+    ///
+    /// # Errors
+    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
+    pub async fn create_job(&self, job: &Job) -> Result<String, CallError> {
+        self.create("jobs", job).await
+    }
+
+    async fn create<K>(&self, resource: &'static str, object: &K) -> Result<String, CallError>
+    where
+        K: Resource<DynamicType = ()> + serde::Serialize,
+    {
+        let body = serde_json::to_vec(object).map_err(|_| CallError::Transport)?;
+        let parameters = PostParams {
+            dry_run: false,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+        };
+        let answer: Answer = self
+            .send("create", resource, self.own::<K>().create(&parameters, body))
+            .await?;
+        Ok(answer.metadata.uid)
+    }
+
+    /// Reads a Job; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_job(&self, name: &str) -> Result<Option<Job>, CallError> {
+        found(
+            self.send(
+                "get",
+                "jobs",
+                self.own::<Job>().get(name, &kube::api::GetParams::default()),
+            )
+            .await,
+        )
+    }
+
+    /// Reads a config Secret's metadata; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_secret_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
+        let request = self
+            .own::<Secret>()
+            .get_metadata(name, &kube::api::GetParams::default());
+        let read: Option<PartialObjectMeta<Secret>> = found(self.send("get", "secrets", request).await)?;
+        Ok(read.map(|o| o.metadata))
+    }
+
+    /// Reads a platform credential of the rendering namespace.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_secret(&self, name: &str) -> Result<Option<Secret>, CallError> {
+        found(
+            self.send(
+                "get",
+                "secrets",
+                self.own::<Secret>().get(name, &kube::api::GetParams::default()),
+            )
+            .await,
+        )
+    }
+
+    /// Deletes the Job with this UID and, in the background, its pods.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being deleted; a Job of the same name with another UID stays.
+    pub async fn delete_job(&self, name: &str, uid: &str) -> Result<(), CallError> {
+        let request = self.own::<Job>().delete(name, &delete(uid));
+        gone(self.send::<Value>("delete", "jobs", request).await)
+    }
+
+    /// Deletes the config Secret with this UID.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being deleted; a Secret of the same name with another UID stays.
+    pub async fn delete_secret(&self, name: &str, uid: &str) -> Result<(), CallError> {
+        let request = self.own::<Secret>().delete(name, &delete(uid));
+        gone(self.send::<Value>("delete", "secrets", request).await)
+    }
+
+    /// Metadata of all Secrets with the hub's mark, page by page.
+    ///
+    /// # Errors
+    /// Whatever keeps a page from being read.
+    pub async fn list_own_secrets(&self) -> Result<Vec<ObjectMeta>, CallError> {
+        let mut parameters = ListParams::default()
+            .labels(&own_objects(&self.hub_id))
+            .limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let request = self.own::<Secret>().list_metadata(&parameters);
+            let page: ObjectList<PartialObjectMeta<Secret>> = self.send("list", "secrets", request).await?;
+            all.extend(page.items.into_iter().map(|o| ObjectMeta {
+                managed_fields: None,
+                ..o.metadata
+            }));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Writes a registry's status.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being written.
+    pub async fn write_registry_status(
+        &self,
+        name: &str,
+        status: &ClusterRegistryStatus,
+    ) -> Result<(), CallError> {
+        let path = format!("/apis/{GROUP}/{VERSION}/clusterregistries");
+        let body = json!({"status": status});
+        let request = Request::new(path).patch_subresource("status", name, &manager(), &Patch::Merge(&body));
+        done(
+            self.send::<Value>("patch", "clusterregistries/status", request)
+                .await,
+        )
+    }
+
+    /// Requests on a kind of the rendering namespace.
+    fn own<K: Resource<DynamicType = ()>>(&self) -> Request {
+        Request::new(K::url_path(&(), Some(&self.namespace)))
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
+        let request = request.map_err(|_| CallError::Transport)?;
+        let answer = tokio::time::timeout(DEADLINE, self.client.request::<T>(request)).await;
+        let answer = answer
+            .map_err(|_| CallError::Timeout)
+            .and_then(|a| a.map_err(|e| classify(&e)));
+        self.metrics
+            .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
+        answer
+    }
+}
+
+/// The status as a merge patch: fields that are empty now are removed, not kept.
+fn status_patch(status: &RenderTaskStatus) -> Value {
+    let mut value = serde_json::to_value(status).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        for field in ["failure", "digest", "completionTime"] {
+            fields.entry(field).or_insert(Value::Null);
+        }
+    }
+    value
+}
+
+fn classify(error: &kube::Error) -> CallError {
+    let kube::Error::Api(status) = error else {
+        return CallError::Transport;
+    };
+    match status.code {
+        404 => CallError::NotFound,
+        409 if status.reason == "AlreadyExists" => CallError::AlreadyExists,
+        409 => CallError::Conflict,
+        400 | 413 | 422 => CallError::Invalid,
+        403 => CallError::Forbidden,
+        code => CallError::Code(code),
+    }
+}
+
+/// A thing that is not there is done with.
+fn done<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
+    match answer {
+        Ok(_) | Err(CallError::NotFound) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Like [`done`]; a failed precondition means that another object has the name, and ours is gone.
+fn gone<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
+    match done(answer) {
+        Err(CallError::Conflict) => Ok(()),
+        other => other,
+    }
+}
+
+fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(CallError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn manager() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+fn delete(uid: &str) -> DeleteParams {
+    DeleteParams::background().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    })
+}
+
+fn tasks(id: &TaskId) -> Request {
+    Request::new(match id.kind {
+        TaskKind::RenderTask => format!("/apis/{GROUP}/{VERSION}/namespaces/{}/rendertasks", id.namespace),
+        TaskKind::ClusterRenderTask => format!("/apis/{GROUP}/{VERSION}/clusterrendertasks"),
+    })
+}
+
+const fn resource(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::RenderTask => "rendertasks",
+        TaskKind::ClusterRenderTask => "clusterrendertasks",
+    }
+}
+
+const fn status_resource(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::RenderTask => "rendertasks/status",
+        TaskKind::ClusterRenderTask => "clusterrendertasks/status",
+    }
+}

@@ -1,0 +1,325 @@
+//! Flags and environment, validated once into [`Settings`].
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use k8s_openapi::api::core::v1::LocalObjectReference;
+
+use crate::api::{PullPolicy, RendererClassSpec};
+use crate::controller::engine::Limits;
+use crate::names::is_dns_label;
+use crate::plan::queue::Caps;
+
+/// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
+const WORKERS: usize = 16;
+
+/// A hub controller that renders charts with credentials no tenant can reach.
+#[derive(Debug, Parser)]
+#[command(name = "renderhub", version, about, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the hub until it is told to stop.
+    Run(Box<RunArgs>),
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Plain,
+}
+
+/// Flags of `renderhub run`; each can be given as an environment variable, the flag wins.
+#[derive(Debug, ClapArgs)]
+pub struct RunArgs {
+    /// Namespace that Jobs run in and that holds the platform's credentials.
+    #[arg(long, env = "RENDERHUB_RENDERING_NAMESPACE")]
+    pub rendering_namespace: String,
+    /// Name of this hub among those of the cluster, a DNS label; part of the hub id.
+    #[arg(long, env = "RENDERHUB_SHARD_NAME", default_value = "main")]
+    pub shard_name: String,
+    /// Namespaces whose tasks this hub serves, comma-separated. Default: all, and the platform's own tasks.
+    #[arg(long, env = "RENDERHUB_WATCH_NAMESPACES", value_delimiter = ',')]
+    pub watch_namespaces: Vec<String>,
+    /// ServiceAccount of renderer pods, in the rendering namespace.
+    #[arg(
+        long,
+        env = "RENDERHUB_RENDERER_SERVICE_ACCOUNT",
+        default_value = "renderhub-renderer"
+    )]
+    pub renderer_service_account: String,
+    /// Image of the renderer for tasks without a class.
+    #[arg(
+        long,
+        env = "RENDERHUB_RENDERER_IMAGE",
+        default_value = "renderhub.dev/renderer:0.1.0"
+    )]
+    pub renderer_image: String,
+    /// When that image is pulled: Always, `IfNotPresent` or Never.
+    #[arg(long, env = "RENDERHUB_RENDERER_IMAGE_PULL_POLICY", value_parser = pull_policy)]
+    pub renderer_image_pull_policy: Option<PullPolicy>,
+    /// Secrets in the rendering namespace that the image is pulled with, comma-separated.
+    #[arg(long, env = "RENDERHUB_RENDERER_IMAGE_PULL_SECRETS", value_delimiter = ',')]
+    pub renderer_image_pull_secrets: Vec<String>,
+    /// Jobs at once.
+    #[arg(long, env = "RENDERHUB_MAX_ACTIVE_JOBS", default_value_t = 256)]
+    pub max_active_jobs: usize,
+    /// Jobs at once for the tasks of one namespace.
+    #[arg(long, env = "RENDERHUB_MAX_ACTIVE_JOBS_PER_NAMESPACE", default_value_t = 32)]
+    pub max_active_jobs_per_namespace: usize,
+    /// Time between sweeps for objects whose task is gone, such as 90s, 5m or 1h.
+    #[arg(long, env = "RENDERHUB_GC_INTERVAL", default_value = "5m", value_parser = duration)]
+    pub gc_interval: Duration,
+    /// Longest time that work under way may take after SIGTERM.
+    #[arg(long, env = "RENDERHUB_GRACE_PERIOD", default_value = "20s", value_parser = duration)]
+    pub grace_period: Duration,
+    /// Address of /livez, /readyz and /metrics.
+    #[arg(long, env = "RENDERHUB_ADMIN_ADDRESS", default_value = "0.0.0.0:8080")]
+    pub admin_address: SocketAddr,
+    /// How logs are written.
+    #[arg(long, env = "RENDERHUB_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    pub log_format: LogFormat,
+    /// Least level that is logged: error, warn, info, debug.
+    #[arg(long, env = "RENDERHUB_LOG_LEVEL", default_value = "info", value_parser = level)]
+    pub log_level: tracing::Level,
+}
+
+/// Why flags do not make settings.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// A flag whose value is no DNS label.
+    #[error("--{0} must be a lower-case DNS label (a-z, 0-9 and -, at most 63 characters)")]
+    NotALabel(&'static str),
+    /// A flag that must be at least 1.
+    #[error("--{0} must be at least 1")]
+    Zero(&'static str),
+    /// A namespace may not have more than all together.
+    #[error("--max-active-jobs-per-namespace must not be larger than --max-active-jobs")]
+    CapsContradict,
+    /// A tenant with rights in the rendering namespace could read the platform's credentials.
+    #[error("--watch-namespaces must not contain the rendering namespace")]
+    WatchesRendering,
+    /// A sweep lists every Secret of the hub.
+    #[error("--gc-interval must be at least 1s")]
+    SweepsTooOften,
+}
+
+/// What the hub runs with; every value is legal.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Namespace of Jobs and platform credentials.
+    pub rendering_namespace: String,
+    /// Name of this hub among those of the cluster.
+    pub shard_name: String,
+    /// Namespaces whose tasks it serves; empty is every namespace and the platform's own tasks.
+    pub watch_namespaces: Vec<String>,
+    /// ServiceAccount of renderer pods.
+    pub renderer_service_account: String,
+    /// The renderer of tasks without a class.
+    pub fallback_class: RendererClassSpec,
+    /// What bounds the engine.
+    pub limits: Limits,
+    /// Longest time that work under way may take after SIGTERM.
+    pub grace_period: Duration,
+    /// Address of the admin server.
+    pub admin_address: SocketAddr,
+}
+
+impl RunArgs {
+    /// The settings.
+    ///
+    /// # Errors
+    /// The first flag that is illegal or contradicts another.
+    pub fn settings(&self) -> Result<Settings, SettingsError> {
+        for (flag, value) in [
+            ("rendering-namespace", &self.rendering_namespace),
+            ("shard-name", &self.shard_name),
+            ("renderer-service-account", &self.renderer_service_account),
+        ] {
+            if !is_dns_label(value) {
+                return Err(SettingsError::NotALabel(flag));
+            }
+        }
+        let watch_namespaces = trimmed(&self.watch_namespaces);
+        if watch_namespaces.iter().any(|name| !is_dns_label(name)) {
+            return Err(SettingsError::NotALabel("watch-namespaces"));
+        }
+        if watch_namespaces.contains(&self.rendering_namespace) {
+            return Err(SettingsError::WatchesRendering);
+        }
+        let caps = Caps {
+            total: self.max_active_jobs,
+            per_namespace: self.max_active_jobs_per_namespace,
+        };
+        if caps.total == 0 {
+            return Err(SettingsError::Zero("max-active-jobs"));
+        }
+        if caps.per_namespace == 0 {
+            return Err(SettingsError::Zero("max-active-jobs-per-namespace"));
+        }
+        if caps.per_namespace > caps.total {
+            return Err(SettingsError::CapsContradict);
+        }
+        if self.gc_interval < Duration::from_secs(1) {
+            return Err(SettingsError::SweepsTooOften);
+        }
+        Ok(Settings {
+            rendering_namespace: self.rendering_namespace.clone(),
+            shard_name: self.shard_name.clone(),
+            watch_namespaces,
+            renderer_service_account: self.renderer_service_account.clone(),
+            fallback_class: self.fallback_class(),
+            limits: Limits {
+                caps,
+                workers: WORKERS,
+                gc_interval: self.gc_interval,
+            },
+            grace_period: self.grace_period,
+            admin_address: self.admin_address,
+        })
+    }
+
+    fn fallback_class(&self) -> RendererClassSpec {
+        let secrets = trimmed(&self.renderer_image_pull_secrets);
+        RendererClassSpec {
+            image: self.renderer_image.clone(),
+            image_pull_policy: self.renderer_image_pull_policy,
+            image_pull_secrets: secrets
+                .into_iter()
+                .map(|name| LocalObjectReference { name })
+                .collect(),
+            ..RendererClassSpec::default()
+        }
+    }
+}
+
+/// The parts of a comma-separated list, without spaces, empty parts and repetitions.
+fn trimmed(list: &[String]) -> Vec<String> {
+    let parts = list
+        .iter()
+        .map(|part| part.trim())
+        .filter(|part| !part.is_empty());
+    parts
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+}
+
+fn pull_policy(text: &str) -> Result<PullPolicy, String> {
+    match text {
+        "Always" => Ok(PullPolicy::Always),
+        "IfNotPresent" => Ok(PullPolicy::IfNotPresent),
+        "Never" => Ok(PullPolicy::Never),
+        _ => Err("must be Always, IfNotPresent or Never".to_owned()),
+    }
+}
+
+fn level(text: &str) -> Result<tracing::Level, String> {
+    // Traces would show request headers, so the finest level is not offered.
+    match text {
+        "error" => Ok(tracing::Level::ERROR),
+        "warn" => Ok(tracing::Level::WARN),
+        "info" => Ok(tracing::Level::INFO),
+        "debug" => Ok(tracing::Level::DEBUG),
+        _ => Err("must be error, warn, info or debug".to_owned()),
+    }
+}
+
+/// A whole number with a unit: ms, s, m or h.
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "must be a whole number with a unit, such as 90s or 5m")?;
+    let seconds = |per: u64| {
+        number
+            .checked_mul(per)
+            .filter(|s| *s <= 30 * 86_400)
+            .map(Duration::from_secs)
+    };
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(3600),
+        _ => return Err("must end in ms, s, m or h".to_owned()),
+    }
+    .ok_or_else(|| "must be at most 720h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(flags: &[&str]) -> RunArgs {
+        let all = ["renderhub", "run", "--rendering-namespace", "rendering"]
+            .iter()
+            .chain(flags);
+        let Command::Run(args) = Cli::try_parse_from(all).unwrap().command;
+        *args
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn illegal_and_contradictory_settings_are_refused() {
+        let table: &[(&[&str], SettingsError)] = &[
+            (&["--shard-name", "A"], SettingsError::NotALabel("shard-name")),
+            (
+                &["--max-active-jobs", "0"],
+                SettingsError::Zero("max-active-jobs"),
+            ),
+            (
+                &["--max-active-jobs-per-namespace", "0"],
+                SettingsError::Zero("max-active-jobs-per-namespace"),
+            ),
+            (&["--max-active-jobs", "5"], SettingsError::CapsContradict),
+            (&["--gc-interval", "10ms"], SettingsError::SweepsTooOften),
+        ];
+        for (flags, error) in table {
+            assert_eq!(parse(flags).settings().unwrap_err(), *error, "{flags:?}");
+        }
+        assert!(parse(&[]).settings().is_ok());
+    }
+
+    #[test]
+    fn unknown_flags_and_values_are_refused() {
+        let refused: &[&[&str]] = &[
+            &["--nonsense"],
+            &["--gc-interval", "5"],
+            &["--gc-interval", "5d"],
+            &["--log-level", "trace"],
+        ];
+        for flags in refused {
+            let all = ["renderhub", "run", "--rendering-namespace", "rendering"]
+                .iter()
+                .chain(*flags);
+            assert!(Cli::try_parse_from(all).is_err(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, expected) in [("0s", 0), ("90s", 90), ("5m", 300), ("2h", 7200)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(expected)), "{text}");
+        }
+    }
+}

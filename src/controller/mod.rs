@@ -1,0 +1,7 @@
+//! The control loops: tasks, registries and the sweep.
+
+pub mod engine;
+mod index;
+pub mod registries;
+mod sweep;
+pub mod worker;

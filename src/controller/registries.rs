@@ -1,0 +1,283 @@
+//! Keeps the catalog: registries with the verdict on their credential, and renderer classes.
+//!
+//! Secrets are watched by metadata and read one at a time when one that a registry names changes; their bytes are
+//! dropped with the verdict.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, DynamicObject};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{Config, Event};
+use kube::{Client, Resource};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::conditions::{self, ConditionType, Reason, Wanted};
+use crate::api::labels::{DEFAULT_CLASS, TASK_UID};
+use crate::api::{
+    ClusterRegistry, ClusterRegistrySpec, ClusterRegistryStatus, RendererClass, RendererClassSpec,
+};
+use crate::apply::{CallError, Calls};
+use crate::metrics::Metrics;
+use crate::plan::catalog::{Catalog, Class, Credential, Registry};
+use crate::plan::registry::{credential, ready};
+use crate::watch::endless;
+
+/// Pause before verdicts that a failed call left open are tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The catalog as the engine sees it; `None` until everything was seen once.
+pub type Published = Option<Arc<Catalog>>;
+
+/// A registry as watched.
+struct Watched {
+    generation: i64,
+    /// `None` where the Rust type cannot decode it.
+    spec: Option<ClusterRegistrySpec>,
+    status: ClusterRegistryStatus,
+    credential: Credential,
+}
+
+enum Change {
+    Registry(Event<DynamicObject>),
+    Class(Event<DynamicObject>),
+    Secret(Event<PartialObjectMeta<Secret>>),
+}
+
+/// The loop's state.
+pub struct Registries {
+    calls: Calls,
+    out: watch::Sender<Published>,
+    fallback: RendererClassSpec,
+    registries: BTreeMap<String, Watched>,
+    classes: BTreeMap<String, Class>,
+    /// Registries whose verdict is open.
+    open: HashSet<String>,
+    synced: (bool, bool, bool),
+    changed: bool,
+}
+
+impl Registries {
+    /// A loop that publishes to `out`; tasks without a class get `fallback`.
+    pub fn new(calls: Calls, fallback: RendererClassSpec, out: watch::Sender<Published>) -> Self {
+        Self {
+            calls,
+            out,
+            fallback,
+            registries: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            open: HashSet::new(),
+            synced: (false, false, false),
+            changed: false,
+        }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(mut self, client: Client, namespace: String, metrics: Metrics, stop: CancellationToken) {
+        let mut changes = changes(&client, &namespace, &metrics);
+        loop {
+            let has_open = !self.open.is_empty();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(change) = changes.next() => self.take_in(change),
+                () = tokio::time::sleep(RETRY), if has_open => {}
+            }
+            if self.synced == (true, true, true) {
+                self.judge().await;
+                self.publish();
+            }
+        }
+    }
+
+    fn take_in(&mut self, change: Change) {
+        match change {
+            Change::Registry(Event::Apply(object) | Event::InitApply(object)) => self.take_registry(object),
+            Change::Registry(Event::Delete(object)) => self.drop_registry(&object),
+            // While a list is incomplete nothing is judged or published.
+            Change::Registry(Event::Init) => {
+                self.synced.0 = false;
+                self.registries.clear();
+            }
+            Change::Registry(Event::InitDone) => (self.synced.0, self.changed) = (true, true),
+            Change::Class(Event::Apply(object) | Event::InitApply(object)) => self.take_class(object),
+            Change::Class(Event::Delete(object)) => {
+                self.changed |= object
+                    .metadata
+                    .name
+                    .is_some_and(|name| self.classes.remove(&name).is_some());
+            }
+            Change::Class(Event::Init) => {
+                self.synced.1 = false;
+                self.classes.clear();
+            }
+            Change::Class(Event::InitDone) => (self.synced.1, self.changed) = (true, true),
+            Change::Secret(Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret)) => {
+                self.reopen(secret.metadata.name.as_deref());
+            }
+            Change::Secret(Event::Init) => {}
+            Change::Secret(Event::InitDone) => {
+                self.synced.2 = true;
+                self.open.extend(self.registries.keys().cloned());
+            }
+        }
+    }
+
+    fn take_registry(&mut self, object: DynamicObject) {
+        let Some(name) = object.metadata.name else { return };
+        let generation = object.metadata.generation.unwrap_or(1);
+        let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
+        let status = serde_json::from_value(field("status")).unwrap_or_default();
+        if let Some(known) = self.registries.get_mut(&name)
+            && known.generation == generation
+        {
+            known.status = status;
+            return;
+        }
+        let spec = serde_json::from_value(field("spec")).ok();
+        let watched = Watched {
+            generation,
+            spec,
+            status,
+            credential: Credential::Missing,
+        };
+        self.registries.insert(name.clone(), watched);
+        self.open.insert(name);
+    }
+
+    fn drop_registry(&mut self, object: &DynamicObject) {
+        let Some(name) = &object.metadata.name else { return };
+        self.open.remove(name);
+        self.changed |= self.registries.remove(name).is_some();
+    }
+
+    fn take_class(&mut self, object: DynamicObject) {
+        let Some(name) = object.metadata.name else { return };
+        let annotations = object.metadata.annotations.unwrap_or_default();
+        let is_default = annotations.get(DEFAULT_CLASS).is_some_and(|v| v == "true");
+        let spec = object.data.get("spec").cloned().unwrap_or_default();
+        match serde_json::from_value(spec) {
+            Ok(spec) => _ = self.classes.insert(name, Class { spec, is_default }),
+            Err(_) => {
+                tracing::warn!(
+                    class = name,
+                    "this renderer class cannot be decoded; its tasks wait"
+                );
+                self.classes.remove(&name);
+            }
+        }
+        self.changed = true;
+    }
+
+    /// Asks for a new verdict on the registries that name a Secret.
+    fn reopen(&mut self, secret: Option<&str>) {
+        let names = |w: &Watched| {
+            w.spec
+                .as_ref()
+                .and_then(|s| s.push_secret_ref.as_ref())
+                .map(|r| r.name.clone())
+        };
+        let affected = self
+            .registries
+            .iter()
+            .filter(|(_, w)| names(w).as_deref() == secret && secret.is_some());
+        self.open.extend(affected.map(|(name, _)| name.clone()));
+    }
+
+    /// Gives the verdicts that are open; those that a failed call leaves open are given later.
+    async fn judge(&mut self) {
+        for name in self.open.clone() {
+            match self.judge_one(&name).await {
+                Ok(()) => _ = self.open.remove(&name),
+                Err(error) => tracing::warn!(
+                    registry = name,
+                    kind = error.kind(),
+                    "no verdict yet; it is repeated"
+                ),
+            }
+        }
+    }
+
+    async fn judge_one(&mut self, name: &str) -> Result<(), CallError> {
+        let Some(watched) = self.registries.get_mut(name) else {
+            return Ok(());
+        };
+        let wanted = match &watched.spec {
+            Some(spec) => {
+                let secret = match &spec.push_secret_ref {
+                    Some(named) => self.calls.get_secret(&named.name).await?,
+                    None => None,
+                };
+                watched.credential = credential(spec, secret.as_ref());
+                ready(spec, &watched.credential)
+            }
+            None => Wanted {
+                type_: ConditionType::Ready,
+                status: false,
+                reason: Reason::InvalidSpec,
+                message: "the spec does not have the shape this hub understands".to_owned(),
+            },
+        };
+        self.changed = true;
+        let mut status = watched.status.clone();
+        let generation = Some(watched.generation);
+        conditions::merge(
+            &mut status.conditions,
+            &[wanted],
+            &[],
+            generation,
+            Timestamp::now(),
+        );
+        status.observed_generation = generation;
+        if status != watched.status {
+            self.calls.write_registry_status(name, &status).await?;
+            watched.status = status;
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let registries = self.registries.iter().filter_map(|(name, w)| {
+            let registry = Registry {
+                spec: w.spec.clone()?,
+                credential: w.credential.clone(),
+            };
+            Some((name.clone(), registry))
+        });
+        let catalog = Catalog {
+            registries: registries.collect(),
+            classes: self.classes.clone(),
+            fallback: self.fallback.clone(),
+        };
+        self.out.send_replace(Some(Arc::new(catalog)));
+    }
+}
+
+fn changes(client: &Client, namespace: &str, metrics: &Metrics) -> BoxStream<'static, Change> {
+    let registries = dynamic::<ClusterRegistry>(client, metrics, "clusterregistries").map(Change::Registry);
+    let classes = dynamic::<RendererClass>(client, metrics, "rendererclasses").map(Change::Class);
+    // Config Secrets of tasks are in the same namespace; they are not the platform's.
+    let platform = Config::default().labels(&format!("!{TASK_UID}"));
+    let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
+    let secrets = endless(secrets, platform, metrics.clone(), "secrets").map(Change::Secret);
+    stream::select_all([registries.boxed(), classes.boxed(), secrets.boxed()]).boxed()
+}
+
+/// Watches a kind without its Rust type, so that an object the type cannot decode stops nobody else.
+fn dynamic<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    metrics: &Metrics,
+    name: &'static str,
+) -> BoxStream<'static, Event<DynamicObject>> {
+    let resource = kube::api::ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    endless(api, Config::default(), metrics.clone(), name).boxed()
+}

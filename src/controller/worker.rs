@@ -1,0 +1,330 @@
+//! One pass over one task: decide, do the step, and decide again with what it brought, until there is nothing to do.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::api::RenderTaskStatus;
+use crate::api::conditions::{ConditionType, Reason, is_true};
+use crate::api::labels::{FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
+use crate::apply::{CallError, Calls};
+use crate::events::{Events, Notice};
+use crate::names::job_name;
+use crate::plan::catalog::{Catalog, Resolved};
+use crate::plan::job::{Manifests, Place, manifests};
+use crate::plan::outcome::{EndHint, read_job};
+use crate::plan::task::{Phase, Task};
+use crate::plan::{Held, JobState, Observed, Step, decide};
+use crate::watch::{JobMark, job_mark};
+
+use super::index::View;
+
+/// More steps than any life has; a plan that does not settle is an error, not a loop.
+const MAX_STEPS: usize = 16;
+
+/// What every pass needs.
+#[derive(Debug)]
+pub struct Context {
+    /// Calls to the API server.
+    pub calls: Calls,
+    /// Events for people.
+    pub events: Events,
+    /// Where Jobs run.
+    pub place: Place,
+}
+
+/// Why a pass ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkError {
+    /// A call failed.
+    #[error("a call to the API server failed")]
+    Call(#[from] CallError),
+    /// The plan did not settle.
+    #[error("the plan did not settle")]
+    Unsettled,
+}
+
+impl WorkError {
+    /// The error as a metric label.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Call(error) => error.kind(),
+            Self::Unsettled => "Unsettled",
+        }
+    }
+}
+
+/// What a pass brought, whether it ended early or not.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The task as it is now, where it was read or changed.
+    pub task: Option<Arc<Task>>,
+    /// Whether the task turned out to be gone.
+    pub is_gone: bool,
+    /// The Job that was created, found or read.
+    pub job: Option<JobMark>,
+    /// UID of the Job that was deleted.
+    pub deleted_job: Option<String>,
+    /// Whether the API server said that there is no Job.
+    pub no_job: bool,
+    /// UID of the config Secret that was created or found.
+    pub secret: Option<String>,
+    /// Whether the config Secret was deleted.
+    pub deleted_secret: bool,
+    /// What keeps the task's objects from being created.
+    pub held: Option<Held>,
+    /// When to look again by the clock.
+    pub wake: Option<Timestamp>,
+    /// Whether the task waits for a slot.
+    pub wants_slot: bool,
+    /// Why the pass ended early.
+    pub error: Option<WorkError>,
+}
+
+/// Passes over a task until nothing is left to do now.
+pub async fn work(context: Arc<Context>, catalog: Arc<Catalog>, view: View, has_slot: bool) -> Outcome {
+    let mut pass = Pass {
+        context: &context,
+        catalog: &catalog,
+        view,
+        has_slot,
+        outcome: Outcome::default(),
+    };
+    if let Err(error) = pass.run().await {
+        pass.outcome.error = Some(error);
+    }
+    pass.outcome.held = pass.view.held;
+    pass.outcome
+}
+
+struct Pass<'a> {
+    context: &'a Context,
+    catalog: &'a Catalog,
+    view: View,
+    has_slot: bool,
+    outcome: Outcome,
+}
+
+impl Pass<'_> {
+    async fn run(&mut self) -> Result<(), WorkError> {
+        for _ in 0..MAX_STEPS {
+            let Some(task) = self.task().await? else {
+                self.outcome.is_gone = true;
+                return Ok(());
+            };
+            let step = self.decide(&task);
+            if let Step::Rest { wake, wants_slot } = step {
+                (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
+                return Ok(());
+            }
+            self.act(&task, step).await?;
+            if self.outcome.is_gone {
+                return Ok(());
+            }
+        }
+        Err(WorkError::Unsettled)
+    }
+
+    async fn task(&mut self) -> Result<Option<Arc<Task>>, WorkError> {
+        if self.view.task.is_none() {
+            let read = self.context.calls.get_task(&self.view.id).await?.map(Arc::new);
+            (self.view.task, self.outcome.task) = (read.clone(), read);
+        }
+        Ok(self.view.task.clone())
+    }
+
+    fn decide(&self, task: &Task) -> Step {
+        decide(&Observed {
+            now: Timestamp::now(),
+            task,
+            job: &self.view.job,
+            secret: self.view.secret.as_deref(),
+            note: self.view.note.as_ref(),
+            catalog: self.catalog,
+            place: &self.context.place,
+            has_slot: self.has_slot,
+            has_waited: self.view.has_waited,
+            held: self.view.held,
+        })
+    }
+
+    async fn act(&mut self, task: &Arc<Task>, step: Step) -> Result<(), WorkError> {
+        let calls = &self.context.calls;
+        let name = job_name(&task.id.name, &task.id.uid);
+        match step {
+            Step::AddFinalizer => {
+                let version = calls.add_finalizer(task).await?;
+                self.changed(task, version, |t| t.finalizers.push(FINALIZER.to_owned()));
+            }
+            Step::RemoveFinalizer => {
+                calls.remove_finalizer(task).await?;
+                self.changed(task, task.resource_version.clone(), |t| {
+                    t.finalizers.retain(|f| f != FINALIZER)
+                });
+            }
+            Step::DeleteTask => {
+                calls.delete_task(&task.id).await?;
+                // What follows, the finalizer's work, starts with the event of the deletion.
+                self.outcome.is_gone = !task.is_finalized();
+                self.changed(task, task.resource_version.clone(), |t| t.deleting = true);
+            }
+            Step::Create(resolved) => self.create(task, &resolved).await?,
+            Step::ReadJob => self.read_job(&name).await?,
+            Step::WriteStatus(status) => self.write_status(task, *status).await?,
+            Step::DeleteJob(uid) => {
+                calls.delete_job(&name, &uid).await?;
+                (self.view.job, self.outcome.job) = (JobState::Gone, None);
+                self.outcome.deleted_job = Some(uid);
+            }
+            Step::DeleteSecret(uid) => {
+                calls.delete_secret(&name, &uid).await?;
+                (self.view.secret, self.outcome.secret) = (None, None);
+                self.outcome.deleted_secret = true;
+            }
+            Step::Rest { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Takes in a change that the hub itself made.
+    fn changed(&mut self, task: &Arc<Task>, version: String, change: impl FnOnce(&mut Task)) {
+        let mut task = Task::clone(task);
+        task.resource_version = version;
+        change(&mut task);
+        let task = Arc::new(task);
+        (self.view.task, self.outcome.task) = (Some(Arc::clone(&task)), Some(task));
+    }
+
+    async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
+        let Manifests { secret, job } = manifests(&self.context.place, task, resolved);
+        if self.view.secret.is_none() {
+            let created = self.context.calls.create_secret(&secret).await;
+            let Some(uid) = self.created_secret(task, &secret.metadata, created).await? else {
+                return Ok(());
+            };
+            (self.view.secret, self.outcome.secret) = (Some(uid.clone()), Some(uid));
+        }
+        let created = self.context.calls.create_job(&job).await;
+        let mark = match created {
+            Ok(uid) => job_mark(&ObjectMeta {
+                uid: Some(uid),
+                managed_fields: None,
+                ..job.metadata.clone()
+            })
+            .map(|mark| JobMark {
+                hint: EndHint::No,
+                ..mark
+            }),
+            Err(CallError::AlreadyExists) => self.existing_job(task, &job.metadata).await?,
+            Err(CallError::Invalid) => {
+                self.view.held = Some(Held::JobRefused);
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Some(mark) = mark else { return Ok(()) };
+        self.view.job = JobState::Seen {
+            uid: mark.uid.clone(),
+            spec_hash: mark.spec_hash.clone(),
+            may_have_ended: mark.hint != EndHint::No,
+        };
+        self.outcome.job = Some(mark);
+        Ok(())
+    }
+
+    /// UID of the config Secret: the one just made, or one that is provably ours.
+    async fn created_secret(
+        &mut self,
+        task: &Task,
+        wanted: &ObjectMeta,
+        created: Result<String, CallError>,
+    ) -> Result<Option<String>, WorkError> {
+        match created {
+            Ok(uid) => return Ok(Some(uid)),
+            Err(CallError::AlreadyExists) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let name = wanted.name.as_deref().unwrap_or_default();
+        let found = self.context.calls.get_secret_metadata(name).await?;
+        let uid = found
+            .filter(|meta| self.is_ours(task, meta))
+            .and_then(|meta| meta.uid);
+        self.view.held = uid.is_none().then_some(Held::NameConflict);
+        Ok(uid)
+    }
+
+    /// The Job that has the name, if it is provably ours.
+    async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
+        let name = wanted.name.as_deref().unwrap_or_default();
+        let found = self.context.calls.get_job(name).await?.map(|job| job.metadata);
+        let mark = found
+            .filter(|meta| self.is_ours(task, meta))
+            .and_then(|meta| job_mark(&meta));
+        self.view.held = mark.is_none().then_some(Held::NameConflict);
+        Ok(mark)
+    }
+
+    /// Whether an object carries this hub's mark for exactly this task and spec.
+    fn is_ours(&self, task: &Task, meta: &ObjectMeta) -> bool {
+        let label = |key: &str| meta.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str);
+        let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+        label(HUB_ID) == Some(self.context.place.hub_id.as_str())
+            && label(TASK_UID) == Some(task.id.uid.as_str())
+            && hash.is_some_and(|hash| *hash == task.spec_hash)
+    }
+
+    async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
+        let job = self.context.calls.get_job(name).await?;
+        let mark = job
+            .as_ref()
+            .and_then(|j| job_mark(&j.metadata))
+            .filter(|m| m.task == self.view.id.uid);
+        match (mark, job.as_ref().and_then(read_job)) {
+            (Some(mark), Some(report)) => {
+                (self.view.job, self.outcome.job) = (JobState::Read(report), Some(mark));
+            }
+            _ => (self.view.job, self.outcome.no_job) = (JobState::Gone, true),
+        }
+        Ok(())
+    }
+
+    async fn write_status(&mut self, task: &Arc<Task>, status: RenderTaskStatus) -> Result<(), WorkError> {
+        let version = match self.context.calls.write_status(&task.id, &status).await {
+            Err(CallError::NotFound) => {
+                self.outcome.is_gone = true;
+                return Ok(());
+            }
+            answer => answer?,
+        };
+        let is_first = task.status.conditions.is_empty();
+        self.changed(task, version, |t| t.status = status);
+        if let Some(task) = &self.view.task {
+            tell(&self.context.events, task, is_first);
+        }
+        Ok(())
+    }
+}
+
+/// At most two events a task: why it cannot start, and how it ended.
+fn tell(events: &Events, task: &Task, is_first: bool) {
+    let type_ = match task.phase() {
+        Phase::Succeeded => ConditionType::JobSucceeded,
+        Phase::Failed => ConditionType::JobFailed,
+        Phase::Pending if is_first => ConditionType::JobScheduled,
+        _ => return,
+    };
+    let Some(condition) = task.status.conditions.iter().find(|c| c.type_ == type_.as_str()) else {
+        return;
+    };
+    let Some(reason) = Reason::parse(&condition.reason) else {
+        return;
+    };
+    let is_good = is_true(&task.status.conditions, ConditionType::JobSucceeded) || reason == Reason::Queued;
+    events.tell(Notice {
+        task: task.id.clone(),
+        is_warning: !is_good,
+        reason,
+        note: condition.message.clone(),
+    });
+}

@@ -1,0 +1,123 @@
+//! What `/metrics` shows. Labels are closed lists: never a task's name, a URL or an error's text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Labels of an API call.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct CallLabels {
+    /// The verb as RBAC knows it.
+    pub verb: &'static str,
+    /// The resource, plural; a subresource after a slash.
+    pub resource: &'static str,
+    /// HTTP status, 0 where none came.
+    pub code: u16,
+}
+
+/// A label whose values are ours.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct KindLabel {
+    /// The value.
+    pub kind: &'static str,
+}
+
+/// Every metric of the hub. Cheap to clone; clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Seconds of one pass over one task.
+    pub reconcile_seconds: Histogram,
+    /// Passes that failed, by the enumerated error.
+    pub reconcile_errors: Family<KindLabel, Counter>,
+    /// Tasks in line for a pass.
+    pub work_queue_depth: Gauge,
+    /// Tasks that wait for a slot.
+    pub waiting_tasks: Gauge,
+    /// Tasks by phase.
+    pub tasks: Family<KindLabel, Gauge>,
+    /// Calls to the API server.
+    pub api_calls: Family<CallLabels, Counter>,
+    /// Watches that broke and were opened again.
+    pub watch_errors: Family<KindLabel, Counter>,
+    /// Events that were not sent because too many were.
+    pub events_dropped: Counter,
+    /// Objects that a sweep removed because their task was gone.
+    pub orphans_removed: Counter,
+}
+
+impl Metrics {
+    /// Metrics, and the registry that shows them.
+    #[must_use]
+    pub fn new() -> (Self, Arc<Registry>) {
+        let metrics = Self {
+            reconcile_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
+            reconcile_errors: Family::default(),
+            work_queue_depth: Gauge::default(),
+            waiting_tasks: Gauge::default(),
+            tasks: Family::default(),
+            api_calls: Family::default(),
+            watch_errors: Family::default(),
+            events_dropped: Counter::default(),
+            orphans_removed: Counter::default(),
+        };
+        let mut registry = Registry::with_prefix("renderhub");
+        metrics.register(&mut registry);
+        (metrics, Arc::new(registry))
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let seconds = self.reconcile_seconds.clone();
+        registry.register_with_unit(
+            "reconcile_duration",
+            "One pass over one task",
+            Unit::Seconds,
+            seconds,
+        );
+        registry.register(
+            "reconcile_errors",
+            "Passes that failed",
+            self.reconcile_errors.clone(),
+        );
+        registry.register(
+            "work_queue_depth",
+            "Tasks in line for a pass",
+            self.work_queue_depth.clone(),
+        );
+        registry.register(
+            "waiting_tasks",
+            "Tasks that wait for a slot",
+            self.waiting_tasks.clone(),
+        );
+        registry.register("tasks", "Tasks by phase", self.tasks.clone());
+        registry.register("api_calls", "Calls to the API server", self.api_calls.clone());
+        registry.register("watch_errors", "Watches that broke", self.watch_errors.clone());
+        registry.register(
+            "events_dropped",
+            "Events beyond the rate limit",
+            self.events_dropped.clone(),
+        );
+        registry.register(
+            "orphans_removed",
+            "Objects removed by a sweep",
+            self.orphans_removed.clone(),
+        );
+    }
+
+    /// Counts a call.
+    pub fn call(&self, verb: &'static str, resource: &'static str, code: u16) {
+        self.api_calls
+            .get_or_create(&CallLabels { verb, resource, code })
+            .inc();
+    }
+
+    /// Counts the time of a pass.
+    pub fn pass(&self, took: Duration) {
+        self.reconcile_seconds.observe(took.as_secs_f64());
+    }
+}

@@ -1,0 +1,187 @@
+//! Names that are derived, length-safe and unambiguous: tasks, hubs, Jobs.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Longest DNS label, and so the longest name of a Job whose pods carry it as a label.
+const LABEL_MAX: usize = 63;
+/// Hex digits of the UID's hash in a name: 64 bits, out of reach for a birthday collision or a forger.
+const HASH_DIGITS: usize = 16;
+/// What each Job and config Secret starts with.
+const PREFIX: &str = "render-";
+
+/// Which of the two task kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TaskKind {
+    /// In a tenant's namespace.
+    RenderTask,
+    /// Of the platform.
+    ClusterRenderTask,
+}
+
+impl TaskKind {
+    /// The kind as Kubernetes writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RenderTask => "RenderTask",
+            Self::ClusterRenderTask => "ClusterRenderTask",
+        }
+    }
+}
+
+/// UID of a task: what the hub trusts where a name could be anybody's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskUid(Box<str>);
+
+impl TaskUid {
+    /// The UID as the API server gave it.
+    #[must_use]
+    pub fn new(uid: &str) -> Self {
+        Self(uid.into())
+    }
+
+    /// The UID as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TaskUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Identity of a hub: `<shard name>-<first 8 of the kube-system namespace's UID>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HubId(String);
+
+/// Why a hub id cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum HubIdError {
+    /// The shard name is no DNS label, or too long for the id to fit a label value.
+    #[error("the shard name must be a lower-case DNS label of at most 54 characters")]
+    ShardName,
+    /// The UID of the kube-system namespace is missing or too short.
+    #[error("the kube-system namespace has no usable UID")]
+    ClusterUid,
+}
+
+impl HubId {
+    /// The id of the hub `shard` on the cluster whose kube-system namespace has the UID.
+    ///
+    /// # Errors
+    /// The shard name is no DNS label of at most 54 characters, or the UID has fewer than 8 characters.
+    pub fn new(shard: &str, kube_system_uid: &str) -> Result<Self, HubIdError> {
+        if !is_dns_label(shard) || shard.len() > LABEL_MAX - 9 {
+            return Err(HubIdError::ShardName);
+        }
+        let cluster = kube_system_uid
+            .get(..8)
+            .filter(|part| is_dns_label(part))
+            .ok_or(HubIdError::ClusterUid)?;
+        Ok(Self(format!("{shard}-{cluster}")))
+    }
+
+    /// The id as a label value.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HubId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Name of a task's Job and config Secret: `render-<task name, cut>-<16 hex of SHA-256(task UID)>`.
+///
+/// The UID makes it unique over tenants and over tasks of one name; the task's name is there for people.
+#[must_use]
+pub fn job_name(task_name: &str, uid: &TaskUid) -> String {
+    let hash = hex(&Sha256::digest(uid.as_str().as_bytes()));
+    let room = LABEL_MAX - PREFIX.len() - 1 - HASH_DIGITS;
+    let readable: String = task_name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_lowercase() || c.is_ascii_digit() {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(room)
+        .collect();
+    let readable = readable.trim_matches('-');
+    let dash = if readable.is_empty() { "" } else { "-" };
+    format!("{PREFIX}{readable}{dash}{}", &hash[..HASH_DIGITS])
+}
+
+/// Lower-case hex of bytes.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|b| [b >> 4, b & 15])
+        .map(|d| char::from(DIGITS[usize::from(d)]))
+        .collect()
+}
+
+/// Whether the text is a lower-case DNS label (RFC 1123).
+#[must_use]
+pub fn is_dns_label(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let bytes = text.as_bytes();
+    (1..=LABEL_MAX).contains(&bytes.len())
+        && bytes.iter().all(|&c| inner(c) || c == b'-')
+        && inner(bytes[0])
+        && inner(bytes[bytes.len() - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_name_is_readable_and_carries_the_uid() {
+        let uid = TaskUid::new("0f5a4e0c-0001-4000-8000-000000000001");
+        let name = job_name("web.v1", &uid);
+        assert!(
+            name.starts_with("render-web-v1-") && name.len() == "render-web-v1-".len() + 16,
+            "{name}"
+        );
+        assert_ne!(name, job_name("web.v1", &TaskUid::new("other")));
+    }
+
+    #[test]
+    fn hub_ids_fit_a_label() {
+        let uid = "0f5a4e0c-0001-4000-8000-000000000001";
+        assert_eq!(HubId::new("main", uid).unwrap().as_str(), "main-0f5a4e0c");
+        assert!(HubId::new(&"a".repeat(54), uid).is_ok());
+        for bad in ["", "A", "a_b", "-a", &"a".repeat(55)] {
+            assert!(HubId::new(bad, uid).is_err(), "{bad}");
+        }
+        assert!(HubId::new("main", "").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_a_dns_label(name in "[a-z0-9.-]{0,253}", uid in "[a-f0-9-]{36}") {
+            prop_assert!(is_dns_label(&job_name(&name, &TaskUid::new(&uid))));
+        }
+
+        #[test]
+        fn names_of_different_tasks_differ(name in "[a-z0-9.]{1,60}", a in "[a-f0-9]{32}", b in "[a-f0-9]{32}") {
+            prop_assume!(a != b);
+            prop_assert_ne!(job_name(&name, &TaskUid::new(&a)), job_name(&name, &TaskUid::new(&b)));
+        }
+    }
+}

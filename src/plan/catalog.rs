@@ -1,0 +1,216 @@
+//! What the platform offers: registries with the verdict on their credential, and renderer classes.
+//!
+//! [`Catalog::resolve`] answers which destination and renderer a task gets, or why it gets none.
+
+use std::collections::BTreeMap;
+
+use crate::api::conditions::Reason;
+use crate::api::oci::{Reference, RegistryHost, Repository, RepositoryPrefix, Tag};
+use crate::api::{AllowedNamespace, ClusterRegistrySpec, RegistryKind, RenderTaskSpec, RendererClassSpec};
+use crate::names::TaskKind;
+
+use super::task::Task;
+
+/// Why a task cannot start, for its tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The enumerated reason.
+    pub reason: Reason,
+    /// What is wrong and what to do; only our words and the tenant's own names.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal with its message.
+    #[must_use]
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// What is known of a registry's credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// The registry names none.
+    Anonymous,
+    /// A `kubernetes.io/basic-auth` Secret of this name.
+    BasicAuth(String),
+    /// A `kubernetes.io/dockerconfigjson` Secret of this name, with an entry for the host.
+    DockerConfig(String),
+    /// The Secret does not exist.
+    Missing,
+    /// The Secret has another type, or no usable entry for the host.
+    Invalid,
+}
+
+/// A registry and the verdict on its credential.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    /// As the platform wrote it.
+    pub spec: ClusterRegistrySpec,
+    /// The credential it is pushed to with.
+    pub credential: Credential,
+}
+
+/// A renderer class by name.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// As the platform wrote it.
+    pub spec: RendererClassSpec,
+    /// Whether tasks that name no class get it.
+    pub is_default: bool,
+}
+
+/// Where a task's chart goes, and who makes it.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The full reference that is pushed to.
+    pub reference: Reference,
+    /// Whether it is reached over plain HTTP.
+    pub plain_http: bool,
+    /// The credential of the push.
+    pub credential: Credential,
+    /// Token service of another origin that the registry may send the pusher to.
+    pub token_realm: Option<String>,
+    /// ConfigMap and key with the registry's certificates.
+    pub ca: Option<(String, String)>,
+    /// The renderer.
+    pub class: RendererClassSpec,
+}
+
+/// What the platform offers.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Registries by name.
+    pub registries: BTreeMap<String, Registry>,
+    /// Renderer classes by name.
+    pub classes: BTreeMap<String, Class>,
+    /// The renderer where no class is named and none is the default.
+    pub fallback: RendererClassSpec,
+}
+
+impl Catalog {
+    /// The destination and renderer of a task.
+    ///
+    /// # Errors
+    /// Why the task gets none: the first of registry, namespace, repository, credential and class that refuses.
+    pub fn resolve(&self, task: &Task, spec: &RenderTaskSpec) -> Result<Resolved, Refusal> {
+        let registry = self.registry(spec)?;
+        if !is_allowed(&registry.spec.allowed_namespaces, task) {
+            return Err(Refusal::new(
+                Reason::RegistryNotAllowed,
+                "the registry does not allow this namespace; ask the platform operator",
+            ));
+        }
+        let reference = destination(registry, task, spec)?;
+        let credential = match &registry.credential {
+            Credential::Missing => Err(Refusal::new(
+                Reason::PushSecretNotFound,
+                "the registry's credential does not exist; the task starts by itself once the platform operator makes it",
+            )),
+            Credential::Invalid => Err(Refusal::new(
+                Reason::PushSecretInvalid,
+                "the registry's credential cannot be used for its host; the task starts by itself once the platform operator mends it",
+            )),
+            usable => Ok(usable.clone()),
+        }?;
+        Ok(Resolved {
+            reference,
+            plain_http: registry.spec.plain_http,
+            credential,
+            token_realm: registry.spec.token_realm.clone(),
+            ca: registry
+                .spec
+                .ca_config_map_ref
+                .as_ref()
+                .map(|r| (r.name.clone(), r.key.clone())),
+            class: self.class(task, spec)?.clone(),
+        })
+    }
+
+    fn registry(&self, spec: &RenderTaskSpec) -> Result<&Registry, Refusal> {
+        let Some(named) = &spec.registry_ref else {
+            return Err(Refusal::new(
+                Reason::FeatureDisabled,
+                "baseURL is not served by this hub; use registryRef",
+            ));
+        };
+        if named.kind == RegistryKind::Registry {
+            return Err(Refusal::new(
+                Reason::FeatureDisabled,
+                "registries of kind Registry are not served by this hub; use a ClusterRegistry",
+            ));
+        }
+        self.registries.get(&named.name).ok_or_else(|| {
+            Refusal::new(
+                Reason::RegistryNotFound,
+                "the ClusterRegistry does not exist; the task starts by itself once it does",
+            )
+        })
+    }
+
+    fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
+        let found = match &spec.renderer_class_name {
+            Some(name) => self.classes.get(name).map(|c| &c.spec),
+            None => Some(
+                self.classes
+                    .values()
+                    .find(|c| c.is_default)
+                    .map_or(&self.fallback, |c| &c.spec),
+            ),
+        };
+        // A class that is not for this namespace reads the same as one that does not exist.
+        found.filter(|c| c.allowed_namespaces.is_empty() || is_allowed(&c.allowed_namespaces, task)).ok_or_else(|| {
+            Refusal::new(
+                Reason::RendererClassNotFound,
+                "the renderer class does not exist for this namespace; the task starts by itself once it does",
+            )
+        })
+    }
+}
+
+/// Whether a list of namespaces admits the task. The platform's own tasks are admitted everywhere.
+fn is_allowed(allowed: &[AllowedNamespace], task: &Task) -> bool {
+    task.id.kind == TaskKind::ClusterRenderTask || allowed.iter().any(|n| n == "*" || *n == task.id.namespace)
+}
+
+/// The full reference, if the repository lies within the prefix that the registry grants.
+fn destination(registry: &Registry, task: &Task, spec: &RenderTaskSpec) -> Result<Reference, Refusal> {
+    let invalid = |what: &str| Refusal::new(Reason::InvalidSpec, format!("{what}; make a new task"));
+    let repository: Repository = spec
+        .repository
+        .parse()
+        .map_err(|_| invalid("repository is no OCI repository name"))?;
+    let tag: Tag = spec.tag.parse().map_err(|_| invalid("tag is no OCI tag"))?;
+    let host: RegistryHost = registry.spec.hostname.parse().map_err(|_| {
+        Refusal::new(
+            Reason::RegistryNotFound,
+            "the ClusterRegistry's hostname cannot be used; ask the platform operator",
+        )
+    })?;
+    let is_platform = task.id.kind == TaskKind::ClusterRenderTask;
+    // The platform's own tasks have no namespace, so a prefix made of one cannot bind them.
+    if !(is_platform && registry.spec.repository_prefix.contains("{namespace}")) {
+        let prefix = registry
+            .spec
+            .repository_prefix
+            .replace("{namespace}", &task.id.namespace);
+        let granted = prefix
+            .parse::<RepositoryPrefix>()
+            .is_ok_and(|granted| repository.is_within(&granted));
+        if !granted {
+            return Err(Refusal::new(
+                Reason::RepositoryNotAllowed,
+                format!("repository must start with {prefix} on this registry; make a new task"),
+            ));
+        }
+    }
+    Ok(Reference {
+        host,
+        repository,
+        tag,
+    })
+}

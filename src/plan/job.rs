@@ -1,0 +1,153 @@
+//! The config Secret and the Job of a task, from a fixed template: nothing of the tenant's reaches the pod's shape.
+//!
+//! The container that reads the tenant's configuration holds no credential; the one that holds the credential never
+//! reads the configuration (class mode `Split`).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule,
+};
+use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
+use kube::api::ObjectMeta;
+
+use crate::api::labels;
+use crate::names::{HubId, job_name};
+
+use super::catalog::Resolved;
+use super::pod;
+use super::task::Task;
+
+/// Seconds a finished Job outlives the hub's own clean-up, as a net for a hub that is gone.
+const DEAD_HUB_NET: i32 = 86_400;
+/// Seconds a Job may take where the class does not say.
+const DEFAULT_DEADLINE: i64 = 600;
+/// Pods that may fail where the class does not say.
+const DEFAULT_BACKOFF_LIMIT: i32 = 3;
+/// Exit code of a renderer that no second attempt can help.
+const PERMANENT_FAILURE: i32 = 2;
+
+/// What a hub marks and places its objects with.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Which hub makes the objects.
+    pub hub_id: HubId,
+    /// Namespace the Jobs run in.
+    pub namespace: String,
+    /// ServiceAccount of the pods; it has no rights.
+    pub service_account: String,
+}
+
+/// The two objects of a task; both have the same name.
+#[derive(Clone, Debug)]
+pub struct Manifests {
+    /// Immutable; `config.json` and `url`.
+    pub secret: Secret,
+    /// One pod that renders, then pushes.
+    pub job: Job,
+}
+
+/// The objects of a task.
+#[must_use]
+pub fn manifests(place: &Place, task: &Task, resolved: &Resolved) -> Manifests {
+    let metadata = metadata(place, task);
+    let name = metadata.name.clone().unwrap_or_default();
+    Manifests {
+        secret: secret(metadata.clone(), task, resolved),
+        job: job(place, metadata, &name, task, resolved),
+    }
+}
+
+fn secret(metadata: ObjectMeta, task: &Task, resolved: &Resolved) -> Secret {
+    let data = BTreeMap::from([
+        (
+            pod::CONFIG_KEY.to_owned(),
+            ByteString(task.config.to_string().into_bytes()),
+        ),
+        (
+            pod::URL_KEY.to_owned(),
+            ByteString(resolved.reference.url().into_bytes()),
+        ),
+    ]);
+    Secret {
+        metadata,
+        immutable: Some(true),
+        data: Some(data),
+        type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    }
+}
+
+fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &Resolved) -> Job {
+    let class = &resolved.class;
+    let pod_metadata = ObjectMeta {
+        labels: metadata.labels.clone(),
+        ..ObjectMeta::default()
+    };
+    let kept = task
+        .spec
+        .as_ref()
+        .and_then(|s| s.failed_job_ttl)
+        .unwrap_or(0)
+        .max(0);
+    let spec = JobSpec {
+        backoff_limit: Some(class.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)),
+        active_deadline_seconds: Some(class.active_deadline_seconds.unwrap_or(DEFAULT_DEADLINE)),
+        ttl_seconds_after_finished: Some(DEAD_HUB_NET.saturating_add(kept)),
+        pod_replacement_policy: Some("Failed".to_owned()),
+        pod_failure_policy: Some(no_retry_for_permanent_failures()),
+        template: PodTemplateSpec {
+            metadata: Some(pod_metadata),
+            spec: Some(pod::spec(&place.service_account, name, resolved)),
+        },
+        ..JobSpec::default()
+    };
+    Job {
+        metadata,
+        spec: Some(spec),
+        status: None,
+    }
+}
+
+/// A configuration that cannot be rendered stays so: the Job fails at once instead of after its retries.
+fn no_retry_for_permanent_failures() -> PodFailurePolicy {
+    let on_exit_codes = PodFailurePolicyOnExitCodesRequirement {
+        container_name: None,
+        operator: "In".to_owned(),
+        values: vec![PERMANENT_FAILURE],
+    };
+    let rule = PodFailurePolicyRule {
+        action: "FailJob".to_owned(),
+        on_exit_codes: Some(on_exit_codes),
+        on_pod_conditions: None,
+    };
+    PodFailurePolicy { rules: vec![rule] }
+}
+
+fn metadata(place: &Place, task: &Task) -> ObjectMeta {
+    let marks = [
+        (labels::MANAGED_BY, labels::MANAGED_BY_VALUE),
+        (labels::HUB_ID, place.hub_id.as_str()),
+        (labels::TASK_UID, task.id.uid.as_str()),
+    ];
+    let notes = [
+        (labels::TASK_KIND, task.id.kind.as_str()),
+        (labels::TASK_NAMESPACE, &task.id.namespace),
+        (labels::TASK_NAME, &task.id.name),
+        (labels::SPEC_HASH, &task.spec_hash),
+    ];
+    ObjectMeta {
+        name: Some(job_name(&task.id.name, &task.id.uid)),
+        namespace: Some(place.namespace.clone()),
+        labels: Some(pairs(&marks)),
+        annotations: Some(pairs(&notes)),
+        ..ObjectMeta::default()
+    }
+}
+
+fn pairs(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+    list.iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect()
+}

@@ -1,0 +1,299 @@
+//! The life of a task as one pure function: what was observed in, the next step out.
+//!
+//! [`decide`] is asked again after each step with what the step brought, until it says [`Step::Rest`]. A hub that is
+//! killed between two steps therefore finds the next one by looking, and needs no memory of its own.
+
+pub mod catalog;
+pub mod gc;
+pub mod job;
+pub mod outcome;
+mod pod;
+pub mod queue;
+pub mod registry;
+pub mod status;
+pub mod task;
+pub mod validate;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::RenderTaskStatus;
+use crate::api::conditions::Reason;
+
+use catalog::{Catalog, Refusal, Resolved};
+use job::Place;
+use outcome::{JobReport, PodNote, Verdict};
+use status::Started;
+use task::{Phase, Task};
+
+/// What is known of a task's Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// No Job of the task is known.
+    Absent,
+    /// The API server said that none exists.
+    Gone,
+    /// One exists.
+    Seen {
+        /// UID of the Job.
+        uid: String,
+        /// Hash of the spec it was made from.
+        spec_hash: String,
+        /// Whether its metadata leave it open that it ended.
+        may_have_ended: bool,
+    },
+    /// One was read.
+    Read(JobReport),
+}
+
+impl JobState {
+    /// UID of the Job, if one exists.
+    #[must_use]
+    pub fn uid(&self) -> Option<&str> {
+        match self {
+            Self::Absent | Self::Gone => None,
+            Self::Seen { uid, .. } => Some(uid),
+            Self::Read(report) => Some(&report.uid),
+        }
+    }
+}
+
+/// Everything a decision rests on.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The hub's clock.
+    pub now: Timestamp,
+    /// The task.
+    pub task: &'a Task,
+    /// Its Job.
+    pub job: &'a JobState,
+    /// UID of its config Secret, if one exists.
+    pub secret: Option<&'a str>,
+    /// The last pod that ended.
+    pub note: Option<&'a PodNote>,
+    /// What the platform offers.
+    pub catalog: &'a Catalog,
+    /// Where Jobs run.
+    pub place: &'a Place,
+    /// Whether the task holds a slot of the queue.
+    pub has_slot: bool,
+    /// Whether it has waited for a slot long enough to say so.
+    pub has_waited: bool,
+    /// What an earlier attempt to create its objects ran into.
+    pub held: Option<Held>,
+}
+
+/// What keeps a task's objects from being created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// A foreign object has the name of the Job or the config Secret.
+    NameConflict,
+    /// The API server finds the Job of the class invalid.
+    JobRefused,
+}
+
+impl Held {
+    fn refusal(self) -> Refusal {
+        match self {
+            Self::NameConflict => Refusal::new(
+                Reason::NameConflict,
+                "an object that is not the hub's has the name of this task's Job or Secret; ask the platform operator",
+            ),
+            Self::JobRefused => Refusal::new(
+                Reason::InvalidSpec,
+                "the API server does not accept the Job of this renderer class; ask the platform operator",
+            ),
+        }
+    }
+}
+
+/// The next thing to do for a task.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Put the hub's finalizer on the task.
+    AddFinalizer,
+    /// Create the config Secret and the Job.
+    Create(Box<Resolved>),
+    /// Read the Job, to see whether it ended or is really gone.
+    ReadJob,
+    /// Write the status.
+    WriteStatus(Box<RenderTaskStatus>),
+    /// Delete the Job with this UID, and its pods.
+    DeleteJob(String),
+    /// Delete the config Secret with this UID.
+    DeleteSecret(String),
+    /// Take the hub's finalizer off the task.
+    RemoveFinalizer,
+    /// Delete the task itself: its time to live is over.
+    DeleteTask,
+    /// Nothing until something changes.
+    Rest {
+        /// When to look again by the clock.
+        wake: Option<Timestamp>,
+        /// Whether the task only waits for a slot.
+        wants_slot: bool,
+    },
+}
+
+impl Step {
+    const REST: Self = Self::Rest {
+        wake: None,
+        wants_slot: false,
+    };
+}
+
+/// The next step of a task.
+#[must_use]
+pub fn decide(o: &Observed<'_>) -> Step {
+    if o.task.deleting {
+        return clear(o).unwrap_or(if o.task.is_finalized() {
+            Step::RemoveFinalizer
+        } else {
+            Step::REST
+        });
+    }
+    match o.task.phase() {
+        Phase::Succeeded => clear(o).unwrap_or_else(|| remove(o)),
+        Phase::Failed if o.now < o.task.failure_cleanup_due() => wait_for_cleanup(o),
+        Phase::Failed => clear(o).unwrap_or_else(|| remove(o)),
+        Phase::Pending | Phase::Running => unfinished(o),
+    }
+}
+
+/// Deletes the Job, then the config Secret; `None` when both are gone.
+fn clear(o: &Observed<'_>) -> Option<Step> {
+    let job = o.job.uid().map(|uid| Step::DeleteJob(uid.to_owned()));
+    job.or_else(|| o.secret.map(|uid| Step::DeleteSecret(uid.to_owned())))
+}
+
+/// What is left of a finished and cleared task: its own time to live.
+fn remove(o: &Observed<'_>) -> Step {
+    match o.task.removal_due() {
+        Some(due) if o.now >= due => Step::DeleteTask,
+        wake => Step::Rest {
+            wake,
+            wants_slot: false,
+        },
+    }
+}
+
+/// A failed Job and its config Secret stay for people to look at; the task itself may go earlier.
+fn wait_for_cleanup(o: &Observed<'_>) -> Step {
+    let kept = o.task.failure_cleanup_due();
+    match remove(o) {
+        Step::Rest { wake, .. } => Step::Rest {
+            wake: Some(wake.map_or(kept, |w| w.min(kept))),
+            wants_slot: false,
+        },
+        step => step,
+    }
+}
+
+fn unfinished(o: &Observed<'_>) -> Step {
+    let spec = match validate::validate(o.task) {
+        Ok(spec) => spec,
+        Err(refusal) => return refuse(o, &refusal, Step::REST),
+    };
+    match o.job {
+        JobState::Seen { spec_hash, .. } | JobState::Read(JobReport { spec_hash, .. })
+            if *spec_hash != o.task.spec_hash =>
+        {
+            let message = "the running Job was made from another spec; nothing runs for it; make a new task";
+            refuse(o, &Refusal::new(Reason::SpecMutated, message), Step::REST)
+        }
+        JobState::Seen {
+            may_have_ended: true, ..
+        } => Step::ReadJob,
+        JobState::Seen { uid, .. } => running(o, uid),
+        JobState::Read(report) => by_verdict(o, report),
+        JobState::Absent if o.task.phase() == Phase::Running => Step::ReadJob,
+        JobState::Gone if o.task.phase() == Phase::Running => {
+            Step::WriteStatus(Box::new(status::lost(o.task, o.now)))
+        }
+        JobState::Absent | JobState::Gone => start(o, spec),
+    }
+}
+
+fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
+    // A result needs the finalizer no less than a run does; both were there before the Job.
+    let cut = |ended: Timestamp| ended.clamp(o.task.created.min(o.now), o.now);
+    let status = match report.verdict {
+        Verdict::Running => return running(o, &report.uid),
+        Verdict::Complete(ended) => status::succeeded(o.task, report, cut(ended), o.note, o.now),
+        Verdict::Failed(ended, deadline) => {
+            status::failed(o.task, report, (cut(ended), deadline), o.note, o.now)
+        }
+    };
+    Step::WriteStatus(Box::new(status))
+}
+
+/// A Job runs: that is recorded once, with what the API server returned.
+fn running(o: &Observed<'_>, job_uid: &str) -> Step {
+    let recorded = o.task.status.job_ref.as_ref().and_then(|r| r.uid.as_deref());
+    if recorded == Some(job_uid) {
+        return Step::REST;
+    }
+    let started = Started {
+        namespace: o.place.namespace.clone(),
+        name: crate::names::job_name(&o.task.id.name, &o.task.id.uid),
+        job_uid: job_uid.to_owned(),
+        secret_uid: o.secret.map(str::to_owned),
+    };
+    Step::WriteStatus(Box::new(status::scheduled(
+        o.task,
+        &started,
+        &chart_url(o),
+        o.now,
+    )))
+}
+
+/// Where the chart goes: as recorded, else as the catalog says now.
+fn chart_url(o: &Observed<'_>) -> String {
+    let resolved = || o.catalog.resolve(o.task, o.task.spec.as_ref()?).ok();
+    o.task
+        .status
+        .chart_url
+        .clone()
+        .or_else(|| Some(resolved()?.reference.url()))
+        .unwrap_or_default()
+}
+
+fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {
+    if let Some(held) = o.held {
+        return refuse(o, &held.refusal(), Step::REST);
+    }
+    let resolved = match o.catalog.resolve(o.task, spec) {
+        Ok(resolved) => resolved,
+        Err(refusal) => return refuse(o, &refusal, Step::REST),
+    };
+    if !o.has_slot {
+        return queued(o);
+    }
+    if !o.task.is_finalized() {
+        return Step::AddFinalizer;
+    }
+    Step::Create(Box::new(resolved))
+}
+
+fn queued(o: &Observed<'_>) -> Step {
+    let rest = Step::Rest {
+        wake: None,
+        wants_slot: true,
+    };
+    if !o.has_waited {
+        return rest;
+    }
+    refuse(
+        o,
+        &Refusal::new(Reason::Queued, "the task waits for a free slot"),
+        rest,
+    )
+}
+
+/// Records why nothing runs, takes away what does, then rests.
+fn refuse(o: &Observed<'_>, refusal: &Refusal, rest: Step) -> Step {
+    let wanted = status::refused(o.task, refusal, o.now);
+    if wanted != o.task.status {
+        return Step::WriteStatus(Box::new(wanted));
+    }
+    clear(o).unwrap_or(rest)
+}

@@ -1,0 +1,175 @@
+//! What a Job and its pods say: the Job's conditions, never its counters, and the pod's strict termination message.
+
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::labels;
+use crate::api::termination::Termination;
+
+/// Name of the container that renders.
+pub const RENDER_CONTAINER: &str = "render";
+/// Name of the container that pushes; in class mode `Single` of the only one.
+pub const RENDERER_CONTAINER: &str = "renderer";
+
+/// How far a Job is, by its conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Neither condition holds.
+    Running,
+    /// `Complete` holds since then.
+    Complete(Timestamp),
+    /// `Failed` holds since then; `true` where the deadline ended it.
+    Failed(Timestamp, bool),
+}
+
+/// A Job as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobReport {
+    /// UID of the Job.
+    pub uid: String,
+    /// Hash of the spec it was made from.
+    pub spec_hash: String,
+    /// How far it is.
+    pub verdict: Verdict,
+    /// Pods that ended.
+    pub attempts: i32,
+    /// When the API server made it.
+    pub created: Option<Timestamp>,
+}
+
+/// Reads a Job. `None` when it has no UID, which no API server gives out.
+#[must_use]
+pub fn read_job(job: &Job) -> Option<JobReport> {
+    let annotations = job.metadata.annotations.as_ref();
+    let status = job.status.as_ref();
+    Some(JobReport {
+        uid: job.metadata.uid.clone()?,
+        spec_hash: annotations
+            .and_then(|a| a.get(labels::SPEC_HASH))
+            .cloned()
+            .unwrap_or_default(),
+        verdict: status.map_or(Verdict::Running, verdict),
+        attempts: status.map_or(0, |s| clamp(s.succeeded) + clamp(s.failed)),
+        created: job.metadata.creation_timestamp.as_ref().map(|t| t.0),
+    })
+}
+
+/// A count as an API server may claim it, cut to what can be true.
+fn clamp(count: Option<i32>) -> i32 {
+    count.unwrap_or(0).clamp(0, 1_000)
+}
+
+fn verdict(status: &JobStatus) -> Verdict {
+    let held = |type_: &str| {
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|c| c.type_ == type_ && c.status == "True")
+    };
+    let since = |c: &k8s_openapi::api::batch::v1::JobCondition| {
+        c.last_transition_time
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0)
+    };
+    if let Some(failed) = held("Failed") {
+        return Verdict::Failed(
+            since(failed),
+            failed.reason.as_deref() == Some("DeadlineExceeded"),
+        );
+    }
+    held("Complete").map_or(Verdict::Running, |c| Verdict::Complete(since(c)))
+}
+
+/// What a Job's metadata say of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndHint {
+    /// It has not ended.
+    No,
+    /// It is about to end, or failed.
+    Soon,
+    /// It completed, or nothing can be told.
+    Now,
+}
+
+/// Reads the hint: the API server records which status fields each writer set.
+///
+/// While nobody set `conditions`, the Job runs and need not be read; `completionTime` is set with `Complete` and never
+/// before. It saves reads and is no verdict: the verdict is read from the Job's conditions.
+#[must_use]
+pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> EndHint {
+    let Some(entries) = managed_fields.filter(|entries| !entries.is_empty()) else {
+        return EndHint::Now;
+    };
+    let is_set = |field: &str| {
+        let in_entry =
+            |e: &ManagedFieldsEntry| Some(e.fields_v1.as_ref()?.0.get("f:status")?.get(field).is_some());
+        entries.iter().any(|e| in_entry(e) == Some(true))
+    };
+    match (is_set("f:completionTime"), is_set("f:conditions")) {
+        (true, _) => EndHint::Now,
+        (false, true) => EndHint::Soon,
+        (false, false) => EndHint::No,
+    }
+}
+
+/// What is kept of a pod that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodNote {
+    /// When it was made, to tell the last of several.
+    pub created: Timestamp,
+    /// Whether it succeeded.
+    pub succeeded: bool,
+    /// Exit code of the container that ended it.
+    pub exit_code: Option<i32>,
+    /// That container's last word, if it is one of ours.
+    pub message: Option<Termination>,
+}
+
+/// Reads a pod that ended: the first container that failed speaks, else the one that pushes.
+#[must_use]
+pub fn read_pod(pod: &Pod) -> Option<PodNote> {
+    let status = pod.status.as_ref()?;
+    let succeeded = match status.phase.as_deref()? {
+        "Succeeded" => true,
+        "Failed" => false,
+        _ => return None,
+    };
+    let all = || {
+        status
+            .init_container_statuses
+            .iter()
+            .chain(&status.container_statuses)
+            .flatten()
+    };
+    let failed = all().find(|c| exit_code(c).is_some_and(|code| code != 0));
+    let speaker = failed.or_else(|| all().find(|c| c.name == RENDERER_CONTAINER));
+    Some(PodNote {
+        created: pod
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+        succeeded,
+        exit_code: speaker.and_then(exit_code),
+        message: speaker.and_then(message),
+    })
+}
+
+fn exit_code(container: &ContainerStatus) -> Option<i32> {
+    Some(container.state.as_ref()?.terminated.as_ref()?.exit_code)
+}
+
+fn message(container: &ContainerStatus) -> Option<Termination> {
+    Termination::parse(
+        container
+            .state
+            .as_ref()?
+            .terminated
+            .as_ref()?
+            .message
+            .as_deref()?,
+    )
+}

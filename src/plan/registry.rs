@@ -1,0 +1,182 @@
+//! The verdict on a registry: whether its credential can be used for its host.
+
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::api::ClusterRegistrySpec;
+use crate::api::conditions::{ConditionType, Reason, Wanted};
+use crate::api::docker_config::DockerConfig;
+use crate::api::oci::{RegistryHost, RepositoryPrefix};
+
+use super::catalog::Credential;
+
+/// Judges the Secret that a registry names.
+#[must_use]
+pub fn credential(spec: &ClusterRegistrySpec, secret: Option<&Secret>) -> Credential {
+    let Some(named) = &spec.push_secret_ref else {
+        return Credential::Anonymous;
+    };
+    let Some(secret) = secret else {
+        return Credential::Missing;
+    };
+    match secret.type_.as_deref() {
+        Some("kubernetes.io/basic-auth") if has_text(secret, "username") && has_text(secret, "password") => {
+            Credential::BasicAuth(named.name.clone())
+        }
+        Some("kubernetes.io/dockerconfigjson") if covers(secret, &spec.hostname) => {
+            Credential::DockerConfig(named.name.clone())
+        }
+        _ => Credential::Invalid,
+    }
+}
+
+fn has_text(secret: &Secret, key: &str) -> bool {
+    let value = secret.data.as_ref().and_then(|d| d.get(key));
+    value.is_some_and(|v| !v.0.is_empty() && std::str::from_utf8(&v.0).is_ok())
+}
+
+fn covers(secret: &Secret, hostname: &str) -> bool {
+    let bytes = secret.data.as_ref().and_then(|d| d.get(".dockerconfigjson"));
+    let config = bytes.and_then(|b| DockerConfig::parse(&b.0).ok());
+    let host: Option<RegistryHost> = hostname.parse().ok();
+    config
+        .zip(host)
+        .is_some_and(|(config, host)| config.lookup(&host).is_some())
+}
+
+/// The `Ready` condition of a registry.
+#[must_use]
+pub fn ready(spec: &ClusterRegistrySpec, credential: &Credential) -> Wanted {
+    let (reason, message) = if spec.hostname.parse::<RegistryHost>().is_err() {
+        (
+            Reason::InvalidSpec,
+            "hostname is no registry host; write host or host:port without a scheme",
+        )
+    } else if !has_usable_prefix(spec) {
+        (
+            Reason::InvalidSpec,
+            "repositoryPrefix is no OCI repository prefix",
+        )
+    } else {
+        match credential {
+            Credential::Missing => (
+                Reason::PushSecretNotFound,
+                "the Secret does not exist in the rendering namespace; make it there",
+            ),
+            Credential::Invalid => (
+                Reason::PushSecretInvalid,
+                "the Secret must be of type kubernetes.io/basic-auth with username and password, or \
+                 kubernetes.io/dockerconfigjson with an entry for the hostname",
+            ),
+            Credential::Anonymous => (Reason::Ready, "tasks push anonymously"),
+            Credential::BasicAuth(_) | Credential::DockerConfig(_) => {
+                (Reason::Ready, "tasks push with the Secret")
+            }
+        }
+    };
+    Wanted {
+        type_: ConditionType::Ready,
+        status: reason == Reason::Ready,
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+fn has_usable_prefix(spec: &ClusterRegistrySpec) -> bool {
+    spec.repository_prefix
+        .replace("{namespace}", "namespace")
+        .parse::<RepositoryPrefix>()
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(secret: Option<&str>) -> ClusterRegistrySpec {
+        let mut spec = json!({"hostname": "registry.test:5000"});
+        if let Some(name) = secret {
+            spec["pushSecretRef"] = json!({"name": name});
+        }
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn secret(type_: &str, data: &[(&str, &str)]) -> Secret {
+        let data = data
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), ByteString(v.as_bytes().to_vec())));
+        Secret {
+            type_: Some(type_.to_owned()),
+            data: Some(data.collect::<BTreeMap<_, _>>()),
+            ..Secret::default()
+        }
+    }
+
+    #[test]
+    fn only_a_supported_type_that_covers_the_host_is_usable() {
+        let docker = |host: &str| format!(r#"{{"auths":{{"{host}":{{"username":"u","password":"p"}}}}}}"#);
+        let (ours, foreign) = (docker("registry.test:5000"), docker("other.test"));
+        let basic = "kubernetes.io/basic-auth";
+        let json = "kubernetes.io/dockerconfigjson";
+        let table = [
+            (
+                secret(basic, &[("username", "u"), ("password", "p")]),
+                Credential::BasicAuth("s".into()),
+            ),
+            (secret(basic, &[("username", "u")]), Credential::Invalid),
+            (
+                secret(basic, &[("username", "u"), ("password", "")]),
+                Credential::Invalid,
+            ),
+            (
+                secret(json, &[(".dockerconfigjson", &ours)]),
+                Credential::DockerConfig("s".into()),
+            ),
+            (
+                secret(json, &[(".dockerconfigjson", &foreign)]),
+                Credential::Invalid,
+            ),
+            (secret(json, &[(".dockerconfigjson", "{")]), Credential::Invalid),
+            (
+                secret("Opaque", &[("username", "u"), ("password", "p")]),
+                Credential::Invalid,
+            ),
+        ];
+        for (secret, expected) in table {
+            assert_eq!(
+                credential(&spec(Some("s")), Some(&secret)),
+                expected,
+                "{:?}",
+                secret.type_
+            );
+        }
+        assert_eq!(credential(&spec(Some("s")), None), Credential::Missing);
+        assert_eq!(credential(&spec(None), None), Credential::Anonymous);
+    }
+
+    #[test]
+    fn ready_says_what_to_mend() {
+        let table = [
+            (Credential::Anonymous, true, Reason::Ready),
+            (Credential::BasicAuth("s".into()), true, Reason::Ready),
+            (Credential::Missing, false, Reason::PushSecretNotFound),
+            (Credential::Invalid, false, Reason::PushSecretInvalid),
+        ];
+        for (credential, status, reason) in table {
+            let wanted = ready(&spec(Some("s")), &credential);
+            assert_eq!((wanted.status, wanted.reason), (status, reason), "{credential:?}");
+        }
+        let bad_host = ClusterRegistrySpec {
+            hostname: "https://x".into(),
+            ..spec(None)
+        };
+        assert_eq!(
+            ready(&bad_host, &Credential::Anonymous).reason,
+            Reason::InvalidSpec
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Statuses: what the hub writes on a task at each turn of its life.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::conditions::{ConditionType, Reason, Wanted, merge};
+use crate::api::termination::{self, Termination};
+use crate::api::{FailurePhase, ObjectRef, RenderTaskStatus, TaskFailure};
+
+use super::catalog::Refusal;
+use super::outcome::{JobReport, PodNote};
+use super::task::Task;
+
+/// The Job that was made for a task, as the API server returned it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// Where it runs.
+    pub namespace: String,
+    /// Name of the Job and of the config Secret.
+    pub name: String,
+    /// UID of the Job.
+    pub job_uid: String,
+    /// UID of the config Secret, where known.
+    pub secret_uid: Option<String>,
+}
+
+/// The status of a task whose Job runs.
+#[must_use]
+pub fn scheduled(task: &Task, started: &Started, chart_url: &str, now: Timestamp) -> RenderTaskStatus {
+    let message = "the renderer Job runs";
+    let wanted = [
+        want(ConditionType::JobScheduled, true, Reason::JobScheduled, message),
+        want(ConditionType::Ready, false, Reason::JobScheduled, message),
+    ];
+    let mut status = settled(task, &wanted, &[ConditionType::Stalled], now);
+    status.job_ref = Some(object_ref(
+        "batch/v1",
+        "Job",
+        started,
+        Some(started.job_uid.clone()),
+    ));
+    status.config_secret_ref = Some(object_ref("v1", "Secret", started, started.secret_uid.clone()));
+    status.chart_url = Some(chart_url.to_owned());
+    status.start_time = status.start_time.or(Some(Time(now)));
+    status
+}
+
+/// The status of a task that cannot start, or not yet.
+#[must_use]
+pub fn refused(task: &Task, refusal: &Refusal, now: Timestamp) -> RenderTaskStatus {
+    let Refusal { reason, message } = refusal;
+    let mut wanted = vec![
+        want(ConditionType::JobScheduled, false, *reason, message),
+        want(ConditionType::Ready, false, *reason, message),
+    ];
+    let gone: &[_] = if reason.is_stalled() {
+        wanted.push(want(ConditionType::Stalled, true, *reason, message));
+        &[]
+    } else {
+        &[ConditionType::Stalled]
+    };
+    settled(task, &wanted, gone, now)
+}
+
+/// The status of a task whose Job completed at `ended`.
+#[must_use]
+pub fn succeeded(
+    task: &Task,
+    job: &JobReport,
+    ended: Timestamp,
+    note: Option<&PodNote>,
+    now: Timestamp,
+) -> RenderTaskStatus {
+    let message = "the chart was pushed";
+    let wanted = [
+        want(
+            ConditionType::JobScheduled,
+            true,
+            Reason::JobScheduled,
+            "the renderer Job ran",
+        ),
+        want(ConditionType::JobSucceeded, true, Reason::JobSucceeded, message),
+        want(ConditionType::Ready, true, Reason::JobSucceeded, message),
+    ];
+    let gone = [ConditionType::JobFailed, ConditionType::Stalled];
+    let mut status = settled(task, &wanted, &gone, now);
+    status.digest = note
+        .and_then(|n| n.message.as_ref())
+        .and_then(|m| m.digest.as_ref())
+        .map(ToString::to_string);
+    status.attempts = Some(job.attempts.max(1));
+    status.completion_time = Some(Time(ended));
+    status
+}
+
+/// The status of a task whose Job failed at `ended`.
+#[must_use]
+pub fn failed(
+    task: &Task,
+    job: &JobReport,
+    (ended, deadline): (Timestamp, bool),
+    note: Option<&PodNote>,
+    now: Timestamp,
+) -> RenderTaskStatus {
+    let said = note.and_then(|n| n.message.as_ref());
+    let reason = match said.map(|m| m.reason) {
+        Some(termination::Reason::TagConflict) => Reason::TagConflict,
+        _ if deadline => Reason::DeadlineExceeded,
+        _ => Reason::JobFailed,
+    };
+    let failure = TaskFailure {
+        phase: phase(said),
+        exit_code: note.and_then(|n| n.exit_code),
+        message: explain(said, deadline).to_owned(),
+    };
+    let mut status = ended_badly(task, reason, &failure.message, ended, now);
+    status.attempts = Some(job.attempts);
+    status.failure = Some(failure);
+    status
+}
+
+/// The status of a task whose Job vanished without a recorded result.
+#[must_use]
+pub fn lost(task: &Task, now: Timestamp) -> RenderTaskStatus {
+    let message = "the renderer Job vanished before its result was recorded; make a new task";
+    ended_badly(task, Reason::JobLost, message, now, now)
+}
+
+fn ended_badly(
+    task: &Task,
+    reason: Reason,
+    message: &str,
+    ended: Timestamp,
+    now: Timestamp,
+) -> RenderTaskStatus {
+    let wanted = [
+        want(ConditionType::JobFailed, true, reason, message),
+        want(ConditionType::Ready, false, reason, message),
+        want(ConditionType::Stalled, true, reason, message),
+    ];
+    let mut status = settled(task, &wanted, &[ConditionType::JobSucceeded], now);
+    status.completion_time = Some(Time(ended));
+    status
+}
+
+/// The step that a termination message speaks of; a pod that left none was stopped before one of ours could speak.
+fn phase(said: Option<&Termination>) -> FailurePhase {
+    match said.map(|m| m.phase) {
+        Some(termination::Phase::Render) => FailurePhase::Render,
+        Some(termination::Phase::Push) => FailurePhase::Push,
+        None => FailurePhase::Pod,
+    }
+}
+
+fn explain(said: Option<&Termination>, deadline: bool) -> &'static str {
+    match said {
+        Some(said) => said.reason.sentence(),
+        None if deadline => "the Job ran into its deadline; its pod may not have started",
+        None => "the pod ended without a word of the renderer",
+    }
+}
+
+fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> Wanted {
+    Wanted {
+        type_,
+        status,
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+fn settled(task: &Task, wanted: &[Wanted], gone: &[ConditionType], now: Timestamp) -> RenderTaskStatus {
+    let mut status = task.status.clone();
+    merge(&mut status.conditions, wanted, gone, Some(task.generation), now);
+    status.observed_generation = Some(task.generation);
+    status
+}
+
+fn object_ref(api_version: &str, kind: &str, started: &Started, uid: Option<String>) -> ObjectRef {
+    ObjectRef {
+        cluster: None,
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: started.namespace.clone(),
+        name: started.name.clone(),
+        uid,
+    }
+}

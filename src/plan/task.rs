@@ -1,0 +1,166 @@
+//! A task as the hub works on it: either kind, with its spec decoded and its raw configuration kept.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::ObjectMeta;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::api::conditions::{self, ConditionType};
+use crate::api::labels::FINALIZER;
+use crate::api::{RenderTaskSpec, RenderTaskStatus};
+use crate::names::{TaskKind, TaskUid, hex};
+
+/// Seconds a failed Job and its config Secret are kept where the task does not say.
+const DEFAULT_FAILED_JOB_TTL: i32 = 3600;
+
+/// Who a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskId {
+    /// Which of the two kinds.
+    pub kind: TaskKind,
+    /// The tenant's namespace; empty for a `ClusterRenderTask`.
+    pub namespace: String,
+    /// Name in the namespace.
+    pub name: String,
+    /// UID, which a second task of the same name does not share.
+    pub uid: TaskUid,
+}
+
+/// Where a task stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// No Job yet.
+    Pending,
+    /// A Job is recorded in the status.
+    Running,
+    /// The result is recorded.
+    Succeeded,
+    /// The failure is recorded.
+    Failed,
+}
+
+impl Phase {
+    /// Whether the outcome is recorded.
+    #[must_use]
+    pub const fn is_finished(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// A whole task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Who it is.
+    pub id: TaskId,
+    /// Version of the object that this was read from; empty after a local change whose answer gave none.
+    pub resource_version: String,
+    /// Generation of the spec; 1 unless somebody changed it.
+    pub generation: i64,
+    /// When the object was made.
+    pub created: Timestamp,
+    /// Whether somebody asked for its deletion.
+    pub deleting: bool,
+    /// All finalizers on the object.
+    pub finalizers: Vec<String>,
+    /// The spec, or `None` where the Rust type cannot decode it.
+    pub spec: Option<RenderTaskSpec>,
+    /// `spec.config` as stored, with the fields that only a renderer class understands.
+    pub config: Value,
+    /// SHA-256 of the canonical spec.
+    pub spec_hash: String,
+    /// Bytes of the spec as JSON.
+    pub spec_bytes: usize,
+    /// What the hub said of it.
+    pub status: RenderTaskStatus,
+}
+
+impl Task {
+    /// Makes a task from an object's parts. `None` when the object has no name or UID, which no API server gives out.
+    ///
+    /// A status that cannot be decoded counts as empty: it is the hub's own and is computed anew.
+    #[must_use]
+    pub fn new(kind: TaskKind, meta: &ObjectMeta, spec: Value, status: Value) -> Option<Self> {
+        let id = TaskId {
+            kind,
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone()?,
+            uid: TaskUid::new(meta.uid.as_deref()?),
+        };
+        // serde_json keeps object keys sorted, so equal specs have equal bytes.
+        let canonical = spec.to_string();
+        let spec_hash = hex(&Sha256::digest(canonical.as_bytes()));
+        let config = spec.get("config").cloned().unwrap_or(Value::Null);
+        Some(Self {
+            id,
+            resource_version: meta.resource_version.clone().unwrap_or_default(),
+            generation: meta.generation.unwrap_or(1),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            spec: serde_json::from_value(spec).ok(),
+            config,
+            spec_hash,
+            spec_bytes: canonical.len(),
+            status: serde_json::from_value(status).unwrap_or_default(),
+        })
+    }
+
+    /// Whether the hub's finalizer is on the object.
+    #[must_use]
+    pub fn is_finalized(&self) -> bool {
+        self.finalizers.iter().any(|f| f == FINALIZER)
+    }
+
+    /// Where the task stands, as recorded in its status.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        phase_of(&self.status)
+    }
+
+    /// When a failed task's Job and config Secret are removed.
+    #[must_use]
+    pub fn failure_cleanup_due(&self) -> Timestamp {
+        let ttl = self
+            .spec
+            .as_ref()
+            .and_then(|s| s.failed_job_ttl)
+            .unwrap_or(DEFAULT_FAILED_JOB_TTL);
+        after(self.ended(), ttl)
+    }
+
+    /// When a finished task itself is removed, if it is.
+    #[must_use]
+    pub fn removal_due(&self) -> Option<Timestamp> {
+        let ttl = self.spec.as_ref().and_then(|s| s.ttl_seconds_after_finished)?;
+        Some(after(self.ended(), ttl))
+    }
+
+    /// The recorded end; a status without one counts as ended when the task was made, so that nothing is kept for ever.
+    fn ended(&self) -> Timestamp {
+        self.status.completion_time.as_ref().map_or(self.created, |t| t.0)
+    }
+}
+
+/// Where a task with this status stands.
+#[must_use]
+pub fn phase_of(status: &RenderTaskStatus) -> Phase {
+    if conditions::is_true(&status.conditions, ConditionType::JobSucceeded) {
+        Phase::Succeeded
+    } else if conditions::is_true(&status.conditions, ConditionType::JobFailed) {
+        Phase::Failed
+    } else if status.job_ref.is_some() {
+        Phase::Running
+    } else {
+        Phase::Pending
+    }
+}
+
+/// `seconds` after `start`, negative counted as 0, at the end of time where the sum leaves it.
+fn after(start: Timestamp, seconds: i32) -> Timestamp {
+    start
+        .checked_add(SignedDuration::from_secs(seconds.max(0).into()))
+        .unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,96 @@
+//! What a spec must satisfy before anything else is asked: an ordered chain, the first rule that refuses wins.
+
+use crate::api::conditions::Reason;
+use crate::api::oci::{Repository, Tag};
+use crate::api::{ChartMetadata, RenderTaskSpec};
+
+use super::catalog::Refusal;
+use super::task::Task;
+
+/// Most bytes of `config.json`: with the destination beside it, what a Secret can hold (1 MiB).
+pub const MAX_CONFIG_BYTES: usize = 1_048_576 - 4_096;
+
+/// One rule: why it refuses, if it does.
+type Rule = fn(&Task, &RenderTaskSpec) -> Option<Refusal>;
+
+const RULES: &[Rule] = &[features, sources, types, chart_name, config_size];
+
+/// The spec, if it can be served.
+///
+/// # Errors
+/// The first rule that refuses, for the tenant to mend in a new task.
+pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
+    if task.generation != 1 {
+        let message = "the spec was changed after the task was made; nothing runs for it; make a new task";
+        return Err(Refusal::new(Reason::SpecMutated, message));
+    }
+    let Some(spec) = &task.spec else {
+        let message = "the spec does not have the shape this hub understands; make a new task";
+        return Err(Refusal::new(Reason::InvalidSpec, message));
+    };
+    RULES
+        .iter()
+        .find_map(|rule| rule(task, spec))
+        .map_or(Ok(spec), Err)
+}
+
+/// Fields that the schema has and this hub does not serve are refused, so that nothing is silently ignored.
+fn features(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
+    let unserved = [
+        ("clusterName", spec.cluster_name.is_some()),
+        ("kubeConfig", spec.kube_config.is_some()),
+        ("deploymentNamespace", spec.deployment_namespace.is_some()),
+        ("serviceAccountName", spec.service_account_name.is_some()),
+        ("baseURL", spec.base_url.is_some()),
+        ("pushSecretRef", spec.push_secret_ref.is_some()),
+        ("plainHTTP", spec.plain_http.is_some()),
+    ];
+    let (field, _) = unserved.into_iter().find(|(_, is_set)| *is_set)?;
+    let message = format!("{field} is not served by this hub; make a new task without it");
+    Some(Refusal::new(Reason::FeatureDisabled, message))
+}
+
+fn sources(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
+    let message = "registryRef is missing; make a new task that names a registry";
+    spec.registry_ref
+        .is_none()
+        .then(|| Refusal::new(Reason::InvalidSpec, message))
+}
+
+fn types(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
+    let message = match spec.config.type_.as_str() {
+        "release" if spec.config.release.is_none() => "config.release is missing; make a new task",
+        "bootstrap" if spec.config.bootstrap.is_none() => "config.bootstrap is missing; make a new task",
+        _ => return None,
+    };
+    Some(Refusal::new(Reason::InvalidSpec, message))
+}
+
+/// Helm pulls a chart only by its own name and version, so a mismatch is told before a pod is spent on it.
+fn chart_name(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
+    let chart = chart(spec)?;
+    let repository: Option<Repository> = spec.repository.parse().ok();
+    let tag: Option<Tag> = spec.tag.parse().ok();
+    let message = if repository.is_none_or(|r| r.last_segment() != chart.name) {
+        "the last segment of repository must equal the chart's name; make a new task"
+    } else if tag.is_none_or(|t| !t.matches_version(&chart.version)) {
+        "tag must equal the chart's version; make a new task"
+    } else {
+        return None;
+    };
+    Some(Refusal::new(Reason::InvalidSpec, message))
+}
+
+/// Metadata of the chart, where the type is one whose chart the hub knows.
+fn chart(spec: &RenderTaskSpec) -> Option<&ChartMetadata> {
+    match spec.config.type_.as_str() {
+        "release" => spec.config.release.as_ref().map(|r| &r.chart),
+        "bootstrap" => spec.config.bootstrap.as_ref().map(|b| &b.chart),
+        _ => None,
+    }
+}
+
+fn config_size(task: &Task, _: &RenderTaskSpec) -> Option<Refusal> {
+    let message = "the configuration is larger than 1020 KiB as JSON; make a new task with less";
+    (task.config.to_string().len() > MAX_CONFIG_BYTES).then(|| Refusal::new(Reason::ConfigTooLarge, message))
+}

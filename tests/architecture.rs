@@ -1,0 +1,280 @@
+//! The shape of the source: which module may know which, and how long a file or a function may be.
+//!
+//! A new module is added to [`MODULES`] with what it may import and why. The last tests plant violations and see them found.
+
+use std::path::{Path, PathBuf};
+
+#[path = "architecture/scan.rs"]
+mod scan;
+use scan::{FUNCTION_LINES, Scan};
+
+/// What a module, and everything below it, may import of this crate.
+struct Module {
+    /// Path of the module; the longest that fits a file is the one that counts.
+    path: &'static str,
+    /// Whether it may do I/O, read the clock, or wait.
+    purity: Purity,
+    /// Modules it may import, each with all below it.
+    may_import: &'static [&'static str],
+    /// Why these and no others.
+    why: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Purity {
+    /// Values in, values out.
+    Pure,
+    /// Talks to the world.
+    Io,
+}
+use Purity::{Io, Pure};
+
+const fn module(
+    path: &'static str,
+    purity: Purity,
+    may_import: &'static [&'static str],
+    why: &'static str,
+) -> Module {
+    Module {
+        path,
+        purity,
+        may_import,
+        why,
+    }
+}
+
+#[rustfmt::skip]
+const MODULES: &[Module] = &[
+    // Floor 0: words.
+    module("api", Pure, &["api", "names"], "the words everybody shares rest on nothing but each other"),
+    module("names", Pure, &[], "names are made of text alone"),
+    // Floor 1: pure decisions.
+    module("plan", Pure, &["api", "names", "plan"], "a decision reads words and other decisions"),
+    module("backoff", Pure, &["names"], "a delay depends on the key and the clock it is given"),
+    module("workqueue", Pure, &["names", "backoff"], "an order of keys, with their delays"),
+    // Floor 2: I/O, and the form in which it carries a task.
+    module("object", Pure, &["api", "names", "plan"], "between what a server sends and what a plan reads"),
+    module("metrics", Io, &["api", "names"], "everybody above pure code reports here, so it knows none of them"),
+    module("apply", Io, &["api", "names", "plan", "metrics", "object"], "performs what a plan says, and counts it"),
+    module("events", Io, &["api", "names", "plan", "metrics"], "tells what a plan decided"),
+    module("index", Io, &["api", "names", "plan", "metrics", "object"], "keeps what was seen in the words of a plan"),
+    module("watch", Io, &["api", "names", "plan", "metrics", "object"], "turns what a server says into what a plan reads"),
+    // Floor 3: control loops.
+    module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "index",
+        "object", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
+    // The renderer is another program, beside the hub.
+    module("renderer", Io, &["api", "names", "renderer"], "it shares the hub's words and none of its powers"),
+    // Floor 4: wiring, which nothing below imports.
+    module("config", Io, &["api", "names", "plan"], "turns text from outside into values of the floors below"),
+    module("telemetry", Io, &["config"], "how logs look is a setting"),
+    module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
+    module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "index", "object",
+        "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
+    module("lib", Io, &[], "it declares the modules and does nothing"),
+    module("main", Io, &["app", "config", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
+    module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),
+    module("bin::crdgen", Io, &["api"], "the CRDs are made of the words alone"),
+];
+
+/// What a pure module may not touch: a runtime, a log, a client, the machine.
+#[rustfmt::skip]
+const IMPURE: &[&str] = &[
+    "tokio", "tokio_util", "tracing", "futures", "hyper", "hyper_util", "axum", "kube::Client", "kube::Api",
+    "kube::client", "kube::runtime", "kube::api::Api", "std::fs", "std::env", "std::process", "std::thread",
+    "std::net::TcpStream", "std::net::TcpListener",
+];
+/// Most lines of a file before its tests.
+const FILE_LINES: usize = 400;
+#[test]
+fn the_source_keeps_its_shape() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = rust_files(&root);
+    assert!(
+        files.len() > 10,
+        "only {} files found in {}",
+        files.len(),
+        root.display()
+    );
+    let problems: Vec<String> = files
+        .iter()
+        .flat_map(|file| {
+            let text = std::fs::read_to_string(file).unwrap();
+            check(file.strip_prefix(&root).unwrap(), &text)
+        })
+        .collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn each_module_says_why() {
+    for module in MODULES {
+        assert!(module.why.split(' ').count() > 3, "{}: say why", module.path);
+    }
+}
+
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What is wrong with a file: `path` is below `src`.
+fn check(path: &Path, text: &str) -> Vec<String> {
+    let module = module_of(path);
+    let scan = Scan::of(&module, text);
+    let mut problems = long_file(text);
+    problems.extend(scan.problems);
+    let name = module.join("::");
+    problems.extend(forbidden(&name, &scan.imports));
+    problems.extend(text.lines().enumerate().filter_map(unfinished));
+    problems
+        .into_iter()
+        .map(|problem| format!("src/{}: {problem}", path.display()))
+        .collect()
+}
+
+/// Path of the module that a file holds.
+fn module_of(path: &Path) -> Vec<String> {
+    let mut parts: Vec<String> = path
+        .with_extension("")
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
+    if parts.len() > 1 && parts.last().is_some_and(|last| last == "mod") {
+        parts.pop();
+    }
+    parts
+}
+
+fn long_file(text: &str) -> Vec<String> {
+    let lines = text
+        .lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]")
+        .count();
+    if lines > FILE_LINES {
+        vec![format!("{lines} lines before its tests, at most {FILE_LINES}")]
+    } else {
+        Vec::new()
+    }
+}
+
+fn unfinished((index, line): (usize, &str)) -> Option<String> {
+    let word = ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!(", "dbg!("]
+        .into_iter()
+        .find(|word| line.contains(word))?;
+    Some(format!("line {}: {word}", index + 1))
+}
+
+/// The imports that the table does not allow to the module.
+fn forbidden(name: &str, imports: &[(usize, String)]) -> Vec<String> {
+    let fits = |module: &&Module| within(name, module.path);
+    let Some(rule) = MODULES.iter().filter(fits).max_by_key(|m| m.path.len()) else {
+        return vec![format!(
+            "module {name} is unknown: add it to MODULES in tests/architecture.rs, with what it may import and why"
+        )];
+    };
+    let refused = |line: &usize, what: &str, why: &str| format!("line {line}: imports {what}, but {why}");
+    imports
+        .iter()
+        .filter_map(|(line, import)| match import.strip_prefix("crate::") {
+            Some(own) => {
+                let allowed = within(own, name) || rule.may_import.iter().any(|may| within(own, may));
+                (!allowed).then(|| refused(line, own, rule.why))
+            }
+            None => {
+                let clock = import.ends_with("::now");
+                let impure = clock || IMPURE.iter().any(|outside| within(import, outside));
+                (rule.purity == Pure && impure).then(|| refused(line, import, "the module is pure"))
+            }
+        })
+        .collect()
+}
+
+/// Whether a path is the other, or below it.
+fn within(path: &str, other: &str) -> bool {
+    path.strip_prefix(other)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// Source files with one thing wrong each, and a word of the complaint.
+#[rustfmt::skip]
+const PLANTED: &[(&str, &str, &str)] = &[
+    ("plan/decide.rs", "use crate::apply::Applier;", "imports apply::Applier"),
+    ("plan/mod.rs", "use crate::{names, controller::{self, Context}};", "imports controller"),
+    ("plan/mod.rs", "fn f() { crate::metrics::count(); }", "imports metrics::count"),
+    ("plan/mod.rs", "fn f() { let x = format!(\"{}\", crate::watch::NAME); }", "imports watch::NAME"),
+    ("plan/mod.rs", "fn f() { vec![(1, crate::watch::NAME)]; }", "imports watch::NAME"),
+    ("names.rs", "use super::api::labels;", "imports api::labels"),
+    ("api/labels.rs", "use super::super::plan::Plan as P;", "imports plan::Plan"),
+    ("plan/job.rs", "use kube::{Resource, Client};", "imports kube::Client"),
+    ("backoff.rs", "async fn f() { tokio::time::sleep(d).await }", "the module is pure"),
+    ("backoff.rs", "fn f() -> u8 { std::time::Instant::now() }", "the module is pure"),
+    ("renderer/push.rs", "use crate::apply;", "none of its powers"),
+    ("controller/task.rs", "use crate::config::Settings;", "imports config"),
+    ("bin/renderer.rs", "use renderhub::controller;", "a door to the renderer alone"),
+    ("bin/other.rs", "fn main() {}", "module bin::other is unknown"),
+    ("helpers.rs", "fn f() {}", "add it to MODULES"),
+    ("plan/mod.rs", "fn f() { Some(1).unwrap(); }", "unwrap"),
+    ("plan/mod.rs", "// TODO later\nfn f() {}", "line 1: TODO"),
+    ("plan/mod.rs", "fn f(", "is no Rust"),
+];
+
+#[test]
+fn a_planted_violation_is_found() {
+    for (path, text, complaint) in PLANTED {
+        let found = check(Path::new(path), text);
+        assert!(
+            found.iter().any(|problem| problem.contains(complaint)),
+            "{path}: {text}\n{complaint} expected, found {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_long_function_and_a_long_file_are_found() {
+    let body = |lines: usize| format!("impl X {{ fn f() {{\n{}\n}} }}", "    g();\n".repeat(lines));
+    assert_eq!(
+        check(Path::new("plan/mod.rs"), &body(FUNCTION_LINES)),
+        Vec::<String>::new()
+    );
+    assert!(check(Path::new("plan/mod.rs"), &body(FUNCTION_LINES + 1))[0].contains("f has 41 lines"));
+    let file = |lines: usize| "// A line.\n".repeat(lines) + "#[cfg(test)]\nmod tests {\n}\n";
+    assert_eq!(
+        check(Path::new("plan/mod.rs"), &file(FILE_LINES)),
+        Vec::<String>::new()
+    );
+    assert!(check(Path::new("plan/mod.rs"), &file(FILE_LINES + 1))[0].contains("401 lines"));
+}
+
+#[test]
+fn what_is_allowed_is_not_found() {
+    for (path, text) in [
+        (
+            "plan/decide.rs",
+            "use crate::api::labels; use super::job::build; use kube::api::ObjectMeta;",
+        ),
+        (
+            "plan/mod.rs",
+            "mod inner { use super::super::names; } fn f() { self::g(); crate::plan::h(); }",
+        ),
+        (
+            "plan/mod.rs",
+            "#[cfg(test)] mod tests { use crate::apply; #[test] fn t() { x.unwrap(); } }",
+        ),
+        (
+            "apply.rs",
+            "use crate::metrics::Metrics; async fn f() { tokio::time::Instant::now(); }",
+        ),
+        ("lib.rs", "pub mod api; pub mod names;"),
+    ] {
+        assert_eq!(check(Path::new(path), text), Vec::<String>::new(), "{text}");
+    }
+}

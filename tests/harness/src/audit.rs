@@ -1,0 +1,237 @@
+//! The API server's audit log as typed events, for tests that count requests.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use serde::Deserialize;
+
+use crate::identity::Identity;
+use crate::{rundir, wait_for};
+
+/// One finished request (or, for a watch, one that was answered; see [`Event::stage`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    pub verb: String,
+    /// Who asked, e.g. `system:serviceaccount:renderhub:renderhub`.
+    pub user: String,
+    /// On whose behalf, where the request impersonates.
+    pub impersonated_user: Option<String>,
+    /// The client's own name for itself.
+    pub user_agent: String,
+    /// The API group, empty for the core group.
+    pub group: String,
+    /// The resource in the plural, e.g. `jobs`; empty for requests that are not about a resource.
+    pub resource: String,
+    /// E.g. `status`; empty for the object itself.
+    pub subresource: String,
+    /// The object's namespace, empty where there is none.
+    pub namespace: String,
+    /// The object's name; empty for lists, and for creates with a generated name.
+    pub name: String,
+    /// The HTTP status code of the answer.
+    pub code: u16,
+    /// `ResponseComplete`, and `ResponseStarted` for a watch that is still open.
+    pub stage: String,
+    /// The path and query.
+    pub uri: String,
+}
+
+impl Event {
+    /// Whether the request may change something.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.verb.as_str(),
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        )
+    }
+
+    /// `verb resource` or `verb resource/subresource`, e.g. `patch rendertasks/status`: the key for a table of counts.
+    #[must_use]
+    pub fn action(&self) -> String {
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        format!("{} {}{slash}{}", self.verb, self.resource, self.subresource)
+    }
+}
+
+/// A place in the log: events after it are those of requests that ended after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// The beginning of the log.
+    pub const START: Self = Self(0);
+}
+
+/// A control plane's audit log.
+#[derive(Debug)]
+pub struct Audit {
+    path: PathBuf,
+    admin: Identity,
+}
+
+impl Audit {
+    pub(crate) fn new(path: PathBuf, admin: Identity) -> Self {
+        Self { path, admin }
+    }
+
+    /// Makes sure that every request answered so far is in the log, and returns that place.
+    ///
+    /// It makes requests of its own (named `audit-marker-…`, never among the events) and waits until they show. Two,
+    /// one after the other: the first one's entry could overtake that of a request which ended at the same moment.
+    ///
+    /// # Errors
+    /// If the marker does not show in time.
+    pub async fn mark(&self) -> Result<Mark> {
+        let api: Api<ConfigMap> = Api::namespaced(self.admin.client().await?, "default");
+        let mut end = 0;
+        for _ in 0..2 {
+            let marker = format!("{MARKER}{}", rundir::random_hex(8)?);
+            api.get_metadata_opt(&marker).await?;
+            end = wait_for("a marker in the audit log", Duration::from_secs(20), async || {
+                let log = self.read(Mark(end))?;
+                let found = log
+                    .find(&marker)
+                    .and_then(|at| Some(at + log[at..].find('\n')? + 1));
+                Ok(found
+                    .and_then(|offset| u64::try_from(offset).ok())
+                    .map(|offset| end + offset))
+            })
+            .await?;
+        }
+        Ok(Mark(end))
+    }
+
+    /// Every event between two places, in the order of the log.
+    ///
+    /// # Errors
+    /// If the log cannot be read or holds something else than events.
+    pub fn between(&self, from: Mark, to: Mark) -> Result<Vec<Event>> {
+        let log = self.read(from)?;
+        let length = usize::try_from(to.0.saturating_sub(from.0))?.min(log.len());
+        let lines = log.get(..length).context("a place inside a character")?.lines();
+        let events: Result<Vec<Event>> = lines.map(parse).collect();
+        let mut events = events?;
+        events.retain(|event| !event.name.starts_with(MARKER));
+        Ok(events)
+    }
+
+    /// Every event of requests answered up to now.
+    ///
+    /// # Errors
+    /// As [`Audit::mark`] and [`Audit::between`].
+    pub async fn since(&self, from: Mark) -> Result<Vec<Event>> {
+        let now = self.mark().await?;
+        self.between(from, now)
+    }
+
+    /// How often each [`Event::action`] happened among the completed requests of `user` after `from`.
+    ///
+    /// # Errors
+    /// As [`Audit::since`].
+    pub async fn counts(&self, from: Mark, user: &str) -> Result<std::collections::BTreeMap<String, usize>> {
+        let mut counts = std::collections::BTreeMap::new();
+        for event in self.since(from).await? {
+            if event.user == user && event.stage == "ResponseComplete" {
+                *counts.entry(event.action()).or_default() += 1;
+            }
+        }
+        Ok(counts)
+    }
+
+    fn read(&self, from: Mark) -> Result<String> {
+        let mut file = std::fs::File::open(&self.path).context("there is no audit log yet")?;
+        file.seek(SeekFrom::Start(from.0))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+const MARKER: &str = "audit-marker-";
+
+fn parse(line: &str) -> Result<Event> {
+    let raw: Raw = serde_json::from_str(line).context("the audit log holds a line that is no event")?;
+    let object = raw.object_ref.unwrap_or_default();
+    Ok(Event {
+        verb: raw.verb,
+        user: raw.user.username,
+        impersonated_user: raw.impersonated_user.map(|user| user.username),
+        user_agent: raw.user_agent,
+        group: object.api_group,
+        resource: object.resource,
+        subresource: object.subresource,
+        namespace: object.namespace,
+        name: object.name,
+        code: raw.response_status.unwrap_or_default().code,
+        stage: raw.stage,
+        uri: raw.request_uri,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    verb: String,
+    stage: String,
+    user: RawUser,
+    impersonated_user: Option<RawUser>,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    object_ref: Option<RawObject>,
+    response_status: Option<RawStatus>,
+}
+
+#[derive(Deserialize)]
+struct RawUser {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawObject {
+    api_group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawStatus {
+    code: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_read_as_the_api_server_writes_it() {
+        let line = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete",
+            "requestURI":"/apis/batch/v1/namespaces/a/jobs/j/status","verb":"patch","user":{"username":"hub"},
+            "impersonatedUser":{"username":"other"},"userAgent":"renderhub/0.1",
+            "objectRef":{"resource":"jobs","namespace":"a","name":"j","apiGroup":"batch","apiVersion":"v1",
+            "subresource":"status"},"responseStatus":{"metadata":{},"code":409}}"#;
+        let event = parse(line).unwrap();
+        assert_eq!(event.action(), "patch jobs/status");
+        assert_eq!(
+            (event.user.as_str(), event.impersonated_user.as_deref()),
+            ("hub", Some("other"))
+        );
+        assert_eq!(
+            (event.group.as_str(), event.code, event.is_write()),
+            ("batch", 409, true)
+        );
+        assert!(parse("{}").is_err());
+    }
+}

@@ -1,0 +1,25 @@
+//! `renderhub-tools ensure` builds every program that tests use; `renderhub-tools path NAME` prints where one is.
+
+use std::process::ExitCode;
+
+use renderhub_harness::tools::Tools;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["ensure"] => Tools::ensure().map(|()| println!("ready: {}", Tools::names().join(", "))),
+        ["path", name] => Tools::path(name).map(|path| println!("{}", path.display())),
+        _ => {
+            eprintln!("usage: renderhub-tools ensure | renderhub-tools path NAME");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

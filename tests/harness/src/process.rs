@@ -1,0 +1,204 @@
+//! Children that cannot outlive us.
+//!
+//! A server that a failed test leaves behind keeps ports, memory and data. Every child is therefore started by
+//! `setpriv --pdeathsig KILL`: the kernel kills it when the thread that started it ends, whatever ended it, SIGKILL
+//! included. As the signal follows the *thread*, all children are started by one thread that lives as long as the process.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+type Spawn = (Command, Sender<io::Result<Child>>);
+
+/// Hands a command to the thread that starts all children.
+fn spawn_on_long_lived_thread(command: Command) -> Result<Child> {
+    static SPAWNER: OnceLock<Sender<Spawn>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (requests, incoming) = mpsc::channel::<Spawn>();
+        std::thread::spawn(move || {
+            for (mut command, reply) in incoming {
+                // The receiver waits below; if it is gone there is nobody to tell.
+                let _ = reply.send(command.spawn());
+            }
+        });
+        requests
+    });
+    let (reply, answer) = mpsc::channel();
+    spawner
+        .send((command, reply))
+        .map_err(|_| anyhow!("the thread that starts children is gone"))?;
+    Ok(answer
+        .recv()
+        .context("the thread that starts children is gone")??)
+}
+
+/// A child with a log file of its own; it is killed when the handle is dropped, and when this process ends.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    pid: u32,
+    child: Mutex<Child>,
+}
+
+impl Process {
+    /// Starts `command` with standard output and error in `log`, and nothing on standard input.
+    ///
+    /// # Errors
+    /// If the log cannot be made or the program cannot be started.
+    pub fn spawn(name: &str, command: &Command, log: &Path) -> Result<Self> {
+        let out = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
+        let mut tied = tied_to_us(command);
+        tied.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let child = spawn_on_long_lived_thread(tied).with_context(|| {
+            format!("cannot start {name} through setpriv (missing? `apt-get install -y util-linux`)")
+        })?;
+        Ok(Self {
+            name: name.to_owned(),
+            log: log.to_owned(),
+            pid: child.id(),
+            child: Mutex::new(child),
+        })
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Where its output goes.
+    #[must_use]
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// Everything it wrote so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// The last `lines` lines it wrote.
+    #[must_use]
+    pub fn log_tail(&self, lines: usize) -> String {
+        let log = self.log();
+        let all: Vec<&str> = log.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Its exit status, or `None` while it runs.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        self.child().try_wait().ok().flatten()
+    }
+
+    /// Fails, with the end of its log, if it has ended.
+    ///
+    /// # Errors
+    /// If the process is no longer running.
+    pub fn check_running(&self) -> Result<()> {
+        if let Some(status) = self.exit_status() {
+            bail!("{} ended ({status}):\n{}", self.name, self.log_tail(20));
+        }
+        Ok(())
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// If the process has ended already.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        // The lock keeps the child unreaped, so the id cannot belong to somebody else by now.
+        let mut child = self.child();
+        if let Some(status) = child.try_wait()? {
+            bail!("{} has ended already ({status})", self.name);
+        }
+        let pid = i32::try_from(self.pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("no valid process id")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Waits for the end of the process.
+    ///
+    /// # Errors
+    /// If it still runs after `limit`.
+    pub async fn wait(&self, limit: Duration) -> Result<ExitStatus> {
+        let begin = Instant::now();
+        while begin.elapsed() < limit {
+            if let Some(status) = self.exit_status() {
+                return Ok(status);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!(
+            "{} did not end within {limit:?}:\n{}",
+            self.name,
+            self.log_tail(20)
+        )
+    }
+
+    /// Kills it and waits until it is gone.
+    pub fn kill(&self) {
+        let mut child = self.child();
+        // It may have ended by itself, which is what we want.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The same command below `setpriv`, which asks the kernel to kill it when our spawning thread ends.
+fn tied_to_us(command: &Command) -> Command {
+    let mut tied = Command::new("setpriv");
+    tied.args(["--pdeathsig", "KILL", "--"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => tied.env(key, value),
+            None => tied.env_remove(key),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        tied.current_dir(dir);
+    }
+    tied
+}
+
+/// Runs a short command to its end and returns what it printed.
+///
+/// # Errors
+/// If it cannot be started or does not end with success; the error holds what it wrote on standard error.
+pub fn run(command: &mut Command) -> Result<String> {
+    let what = format!("{command:?}");
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {what}"))?;
+    if !output.status.success() {
+        bail!(
+            "{what} failed ({}):\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

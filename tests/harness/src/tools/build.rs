@@ -1,0 +1,172 @@
+//! One module: `go build -o DIR/ tool`, atomically, by one builder at a time.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use super::Module;
+use crate::progress::Progress;
+use crate::rundir::hex;
+
+/// Flags that change what comes out; part of the cache key.
+const FLAGS: [&str; 3] = ["-trimpath", "-buildvcs=false", "-mod=readonly"];
+
+/// The directory that holds the module's programs, built if needed.
+pub(super) fn ensure(sources: &Path, module: &Module, cache: &Path) -> Result<PathBuf> {
+    let done = cache.join(key(sources, module)?);
+    if done.is_dir() {
+        return Ok(done);
+    }
+    fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
+    let _lock = lock(&cache.join(format!("{}.lock", module.dir)), module)?;
+    if !done.is_dir() {
+        // Removed when it is dropped, so a failed build leaves nothing.
+        let fresh = tempfile::Builder::new().prefix(".building-").tempdir_in(cache)?;
+        build(sources, module, fresh.path())?;
+        fs::rename(fresh.keep(), &done).with_context(|| format!("cannot make {}", done.display()))?;
+    }
+    Ok(done)
+}
+
+/// The first 16 hexadecimal digits of a SHA-256 of everything that goes into the build, after the module's name.
+fn key(sources: &Path, module: &Module) -> Result<String> {
+    let mut hash = Sha256::new();
+    for file in ["go.mod", "go.sum"] {
+        let path = sources.join(file);
+        hash.update(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
+        hash.update([0]);
+    }
+    hash.update(FLAGS.join(" "));
+    hash.update(module.ldflags);
+    Ok(format!("{}-{}", module.dir, hex(&hash.finalize()[..8])))
+}
+
+/// Waits for another builder of the same module; the system gives the lock back if that one dies.
+fn lock(path: &Path, module: &Module) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    if file.try_lock().is_err() {
+        let _progress = Progress::start(format!("waiting for another build of {}", module.title));
+        file.lock()?;
+    }
+    Ok(file)
+}
+
+fn build(sources: &Path, module: &Module, into: &Path) -> Result<()> {
+    let _progress = Progress::start(format!("building {}", module.title));
+    let output = Command::new("go")
+        .arg("build")
+        .args(FLAGS)
+        .args(["-ldflags", module.ldflags, "-o"])
+        .arg(into.join(""))
+        .arg("tool")
+        .current_dir(sources)
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start go: install Go 1.26 or later from https://go.dev/dl and put it on the PATH")?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "building {} failed ({}):\n{}",
+            module.title,
+            output.status,
+            text.trim()
+        );
+    }
+    name_etcd(into)?;
+    match module
+        .programs
+        .iter()
+        .find(|program| !into.join(program).is_file())
+    {
+        Some(missing) => bail!("building {} gave no {missing}", module.title),
+        None => Ok(()),
+    }
+}
+
+/// Go names a program after its import path; etcd's ends in `server/v3`.
+fn name_etcd(dir: &Path) -> Result<()> {
+    for name in ["server", "v3"] {
+        if dir.join(name).is_file() {
+            fs::rename(dir.join(name), dir.join("etcd"))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(ldflags: &'static str) -> Module {
+        Module {
+            dir: "tiny",
+            title: "a tiny module",
+            programs: &["tiny"],
+            ldflags,
+        }
+    }
+
+    fn tiny_sources() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(
+            dir.path().join("go.mod"),
+            "module example.test/tiny\n\ngo 1.24\n\ntool example.test/tiny/tiny\n",
+        )
+        .unwrap();
+        fs::write(dir.path().join("go.sum"), "").unwrap();
+        fs::create_dir(dir.path().join("tiny")).unwrap();
+        fs::write(
+            dir.path().join("tiny/main.go"),
+            "package main\n\nfunc main() {}\n",
+        )
+        .unwrap();
+        dir
+    }
+
+    #[test]
+    fn the_key_follows_every_input() {
+        let sources = tiny_sources();
+        let before = key(sources.path(), &module("-s")).unwrap();
+        assert_eq!(before, key(sources.path(), &module("-s")).unwrap());
+        assert_eq!(before.len(), "tiny-".len() + 16);
+        assert_ne!(before, key(sources.path(), &module("-w")).unwrap());
+        fs::write(sources.path().join("go.sum"), "changed").unwrap();
+        assert_ne!(before, key(sources.path(), &module("-s")).unwrap());
+    }
+
+    #[test]
+    fn a_second_builder_reuses_the_first_ones_work() {
+        let (sources, cache) = (tiny_sources(), tempfile::tempdir().unwrap());
+        let paths: Vec<_> = std::thread::scope(|scope| {
+            let build = || ensure(sources.path(), &module("-s"), cache.path()).unwrap();
+            let both = [scope.spawn(build), scope.spawn(build)];
+            both.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(paths[0], paths[1]);
+        assert!(paths[0].join("tiny").is_file());
+        let entries = fs::read_dir(cache.path()).unwrap().count();
+        assert_eq!(
+            entries, 2,
+            "the programs and the lock, and no half-finished build"
+        );
+    }
+
+    #[test]
+    fn a_failed_build_leaves_nothing_to_be_used() {
+        let (sources, cache) = (tiny_sources(), tempfile::tempdir().unwrap());
+        fs::write(
+            sources.path().join("tiny/main.go"),
+            "package main\n\nfunc main() { nonsense }\n",
+        )
+        .unwrap();
+        let error = ensure(sources.path(), &module("-s"), cache.path())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("nonsense"), "{error}");
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 1, "only the lock");
+    }
+}
