@@ -18,6 +18,7 @@ pub mod names;
 pub mod notes;
 pub mod object;
 pub mod plan;
+pub mod renderer;
 pub mod telemetry;
 pub mod watch;
 pub mod workqueue;
