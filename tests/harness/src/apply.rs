@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client, ResourceExt};
@@ -17,7 +17,7 @@ pub const FIELD_MANAGER: &str = "renderhub-harness";
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Applies every document, in order, and returns what the API server made of them. Namespaced objects must name their
-/// namespace. After a CustomResourceDefinition it waits until the new kind is served.
+/// namespace. After a `CustomResourceDefinition` it waits until the new kind is served.
 ///
 /// # Errors
 /// If the YAML is broken or the API server refuses an object.
@@ -83,25 +83,13 @@ async fn until_served(client: &Client, api: &Api<DynamicObject>, crd: &DynamicOb
         },
     )
     .await?;
-    let spec = &crd.data["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    for version in spec["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|v| v["served"] == true)
-    {
-        let gvk = GroupVersionKind {
-            group: text(&spec["group"]),
-            version: text(&version["name"]),
-            kind: text(&spec["names"]["kind"]),
-        };
+    for gvk in served_kinds(crd) {
         wait_for(&format!("kind {} to be served", gvk.kind), LIMIT, async || {
             let (resource, _) = pinned_kind(client, &gvk).await?;
             let served: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
             Ok(Some(
                 served
-                    .list_metadata(&kube::api::ListParams::default().limit(1))
+                    .list_metadata(&ListParams::default().limit(1))
                     .await
                     .map(drop)?,
             ))
@@ -109,4 +97,22 @@ async fn until_served(client: &Client, api: &Api<DynamicObject>, crd: &DynamicOb
         .await?;
     }
     Ok(())
+}
+
+fn served_kinds(crd: &DynamicObject) -> Vec<GroupVersionKind> {
+    let spec = &crd.data["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let versions = spec["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|version| version["served"] == true);
+    let kind = |version: &Value| {
+        GroupVersionKind::gvk(
+            &text(&spec["group"]),
+            &text(&version["name"]),
+            &text(&spec["names"]["kind"]),
+        )
+    };
+    versions.map(kind).collect()
 }

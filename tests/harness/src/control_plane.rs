@@ -172,6 +172,7 @@ impl ControlPlane {
             .map(Lane::host)
             .or(options.address)
             .unwrap_or_else(net::loopback);
+        net::check_private(address)?;
         let [port, etcd, peer] = net::free_ports(address)?;
         let authority = Authority::new("renderhub-test-ca")?;
         let endpoint = Arc::new(Endpoint {

@@ -1,11 +1,15 @@
 //! Ending Jobs and Pods without running anything, by writing the status that their controllers would write.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, Result};
+use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -30,6 +34,82 @@ impl Exit {
             message: message.into(),
         }
     }
+}
+
+/// How a Job is to end.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// Every container ended with 0; the last one left this termination message.
+    Complete(String),
+    /// A container ended as given, and the Job failed with this reason, e.g. `BackoffLimitExceeded`.
+    Failed(String, Exit),
+}
+
+/// Ends a Job as the real controllers would: first a Pod of it that has ended, then the Job's conditions.
+///
+/// # Errors
+/// If the API server refuses.
+pub async fn end_job(client: &Client, job: &Job, outcome: &Outcome) -> Result<()> {
+    let namespace = job.namespace().context("a Job without a namespace")?;
+    let containers = job
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref())
+        .map(|spec| &spec.containers);
+    let last = containers
+        .and_then(|containers| containers.last())
+        .context("a Job without containers")?;
+    match outcome {
+        Outcome::Complete(message) => {
+            pod_for_job(client, job, &[Exit::new(&last.name, 0, message)]).await?;
+            complete_job(client, &namespace, &job.name_any()).await
+        }
+        Outcome::Failed(reason, exit) => {
+            pod_for_job(client, job, std::slice::from_ref(exit)).await?;
+            fail_job(client, &namespace, &job.name_any(), reason).await
+        }
+    }
+}
+
+/// Ends every Job of a namespace as `outcome` says, for ever: spawn it as a task and abort that at the end.
+///
+/// For control planes without the Job controller. Jobs that vanish meanwhile are left alone.
+///
+/// # Errors
+/// If the API server refuses to let a Job end.
+pub async fn every_job(client: Client, namespace: &str, outcome: impl Fn(&Job) -> Outcome) -> Result<()> {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+    let events = watcher(jobs, watcher::Config::default())
+        .default_backoff()
+        .applied_objects();
+    let mut events = Box::pin(events);
+    let mut seen = HashSet::new();
+    while let Some(event) = events.next().await {
+        // A watch that breaks starts again by itself.
+        let Ok(job) = event else { continue };
+        if job.metadata.deletion_timestamp.is_some() || !seen.insert(job.uid()) || has_ended(&job) {
+            continue;
+        }
+        match Box::pin(end_job(&client, &job, &outcome(&job))).await {
+            Err(error) if !is_gone(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn has_ended(job: &Job) -> bool {
+    let conditions = job
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|c| c.status == "True" && ["Complete", "Failed"].contains(&c.type_.as_str()))
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_not_found())
 }
 
 /// Gives a Job the condition `Complete`, as the Job controller of Kubernetes 1.36 does: `SuccessCriteriaMet` with it.

@@ -17,6 +17,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::lane::Lane;
 use crate::process::{Process, run};
 use crate::progress::Progress;
 use crate::{Tools, rundir, wait_for};
@@ -50,38 +51,17 @@ impl Node {
         let _progress = Progress::start("starting a node");
         let lane = plane
             .lane()
-            .context("this control plane has no network for a node: use `with_node_network`")?;
+            .context("no network for a node: start the control plane `with_node_network`")?;
         let dir = rundir::fresh("node")?;
         let cgroup = rundir::cgroup_name()?;
         rundir::make_cgroups(&cgroup)?;
-        std::fs::create_dir(dir.join("state"))?;
-        image::write(Self::TEST_IMAGE, &dir.join("busybox.tar"))?;
         let files = Files {
             plane,
             dir: &dir,
             cgroup: &cgroup,
         };
         files.write()?;
-        let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--net={}", lane.namespace().display()))
-            .args([
-                "--",
-                "unshare",
-                "--mount",
-                "--pid",
-                "--fork",
-                "--kill-child",
-                "--mount-proc",
-            ])
-            .args(["--", "sh", "-c", INIT, "renderhub-node"])
-            .arg(&dir)
-            .env("CONTAINERD", "containerd")
-            .env("KUBELET", Tools::path("kubelet")?)
-            .env("KUBE_PROXY", Tools::path("kube-proxy")?)
-            .env("NODE_NAME", NAME)
-            .env("NODE_IP", lane.node().to_string());
-        let process = Process::spawn("the node", &command, &dir.join("node.log"))?;
+        let process = Process::spawn("the node", &init(lane, &dir)?, &dir.join("node.log"))?;
         let node = Self {
             process,
             dir,
@@ -179,17 +159,14 @@ impl Node {
     }
 
     fn log_tail(&self, lines: usize) -> String {
-        let mut text = self.process.log_tail(lines);
-        for name in ["containerd.log", "kubelet.log", "kube-proxy.log"] {
-            let log =
-                String::from_utf8_lossy(&std::fs::read(self.dir.join(name)).unwrap_or_default()).into_owned();
+        let tail = |name: &str| {
+            let log = std::fs::read(self.dir.join(name)).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log).into_owned();
             let all: Vec<&str> = log.lines().collect();
-            text.push_str(&format!(
-                "\n-- {name}\n{}",
-                all[all.len().saturating_sub(lines)..].join("\n")
-            ));
-        }
-        text
+            format!("-- {name}\n{}", all[all.len().saturating_sub(lines)..].join("\n"))
+        };
+        let logs = ["node.log", "containerd.log", "kubelet.log", "kube-proxy.log"];
+        logs.map(tail).join("\n")
     }
 }
 
@@ -208,6 +185,23 @@ impl Drop for Node {
     }
 }
 
+/// The command that becomes process 1 of the node.
+fn init(lane: &Lane, dir: &Path) -> Result<Command> {
+    let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let mut command = Command::new("nsenter");
+    command
+        .arg(format!("--net={}", lane.namespace().display()))
+        .args(["--", "unshare"])
+        .args(namespaces)
+        .args(["--", "sh", "-c", INIT, "renderhub-node"])
+        .arg(dir)
+        .env("KUBELET", Tools::path("kubelet")?)
+        .env("KUBE_PROXY", Tools::path("kube-proxy")?)
+        .env("NODE_NAME", NAME)
+        .env("NODE_IP", lane.node().to_string());
+    Ok(command)
+}
+
 /// The configuration of the node's programs.
 struct Files<'a> {
     plane: &'a ControlPlane,
@@ -219,6 +213,8 @@ impl Files<'_> {
     fn write(&self) -> Result<()> {
         let lane = self.plane.lane().context("no network for a node")?;
         std::fs::create_dir(self.dir.join("cni"))?;
+        std::fs::create_dir(self.dir.join("state"))?;
+        image::write(Node::TEST_IMAGE, &self.dir.join("busybox.tar"))?;
         self.file("cni/pods.conflist", &cni(&lane.pods()).to_string())?;
         self.file("containerd.toml", &self.containerd())?;
         let serving = self.plane.authority().server(&[NAME], &[lane.node()])?;

@@ -110,7 +110,7 @@ impl Authority {
     }
 }
 
-/// A key for signing ServiceAccount tokens: (private, public), as PEM.
+/// A key for signing `ServiceAccount` tokens: (private, public), as PEM.
 pub(crate) fn signing_key() -> Result<(String, String)> {
     let key = KeyPair::generate()?;
     Ok((key.serialize_pem(), key.public_key_pem()))

@@ -1,14 +1,14 @@
 //! A real OCI registry (CNCF distribution) with a random password, in plain HTTP or with a certificate of its own CA.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pki::Authority;
 use crate::process::Process;
@@ -74,38 +74,26 @@ impl Registry {
         let _progress = Progress::start("starting a registry");
         let program = Tools::path("registry")?;
         let ip = options.address.unwrap_or_else(net::loopback);
+        net::check_private(ip)?;
         let address = SocketAddr::new(ip, net::free_port(ip)?);
         let dir = rundir::fresh("registry")?;
         let password = rundir::random_hex(16)?;
-        let mut http = json!({ "addr": address.to_string(), "secret": rundir::random_hex(16)? });
-        let mut ca_pem = None;
-        if options.tls {
-            let authority = Authority::new("renderhub-test-registry-ca")?;
-            let pair = authority.server(&["localhost"], &[ip])?;
-            rundir::write_private(&dir.join("tls.pem"), pair.cert.as_bytes())?;
-            rundir::write_private(&dir.join("tls.key"), pair.key.as_bytes())?;
-            http["tls"] = json!({ "certificate": dir.join("tls.pem"), "key": dir.join("tls.key") });
-            ca_pem = Some(authority.pem());
-        }
-        let mut config = json!({
-            "version": "0.1",
-            "log": { "level": "info" },
-            "storage": { "filesystem": { "rootdirectory": dir.join("data") }, "delete": { "enabled": true } },
-            "http": http,
-        });
+        let ca_pem = if options.tls {
+            Some(write_certificate(&dir, ip)?)
+        } else {
+            None
+        };
         if !options.anonymous {
             let line = format!("{USERNAME}:{}\n", bcrypt::hash(&password, BCRYPT_COST)?);
             rundir::write_private(&dir.join("htpasswd"), line.as_bytes())?;
-            config["auth"] =
-                json!({ "htpasswd": { "realm": "renderhub-test", "path": dir.join("htpasswd") } });
         }
         // JSON is YAML.
-        rundir::write_private(&dir.join("config.yml"), config.to_string().as_bytes())?;
+        let config = config(&dir, address, &options)?.to_string();
+        rundir::write_private(&dir.join("config.yml"), config.as_bytes())?;
         let mut command = Command::new(program);
-        command
-            .arg("serve")
-            .arg(dir.join("config.yml"))
-            .env("OTEL_TRACES_EXPORTER", "none");
+        command.arg("serve").arg(dir.join("config.yml"));
+        // It would look for a collector of traces otherwise.
+        command.env("OTEL_TRACES_EXPORTER", "none");
         let process = Process::spawn("the registry", &command, &dir.join("registry.log"))?;
         let registry = Self {
             process,
@@ -188,4 +176,33 @@ impl Drop for Registry {
         self.process.kill();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Writes the certificate that the registry shows, and returns that of the authority which signed it.
+fn write_certificate(dir: &Path, ip: IpAddr) -> Result<String> {
+    let authority = Authority::new("renderhub-test-registry-ca")?;
+    let pair = authority.server(&["localhost"], &[ip])?;
+    rundir::write_private(&dir.join("tls.pem"), pair.cert.as_bytes())?;
+    rundir::write_private(&dir.join("tls.key"), pair.key.as_bytes())?;
+    Ok(authority.pem())
+}
+
+fn config(dir: &Path, address: SocketAddr, options: &RegistryOptions) -> Result<Value> {
+    let mut config = json!({
+        "version": "0.1",
+        "log": { "level": "info" },
+        "storage": {
+            "filesystem": { "rootdirectory": dir.join("data") },
+            "delete": { "enabled": true },
+        },
+        "http": { "addr": address.to_string(), "secret": rundir::random_hex(16)? },
+    });
+    if options.tls {
+        config["http"]["tls"] = json!({ "certificate": dir.join("tls.pem"), "key": dir.join("tls.key") });
+    }
+    if !options.anonymous {
+        let realm = json!({ "realm": "renderhub-test", "path": dir.join("htpasswd") });
+        config["auth"] = json!({ "htpasswd": realm });
+    }
+    Ok(config)
 }

@@ -3,11 +3,16 @@
 //! One directory per process, below the system's temporary directory, readable by its owner only. A small cleaner
 //! process (a shell that reads a pipe which only we hold) removes it when we end, for whatever reason: an orderly
 //! exit, a panic, Ctrl-C or SIGKILL. The cleaner sits in a session of its own, so a Ctrl-C does not reach it.
+//!
+//! What may stay: if the cleaner itself is killed with SIGKILL or the machine stops, the directory. The next test
+//! process removes it: each directory holds a locked file, and the lock of a dead process is free.
 
+use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
@@ -27,10 +32,17 @@ while [ $n -lt 200 ]; do
 done
 "#;
 
+const PREFIX: &str = "renderhub-";
+/// Locked by the process that the directory belongs to.
+const LOCK: &str = "lock";
+const YOUNG: Duration = Duration::from_secs(60);
+
 #[derive(Debug)]
 struct RunDir {
     path: PathBuf,
-    cgroup_prefix: String,
+    name: String,
+    /// Locked as long as we live; see [`sweep`].
+    _lock: File,
     /// Holds the write end of the cleaner's pipe; the system closes it when we end.
     _cleaner: Child,
 }
@@ -44,12 +56,15 @@ fn run_dir() -> Result<&'static RunDir> {
 }
 
 fn make() -> Result<RunDir> {
-    let name = format!("renderhub-{}-{}", std::process::id(), random_hex(4)?);
+    sweep(&std::env::temp_dir());
+    let name = format!("{PREFIX}{}-{}", std::process::id(), random_hex(4)?);
     let path = std::env::temp_dir().join(&name);
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&path)
         .with_context(|| format!("cannot create {}", path.display()))?;
+    let lock = File::create(path.join(LOCK))?;
+    lock.lock()?;
     let cleaner = Command::new("setsid")
         .args(["sh", "-c", CLEANER, "renderhub-cleaner"])
         .arg(&path)
@@ -62,9 +77,47 @@ fn make() -> Result<RunDir> {
         .context("cannot start the cleaner through setsid (missing? `apt-get install -y util-linux`)")?;
     Ok(RunDir {
         path,
-        cgroup_prefix: name,
+        name,
+        _lock: lock,
         _cleaner: cleaner,
     })
+}
+
+/// Removes what processes left behind whose cleaner was killed too: directories of ours whose lock is free.
+fn sweep(temp: &Path) {
+    let entries = std::fs::read_dir(temp).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if name.starts_with(PREFIX) && is_abandoned(&path) {
+            let _ = std::fs::remove_dir_all(&path);
+            hierarchies().for_each(|hierarchy| remove_groups_of(&hierarchy, &name));
+        }
+    }
+}
+
+/// A young directory may belong to a process that is about to lock its file.
+fn is_abandoned(path: &Path) -> bool {
+    let lock = path.join(LOCK);
+    let age = std::fs::metadata(&lock)
+        .and_then(|m| m.modified())
+        .ok()
+        .and_then(|time| time.elapsed().ok());
+    age.is_some_and(|age| age > YOUNG) && File::open(&lock).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+fn remove_groups_of(hierarchy: &Path, name: &str) {
+    let groups = std::fs::read_dir(hierarchy).into_iter().flatten().flatten();
+    let ours = |group: &std::fs::DirEntry| {
+        group
+            .file_name()
+            .to_string_lossy()
+            .starts_with(&format!("{name}-"))
+    };
+    groups.filter(ours).for_each(|group| remove_group(&group.path()));
 }
 
 /// A fresh directory for one server, e.g. `…/renderhub-4711-1a2b3c4d/control-plane-9f8e7d6c`.
@@ -79,7 +132,7 @@ pub fn fresh(prefix: &str) -> Result<PathBuf> {
 
 /// The name of a control group that the cleaner removes after our end.
 pub(crate) fn cgroup_name() -> Result<String> {
-    Ok(format!("{}-{}", run_dir()?.cgroup_prefix, random_hex(4)?))
+    Ok(format!("{}-{}", run_dir()?.name, random_hex(4)?))
 }
 
 /// The directory that holds everything of this process, for a message or a test that looks for leftovers.
@@ -95,18 +148,23 @@ pub fn of_this_process() -> Result<&'static Path> {
 /// # Errors
 /// If the system has no random numbers to give.
 pub fn random_hex(bytes: usize) -> Result<String> {
-    use std::fmt::Write as _;
     use std::io::Read as _;
     let mut buffer = vec![0_u8; bytes];
-    std::fs::File::open("/dev/urandom")?
+    File::open("/dev/urandom")?
         .read_exact(&mut buffer)
         .context("no random numbers")?;
-    let mut text = String::with_capacity(bytes * 2);
-    for byte in buffer {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
+    Ok(hex(&buffer))
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .collect()
 }
 
 /// Writes a file that only its owner can read; keys and kubeconfigs go through here.
@@ -168,4 +226,64 @@ fn hierarchies() -> impl Iterator<Item = PathBuf> {
     all.into_iter()
         .filter(is_group)
         .take(if version_2 { 1 } else { usize::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn only_directories_that_nobody_locks_are_swept() {
+        let temp = tempfile::tempdir().unwrap();
+        let long_ago = std::time::SystemTime::now() - 2 * YOUNG;
+        let make = |name: &str, modified: std::time::SystemTime| {
+            std::fs::create_dir(temp.path().join(name)).unwrap();
+            let lock = File::create(temp.path().join(name).join(LOCK)).unwrap();
+            lock.set_modified(modified).unwrap();
+            lock
+        };
+        make("renderhub-1-dead", long_ago);
+        make("renderhub-2-young", std::time::SystemTime::now());
+        let held = make("renderhub-3-held", long_ago);
+        held.lock().unwrap();
+        make("somebody-else", long_ago);
+        std::fs::create_dir(temp.path().join("renderhub-without-lock")).unwrap();
+        sweep(temp.path());
+        let mut left: Vec<_> = std::fs::read_dir(temp.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [
+                "renderhub-2-young",
+                "renderhub-3-held",
+                "renderhub-without-lock",
+                "somebody-else"
+            ]
+        );
+    }
+
+    #[test]
+    fn directories_and_files_are_for_their_owner_only() {
+        let dir = fresh("mine").unwrap();
+        write_private(&dir.join("key"), b"secret").unwrap();
+        assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            dir.join("key").metadata().unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert!(
+            write_private(&dir.join("key"), b"again").is_err(),
+            "nothing is overwritten"
+        );
+    }
+
+    #[test]
+    fn digits_are_those_of_the_bytes() {
+        assert_eq!(hex(&[0, 15, 16, 255]), "000f10ff");
+        assert_ne!(random_hex(8).unwrap(), random_hex(8).unwrap());
+    }
 }

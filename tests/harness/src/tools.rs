@@ -64,22 +64,16 @@ const MODULES: [Module; 3] = [KUBERNETES, HELM, REGISTRY];
 const KUBEBUILDER: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 
 /// The programs, found or built.
-#[derive(Debug, Clone)]
-pub struct Tools {
-    kubebuilder: Option<PathBuf>,
-}
+#[derive(Debug, Clone, Copy)]
+pub struct Tools;
 
 impl Tools {
     /// Builds what is missing of all modules; the first time takes some minutes, then no time.
     ///
     /// # Errors
     /// If Go is missing or a build fails.
-    pub fn ensure() -> Result<Self> {
-        let tools = Self::here();
-        for module in &MODULES {
-            tools.ensure_module(module)?;
-        }
-        Ok(tools)
+    pub fn ensure() -> Result<()> {
+        MODULES.iter().try_for_each(|module| built(module).map(drop))
     }
 
     /// The path of one program, e.g. `kubectl`; builds its module when it is missing.
@@ -87,36 +81,30 @@ impl Tools {
     /// # Errors
     /// If no module gives such a program, or the build fails.
     pub fn path(program: &str) -> Result<PathBuf> {
-        let tools = Self::here();
-        let Some(module) = MODULES.iter().find(|m| m.programs.contains(&program)) else {
-            let known: Vec<_> = MODULES.iter().flat_map(|m| m.programs).copied().collect();
-            bail!("no program `{program}`; there are {}", known.join(", "));
+        let Some(module) = MODULES.iter().find(|module| module.programs.contains(&program)) else {
+            bail!("no program `{program}`; there are {}", Self::names().join(", "));
         };
-        if let Some(assets) = tools
-            .kubebuilder
-            .as_deref()
-            .filter(|_| KUBEBUILDER.contains(&program))
-        {
-            return given(assets, program);
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty());
+        if let Some(assets) = assets.filter(|_| KUBEBUILDER.contains(&program)) {
+            return given(Path::new(&assets), program);
         }
-        Ok(tools.ensure_module(module)?.join(program))
-    }
-
-    fn here() -> Self {
-        let kubebuilder = std::env::var_os("KUBEBUILDER_ASSETS")
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from);
-        Self { kubebuilder }
+        Ok(built(module)?.join(program))
     }
 
     /// The names of all programs.
-    pub fn programs(&self) -> impl Iterator<Item = &'static str> {
-        MODULES.iter().flat_map(|m| m.programs).copied()
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        MODULES
+            .iter()
+            .flat_map(|module| module.programs)
+            .copied()
+            .collect()
     }
+}
 
-    fn ensure_module(&self, module: &Module) -> Result<PathBuf> {
-        build::ensure(&sources(module)?, module, &cache()?)
-    }
+/// The directory of the module's programs.
+fn built(module: &Module) -> Result<PathBuf> {
+    build::ensure(&sources(module)?, module, &cache()?)
 }
 
 fn given(assets: &Path, program: &str) -> Result<PathBuf> {
@@ -149,4 +137,40 @@ fn cache() -> Result<PathBuf> {
     Ok(base
         .context("neither XDG_CACHE_HOME nor HOME is set: no place to keep the programs")?
         .join("renderhub/tools"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incomplete_assets_directory_is_refused_and_not_filled_up() {
+        let assets = tempfile::tempdir().unwrap();
+        let error = given(assets.path(), "etcd").unwrap_err().to_string();
+        assert!(error.contains("KUBEBUILDER_ASSETS"), "{error}");
+        std::fs::write(assets.path().join("etcd"), "").unwrap();
+        assert_eq!(given(assets.path(), "etcd").unwrap(), assets.path().join("etcd"));
+    }
+
+    #[test]
+    fn every_program_has_its_module_in_this_repository() {
+        for module in &MODULES {
+            assert!(
+                sources(module).unwrap().join("go.sum").is_file(),
+                "{}",
+                module.dir
+            );
+        }
+        assert!(
+            Tools::path("no-such-program")
+                .unwrap_err()
+                .to_string()
+                .contains("kubectl")
+        );
+        let version = std::fs::read_to_string(sources(&KUBERNETES).unwrap().join("go.mod")).unwrap();
+        assert!(version.contains(&format!("k8s.io/kubernetes v{KUBERNETES_VERSION}")));
+        assert!(
+            KUBERNETES.title.contains(KUBERNETES_VERSION) && KUBERNETES.ldflags.contains(KUBERNETES_VERSION)
+        );
+    }
 }

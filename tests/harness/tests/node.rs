@@ -1,106 +1,125 @@
-//! Promises of the harness: a node runs hardened pods to their end, keeps them on this machine, and nothing survives it.
+//! Promises of the harness: a node runs hardened pods to their end and keeps them on this machine.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use kube::Api;
-use renderhub_harness::diagnose::Watch;
-use renderhub_harness::{ControlPlane, Node, Registry, RegistryOptions, wait_for};
+use renderhub_harness::commands::kubectl;
+use renderhub_harness::process::run;
+use renderhub_harness::{ControlPlane, Node, Registry, RegistryOptions, Watch, wait_for};
+use tokio::sync::OnceCell;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A Job as strict as PodSecurity `restricted` asks: an init container hands a file to the main one.
-fn job(namespace: &str, name: &str, render: &str, renderer: &str) -> String {
-    let container = |name: &str, script: &str| {
-        format!(
-            "
-      - name: {name}
-        image: {image}
-        imagePullPolicy: Never
-        command: [/bin/busybox, sh, -c, '{script}']
-        resources: {{limits: {{memory: 64Mi, cpu: 500m}}}}
-        securityContext:
-          allowPrivilegeEscalation: false
-          readOnlyRootFilesystem: true
-          capabilities: {{drop: [ALL]}}
-        volumeMounts:
-        - {{name: work, mountPath: /work}}
-        - {{name: secret, mountPath: /secret, readOnly: true}}",
-            image = Node::TEST_IMAGE
-        )
-    };
-    format!(
-        "
+/// One node for all tests here.
+async fn world() -> Result<&'static (ControlPlane, Node)> {
+    static WORLD: OnceCell<(ControlPlane, Node)> = OnceCell::const_new();
+    WORLD
+        .get_or_try_init(async || {
+            let plane = ControlPlane::builder().with_node_network().start().await?;
+            let node = Node::start(&plane).await?;
+            Ok((plane, node))
+        })
+        .await
+}
+
+/// A Job as strict as the level `restricted` of `PodSecurity` asks: an init container hands a file to the main one.
+const JOB: &str = r"
+apiVersion: v1
+kind: Namespace
+metadata: {name: NAMESPACE, labels: {pod-security.kubernetes.io/enforce: restricted}}
+---
 apiVersion: v1
 kind: Secret
-metadata: {{name: {name}, namespace: {namespace}}}
-stringData: {{word: swordfish}}
+metadata: {name: word, namespace: NAMESPACE}
+stringData: {word: swordfish}
 ---
 apiVersion: batch/v1
 kind: Job
-metadata: {{name: {name}, namespace: {namespace}}}
+metadata: {name: job, namespace: NAMESPACE}
 spec:
   backoffLimit: 0
   template:
     spec:
       restartPolicy: Never
       automountServiceAccountToken: false
-      securityContext: {{runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {{type: RuntimeDefault}}}}
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
       volumes:
-      - {{name: work, emptyDir: {{sizeLimit: 16Mi}}}}
-      - {{name: secret, secret: {{secretName: {name}}}}}
-      initContainers:{}
-      containers:{}
-",
-        container("render", render),
-        container("renderer", renderer),
-    )
-}
+      - {name: work, emptyDir: {sizeLimit: 16Mi}}
+      - {name: secret, secret: {secretName: word}}
+      initContainers: [{name: render, command: [/bin/busybox, sh, -c, 'RENDER'], CONTAINER}]
+      containers: [{name: renderer, command: [/bin/busybox, sh, -c, 'PUSH'], CONTAINER}]
+";
 
-async fn finished(plane: &ControlPlane, namespace: &str, name: &str) -> Result<String> {
-    let jobs: Api<Job> = Api::namespaced(plane.admin().client().await?, namespace);
-    wait_for(&format!("Job {name} to end"), LIMIT, async || {
-        let status = jobs.get(name).await?.status.unwrap_or_default();
-        let ended = |c: &&k8s_openapi::api::batch::v1::JobCondition| {
-            c.status == "True" && ["Complete", "Failed"].contains(&c.type_.as_str())
-        };
+const CONTAINER: &str = "image: IMAGE, imagePullPolicy: Never, resources: {limits: {memory: 64Mi, cpu: 500m}}, \
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}, \
+    volumeMounts: [{name: work, mountPath: /work}, {name: secret, mountPath: /secret, readOnly: true}]";
+
+/// Runs the Job in a namespace of its own, and returns that with the condition that ended it.
+async fn run_job(plane: &ControlPlane, render: &str, push: &str) -> Result<(String, String)> {
+    let namespace = plane.namespace("jobs").await?;
+    let watch = Watch::new(plane, &[&namespace]);
+    let yaml = JOB
+        .replace("CONTAINER", CONTAINER)
+        .replace("IMAGE", Node::TEST_IMAGE)
+        .replace("NAMESPACE", &namespace)
+        .replace("RENDER", render)
+        .replace("PUSH", push);
+    plane.apply_yaml(&yaml).await?;
+    let jobs: Api<Job> = Api::namespaced(plane.admin().client().await?, &namespace);
+    let end = |c: &&JobCondition| c.status == "True" && ["Complete", "Failed"].contains(&c.type_.as_str());
+    let condition = wait_for("the Job to end", LIMIT, async || {
+        let status = jobs.get("job").await?.status.unwrap_or_default();
         Ok(status
             .conditions
             .unwrap_or_default()
             .iter()
-            .find(ended)
+            .find(end)
             .map(|c| c.type_.clone()))
     })
-    .await
+    .await?;
+    watch.passed();
+    Ok((namespace, condition))
 }
 
 #[tokio::test]
-async fn a_node_runs_restricted_jobs_that_reach_the_test_and_nothing_else() -> Result<()> {
-    let plane = ControlPlane::builder().with_node_network().start().await?;
-    let node = Node::start(&plane).await?;
-    let namespace = plane.namespace("jobs").await?;
-    plane
-        .apply_yaml(&format!(
-            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}, \
-             labels: {{pod-security.kubernetes.io/enforce: restricted}}}}}}"
-        ))
-        .await?;
-    let watch = Watch::new(&plane, &[&namespace]);
-
+async fn a_restricted_job_of_two_containers_completes() -> Result<()> {
+    let (plane, node) = world().await?;
     let render = "cat /secret/word > /work/file && id -u";
-    let renderer =
-        r#"[ "$(cat /work/file)" = swordfish ] && ! touch /elsewhere 2>/dev/null && echo handed over"#;
-    plane
-        .apply_yaml(&job(&namespace, "handover", render, renderer))
-        .await?;
-    assert_eq!(finished(&plane, &namespace, "handover").await?, "Complete");
-    let mut kubectl = std::process::Command::new(renderhub_harness::Tools::path("kubectl")?);
-    kubectl.arg("--kubeconfig").arg(plane.admin().kubeconfig()?);
-    kubectl.args(["logs", "-n", &namespace, "job/handover", "-c", "renderer"]);
-    let log = renderhub_harness::process::run(&mut kubectl)?;
-    assert_eq!(log.trim(), "handed over", "the API server reaches the kubelet");
+    let push = r#"[ "$(cat /work/file)" = swordfish ] && ! touch /elsewhere 2>/dev/null && echo handed over"#;
+    let (namespace, condition) = run_job(plane, render, push).await?;
+    assert_eq!(condition, "Complete");
+    let mut logs: Command = kubectl(plane.admin())?;
+    logs.args(["logs", "-n", &namespace, "job/job", "-c"]);
+    assert_eq!(
+        run(logs.arg("renderer"))?.trim(),
+        "handed over",
+        "the API server reaches the kubelet"
+    );
+    let on_disk = std::fs::read_dir(node.pod_logs())?.filter_map(Result::ok);
+    let ours = on_disk.filter(|entry| entry.file_name().to_string_lossy().starts_with(&namespace));
+    assert_eq!(ours.count(), 1, "the logs can be scanned as files");
+    assert!(node.images()?.iter().any(|image| image == Node::TEST_IMAGE));
+    assert!(
+        node.path_on_node(&node.kubelet_root())?.join("pods").is_dir(),
+        "and the volumes too"
+    );
+    Ok(())
+}
 
+#[tokio::test]
+async fn a_job_that_fails_is_failed() -> Result<()> {
+    let (plane, _node) = world().await?;
+    let (_, condition) = run_job(plane, "exit 3", "true").await?;
+    assert_eq!(condition, "Failed");
+    Ok(())
+}
+
+#[tokio::test]
+async fn pods_reach_a_registry_of_the_test_and_the_api_server_by_its_service() -> Result<()> {
+    let (plane, node) = world().await?;
     let registry = Registry::start(RegistryOptions::new().with_address(node.registry_address())).await?;
     let reach = format!(
         "nc -w 10 {} {} </dev/null",
@@ -108,26 +127,16 @@ async fn a_node_runs_restricted_jobs_that_reach_the_test_and_nothing_else() -> R
         registry.address().port()
     );
     let service = r#"nc -w 10 "$KUBERNETES_SERVICE_HOST" "$KUBERNETES_SERVICE_PORT" </dev/null"#;
-    plane
-        .apply_yaml(&job(&namespace, "reach", &reach, service))
-        .await?;
-    assert_eq!(
-        finished(&plane, &namespace, "reach").await?,
-        "Complete",
-        "the registry, and the API server's Service"
-    );
+    assert_eq!(run_job(plane, &reach, service).await?.1, "Complete");
+    Ok(())
+}
 
-    // An address of documentation, and one that only this machine's own route would lead to.
+#[tokio::test]
+async fn no_packet_of_a_pod_leaves_this_machine() -> Result<()> {
+    let (plane, _node) = world().await?;
+    // Addresses of documentation, and one in the range that the node has a route to.
     let outside = "! nc -w 2 192.0.2.1 80 </dev/null && ! nc -w 2 198.51.100.1 443 </dev/null";
-    let far = "! nc -w 2 198.18.255.77 80 </dev/null";
-    plane
-        .apply_yaml(&job(&namespace, "outside", outside, far))
-        .await?;
-    assert_eq!(
-        finished(&plane, &namespace, "outside").await?,
-        "Complete",
-        "nothing else answers"
-    );
-    watch.passed();
+    let inside = "! nc -w 2 198.18.255.77 80 </dev/null && ! ip route | grep default";
+    assert_eq!(run_job(plane, outside, inside).await?.1, "Complete");
     Ok(())
 }

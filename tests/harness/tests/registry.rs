@@ -1,40 +1,35 @@
 //! Promises of the harness: a registry that real clients use, with a password and with a certificate that is verified.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Result;
 use renderhub_harness::process::run;
-use renderhub_harness::{Registry, RegistryOptions, Tools};
+use renderhub_harness::{Registry, RegistryOptions, commands};
 
-/// A helm whose configuration and cache are its own.
+/// Runs helm with a configuration of its own.
 fn helm(home: &Path, words: &[&str]) -> Result<String> {
-    let mut command = Command::new(Tools::path("helm")?);
-    for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HOME"] {
-        command.env(name, home);
-    }
-    run(command.current_dir(home).args(words))
+    run(commands::helm(home)?.args(words))
 }
 
-fn chart(home: &Path) -> Result<()> {
-    std::fs::create_dir(home.join("tiny"))?;
+/// A home for helm with a packaged chart in it.
+fn home_with_chart() -> Result<tempfile::TempDir> {
+    let home = tempfile::tempdir()?;
+    std::fs::create_dir(home.path().join("tiny"))?;
     std::fs::write(
-        home.join("tiny/Chart.yaml"),
+        home.path().join("tiny/Chart.yaml"),
         "apiVersion: v2\nname: tiny\nversion: 1.2.3\n",
     )?;
-    helm(home, &["package", "tiny"]).map(drop)
+    helm(home.path(), &["package", "tiny"])?;
+    Ok(home)
 }
 
 #[tokio::test]
-async fn a_password_is_needed_in_plain_http() -> Result<()> {
+async fn a_password_is_needed() -> Result<()> {
     let registry = Registry::start(RegistryOptions::new()).await?;
-    let home = tempfile::tempdir()?;
-    let home = home.path();
-    chart(home)?;
+    let home = home_with_chart()?;
     let (host, url) = (registry.host(), format!("oci://{}/team", registry.host()));
     assert!(registry.address().ip().is_loopback() && registry.ca_pem().is_err());
-
-    let refused = helm(home, &["push", "tiny-1.2.3.tgz", &url, "--plain-http"])
+    let refused = helm(home.path(), &["push", "tiny-1.2.3.tgz", &url, "--plain-http"])
         .unwrap_err()
         .to_string();
     assert!(
@@ -42,7 +37,7 @@ async fn a_password_is_needed_in_plain_http() -> Result<()> {
         "{refused}"
     );
     let wrong = helm(
-        home,
+        home.path(),
         &[
             "registry",
             "login",
@@ -55,18 +50,19 @@ async fn a_password_is_needed_in_plain_http() -> Result<()> {
         ],
     );
     assert!(wrong.is_err());
+    Ok(())
+}
 
-    std::fs::write(home.join("config.json"), registry.docker_config_json())?;
-    let login = ["--plain-http", "--registry-config", "config.json"];
-    helm(home, &[&["push", "tiny-1.2.3.tgz", &url][..], &login].concat())?;
-    let shown = helm(
-        home,
-        &[
-            &["show", "chart", &format!("{url}/tiny"), "--version", "1.2.3"][..],
-            &login,
-        ]
-        .concat(),
-    )?;
+#[tokio::test]
+async fn the_docker_config_holds_the_password_and_the_log_does_not() -> Result<()> {
+    let registry = Registry::start(RegistryOptions::new()).await?;
+    let home = home_with_chart()?;
+    let url = format!("oci://{}/team", registry.host());
+    std::fs::write(home.path().join("config.json"), registry.docker_config_json())?;
+    let options = ["--plain-http", "--registry-config", "config.json"];
+    let with_options = |words: &[&str]| helm(home.path(), &[words, &options].concat());
+    with_options(&["push", "tiny-1.2.3.tgz", &url])?;
+    let shown = with_options(&["show", "chart", &format!("{url}/tiny"), "--version", "1.2.3"])?;
     assert!(shown.contains("name: tiny"), "{shown}");
     assert!(
         registry.log().contains("/v2/team/tiny/manifests/"),
@@ -79,11 +75,10 @@ async fn a_password_is_needed_in_plain_http() -> Result<()> {
 #[tokio::test]
 async fn tls_is_verified_against_its_own_authority() -> Result<()> {
     let registry = Registry::start(RegistryOptions::new().with_tls()).await?;
-    let home = tempfile::tempdir()?;
+    let home = home_with_chart()?;
     let home = home.path();
-    chart(home)?;
     std::fs::write(home.join("ca.pem"), registry.ca_pem()?)?;
-    let (host, password) = (registry.host(), registry.password().to_owned());
+    let host = registry.host();
     let login = [
         "registry",
         "login",
@@ -91,7 +86,7 @@ async fn tls_is_verified_against_its_own_authority() -> Result<()> {
         "-u",
         registry.username(),
         "-p",
-        &password,
+        registry.password(),
     ];
     let refused = helm(home, &login).unwrap_err().to_string();
     assert!(refused.contains("certificate"), "{refused}");
@@ -117,9 +112,18 @@ async fn tls_is_verified_against_its_own_authority() -> Result<()> {
 #[tokio::test]
 async fn anonymous_access_is_an_explicit_choice() -> Result<()> {
     let registry = Registry::start(RegistryOptions::new().with_anonymous_access()).await?;
-    let home = tempfile::tempdir()?;
-    chart(home.path())?;
+    let home = home_with_chart()?;
     let url = format!("oci://{}/team", registry.host());
     helm(home.path(), &["push", "tiny-1.2.3.tgz", &url, "--plain-http"])?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_registry_is_never_shown_to_a_real_network() {
+    let everywhere = RegistryOptions::new().with_address("0.0.0.0".parse().expect("an address"));
+    let refused = Registry::start(everywhere)
+        .await
+        .expect_err("it must refuse")
+        .to_string();
+    assert!(refused.contains("loopback"), "{refused}");
 }

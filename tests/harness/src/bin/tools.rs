@@ -8,10 +8,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words[..] {
-        ["ensure"] => Tools::ensure().map(|tools| {
-            let names: Vec<_> = tools.programs().collect();
-            println!("ready: {}", names.join(", "));
-        }),
+        ["ensure"] => Tools::ensure().map(|()| println!("ready: {}", Tools::names().join(", "))),
         ["path", name] => Tools::path(name).map(|path| println!("{}", path.display())),
         _ => {
             eprintln!("usage: renderhub-tools ensure | renderhub-tools path NAME");

@@ -77,7 +77,7 @@ impl ControlPlane {
         .await
     }
 
-    /// The controllers run too: ServiceAccounts appear, and the `admin` role holds what is aggregated into it.
+    /// The controllers run too: `ServiceAccounts` appear, and the `admin` role holds what is aggregated into it.
     async fn until_ready(&self) -> Result<()> {
         let client = self.admin.client().await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
@@ -115,48 +115,17 @@ impl ControlPlane {
     }
 
     fn apiserver(&self, options: &Builder, etcd: u16) -> Result<Command> {
-        let services = self
-            .lane
-            .as_ref()
-            .map_or_else(|| SERVICES.to_owned(), Lane::services);
-        let serving = self.authority.server(
-            &[
-                "localhost",
-                "kubernetes",
-                "kubernetes.default",
-                "kubernetes.default.svc",
-            ],
-            &[self.address, first_address(&services)?],
-        )?;
-        let (private, public) = signing_key()?;
+        let lane = self.lane.as_ref();
+        let services = lane.map_or_else(|| SERVICES.to_owned(), Lane::services);
         let mut command = Command::new(Tools::path("kube-apiserver")?);
         command
-            .arg(format!(
-                "--etcd-servers=http://{}",
-                SocketAddr::new(self.address, etcd)
-            ))
+            .arg(format!("--etcd-servers=http://{}:{etcd}", self.address))
             .arg(format!("--bind-address={}", self.address))
             .arg(format!("--secure-port={}", self.port))
             .arg(format!("--service-cluster-ip-range={services}"))
-            .arg(self.file_flag("client-ca-file", "ca.pem", &self.endpoint.ca_pem)?)
-            .arg(self.file_flag("tls-cert-file", "serving.pem", &serving.cert)?)
-            .arg(self.file_flag("tls-private-key-file", "serving.key", &serving.key)?)
-            .arg(self.file_flag("service-account-signing-key-file", "accounts.key", &private)?)
-            .arg(self.file_flag("service-account-key-file", "accounts.pem", &public)?)
-            .arg(format!(
-                "--service-account-issuer=https://{}:{}",
-                self.address, self.port
-            ))
-            .args([
-                "--authorization-mode=Node,RBAC",
-                "--allow-privileged=true",
-                "--profiling=false",
-            ])
-            // One of many servers on a small machine; the defaults are for thousands of nodes.
-            .args([
-                "--enable-priority-and-fairness=true",
-                "--default-watch-cache-size=100",
-            ]);
+            .arg("--authorization-mode=Node,RBAC")
+            .arg("--allow-privileged=true")
+            .arg("--profiling=false");
         if self.address.is_loopback() {
             command
                 .arg(format!("--advertise-address={NOWHERE}"))
@@ -164,10 +133,39 @@ impl ControlPlane {
         } else {
             command.arg(format!("--advertise-address={}", self.address));
         }
+        self.certificate_flags(&services, &mut command)?;
+        self.account_flags(&mut command)?;
         self.kubelet_flags(&mut command)?;
         self.audit_flags(options, &mut command)?;
         command.args(&options.apiserver_args);
         Ok(command)
+    }
+
+    /// What it shows to clients, and whose client certificates it takes.
+    fn certificate_flags(&self, services: &str, command: &mut Command) -> Result<()> {
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+        ];
+        let addresses = [self.address, first_address(services)?];
+        let pair = self.authority.server(&names, &addresses)?;
+        command
+            .arg(self.file_flag("client-ca-file", "ca.pem", &self.endpoint.ca_pem)?)
+            .arg(self.file_flag("tls-cert-file", "serving.pem", &pair.cert)?)
+            .arg(self.file_flag("tls-private-key-file", "serving.key", &pair.key)?);
+        Ok(())
+    }
+
+    /// What it signs `ServiceAccount` tokens with.
+    fn account_flags(&self, command: &mut Command) -> Result<()> {
+        let (private, public) = signing_key()?;
+        command
+            .arg(format!("--service-account-issuer={}", self.endpoint.url))
+            .arg(self.file_flag("service-account-signing-key-file", "accounts.key", &private)?)
+            .arg(self.file_flag("service-account-key-file", "accounts.pem", &public)?);
+        Ok(())
     }
 
     /// How the API server reaches a kubelet: with a certificate of its own, and only if the kubelet has one of ours.

@@ -1,4 +1,4 @@
-//! Users of a control plane: certificates of its own authority, and ServiceAccounts with short-lived tokens.
+//! Users of a control plane: certificates of its own authority, and `ServiceAccounts` with short-lived tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl ControlPlane {
         Ok(identity)
     }
 
-    /// A ServiceAccount by a fresh token, as a pod would have it; the account is made when it is missing.
+    /// A `ServiceAccount` by a fresh token, as a pod would have it; the account is made when it is missing.
     ///
     /// # Errors
     /// If the API server refuses.

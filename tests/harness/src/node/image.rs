@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Builder, Header};
 
+use crate::rundir;
+
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -79,11 +81,7 @@ fn descriptor(media_type: &str, content: &[u8]) -> Value {
 }
 
 fn digest(content: &[u8]) -> String {
-    let hex: String = Sha256::digest(content)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", rundir::hex(&Sha256::digest(content)))
 }
 
 fn architecture() -> &'static str {

@@ -8,7 +8,7 @@ mount -t tmpfs -o mode=0755 tmpfs "$1/state"
 mkdir -p "$1/state/kubelet" /run/lock
 echo 1 >/proc/sys/net/ipv4/ip_forward
 
-"$CONTAINERD" --config "$1/containerd.toml" >"$1/containerd.log" 2>&1 &
+containerd --config "$1/containerd.toml" >"$1/containerd.log" 2>&1 &
 n=0
 until ctr --address "$1/containerd.sock" version >/dev/null 2>&1; do
     n=$((n + 1))

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::Module;
 use crate::progress::Progress;
+use crate::rundir::hex;
 
 /// Flags that change what comes out; part of the cache key.
 const FLAGS: [&str; 3] = ["-trimpath", "-buildvcs=false", "-mod=readonly"];
@@ -40,13 +41,7 @@ fn key(sources: &Path, module: &Module) -> Result<String> {
     }
     hash.update(FLAGS.join(" "));
     hash.update(module.ldflags);
-    let hex: String = hash
-        .finalize()
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    Ok(format!("{}-{hex}", module.dir))
+    Ok(format!("{}-{}", module.dir, hex(&hash.finalize()[..8])))
 }
 
 /// Waits for another builder of the same module; the system gives the lock back if that one dies.

@@ -80,13 +80,11 @@ fn missing(packages: &[Package]) -> Vec<&'static str> {
 }
 
 fn install(missing: &[&str], line: &str) -> Result<()> {
-    // A package may start a service at once; the node starts its own, so none may run besides it.
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command
             .args(words)
             .env("DEBIAN_FRONTEND", "noninteractive")
-            .env("RUNLEVEL", "1")
             .stdin(Stdio::null());
         process::run(&mut command)
     };
