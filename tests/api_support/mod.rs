@@ -1,0 +1,135 @@
+//! What the tests of the API on a real control plane share: installing it, and objects to begin with.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use renderhub_harness::{ControlPlane, wait_for};
+use serde_json::{Value, json};
+
+/// The namespace of the tasks that are not cluster-scoped.
+pub const NAMESPACE: &str = "default";
+/// How long a policy may take to be in force.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The chart's generated files.
+pub fn files(dir: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("charts/renderhub/files")
+        .join(dir)
+}
+
+/// Applies every CRD, and waits until it is served.
+pub async fn install_crds(plane: &ControlPlane) -> Result<()> {
+    for entry in std::fs::read_dir(files("crds"))? {
+        plane.apply_file(&entry?.path()).await?;
+    }
+    Ok(())
+}
+
+/// Applies the policies, and waits until they are in force.
+pub async fn install_policies(plane: &ControlPlane) -> Result<()> {
+    for entry in std::fs::read_dir(files("policies"))? {
+        plane.apply_file(&entry?.path()).await?;
+    }
+    let tasks = api(&plane.admin().client().await?, "ClusterRenderTask");
+    let made = json!({ "x-probe": { "a": 1 } });
+    let mut probe = release("ClusterRenderTask", "policy-probe");
+    merge(&mut probe["spec"]["config"], &made);
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    wait_for("the mutating policy to be in force", LIMIT, async || {
+        let task = tasks.create(&dry_run, &object(probe.clone())).await?;
+        Ok(task.metadata.finalizers)
+    })
+    .await?;
+    tasks.create(&PostParams::default(), &object(probe)).await?;
+    // A CRD's own rule does not see one unknown field in the place of another.
+    let renamed = json!([{ "op": "move", "from": "/spec/config/x-probe", "path": "/spec/config/y-probe" }]);
+    let renamed: Patch<Value> = Patch::Json(serde_json::from_value(renamed)?);
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    wait_for("the validating policy to be in force", LIMIT, async || {
+        let refused = tasks.patch("policy-probe", &params, &renamed).await.is_err();
+        Ok(refused.then_some(()))
+    })
+    .await?;
+    Ok(())
+}
+
+/// The objects of a renderhub kind; tasks of a tenant in [`NAMESPACE`].
+pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
+    let plural = match kind {
+        "ClusterRegistry" => "clusterregistries".to_owned(),
+        "RendererClass" => "rendererclasses".to_owned(),
+        task => format!("{}s", task.to_lowercase()),
+    };
+    let resource = ApiResource {
+        group: "renderhub.dev".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "renderhub.dev/v1alpha1".to_owned(),
+        kind: kind.to_owned(),
+        plural,
+    };
+    if kind == "RenderTask" {
+        Api::namespaced_with(client.clone(), NAMESPACE, &resource)
+    } else {
+        Api::all_with(client.clone(), &resource)
+    }
+}
+
+/// The value as an object.
+pub fn object(value: Value) -> DynamicObject {
+    serde_json::from_value(value).expect("an object with metadata")
+}
+
+/// An object of a kind with a spec.
+pub fn with_spec(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({ "apiVersion": "renderhub.dev/v1alpha1", "kind": kind, "metadata": { "name": name }, "spec": spec })
+}
+
+/// A task that renders a release; it has a field of each sort.
+pub fn release(kind: &str, name: &str) -> Value {
+    let resource = json!({ "repository": "registry.example/web", "tag": "1.2.3" });
+    let config = json!({
+        "type": "release",
+        "release": {
+            "chart": { "name": "web", "version": "1.0.0" },
+            "input": {
+                "component": { "name": "example.com/web" },
+                "resources": { "chart": resource },
+                "entrypoint": { "resourceName": "chart", "type": "helm" },
+            },
+            "values": { "replicas": 1, "hosts": ["a", "b"] },
+        },
+    });
+    let spec = json!({
+        "config": config, "repository": "team-a/web", "tag": "1.0.0",
+        "registryRef": { "name": "main" }, "owner": { "kind": "Release", "name": "web" },
+    });
+    with_spec(kind, name, &spec)
+}
+
+/// Merges as RFC 7386 has it: objects field by field, a null removes, everything else replaces.
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in fields {
+        if value.is_null() {
+            target.as_object_mut().expect("an object").remove(name);
+        } else {
+            merge(&mut target[name], value);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What the tests against a real API server share: one control plane a test binary, one stage a test.
+//!
+//! The control plane runs without the Job controller; a test ends Jobs and pods itself, as it needs them to end.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use renderhub::api::conditions::ConditionType;
+use renderhub::api::labels::TASK_UID;
+use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
+use renderhub_harness::diagnose::Watch;
+use renderhub_harness::finish::{self, Exit};
+use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, Scope, wait_for};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// Longest that anything may take that normally takes moments.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// A digest as the renderer would report it.
+pub const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+
+/// The control plane of this test binary, with renderhub's CRDs and policies.
+///
+/// # Errors
+/// If it does not start.
+pub async fn plane() -> Result<&'static ControlPlane> {
+    PLANE
+        .get_or_try_init(|| async {
+            let plane = ControlPlane::builder()
+                .with_audit(AuditLevel::Metadata)
+                .without_job_controller()
+                .start()
+                .await?;
+            for file in crds()? {
+                plane.apply_file(&file).await?;
+            }
+            Ok(plane)
+        })
+        .await
+}
+
+/// The chart's generated CRDs.
+fn crds() -> Result<Vec<PathBuf>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/renderhub/files/crds");
+    let entries: std::io::Result<Vec<_>> = std::fs::read_dir(dir)?.map(|e| Ok(e?.path())).collect();
+    Ok(entries?)
+}
+
+/// One test's part of the control plane: two namespaces, a registry, a hub.
+pub struct Stage {
+    pub plane: &'static ControlPlane,
+    pub scope: Scope,
+    pub admin: Client,
+    pub hub: Option<Hub>,
+    pub hub_user: Identity,
+    pub tenant: Client,
+    pub watch: Watch,
+    flags: Vec<String>,
+}
+
+impl Stage {
+    /// A stage whose hub runs and is ready, with a usable registry named like the tenant's namespace.
+    pub async fn new(prefix: &str) -> Result<Self> {
+        Self::with_flags(prefix, &[]).await
+    }
+
+    /// The same with more flags for the hub.
+    pub async fn with_flags(prefix: &str, flags: &[&str]) -> Result<Self> {
+        let mut stage = Self::without_hub(prefix, flags).await?;
+        stage.make_registry().await?;
+        stage.start_hub().await?;
+        Ok(stage)
+    }
+
+    /// A stage without hub and registry.
+    pub async fn without_hub(prefix: &str, flags: &[&str]) -> Result<Self> {
+        let plane = plane().await?;
+        let scope = plane.scope(prefix).await?;
+        let admin = plane.admin().client().await?;
+        let hub_user = plane
+            .user_with_rules(&format!("hub-{}", scope.shard), hub_rules())
+            .await?;
+        let tenant = plane.tenant(&scope.tenant).await?.client().await?;
+        let watch = Watch::new(plane, &[&scope.tenant, &scope.rendering]);
+        let account: ServiceAccount =
+            serde_json::from_value(json!({"metadata": {"name": "renderhub-renderer"}}))?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &scope.rendering);
+        accounts.create(&PostParams::default(), &account).await?;
+        let flags = flags.iter().map(ToString::to_string).collect();
+        Ok(Self {
+            plane,
+            scope,
+            admin,
+            hub: None,
+            hub_user,
+            tenant,
+            watch,
+            flags,
+        })
+    }
+
+    /// Starts the hub and waits until it is ready.
+    pub async fn start_hub(&mut self) -> Result<()> {
+        let hub = self.spawn_hub(&self.hub_user.kubeconfig()?)?;
+        hub.wait_ready().await?;
+        self.hub = Some(hub);
+        Ok(())
+    }
+
+    /// Starts a hub of this stage with a kubeconfig.
+    pub fn spawn_hub(&self, kubeconfig: &Path) -> Result<Hub> {
+        let mut flags = vec![
+            format!("--rendering-namespace={}", self.scope.rendering),
+            format!("--watch-namespaces={}", self.scope.tenant),
+            format!("--shard-name={}", self.scope.shard),
+            "--log-format=plain".to_owned(),
+        ];
+        flags.extend(self.flags.iter().cloned());
+        Hub::spawn(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags)
+    }
+
+    /// The running hub.
+    pub fn hub(&self) -> &Hub {
+        self.hub.as_ref().expect("the hub was started")
+    }
+
+    /// Makes the registry and its credential.
+    pub async fn make_registry(&self) -> Result<()> {
+        self.make_push_secret("push").await?;
+        self.put_registry(json!({"pushSecretRef": {"name": "push"}}))
+            .await
+    }
+
+    /// Makes a usable basic-auth credential in the rendering namespace.
+    pub async fn make_push_secret(&self, name: &str) -> Result<()> {
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "type": "kubernetes.io/basic-auth",
+            "stringData": {"username": "pusher", "password": "canary-password"},
+        }))?;
+        self.secrets().create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    /// Makes or changes the stage's registry; `spec` is laid over a usable one.
+    pub async fn put_registry(&self, spec: Value) -> Result<()> {
+        let mut registry = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry",
+            "metadata": {"name": self.scope.tenant},
+            "spec": {"hostname": "registry.test:5000", "allowedNamespaces": [self.scope.tenant]},
+        });
+        for (key, value) in spec.as_object().context("no object")? {
+            registry["spec"][key] = value.clone();
+        }
+        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
+        let apply = PatchParams::apply("test").force();
+        api.patch(&self.scope.tenant, &apply, &Patch::Apply(&registry))
+            .await?;
+        Ok(())
+    }
+
+    /// A task that this stage can serve, as JSON to be changed.
+    pub fn task(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderTask",
+            "metadata": {"name": name, "namespace": self.scope.tenant},
+            "spec": {
+                "config": {"type": "release", "release": {
+                    "chart": {"name": "shop", "version": "1.0.0"},
+                    "input": {
+                        "component": {"name": "shop"},
+                        "resources": {"chart": {"repository": "registry.test/shop", "tag": "1.0.0"}},
+                        "entrypoint": {"resourceName": "chart", "type": "helm"},
+                    },
+                    "values": {"replicas": 3},
+                }},
+                "repository": format!("{}/shop", self.scope.tenant),
+                "tag": "1.0.0",
+                "registryRef": {"name": self.scope.tenant},
+            },
+        })
+    }
+
+    /// Submits a task as the administrator; tenants' rights have tests of their own.
+    pub async fn submit(&self, task: Value) -> Result<RenderTask> {
+        let task: RenderTask = serde_json::from_value(task)?;
+        Ok(self.tasks().create(&PostParams::default(), &task).await?)
+    }
+
+    pub fn tasks(&self) -> Api<RenderTask> {
+        Api::namespaced(self.admin.clone(), &self.scope.tenant)
+    }
+
+    pub fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.admin.clone(), &self.scope.rendering)
+    }
+
+    pub fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.admin.clone(), &self.scope.rendering)
+    }
+
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.admin.clone(), &self.scope.rendering)
+    }
+
+    /// Waits for the task's Job.
+    pub async fn job_of(&self, task: &RenderTask) -> Result<Job> {
+        let of_task = ListParams::default().labels(&format!("{TASK_UID}={}", task.uid().unwrap_or_default()));
+        wait_for("the task's Job", LIMIT, async || {
+            Ok(self.jobs().list(&of_task).await?.items.pop())
+        })
+        .await
+    }
+
+    /// Completes the task's Job with a pod that reports the digest.
+    pub async fn complete(&self, task: &RenderTask) -> Result<Job> {
+        let job = self.job_of(task).await?;
+        let message = json!({"phase": "Push", "reason": "Pushed", "digest": DIGEST}).to_string();
+        finish::pod_for_job(&self.admin, &job, &[Exit::new("renderer", 0, message)]).await?;
+        finish::complete_job(&self.admin, &self.scope.rendering, &job.name_any()).await?;
+        Ok(job)
+    }
+
+    /// Fails the task's Job with a pod that ended so.
+    pub async fn fail(&self, task: &RenderTask, exit: Exit, reason: &str) -> Result<Job> {
+        let job = self.job_of(task).await?;
+        finish::pod_for_job(&self.admin, &job, &[exit]).await?;
+        finish::fail_job(&self.admin, &self.scope.rendering, &job.name_any(), reason).await?;
+        Ok(job)
+    }
+
+    /// Waits until the status is as wanted.
+    pub async fn status_when(
+        &self,
+        task: &RenderTask,
+        what: &str,
+        is_so: impl Fn(&RenderTaskStatus) -> bool,
+    ) -> Result<RenderTaskStatus> {
+        let name = task.name_any();
+        wait_for(what, LIMIT, async || {
+            let status = self.tasks().get(&name).await?.status.unwrap_or_default();
+            Ok(is_so(&status).then_some(status))
+        })
+        .await
+    }
+
+    /// Waits until a condition of the task has the status and reason.
+    pub async fn condition(
+        &self,
+        task: &RenderTask,
+        type_: ConditionType,
+        status: &str,
+        reason: &str,
+    ) -> Result<RenderTaskStatus> {
+        let what = format!("{}={status} with reason {reason}", type_.as_str());
+        self.status_when(task, &what, |s| has(s, type_, status, reason))
+            .await
+    }
+
+    /// Waits until no Job and no config Secret of the task exists.
+    pub async fn cleared(&self, task: &RenderTask) -> Result<()> {
+        let of_task = ListParams::default().labels(&format!("{TASK_UID}={}", task.uid().unwrap_or_default()));
+        wait_for("the task's objects to be gone", LIMIT, async || {
+            let jobs = self.jobs().list(&of_task).await?.items.len();
+            let secrets = self.secrets().list(&of_task).await?.items.len();
+            Ok((jobs + secrets == 0).then_some(()))
+        })
+        .await
+    }
+
+    /// Deletes the task and waits until it is gone.
+    pub async fn delete(&self, task: &RenderTask) -> Result<()> {
+        let name = task.name_any();
+        self.tasks().delete(&name, &DeleteParams::default()).await?;
+        wait_for("the task to be gone", LIMIT, async || {
+            let found = self.tasks().get_opt(&name).await?;
+            Ok(found.is_none_or(|t| t.uid() != task.uid()).then_some(()))
+        })
+        .await
+    }
+}
+
+/// Whether a status has a condition with this status and reason.
+pub fn has(status: &RenderTaskStatus, type_: ConditionType, value: &str, reason: &str) -> bool {
+    let found = status.conditions.iter().find(|c| c.type_ == type_.as_str());
+    found.is_some_and(|c| c.status == value && c.reason == reason)
+}
+
+/// What the hub may do, as the chart grants it.
+fn hub_rules() -> Vec<PolicyRule> {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(resources.iter().map(ToString::to_string).collect()),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        ..PolicyRule::default()
+    };
+    let watch = ["get", "list", "watch"];
+    vec![
+        rule(
+            "renderhub.dev",
+            &["rendertasks", "clusterrendertasks"],
+            &["get", "list", "watch", "patch", "delete"],
+        ),
+        rule(
+            "renderhub.dev",
+            &[
+                "rendertasks/status",
+                "clusterrendertasks/status",
+                "clusterregistries/status",
+            ],
+            &["patch"],
+        ),
+        rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+        rule("", &["namespaces"], &["get"]),
+        rule("batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
+        rule("", &["secrets"], &["get", "list", "watch", "create", "delete"]),
+        rule("", &["pods"], &["list", "watch"]),
+    ]
+}
