@@ -1,7 +1,6 @@
 //! An OCI layout with one image of one layer, in bytes that depend on nothing but its content.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::BuiltImage;
+use crate::rundir;
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -189,12 +189,7 @@ impl Blob {
 
 /// `sha256:` and 64 hexadecimal digits.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
-    let mut text = "sha256:".to_owned();
-    for byte in Sha256::digest(bytes) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", rundir::hex(&Sha256::digest(bytes)))
 }
 
 /// The machine's architecture in the words of OCI.
