@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod names;
 pub mod object;
 pub mod plan;
+pub mod renderer;
 pub mod telemetry;
 pub mod watch;
 pub mod workqueue;
