@@ -256,7 +256,7 @@ const fn kind_of(error: &watcher::Error) -> &'static str {
         watcher::Error::WatchStartFailed(_) => "WatchStartFailed",
         watcher::Error::WatchError(_) => "WatchError",
         watcher::Error::WatchFailed(_) => "WatchFailed",
-        _ => "Other",
+        watcher::Error::NoResourceVersion => "NoResourceVersion",
     }
 }
 

@@ -65,7 +65,7 @@ const MODULES: &[Module] = &[
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "names", "renderer"], "it shares the hub's words and none of its powers"),
     // Floor 4: wiring, which nothing below imports.
-    module("config", Io, &["api", "names", "plan"], "turns text from outside into values of the floors below"),
+    module("config", Io, &["api", "names", "plan", "controller"], "turns text from outside into values of the floors below"),
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "index", "object",

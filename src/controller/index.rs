@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::names::{TaskKind, TaskUid};
+use crate::names::TaskUid;
 use crate::plan::outcome::{EndHint, PodNote};
 use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::{JobMark, Scope};
+
+use super::record::Record;
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
@@ -25,37 +27,6 @@ const SOON: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
 const QUIET: Duration = Duration::from_secs(660);
-
-/// What is remembered of a task.
-#[derive(Debug)]
-pub struct Record {
-    kind: TaskKind,
-    namespace: Arc<str>,
-    name: Box<str>,
-    /// When the task was made.
-    pub created: Timestamp,
-    /// Where it stands.
-    pub phase: Phase,
-    /// Whether somebody asked for its deletion.
-    pub deleting: bool,
-    /// Whether nothing but a change of the platform's offers can start it.
-    pub blocked: bool,
-    /// Since when it waits for a slot.
-    pub waits_since: Option<Instant>,
-    /// What keeps its objects from being created.
-    pub held: Option<Held>,
-    /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
-    cleared_job: Option<Box<str>>,
-    /// When a failed task's objects go, and when the task itself goes.
-    cleanup_due: Option<Timestamp>,
-    removal_due: Option<Timestamp>,
-    /// Resource version of the newest state seen or written; older events are late.
-    version: u64,
-    /// Which list of the watch showed it last.
-    epoch: u32,
-    /// The whole task, while there is something to do and the budget allows.
-    pub whole: Option<Arc<Task>>,
-}
 
 /// A Job of a task, and when to read it.
 #[derive(Debug)]
@@ -387,25 +358,6 @@ impl Index {
 /// Where a phase is counted.
 fn slot(phase: Phase) -> usize {
     PHASES.iter().position(|(p, _)| *p == phase).unwrap_or_default()
-}
-
-// === impl Record ===
-
-impl Record {
-    /// Who the task is.
-    pub fn id(&self, uid: &TaskUid) -> TaskId {
-        TaskId {
-            kind: self.kind,
-            namespace: self.namespace.to_string(),
-            name: self.name.to_string(),
-            uid: uid.clone(),
-        }
-    }
-
-    /// The tenant's namespace.
-    pub fn namespace(&self) -> &Arc<str> {
-        &self.namespace
-    }
 }
 
 // === impl KnownJob ===

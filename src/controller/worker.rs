@@ -47,12 +47,39 @@ pub enum WorkError {
 
 impl WorkError {
     /// The error as a metric label.
+    #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Call(error) => error.kind(),
             Self::Unsettled => "Unsettled",
         }
     }
+}
+
+/// What a pass brought of the task's Job.
+#[derive(Debug, Default)]
+pub enum JobNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was created, found or read.
+    Known(JobMark),
+    /// The API server said that there is none.
+    Absent,
+    /// The one with this UID was deleted.
+    Deleted(String),
+}
+
+/// What a pass brought of the task's config Secret.
+#[derive(Debug, Default)]
+pub enum SecretNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// The one with this UID was created or found.
+    Known(String),
+    /// It was deleted.
+    Deleted,
 }
 
 /// What a pass brought, whether it ended early or not.
@@ -62,16 +89,10 @@ pub struct Outcome {
     pub task: Option<Arc<Task>>,
     /// Whether the task turned out to be gone.
     pub is_gone: bool,
-    /// The Job that was created, found or read.
-    pub job: Option<JobMark>,
-    /// UID of the Job that was deleted.
-    pub deleted_job: Option<String>,
-    /// Whether the API server said that there is no Job.
-    pub no_job: bool,
-    /// UID of the config Secret that was created or found.
-    pub secret: Option<String>,
-    /// Whether the config Secret was deleted.
-    pub deleted_secret: bool,
+    /// What became of its Job.
+    pub job: JobNews,
+    /// What became of its config Secret.
+    pub secret: SecretNews,
     /// What keeps the task's objects from being created.
     pub held: Option<Held>,
     /// When to look again by the clock.
@@ -160,7 +181,7 @@ impl Pass<'_> {
             Step::RemoveFinalizer => {
                 calls.remove_finalizer(task).await?;
                 self.changed(task, task.resource_version.clone(), |t| {
-                    t.finalizers.retain(|f| f != FINALIZER)
+                    t.finalizers.retain(|f| f != FINALIZER);
                 });
             }
             Step::DeleteTask => {
@@ -174,13 +195,12 @@ impl Pass<'_> {
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::DeleteJob(uid) => {
                 calls.delete_job(&name, &uid).await?;
-                (self.view.job, self.outcome.job) = (JobState::Gone, None);
-                self.outcome.deleted_job = Some(uid);
+                self.view.job = JobState::Gone;
+                self.outcome.job = JobNews::Deleted(uid);
             }
             Step::DeleteSecret(uid) => {
                 calls.delete_secret(&name, &uid).await?;
-                (self.view.secret, self.outcome.secret) = (None, None);
-                self.outcome.deleted_secret = true;
+                (self.view.secret, self.outcome.secret) = (None, SecretNews::Deleted);
             }
             Step::Rest { .. } => {}
         }
@@ -203,7 +223,7 @@ impl Pass<'_> {
             let Some(uid) = self.created_secret(task, &secret.metadata, created).await? else {
                 return Ok(());
             };
-            (self.view.secret, self.outcome.secret) = (Some(uid.clone()), Some(uid));
+            (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
         }
         let created = self.context.calls.create_job(&job).await;
         let mark = match created {
@@ -229,7 +249,7 @@ impl Pass<'_> {
             spec_hash: mark.spec_hash.clone(),
             may_have_ended: mark.hint != EndHint::No,
         };
-        self.outcome.job = Some(mark);
+        self.outcome.job = JobNews::Known(mark);
         Ok(())
     }
 
@@ -280,11 +300,10 @@ impl Pass<'_> {
             .as_ref()
             .and_then(|j| job_mark(&j.metadata))
             .filter(|m| m.task == self.view.id.uid);
-        match (mark, job.as_ref().and_then(read_job)) {
-            (Some(mark), Some(report)) => {
-                (self.view.job, self.outcome.job) = (JobState::Read(report), Some(mark));
-            }
-            _ => (self.view.job, self.outcome.no_job) = (JobState::Gone, true),
+        if let (Some(mark), Some(report)) = (mark, job.as_ref().and_then(read_job)) {
+            (self.view.job, self.outcome.job) = (JobState::Read(report), JobNews::Known(mark));
+        } else {
+            (self.view.job, self.outcome.job) = (JobState::Gone, JobNews::Absent);
         }
         Ok(())
     }
