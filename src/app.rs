@@ -22,6 +22,7 @@ use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::names::{HubId, HubIdError};
+use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::watch::{self as watches, Input, Scope};
 
@@ -100,6 +101,7 @@ fn start(
     let namespace = settings.rendering_namespace.clone();
     let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
+    let notes = Notes::default();
     let place = Place {
         hub_id: hub_id.clone(),
         namespace: namespace.clone(),
@@ -108,6 +110,7 @@ fn start(
     let context = Arc::new(Context {
         calls: calls.clone(),
         events,
+        notes: notes.clone(),
         place,
     });
     let (publish, catalog) = watch::channel(None);
@@ -128,7 +131,7 @@ fn start(
     loops.spawn(async move { _ = admin.await });
     loops.spawn(send_events);
     loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    spawn_watches(&mut loops, client, hub_id, settings, &metrics, input);
+    spawn_watches(&mut loops, client, hub_id, settings, &metrics, notes, input);
     (loops, engine.run(inputs, stop.clone()))
 }
 
@@ -139,6 +142,7 @@ fn spawn_watches(
     hub_id: &HubId,
     settings: &Settings,
     metrics: &Metrics,
+    notes: Notes,
     out: mpsc::Sender<Input>,
 ) {
     for scope in Scope::of(&settings.watch_namespaces) {
@@ -158,7 +162,14 @@ fn spawn_watches(
         metrics.clone(),
         out.clone(),
     ));
-    loops.spawn(watches::pods(client.clone(), namespace, hub_id, metrics, out));
+    loops.spawn(watches::pods(
+        client.clone(),
+        namespace,
+        hub_id,
+        metrics,
+        notes,
+        out,
+    ));
 }
 
 /// The client of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Request as HttpRequest;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource};
@@ -15,10 +15,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION, own_objects};
+use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own_objects};
 use crate::api::{ClusterRegistryStatus, RenderTaskStatus};
 use crate::metrics::Metrics;
-use crate::names::{HubId, TaskKind};
+use crate::names::{HubId, TaskKind, TaskUid};
 use crate::object::TaskObject;
 use crate::plan::task::{Task, TaskId};
 
@@ -219,6 +219,19 @@ impl Calls {
             )
             .await,
         )
+    }
+
+    /// Reads the pods of a task's Job.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being read.
+    pub async fn list_pods(&self, task: &TaskUid) -> Result<Vec<Pod>, CallError> {
+        let of_task = format!("{},{TASK_UID}={task}", own_objects(&self.hub_id));
+        let request = self
+            .own::<Pod>()
+            .list(&ListParams::default().labels(&of_task).limit(PAGE));
+        let pods: ObjectList<Pod> = self.send("list", "pods", request).await?;
+        Ok(pods.items)
     }
 
     /// Deletes the Job with this UID and, in the background, its pods.

@@ -59,10 +59,10 @@ const MODULES: &[Module] = &[
     module("metrics", Io, &["api", "names"], "everybody above pure code reports here, so it knows none of them"),
     module("apply", Io, &["api", "names", "plan", "metrics", "object"], "performs what a plan says, and counts it"),
     module("events", Io, &["api", "names", "plan", "metrics"], "tells what a plan decided"),
-    module("index", Io, &["api", "names", "plan", "metrics", "object"], "keeps what was seen in the words of a plan"),
-    module("watch", Io, &["api", "names", "plan", "metrics", "object"], "turns what a server says into what a plan reads"),
+    module("notes", Io, &["names", "plan"], "keeps the last words of pods in the words of a plan"),
+    module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object"], "turns what a server says into what a plan reads"),
     // Floor 3: control loops.
-    module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "index",
+    module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
         "object", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "names", "renderer"], "it shares the hub's words and none of its powers"),
@@ -70,7 +70,7 @@ const MODULES: &[Module] = &[
     module("config", Io, &["api", "names", "plan", "controller"], "turns text from outside into values of the floors below"),
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
-    module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "index", "object",
+    module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
         "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "telemetry"], "parses, runs, and turns the outcome into an exit code"),

@@ -231,3 +231,149 @@ fn instant(at: Timestamp) -> Instant {
             .unwrap_or_default()
             .min(Duration::from_secs(7 * 86_400))
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::{Client, Config};
+    use serde_json::json;
+
+    use crate::api::RendererClassSpec;
+    use crate::apply::Calls;
+    use crate::events::Events;
+    use crate::names::{HubId, TaskKind};
+    use crate::notes::Notes;
+    use crate::plan::catalog::Catalog;
+    use crate::plan::job::Place;
+    use crate::plan::task::Task;
+    use crate::watch::{Change, JobMark};
+
+    use super::super::worker::JobNews;
+    use super::*;
+
+    /// An engine whose calls go nowhere.
+    fn engine() -> Engine {
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let hub_id = HubId::new("test", "00000000-0000").unwrap();
+        let (metrics, _) = Metrics::new();
+        let context = Context {
+            calls: Calls::new(
+                client.clone(),
+                metrics.clone(),
+                "rendering".to_owned(),
+                hub_id.clone(),
+            ),
+            events: Events::new(client, hub_id.to_string(), metrics.clone()).0,
+            notes: Notes::default(),
+            place: Place {
+                hub_id,
+                namespace: "rendering".to_owned(),
+                service_account: "renderer".to_owned(),
+            },
+        };
+        let caps = Caps {
+            total: 2,
+            per_namespace: 2,
+        };
+        let limits = Limits {
+            caps,
+            workers: 2,
+            gc_interval: Duration::from_secs(300),
+        };
+        let catalog = Catalog {
+            fallback: RendererClassSpec::default(),
+            ..Catalog::default()
+        };
+        let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
+        Engine::new(
+            Arc::new(context),
+            metrics,
+            limits,
+            scopes(),
+            catalog,
+            watch::channel(false).0,
+        )
+    }
+
+    fn scopes() -> Vec<Scope> {
+        vec![Scope {
+            kind: TaskKind::RenderTask,
+            namespace: None,
+        }]
+    }
+
+    fn see(engine: &mut Engine, uid: &str) -> TaskUid {
+        let meta =
+            json!({"name": uid, "namespace": "team-a", "uid": uid, "resourceVersion": "1", "generation": 1});
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        let task = Task::new(TaskKind::RenderTask, &meta, json!({}), json!({})).unwrap();
+        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))));
+        TaskUid::new(uid)
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_task_an_error_and_a_retry() {
+        let mut engine = engine();
+        let (broken, other) = (see(&mut engine, "broken"), see(&mut engine, "other"));
+        assert_eq!(engine.queue.take(Instant::now()), Some(broken.clone()));
+        let handle = engine.running.spawn(async { panic!("on purpose") });
+        engine.passes.insert(handle.id(), broken.clone());
+        let done = engine.running.join_next_with_id().await.unwrap();
+        engine.finish(done);
+        let errors = engine
+            .metrics
+            .reconcile_errors
+            .get_or_create(&KindLabel { kind: "Panic" })
+            .get();
+        assert_eq!((errors, engine.passes.len()), (1, 0));
+        assert_eq!(
+            engine.queue.take(Instant::now()),
+            Some(other),
+            "the other task goes on"
+        );
+        let soon = Instant::now() + Duration::from_secs(2);
+        assert_eq!(
+            engine.queue.take(soon),
+            Some(broken),
+            "the broken one is tried again"
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_is_decided_before_everything_was_seen() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let all = [Source::Jobs, Source::Pods, Source::Secrets, Source::Catalog];
+        for source in all {
+            engine.saw(&source);
+            engine.start_work();
+            assert!(engine.passes.is_empty() && !*engine.ready.borrow());
+        }
+        engine.saw(&Source::Tasks(scopes().remove(0)));
+        engine.start_work();
+        assert!(*engine.ready.borrow());
+        assert_eq!(engine.passes.values().next(), Some(&task));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_went_while_its_task_was_worked_on_stays_gone() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let handle = engine.running.spawn(std::future::pending());
+        engine.passes.insert(handle.id(), task.clone());
+        engine.take_in(Input::Job(Change::Gone(task.clone())));
+        let mark = JobMark {
+            task: task.clone(),
+            name: "render-x".to_owned(),
+            uid: "job".to_owned(),
+            spec_hash: String::new(),
+            created: Timestamp::UNIX_EPOCH,
+            hint: crate::plan::outcome::EndHint::No,
+        };
+        let outcome = Outcome {
+            job: JobNews::Known(mark),
+            ..Outcome::default()
+        };
+        engine.take_outcome(&task, &outcome);
+        assert!(!engine.index.has_job(&task));
+    }
+}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::names::TaskUid;
-use crate::plan::outcome::{EndHint, PodNote};
+use crate::plan::outcome::EndHint;
 use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::{JobMark, Scope};
@@ -43,7 +43,6 @@ pub struct Index {
     tasks: HashMap<TaskUid, Record>,
     jobs: HashMap<TaskUid, KnownJob>,
     secrets: HashMap<TaskUid, Box<str>>,
-    notes: HashMap<TaskUid, PodNote>,
     namespaces: HashSet<Arc<str>>,
     spec_bytes: usize,
     /// Lists begun so far by scope; those of Jobs under `None`.
@@ -71,8 +70,6 @@ pub struct View {
     pub job: JobState,
     /// UID of its config Secret.
     pub secret: Option<String>,
-    /// The last pod that ended.
-    pub note: Option<PodNote>,
     /// What keeps its objects from being created.
     pub held: Option<Held>,
     /// Whether it has waited for a slot long enough to say so.
@@ -152,9 +149,6 @@ impl Index {
             self.spec_bytes += task.spec_bytes;
             record.whole = Some(task);
         }
-        if phase.is_finished() {
-            self.notes.remove(&uid);
-        }
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid, record);
     }
@@ -168,7 +162,6 @@ impl Index {
 
     /// Forgets a task that is gone; where it waited or ran.
     pub fn forget_task(&mut self, uid: &TaskUid) -> Option<(Arc<str>, Timestamp)> {
-        self.notes.remove(uid);
         let record = self.forget_whole(uid)?;
         Some((record.namespace, record.created))
     }
@@ -291,7 +284,7 @@ impl Index {
         self.jobs.iter()
     }
 
-    // === Secrets and pods ===
+    // === Secrets ===
 
     /// Takes in a config Secret.
     pub fn keep_secret(&mut self, task: &TaskUid, secret_uid: &str) {
@@ -306,18 +299,6 @@ impl Index {
     /// Forgets a config Secret that is gone.
     pub fn forget_secret(&mut self, task: &TaskUid) {
         self.secrets.remove(task);
-    }
-
-    /// Takes in the last word of a pod, if its task still waits for one.
-    pub fn keep_note(&mut self, task: &TaskUid, note: PodNote) {
-        let is_wanted = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
-        let is_newest = self
-            .notes
-            .get(task)
-            .is_none_or(|known| known.created <= note.created);
-        if is_wanted && is_newest {
-            self.notes.insert(task.clone(), note);
-        }
     }
 
     // === work ===
@@ -345,7 +326,6 @@ impl Index {
             task: record.whole.clone(),
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
-            note: self.notes.get(uid).cloned(),
             held: record.held,
             has_waited: record
                 .waits_since

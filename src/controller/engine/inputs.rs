@@ -13,11 +13,7 @@ impl Engine {
         match input {
             Input::Task(scope, change) => self.take_in_task(&scope, change),
             Input::Job(change) => self.take_in_job(change),
-            Input::Pod(change) => match change {
-                Change::Seen((task, note)) => self.index.keep_note(&task, note),
-                Change::Synced => self.saw(&Source::Pods),
-                Change::Restart | Change::Gone(_) => {}
-            },
+            Input::PodsSeen => self.saw(&Source::Pods),
         }
     }
 
