@@ -1,5 +1,12 @@
 //! The program as its callers see it: arguments, exit codes, lines, termination messages, files left behind.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "this is all test code, and its tables are long"
+)]
+
 mod renderer_support;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,12 @@
 //! Charts as the real helm sees them: pulled, shown, linted, templated and installed, down to each awkward value.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "this is all test code, and its tables are long"
+)]
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};

@@ -1,5 +1,12 @@
 //! What a hostile registry gets out of a push: no credential and no content for anybody else, no success by lying, no hang.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "this is all test code, and its tables are long"
+)]
+
 mod renderer_support;
 
 use std::net::SocketAddr;
@@ -12,9 +19,12 @@ use renderhub::renderer::error::{PushError, Step};
 use renderhub::renderer::registry::Pushed;
 use renderhub::renderer::transport::Limits;
 
+/// An address made of A's and B's.
+type Pointer = fn(&str, &str) -> String;
+
 async fn push(address: SocketAddr, content: &str) -> Result<Pushed, PushError> {
     let tag = reference(address).tag;
-    client(address, credential(), limits())
+    client(address, Some(credential()), limits())
         .push(&tag, &artifact(content))
         .await
 }
@@ -83,7 +93,7 @@ async fn nothing_reaches_b(
 
 #[tokio::test]
 async fn realms_elsewhere_get_nothing() {
-    let realms: [(&str, fn(&str, &str) -> String); 9] = [
+    let realms: [(&str, Pointer); 9] = [
         ("other host", |_, b| format!("http://{b}/token")),
         ("other scheme", |a, _| format!("https://{a}/token")),
         ("user information", |a, b| format!("http://{a}@{b}/token")),
@@ -165,7 +175,7 @@ async fn token_calls_are_not_redirected() {
 
 #[tokio::test]
 async fn uploads_elsewhere_get_nothing() {
-    let locations: [(&str, fn(&str, &str) -> String); 8] = [
+    let locations: [(&str, Pointer); 8] = [
         ("absolute", |_, b| format!("http://{b}/u")),
         ("network path", |_, b| format!("//{b}/u")),
         ("other scheme", |a, _| format!("https://{a}/u")),

@@ -1,5 +1,12 @@
 //! Pushes to the real distribution registry: password, token service, anonymous, and TLS of a private authority.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "this is all test code, and its tables are long"
+)]
+
 mod renderer_support;
 
 use std::path::{Path, PathBuf};
