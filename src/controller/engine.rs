@@ -330,7 +330,13 @@ impl Engine {
             self.queue.add_at(uid, Instant::now() + HELD_RETRY);
         }
         match error {
-            None => self.backoff.clear(uid),
+            None => {
+                self.backoff.clear(uid);
+                // The pass took up every wake-up of the task, so the look at its Job is asked for anew.
+                if let Some(look) = self.index.look_due(uid) {
+                    self.queue.add_at(uid, look);
+                }
+            }
             Some(error) => {
                 if error == WorkError::Call(CallError::Conflict)
                     && let Some(record) = self.index.task_mut(uid)
@@ -357,8 +363,7 @@ impl Engine {
         if let Some(job) = &outcome.job
             && !self.jobs_gone.remove(uid)
         {
-            let look = self.index.keep_job(job.clone(), now);
-            self.queue.add_at(uid, look);
+            self.index.keep_job(job.clone(), now, outcome.error.is_none());
         }
         if outcome.no_job {
             self.index.forget_job(uid);
@@ -378,10 +383,12 @@ impl Engine {
         record.blocked = is_waiting && !outcome.wants_slot;
         if !outcome.wants_slot {
             record.waits_since = None;
-        } else if record.waits_since.is_none() {
+        } else {
             let now = Instant::now();
-            record.waits_since = Some(now);
-            self.queue.add_at(uid, now + QUEUED_AFTER);
+            let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
+            if due > now {
+                self.queue.add_at(uid, due);
+            }
         }
         let (namespace, created) = (Arc::clone(record.namespace()), record.created);
         if has_job && !record.phase.is_finished() {
