@@ -92,6 +92,6 @@ async fn a_task_too_deep_to_read_gets_its_own_condition_and_stops_nobody() -> Re
     for odd in ["odd-before", "odd-after"] {
         stage.shows(odd, "JobScheduled").await?;
     }
-    stage.watch.passed();
+    stage.passed();
     Ok(())
 }
