@@ -12,7 +12,7 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 use support::{DIGEST, LIMIT, Stage};
 
-/// Deeper than the 128 levels that serde_json reads into a value.
+/// Deeper than the 128 levels that `serde_json` reads into a value.
 const DEPTH: usize = 200;
 
 /// Stands in a task for what is too deep to be built as a value.
