@@ -4,12 +4,15 @@ mod support;
 
 use anyhow::Result;
 use http::Request;
+use kube::ResourceExt;
+use kube::api::ListParams;
 use renderhub::api::conditions::ConditionType::JobScheduled;
+use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
-use support::{LIMIT, Stage};
+use support::{DIGEST, LIMIT, Stage};
 
-/// Deeper than the 128 levels that serde_json reads into a value.
+/// Deeper than the 128 levels that `serde_json` reads into a value.
 const DEPTH: usize = 200;
 
 /// Stands in a task for what is too deep to be built as a value.
@@ -42,6 +45,27 @@ impl Stage {
             let request = Request::get(self.path(&format!("/{name}"))).body(Vec::new())?;
             let text = self.admin.request_text(request).await?;
             Ok(text.contains(&format!("\"{word}\"")).then_some(()))
+        })
+        .await
+    }
+
+    /// Deletes the task and waits until the hub lets it go.
+    async fn delete_deep(&self, name: &str) -> Result<()> {
+        let path = self.path(&format!("/{name}"));
+        self.admin
+            .request_text(Request::delete(&path).body(Vec::new())?)
+            .await?;
+        self.gone(name).await
+    }
+
+    async fn gone(&self, name: &str) -> Result<()> {
+        let path = self.path(&format!("/{name}"));
+        wait_for(&format!("{name} to be gone"), LIMIT, async || {
+            let answer = self
+                .admin
+                .request_text(Request::get(&path).body(Vec::new())?)
+                .await;
+            Ok(matches!(answer, Err(kube::Error::Api(status)) if status.code == 404).then_some(()))
         })
         .await
     }
@@ -92,6 +116,27 @@ async fn a_task_too_deep_to_read_gets_its_own_condition_and_stops_nobody() -> Re
     for odd in ["odd-before", "odd-after"] {
         stage.shows(odd, "JobScheduled").await?;
     }
+    for name in ["deep-before", "abyss-before", "odd-before"] {
+        stage.delete_deep(name).await?;
+    }
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_task_with_odd_metadata_is_served_to_its_end() -> Result<()> {
+    let stage = Stage::new("odd").await?;
+    let mut task = stage.deep_metadata("odd");
+    task["spec"]["ttlSecondsAfterFinished"] = json!(0);
+    stage.submit_deep(&task, DEPTH).await?;
+    let job = wait_for("the Job", LIMIT, async || {
+        Ok(stage.jobs().list(&ListParams::default()).await?.items.pop())
+    })
+    .await?;
+    let message = json!({ "phase": "Push", "reason": "Pushed", "digest": DIGEST }).to_string();
+    finish::pod_for_job(&stage.admin, &job, &[Exit::new("renderer", 0, message)]).await?;
+    finish::complete_job(&stage.admin, &stage.scope.rendering, &job.name_any()).await?;
+    stage.gone("odd").await?;
     stage.passed();
     Ok(())
 }
