@@ -308,3 +308,6 @@ fn refuse(o: &Observed<'_>, refusal: &Refusal, rest: Step) -> Step {
     }
     clear(o).unwrap_or(rest)
 }
+
+#[cfg(test)]
+mod tests;
