@@ -16,6 +16,7 @@ use super::task::Task;
 mod catalog;
 mod decide;
 mod job;
+mod life;
 mod outcome;
 mod status;
 mod validate;
