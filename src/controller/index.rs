@@ -373,3 +373,6 @@ impl KnownJob {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,7 +136,7 @@ fn terminated(name: &str, exit_code: i64, message: &str) -> Value {
 
 fn pod(phase: &str, init: Value, main: Value) -> Option<PodNote> {
     let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"creationTimestamp": at(3).to_string()},
+        "metadata": {"uid": "p1", "creationTimestamp": at(3).to_string()},
         "status": {"phase": phase, "initContainerStatuses": init, "containerStatuses": main},
     }))
     .unwrap();

@@ -28,6 +28,7 @@ fn report(verdict: Verdict) -> JobReport {
 
 fn note(message: Termination) -> PodNote {
     PodNote {
+        pod_uid: "p1".to_owned(),
         created: at(2),
         succeeded: message.reason.is_success(),
         exit_code: Some(i32::from(!message.reason.is_success())),
@@ -142,6 +143,7 @@ fn a_failure_is_failed_and_says_who_and_why() {
     let say = |phase, reason| Some(note(Termination::failed(phase, reason)));
     let (render, push) = (termination::Phase::Render, termination::Phase::Push);
     let silent = Some(PodNote {
+        pod_uid: "p1".to_owned(),
         message: None,
         exit_code: Some(137),
         succeeded: false,
