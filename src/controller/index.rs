@@ -27,6 +27,8 @@ const SOON: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
 const QUIET: Duration = Duration::from_secs(660);
+/// Time after which a task that is held by something nobody watches is tried again.
+const HELD_RETRY: Duration = Duration::from_secs(300);
 
 /// A Job of a task, and when to read it.
 #[derive(Debug)]
@@ -151,6 +153,23 @@ impl Index {
         }
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid, record);
+    }
+
+    /// Forgets what a task looks like, so that the next pass reads it.
+    pub fn forget_spec(&mut self, uid: &TaskUid) {
+        if let Some(task) = self.tasks.get_mut(uid).and_then(|r| r.whole.take()) {
+            self.spec_bytes -= task.spec_bytes;
+        }
+    }
+
+    /// Takes in what keeps a task's objects from being created; when to try it again in spite of that.
+    pub fn hold(&mut self, uid: &TaskUid, held: Option<Held>, now: Instant) -> Option<Instant> {
+        let record = self.tasks.get_mut(uid)?;
+        let since_earlier = record
+            .held
+            .filter(|(known, until)| Some(*known) == held && now < *until);
+        record.held = since_earlier.or(held.map(|held| (held, now + HELD_RETRY)));
+        record.held.map(|(_, until)| until)
     }
 
     fn forget_whole(&mut self, uid: &TaskUid) -> Option<Record> {
@@ -332,7 +351,10 @@ impl Index {
             task: record.whole.clone(),
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
-            held: record.held,
+            held: record
+                .held
+                .filter(|(_, until)| now < *until)
+                .map(|(held, _)| held),
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
@@ -357,3 +379,6 @@ impl KnownJob {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

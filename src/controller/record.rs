@@ -25,8 +25,8 @@ pub struct Record {
     pub blocked: bool,
     /// Since when it waits for a slot.
     pub waits_since: Option<Instant>,
-    /// What keeps its objects from being created.
-    pub held: Option<Held>,
+    /// What keeps its objects from being created, and until when that is believed.
+    pub(super) held: Option<(Held, Instant)>,
     /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
     pub(super) cleared_job: Option<Box<str>>,
     /// When a failed task's objects go, and when the task itself goes.
@@ -37,7 +37,7 @@ pub struct Record {
     /// Which list of the watch showed it last.
     pub(super) epoch: u32,
     /// The whole task, while there is something to do and the budget allows.
-    pub whole: Option<Arc<Task>>,
+    pub(super) whole: Option<Arc<Task>>,
 }
 
 impl Record {

@@ -148,8 +148,9 @@ impl Pass<'_> {
                 (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
                 return Ok(());
             }
+            let is_last = matches!(step, Step::DeleteTask);
             self.act(&task, step).await?;
-            if self.outcome.is_gone {
+            if is_last || self.outcome.is_gone {
                 return Ok(());
             }
         }

@@ -97,9 +97,7 @@ impl Engine {
             .map(|(uid, _)| uid.clone())
             .collect();
         for uid in uids {
-            if let Some(record) = self.index.task_mut(&uid) {
-                record.held = None;
-            }
+            self.index.hold(&uid, None, Instant::now());
             self.queue.add(&uid);
         }
     }

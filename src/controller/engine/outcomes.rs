@@ -18,9 +18,6 @@ use super::super::sweep::{Sweep, marked, remove_orphans};
 use super::super::worker::{JobNews, Outcome, SecretNews, WorkError};
 use super::{Engine, Finished, Source, instant};
 
-/// Time after which a task that was held by something nobody watches is tried again.
-const HELD_RETRY: Duration = Duration::from_secs(300);
-
 impl Engine {
     pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let error = outcome.error;
@@ -33,8 +30,8 @@ impl Engine {
         if let Some(wake) = outcome.wake {
             self.queue.add_at(uid, instant(wake));
         }
-        if outcome.held.is_some() {
-            self.queue.add_at(uid, Instant::now() + HELD_RETRY);
+        if let Some(retry) = self.index.hold(uid, outcome.held, Instant::now()) {
+            self.queue.add_at(uid, retry);
         }
         match error {
             None => {
@@ -45,11 +42,9 @@ impl Engine {
                 }
             }
             Some(error) => {
-                if error == WorkError::Call(CallError::Conflict)
-                    && let Some(record) = self.index.task_mut(uid)
-                {
+                if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.
-                    record.whole = None;
+                    self.index.forget_spec(uid);
                 }
                 self.fail(uid, error.kind());
             }
@@ -81,7 +76,6 @@ impl Engine {
         let Some(record) = self.index.task_mut(uid) else {
             return;
         };
-        record.held = outcome.held;
         let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
         record.blocked = is_waiting && !outcome.wants_slot;
         if outcome.wants_slot {
