@@ -53,6 +53,26 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_hub_for_some_namespaces_has_rights_on_tasks_there_only() -> Result<()> {
+    let objects = template(&Helm::new()?, &["--set", "controller.watchNamespaces={a,b}"]).await?;
+    let bound = |kind: &str| {
+        let named =
+            |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == "renderhub-tasks";
+        objects
+            .iter()
+            .filter(named)
+            .map(|object| &object["metadata"]["namespace"])
+            .collect::<Vec<_>>()
+    };
+    assert!(bound("ClusterRoleBinding").is_empty());
+    assert_eq!(bound("RoleBinding"), ["a", "b"]);
+    let args = &of_kind(&objects, "Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
+    let args = args.as_array().context("no arguments")?;
+    assert!(args.contains(&json!("--watch-namespaces=a,b")), "{args:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn values_that_cannot_be_meant_are_refused() -> Result<()> {
     let helm = Helm::new()?;
     for (set, said) in [
@@ -61,6 +81,10 @@ async fn values_that_cannot_be_meant_are_refused() -> Result<()> {
         ("renderer.image.pullPolicy=Sometimes", "pullPolicy"),
         (&format!("renderingNamespace.name={HUB}"), "must differ"),
         ("renderingNamespace.name=kube-system", "a namespace of its own"),
+        (
+            &format!("controller.watchNamespaces={{{RENDERING}}}"),
+            "must not contain",
+        ),
     ] {
         let refused = template(&helm, &["--set", set])
             .await
