@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{ListParams, LogParams, ObjectMeta, PostParams};
 use kube::core::DynamicObject;
@@ -301,11 +302,21 @@ impl World {
             .await?;
         let metadata = yaml(&std::fs::read_to_string(chart.join("Chart.yaml"))?)?.remove(0);
         assert_eq!(metadata["description"], "The shop");
-        let secrets: Api<Secret> = Api::namespaced(self.plane.admin().client().await?, RENDERING);
-        let left = secrets.list_metadata(&ListParams::default()).await?;
-        let names: Vec<String> = left.iter().map(ResourceExt::name_any).collect();
-        assert_eq!(names, ["push"], "the config Secret of a finished task is gone");
-        Ok(())
+        self.nothing_is_left_of_it().await
+    }
+
+    /// The result is recorded first, so a test may look before the rest is gone.
+    async fn nothing_is_left_of_it(&self) -> Result<()> {
+        let admin = self.plane.admin().client().await?;
+        let jobs: Api<Job> = Api::namespaced(admin.clone(), RENDERING);
+        let secrets: Api<Secret> = Api::namespaced(admin, RENDERING);
+        wait_for("the Job and the config Secret to be gone", LIMIT, async || {
+            let jobs = jobs.list_metadata(&ListParams::default()).await?;
+            let secrets = secrets.list_metadata(&ListParams::default()).await?;
+            let names: Vec<String> = secrets.iter().map(ResourceExt::name_any).collect();
+            Ok((jobs.items.is_empty() && names == ["push"]).then_some(()))
+        })
+        .await
     }
 
     /// The credential in each form in which it could show.

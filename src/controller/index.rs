@@ -248,8 +248,9 @@ impl Index {
         Some(look)
     }
 
-    /// Takes in a Job that a worker created or read; when to look at its task again.
-    pub fn keep_job(&mut self, mark: JobMark, now: Instant) -> Instant {
+    /// Takes in a Job that a worker created or read. Where the pass did not succeed what it read was of no use, so the
+    /// Job stays due.
+    pub fn keep_job(&mut self, mark: JobMark, now: Instant, succeeded: bool) {
         let epoch = self.epoch(None);
         let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
             mark,
@@ -261,10 +262,15 @@ impl Index {
         } else {
             LINGER
         };
-        if known.read_due <= now {
+        if succeeded && known.read_due <= now {
             known.read_due = now + pause;
         }
-        known.read_due
+    }
+
+    /// When the Job of an unfinished task is to be looked at, if it has one.
+    pub fn look_due(&self, task: &TaskUid) -> Option<Instant> {
+        let is_unfinished = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
+        Some(self.jobs.get(task).filter(|_| is_unfinished)?.read_due)
     }
 
     /// Forgets a Job that is gone; nothing more is said of it.

@@ -75,12 +75,10 @@ fn literal(text: &str, indent: usize) -> String {
         1 if !body.is_empty() => "",
         _ => "+",
     };
-    // Without the indicator, leading blanks or empty lines would set the indentation of the block, or be refused.
-    let indicator = if text.starts_with([' ', '\t', '\n']) {
-        "2"
-    } else {
-        ""
-    };
+    // Without the indicator, leading blanks or empty lines would set the indentation of the block, or be refused; and
+    // nobody knows here what an action leaves of the first line.
+    let open = text.starts_with([' ', '\t', '\n']) || text.contains("{{");
+    let indicator = if open { "2" } else { "" };
     let mut out = format!("|{indicator}{chomping}");
     let lines = text.strip_suffix('\n').unwrap_or(text);
     for line in lines.split('\n') {
@@ -293,7 +291,7 @@ mod tests {
             ("it's {{ .x }}", "it's {{ .x }}"),
             ("{{ default \"it's\" .x }}", "'{{ default \"it''s\" .x }}'"),
             ("a: {{ .x }}", "'a: {{ .x }}'"),
-            ("{{ .a }}\n{{ .b }}", "|-\n  {{ .a }}\n  {{ .b }}"),
+            ("{{ .a }}\n{{ .b }}", "|2-\n  {{ .a }}\n  {{ .b }}"),
             ("", "''"),
             ("1.0", "'1.0'"),
             ("yes", "'yes'"),

@@ -34,7 +34,13 @@ impl Engine {
             self.queue.add_at(uid, retry);
         }
         match error {
-            None => self.backoff.clear(uid),
+            None => {
+                self.backoff.clear(uid);
+                // The pass took up every wake-up of the task, so the look at its Job is asked for anew.
+                if let Some(look) = self.index.look_due(uid) {
+                    self.queue.add_at(uid, look);
+                }
+            }
             Some(error) => {
                 if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.
@@ -58,10 +64,7 @@ impl Engine {
         match &outcome.job {
             // A Job that went while the worker had its task stays gone.
             JobNews::Known(_) if self.jobs_gone.remove(uid) => {}
-            JobNews::Known(job) => {
-                let look = self.index.keep_job(job.clone(), now);
-                self.queue.add_at(uid, look);
-            }
+            JobNews::Known(job) => self.index.keep_job(job.clone(), now, outcome.error.is_none()),
             JobNews::Absent => self.index.forget_job(uid),
             JobNews::Deleted(job) => self.index.clear_job(uid, job),
             JobNews::None => {}
@@ -75,12 +78,14 @@ impl Engine {
         };
         let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
         record.blocked = is_waiting && !outcome.wants_slot;
-        if !outcome.wants_slot {
-            record.waits_since = None;
-        } else if record.waits_since.is_none() {
+        if outcome.wants_slot {
             let now = Instant::now();
-            record.waits_since = Some(now);
-            self.queue.add_at(uid, now + QUEUED_AFTER);
+            let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
+            if due > now {
+                self.queue.add_at(uid, due);
+            }
+        } else {
+            record.waits_since = None;
         }
         let (namespace, created) = (Arc::clone(record.namespace()), record.created);
         if has_job && !record.phase.is_finished() {
