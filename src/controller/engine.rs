@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::CallError;
 use crate::backoff::Backoff;
-use crate::metrics::{KindLabel, Metrics};
+use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
 use crate::plan::queue::{Caps, FairQueue};
 use crate::watch::{Input, Scope};
@@ -30,6 +30,9 @@ use super::worker::{Context, Outcome, work};
 
 mod inputs;
 mod outcomes;
+
+/// Pause before a sweep that failed is repeated.
+const SWEEP_RETRY: Duration = Duration::from_secs(5);
 
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,8 @@ pub struct Engine {
     backoff: Backoff<TaskUid>,
     running: JoinSet<Finished>,
     passes: HashMap<Id, TaskUid>,
+    /// Tasks whose pass began before the catalog changed: what it found is not kept.
+    outdated: HashSet<TaskUid>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// What was not seen whole yet.
@@ -104,6 +109,7 @@ impl Engine {
             backoff: Backoff::default(),
             running: JoinSet::new(),
             passes: HashMap::new(),
+            outdated: HashSet::new(),
             jobs_gone: HashSet::new(),
             unseen: scopes.into_iter().map(Source::Tasks).chain(others).collect(),
             sweep_due: Instant::now(),
@@ -155,6 +161,7 @@ impl Engine {
         let (view, due) = self.index.view(&uid, Timestamp::now(), now);
         let Some(view) = view else {
             self.queue.done(&uid);
+            self.give_slot_back(&uid);
             if let Some(due) = due {
                 self.queue.add_at(&uid, instant(due));
             }
@@ -179,7 +186,7 @@ impl Engine {
             Ok((id, Finished::Pass(uid, started, outcome))) => {
                 self.passes.remove(&id);
                 self.metrics.pass(started.elapsed());
-                self.take_outcome(&uid, &outcome);
+                self.take_outcome(&uid, &outcome, started);
                 self.queue.done(&uid);
             }
             Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
@@ -188,8 +195,19 @@ impl Engine {
                 if let Some(uid) = self.passes.remove(&error.id()) {
                     self.fail(&uid, "Panic");
                     self.queue.done(&uid);
+                } else {
+                    // Only sweeps are not passes.
+                    self.is_sweeping = false;
+                    self.sweep_due = Instant::now() + SWEEP_RETRY;
                 }
             }
+        }
+    }
+
+    /// A task with nothing to do needs no slot.
+    fn give_slot_back(&mut self, uid: &TaskUid) {
+        if let Some(record) = self.index.task(uid) {
+            self.fair.leave(record.namespace(), record.created, uid);
         }
     }
 
@@ -214,10 +232,10 @@ impl Engine {
         let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.work_queue_depth.set(depth(self.queue.len()));
         self.metrics.waiting_tasks.set(depth(self.fair.len().0));
-        for (kind, count) in self.index.phases() {
+        for (phase, count) in self.index.phases() {
             self.metrics
                 .tasks
-                .get_or_create(&KindLabel { kind })
+                .get_or_create(&PhaseLabel { phase })
                 .set(depth(count));
         }
     }
@@ -366,14 +384,14 @@ mod tests {
             name: "render-x".to_owned(),
             uid: "job".to_owned(),
             spec_hash: String::new(),
-            created: Timestamp::UNIX_EPOCH,
+            chart_url: None,
             hint: crate::plan::outcome::EndHint::No,
         };
         let outcome = Outcome {
             job: JobNews::Known(mark),
             ..Outcome::default()
         };
-        engine.take_outcome(&task, &outcome);
+        engine.take_outcome(&task, &outcome, Instant::now());
         assert!(!engine.index.has_job(&task));
     }
 }

@@ -16,21 +16,25 @@ use crate::watch::task_of;
 use super::super::index::QUEUED_AFTER;
 use super::super::sweep::{Sweep, marked, remove_orphans};
 use super::super::worker::{JobNews, Outcome, SecretNews, WorkError};
-use super::{Engine, Finished, Source, instant};
+use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
-    pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome) {
+    /// Takes in what a pass that began at `started` brought.
+    pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome, started: Instant) {
         let error = outcome.error;
+        let is_outdated = self.outdated.remove(uid);
+        let job_is_gone = self.jobs_gone.remove(uid);
         if outcome.is_gone {
             self.forget(uid);
             return;
         }
-        self.take_objects(uid, outcome);
+        self.take_objects(uid, outcome, started, job_is_gone);
         self.take_slot(uid, outcome);
         if let Some(wake) = outcome.wake {
             self.queue.add_at(uid, instant(wake));
         }
-        if let Some(retry) = self.index.hold(uid, outcome.held, Instant::now()) {
+        let held = outcome.held.filter(|_| !is_outdated);
+        if let Some(retry) = self.index.hold(uid, held, Instant::now()) {
             self.queue.add_at(uid, retry);
         }
         match error {
@@ -51,8 +55,7 @@ impl Engine {
         }
     }
 
-    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome) {
-        let now = Instant::now();
+    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome, started: Instant, job_is_gone: bool) {
         if let Some(task) = &outcome.task {
             self.index.changed_task(Arc::clone(task));
         }
@@ -63,8 +66,14 @@ impl Engine {
         }
         match &outcome.job {
             // A Job that went while the worker had its task stays gone.
-            JobNews::Known(_) if self.jobs_gone.remove(uid) => {}
-            JobNews::Known(job) => self.index.keep_job(job.clone(), now, outcome.error.is_none()),
+            JobNews::Known(_) | JobNews::Read(_) | JobNews::Deleted(_) if job_is_gone => {
+                self.index.forget_job(uid);
+            }
+            JobNews::Known(job) => self.index.keep_job(job.clone(), None, Instant::now()),
+            JobNews::Read(job) => {
+                let read = outcome.error.is_none().then_some(started);
+                self.index.keep_job(job.clone(), read, Instant::now());
+            }
             JobNews::Absent => self.index.forget_job(uid),
             JobNews::Deleted(job) => self.index.clear_job(uid, job),
             JobNews::None => {}
@@ -101,12 +110,14 @@ impl Engine {
     pub(super) fn take_secrets(&mut self, secrets: Result<Vec<ObjectMeta>, CallError>) {
         self.is_sweeping = false;
         let Ok(secrets) = secrets else {
-            self.sweep_due = Instant::now() + Duration::from_secs(5);
+            self.sweep_due = Instant::now() + SWEEP_RETRY;
             return;
         };
         self.sweep_due = Instant::now() + self.limits.gc_interval;
         for meta in &secrets {
-            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref()) {
+            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref())
+                && !self.index.is_secret_cleared(&task)
+            {
                 self.index.keep_secret(&task, uid);
                 self.queue.add(&task);
             }
