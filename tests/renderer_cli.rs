@@ -588,6 +588,16 @@ async fn a_signal_ends_it_and_leaves_nothing() {
         answered.recv().await.unwrap();
         assert_eq!(std::fs::read_dir(sandbox.path("tmp")).unwrap().count(), 1);
         let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap();
+        let core = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"))
+            .unwrap();
+        assert_eq!(
+            core.split_whitespace().nth(4),
+            Some("0"),
+            "a core file would hold the credential"
+        );
         rustix::process::kill_process(pid, signal).unwrap();
         let ran = sandbox.finish(child.wait_with_output().await.unwrap());
         ran.failed(Phase::Push, Reason::Internal, "interrupted");
