@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn writing_stops_where_nobody_reads_any_more() {
-        let deep = |leaf: Value| (0..100).fold(leaf, |inner, _| json!([inner]));
+        let deep = |leaf: Value| (0..100).fold(leaf, |inner, _| Value::Array(vec![inner]));
         for leaf in [
             json!(vec![0; 200_000]),
             json!("x\n".repeat(200_000)),
