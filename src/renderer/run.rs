@@ -25,7 +25,7 @@ use super::tls;
 use super::transport::{Limits, Transport};
 use crate::api::docker_config::Credential;
 use crate::api::oci::{OciError, Reference};
-use crate::api::termination::{Phase, Reason, Termination};
+use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
 
 /// Largest file with a destination in bytes.
 const MAX_URL: u64 = 4096;
@@ -49,6 +49,7 @@ pub fn main() -> ExitCode {
     } else {
         Phase::Push
     };
+    let is_container = cli.command.is_some();
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| execute(cli, phase)));
     let message = match &outcome {
         Ok(Ok(message)) => message.clone(),
@@ -61,8 +62,15 @@ pub fn main() -> ExitCode {
     let path = log.as_deref().unwrap_or(Path::new(TERMINATION_LOG));
     // Nobody is left to tell if this fails; the exit code stands.
     let _ = file::write_message(path, &message.to_json(), log.is_some());
-    if message.reason.is_success() {
+    exit_code(message.reason, is_container)
+}
+
+/// The one-shot form knows 0 and 1 only; the containers of a Job say besides whether a second attempt can help.
+fn exit_code(reason: Reason, is_container: bool) -> ExitCode {
+    if reason.is_success() {
         ExitCode::SUCCESS
+    } else if is_container && reason.is_permanent() {
+        ExitCode::from(PERMANENT_FAILURE)
     } else {
         ExitCode::FAILURE
     }
