@@ -316,3 +316,168 @@ pub fn job_mark(metadata: &ObjectMeta) -> Option<JobMark> {
         hint: outcome::end_hint(metadata.managed_fields.as_deref()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn scope(kind: TaskKind, namespace: Option<&str>) -> Scope {
+        Scope {
+            kind,
+            namespace: namespace.map(Arc::from),
+        }
+    }
+
+    #[test]
+    fn without_a_list_a_hub_serves_everything_with_one_only_that() {
+        let (rt, crt) = (TaskKind::RenderTask, TaskKind::ClusterRenderTask);
+        assert_eq!(Scope::of(&[]), [scope(rt, None), scope(crt, None)]);
+        let two = Scope::of(&["team-a".to_owned(), "team-b".to_owned()]);
+        assert_eq!(two, [scope(rt, Some("team-a")), scope(rt, Some("team-b"))]);
+        assert!(
+            !two.iter().any(|s| s.covers(crt, "")),
+            "the platform's own tasks are another hub's"
+        );
+    }
+
+    #[test]
+    fn a_scope_covers_its_kind_and_its_namespace() {
+        let (rt, crt) = (TaskKind::RenderTask, TaskKind::ClusterRenderTask);
+        let table = [
+            (scope(rt, None), rt, "team-a", true),
+            (scope(rt, None), crt, "", false),
+            (scope(crt, None), crt, "", true),
+            (scope(rt, Some("team-a")), rt, "team-a", true),
+            (scope(rt, Some("team-a")), rt, "team-a2", false),
+            (scope(rt, Some("team-a")), crt, "team-a", false),
+        ];
+        for (scope, kind, namespace, covers) in table {
+            assert_eq!(
+                scope.covers(kind, namespace),
+                covers,
+                "{scope:?} {kind:?} {namespace}"
+            );
+        }
+    }
+
+    fn metadata(value: Value) -> ObjectMeta {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_job_is_known_by_its_label_and_never_by_its_name_alone() {
+        let full = json!({
+            "name": "render-shop", "uid": "j1", "labels": {"renderhub.dev/task-uid": "t1"},
+            "annotations": {"renderhub.dev/spec-hash": "abc"}, "creationTimestamp": "2024-01-01T00:00:00Z",
+            "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
+        });
+        let mark = job_mark(&metadata(full.clone())).unwrap();
+        assert_eq!(
+            (mark.task.as_str(), mark.uid.as_str(), mark.spec_hash.as_str()),
+            ("t1", "j1", "abc")
+        );
+        assert_eq!(
+            (mark.hint, mark.created.as_second()),
+            (EndHint::No, 1_704_067_200)
+        );
+        for field in ["name", "uid", "labels"] {
+            let mut part = full.clone();
+            part.as_object_mut().unwrap().remove(field);
+            assert_eq!(job_mark(&metadata(part)), None, "{field}");
+        }
+        let mut bare = full;
+        for field in ["annotations", "creationTimestamp", "managedFields"] {
+            bare.as_object_mut().unwrap().remove(field);
+        }
+        let mark = job_mark(&metadata(bare)).unwrap();
+        assert_eq!(
+            (mark.spec_hash.as_str(), mark.hint),
+            ("", EndHint::Now),
+            "whatever is hidden is asked for"
+        );
+    }
+
+    fn object(labels: &Value) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": "x", "labels": labels}})).unwrap()
+    }
+
+    #[test]
+    fn every_event_is_told_and_objects_that_are_not_ours_are_not() {
+        let tell = |event: Event<ConfigMap>| {
+            let task = |o: &ConfigMap| task_of(&o.metadata);
+            change(event, |o| task(&o), task).map(|change| format!("{change:?}"))
+        };
+        let (ours, foreign) = (json!({"renderhub.dev/task-uid": "t1"}), json!({"app": "x"}));
+        let is = |text: &str| Some(text.to_owned());
+        assert_eq!(tell(Event::Init), is("Restart"));
+        assert_eq!(tell(Event::InitDone), is("Synced"));
+        assert_eq!(tell(Event::InitApply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Apply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Delete(object(&ours))), is("Gone(TaskUid(\"t1\"))"));
+        for event in [Event::InitApply, Event::Apply, Event::Delete] {
+            assert_eq!(tell(event(object(&foreign))), None);
+        }
+    }
+
+    fn answer(code: u16) -> kube::Error {
+        kube::Error::Api(Box::new(Status {
+            code,
+            ..Status::default()
+        }))
+    }
+
+    #[test]
+    fn a_start_that_cannot_succeed_is_given_up_and_anything_else_is_repeated() {
+        let table = [
+            (410, true, true),
+            (410, false, true),
+            (400, true, true),
+            (422, true, true),
+            (400, false, false),
+            (403, true, false),
+            (429, true, false),
+            (500, true, false),
+        ];
+        for (code, streaming, unusable) in table {
+            for error in [
+                watcher::Error::WatchStartFailed(answer(code)),
+                watcher::Error::InitialListFailed(answer(code)),
+            ] {
+                assert_eq!(
+                    is_unusable(&error, streaming),
+                    unusable,
+                    "{code} {streaming} {error:?}"
+                );
+            }
+        }
+        // In the middle of a watch, kube lists anew by itself.
+        assert!(!is_unusable(&watcher::Error::WatchFailed(answer(410)), true));
+        assert!(!is_unusable(&watcher::Error::NoResourceVersion, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_watch_is_counted_and_a_hopeless_one_ends() {
+        let (metrics, _) = Metrics::new();
+        let events = stream::iter([
+            Ok(Event::Init),
+            Err(watcher::Error::WatchStartFailed(answer(500))),
+            Ok(Event::InitDone),
+            Err(watcher::Error::WatchStartFailed(answer(410))),
+            Ok(Event::Apply(object(&json!({})))),
+        ]);
+        let told: Vec<_> = until_unusable(events, metrics.clone(), "test", false)
+            .collect()
+            .await;
+        assert!(matches!(told[..], [Event::Init, Event::InitDone]), "{told:?}");
+        let broken = metrics
+            .watch_errors
+            .get_or_create(&KindLabel { kind: "test" })
+            .get();
+        assert_eq!(broken, 2);
+    }
+}
