@@ -21,6 +21,8 @@ use tenant::Tenant;
 async fn main() -> ExitCode {
     // Whatever is running is dropped, and with it the whole world, when the user has seen enough.
     let outcome = tokio::select! {
+        // In this order: a signal that ends KEEP=1 is no interruption.
+        biased;
         outcome = run() => outcome,
         stopped = stop() => stopped.and_then(|()| Err(anyhow!("interrupted"))),
     };
