@@ -37,7 +37,7 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let begin = Instant::now();
-    step("programs (they are built once, which takes about ten minutes)");
+    step("programs of Kubernetes (built once, in about ten minutes, then reused)");
     Tools::ensure()?;
     let platform = Platform::start().await?;
     if let Err(error) = show(&platform).await {
