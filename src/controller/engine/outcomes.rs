@@ -62,14 +62,17 @@ impl Engine {
         }
         match &outcome.job {
             // A Job that went while the worker had its task stays gone.
-            JobNews::Known(_) if self.jobs_gone.remove(uid) => {}
-            JobNews::Known(job) => {
-                let look = self.index.keep_job(job.clone(), now);
-                self.queue.add_at(uid, look);
-            }
+            JobNews::Known(_) | JobNews::Read(..) if self.jobs_gone.remove(uid) => {}
+            JobNews::Known(job) => self.index.keep_job(job.clone(), now),
+            JobNews::Read(job, asked) => self.index.keep_read_job(job.clone(), *asked),
             JobNews::Absent => self.index.forget_job(uid),
             JobNews::Deleted(job) => self.index.clear_job(uid, job),
             JobNews::None => {}
+        }
+        // After every pass, whatever it brought: the wake-up of an earlier one may be what started this one. A pass that
+        // failed is repeated when its back-off says so.
+        if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
+            self.queue.add_at(uid, look);
         }
     }
 
