@@ -186,7 +186,7 @@ impl Engine {
             Ok((id, Finished::Pass(uid, started, outcome))) => {
                 self.passes.remove(&id);
                 self.metrics.pass(started.elapsed());
-                self.take_outcome(&uid, &outcome, started);
+                self.take_outcome(&uid, &outcome);
                 self.queue.done(&uid);
             }
             Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
@@ -260,8 +260,10 @@ mod tests {
     use crate::events::Events;
     use crate::names::{HubId, TaskKind};
     use crate::notes::Notes;
+    use crate::plan::JobState;
     use crate::plan::catalog::Catalog;
     use crate::plan::job::Place;
+    use crate::plan::outcome::EndHint;
     use crate::plan::task::Task;
     use crate::watch::{Change, JobMark};
 
@@ -372,6 +374,17 @@ mod tests {
         assert_eq!(engine.passes.values().next(), Some(&task));
     }
 
+    fn mark(task: &TaskUid, hint: EndHint) -> JobMark {
+        JobMark {
+            task: task.clone(),
+            name: "render-x".to_owned(),
+            uid: "job".to_owned(),
+            spec_hash: String::new(),
+            chart_url: None,
+            hint,
+        }
+    }
+
     #[tokio::test]
     async fn a_job_that_went_while_its_task_was_worked_on_stays_gone() {
         let mut engine = engine();
@@ -379,19 +392,39 @@ mod tests {
         let handle = engine.running.spawn(std::future::pending());
         engine.passes.insert(handle.id(), task.clone());
         engine.take_in(Input::Job(Change::Gone(task.clone())));
-        let mark = JobMark {
-            task: task.clone(),
-            name: "render-x".to_owned(),
-            uid: "job".to_owned(),
-            spec_hash: String::new(),
-            chart_url: None,
-            hint: crate::plan::outcome::EndHint::No,
-        };
         let outcome = Outcome {
-            job: JobNews::Known(mark),
+            job: JobNews::Known(mark(&task, EndHint::No)),
             ..Outcome::default()
         };
-        engine.take_outcome(&task, &outcome, Instant::now());
+        engine.take_outcome(&task, &outcome);
         assert!(!engine.index.has_job(&task));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_ended_while_its_task_was_worked_on_is_read_right_after() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let may_have_ended = |engine: &Engine, now| {
+            let (view, _) = engine.index.view(&task, Timestamp::UNIX_EPOCH, now);
+            matches!(view.unwrap().job, JobState::Seen { may_have_ended, .. } if may_have_ended)
+        };
+        let outcome = |job| Outcome {
+            job,
+            ..Outcome::default()
+        };
+        assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
+        engine.take_in(Input::Job(Change::Seen(mark(&task, EndHint::Now))));
+        engine.take_outcome(&task, &outcome(JobNews::Known(mark(&task, EndHint::No))));
+        engine.queue.done(&task);
+        let now = Instant::now();
+        assert_eq!(engine.queue.take(now), Some(task.clone()));
+        assert!(may_have_ended(&engine, now));
+        // The read said that it still runs; it is read again without another event, and not at once.
+        engine.take_outcome(&task, &outcome(JobNews::Read(mark(&task, EndHint::Now), now)));
+        engine.queue.done(&task);
+        assert_eq!(engine.queue.take(Instant::now()), None);
+        let later = now + Duration::from_secs(60);
+        assert_eq!(engine.queue.take(later), Some(task.clone()));
+        assert!(may_have_ended(&engine, later));
     }
 }

@@ -227,11 +227,7 @@ impl Index {
         if cleared == Some(mark.uid.as_str()) {
             return None;
         }
-        let read_due = match mark.hint {
-            EndHint::Now => now,
-            EndHint::Soon => now + SOON,
-            EndHint::No => now + QUIET,
-        };
+        let read_due = first_look(mark.hint, now);
         let is_new = self
             .jobs
             .get(&mark.task)
@@ -248,18 +244,22 @@ impl Index {
         Some(look)
     }
 
-    /// Takes in a Job that a worker created, found or, in a pass that began at `read`, read in vain.
-    ///
-    /// An end that the watch announced after the pass began was not read by it.
-    pub fn keep_job(&mut self, mark: JobMark, read: Option<Instant>, now: Instant) {
+    /// Takes in a Job that a worker created or found. What a watch said of it meanwhile is newer, and still to be read.
+    pub fn keep_job(&mut self, mark: JobMark, now: Instant) {
+        let (epoch, read_due) = (self.epoch(None), first_look(mark.hint, now));
+        self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
+            mark,
+            read_due,
+            epoch,
+        });
+    }
+
+    /// Takes in a Job that a worker read, and had asked for at `asked`: what a watch said since is still to be read.
+    pub fn keep_read_job(&mut self, mark: JobMark, asked: Instant) {
         let epoch = self.epoch(None);
         let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
-            read_due: if mark.hint == EndHint::No {
-                now + QUIET
-            } else {
-                now
-            },
             mark,
+            read_due: asked,
             epoch,
         });
         let pause = if known.mark.hint == EndHint::No {
@@ -267,15 +267,15 @@ impl Index {
         } else {
             LINGER
         };
-        if read.is_some_and(|began| known.read_due <= began) {
-            known.read_due = now + pause;
+        if known.read_due <= asked {
+            known.read_due = asked + pause;
         }
     }
 
-    /// When the Job of an unfinished task is to be looked at, if it has one.
-    pub fn look_due(&self, task: &TaskUid) -> Option<Instant> {
-        let is_unfinished = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
-        Some(self.jobs.get(task).filter(|_| is_unfinished)?.read_due)
+    /// When the Job of an unfinished task is to be read.
+    pub fn read_due(&self, task: &TaskUid) -> Option<Instant> {
+        let is_open = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
+        self.jobs.get(task).filter(|_| is_open).map(|job| job.read_due)
     }
 
     /// Forgets a Job that is gone; nothing more is said of it.
@@ -373,6 +373,15 @@ impl Index {
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
         };
         (Some(view), None)
+    }
+}
+
+/// When a Job that nobody read yet is to be read.
+fn first_look(hint: EndHint, now: Instant) -> Instant {
+    match hint {
+        EndHint::Now => now,
+        EndHint::Soon => now + SOON,
+        EndHint::No => now + QUIET,
     }
 }
 

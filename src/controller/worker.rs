@@ -1,7 +1,7 @@
 //! One pass over one task: decide, do the step, and decide again with what it brought, until there is nothing to do.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
@@ -72,8 +72,8 @@ pub enum JobNews {
     None,
     /// It was created or found.
     Known(JobMark),
-    /// It was read.
-    Read(JobMark),
+    /// It was read, and asked for at that time: what a watch said since may not be in it.
+    Read(JobMark, Instant),
     /// The API server said that there is none.
     Absent,
     /// The one with this UID was deleted.
@@ -332,6 +332,7 @@ impl Pass<'_> {
     }
 
     async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
+        let asked = Instant::now();
         let job = self.context.calls.get_job(name).await?;
         let mark = job
             .as_ref()
@@ -339,7 +340,7 @@ impl Pass<'_> {
             .filter(|m| m.task == self.view.id.uid);
         if let (Some(mark), Some(report)) = (mark, job.as_ref().and_then(read_job)) {
             self.note = self.last_word(&report).await?;
-            (self.view.job, self.outcome.job) = (JobState::Read(report), JobNews::Read(mark));
+            (self.view.job, self.outcome.job) = (JobState::Read(report), JobNews::Read(mark, asked));
         } else {
             (self.view.job, self.outcome.job) = (JobState::Gone, JobNews::Absent);
         }

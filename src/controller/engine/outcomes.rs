@@ -19,8 +19,8 @@ use super::super::worker::{JobNews, Outcome, SecretNews, WorkError};
 use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
-    /// Takes in what a pass that began at `started` brought.
-    pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome, started: Instant) {
+    /// Takes in what a pass brought.
+    pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let error = outcome.error;
         let is_outdated = self.outdated.remove(uid);
         let job_is_gone = self.jobs_gone.remove(uid);
@@ -28,7 +28,7 @@ impl Engine {
             self.forget(uid);
             return;
         }
-        self.take_objects(uid, outcome, started, job_is_gone);
+        self.take_objects(uid, outcome, job_is_gone);
         self.take_slot(uid, outcome);
         if let Some(wake) = outcome.wake {
             self.queue.add_at(uid, instant(wake));
@@ -38,13 +38,7 @@ impl Engine {
             self.queue.add_at(uid, retry);
         }
         match error {
-            None => {
-                self.backoff.clear(uid);
-                // The pass took up every wake-up of the task, so the look at its Job is asked for anew.
-                if let Some(look) = self.index.look_due(uid) {
-                    self.queue.add_at(uid, look);
-                }
-            }
+            None => self.backoff.clear(uid),
             Some(error) => {
                 if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.
@@ -55,7 +49,7 @@ impl Engine {
         }
     }
 
-    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome, started: Instant, job_is_gone: bool) {
+    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome, job_is_gone: bool) {
         if let Some(task) = &outcome.task {
             self.index.changed_task(Arc::clone(task));
         }
@@ -66,17 +60,21 @@ impl Engine {
         }
         match &outcome.job {
             // A Job that went while the worker had its task stays gone.
-            JobNews::Known(_) | JobNews::Read(_) | JobNews::Deleted(_) if job_is_gone => {
+            JobNews::Known(_) | JobNews::Read(..) | JobNews::Deleted(_) if job_is_gone => {
                 self.index.forget_job(uid);
             }
-            JobNews::Known(job) => self.index.keep_job(job.clone(), None, Instant::now()),
-            JobNews::Read(job) => {
-                let read = outcome.error.is_none().then_some(started);
-                self.index.keep_job(job.clone(), read, Instant::now());
-            }
+            JobNews::Known(job) => self.index.keep_job(job.clone(), Instant::now()),
+            // What was read for a pass that failed was of no use, so the Job stays to be read.
+            JobNews::Read(job, asked) if outcome.error.is_some() => self.index.keep_job(job.clone(), *asked),
+            JobNews::Read(job, asked) => self.index.keep_read_job(job.clone(), *asked),
             JobNews::Absent => self.index.forget_job(uid),
             JobNews::Deleted(job) => self.index.clear_job(uid, job),
             JobNews::None => {}
+        }
+        // After every pass, whatever it brought: the wake-up of an earlier one may be what started this one. A pass that
+        // failed is repeated when its back-off says so.
+        if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
+            self.queue.add_at(uid, look);
         }
     }
 
