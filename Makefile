@@ -35,9 +35,9 @@ bench: tools ## Measure the hub against a bare writer in the same run
 	$(call say,bench)
 	@cargo run --locked --release -p renderhub-bench
 
-crds: build ## Generate CRDs and admission policies into the chart
+crds: build ## Generate CRDs, admission policies and the API reference
 	$(call say,generating into $(CHART)/files)
-	@$(TARGET)/debug/crdgen $(CHART)/files
+	@$(TARGET)/debug/crdgen --docs docs/api.md $(CHART)/files
 
 image: ## Build both images as OCI archives in target/images; PROFILE=dev is quicker
 	$(call say,images ($(PROFILE)))
@@ -68,8 +68,8 @@ doc:
 
 drift: build
 	$(call say,generated files)
-	@out=$$(mktemp -d); trap 'rm -r "$$out"' EXIT; $(TARGET)/debug/crdgen "$$out"; \
-	  diff -r "$$out" $(CHART)/files || { echo "$(CHART)/files is not what the types say: run make crds"; exit 1; }
+	@out=$$(mktemp -d); trap 'rm -r "$$out"' EXIT; $(TARGET)/debug/crdgen --docs "$$out/api.md" "$$out/files"; \
+	  diff -r "$$out/files" $(CHART)/files && diff "$$out/api.md" docs/api.md || { echo "generated files are not what the types say: run make crds"; exit 1; }
 
 lint: build
 	$(call say,chart)

@@ -22,8 +22,9 @@ use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::names::{HubId, HubIdError};
+use crate::notes::Notes;
 use crate::plan::job::Place;
-use crate::watch::{self as watches, Scope};
+use crate::watch::{self as watches, Input, Scope};
 
 /// Inputs that may wait for the engine; a full channel only makes a watch wait.
 const BACKLOG: usize = 256;
@@ -71,7 +72,7 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     tracing::info!(hub_id = %hub_id, rendering_namespace = settings.rendering_namespace, "starting");
 
     let stop = CancellationToken::new();
-    let (mut loops, engine) = start(client, hub_id, &settings, listener, &stop);
+    let (mut loops, engine) = start(&client, &hub_id, &settings, listener, &stop);
     let mut engine = tokio::spawn(engine);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -90,8 +91,8 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
 
 /// Starts every loop but the engine, which is returned to be drained on its own.
 fn start(
-    client: Client,
-    hub_id: HubId,
+    client: &Client,
+    hub_id: &HubId,
     settings: &Settings,
     listener: TcpListener,
     stop: &CancellationToken,
@@ -100,6 +101,7 @@ fn start(
     let namespace = settings.rendering_namespace.clone();
     let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
+    let notes = Notes::default();
     let place = Place {
         hub_id: hub_id.clone(),
         namespace: namespace.clone(),
@@ -108,17 +110,17 @@ fn start(
     let context = Arc::new(Context {
         calls: calls.clone(),
         events,
+        notes: notes.clone(),
         place,
     });
     let (publish, catalog) = watch::channel(None);
     let (ready, is_ready) = watch::channel(false);
     let (input, inputs) = mpsc::channel(BACKLOG);
-    let scopes = Scope::of(&settings.watch_namespaces);
     let engine = Engine::new(
         context,
         metrics.clone(),
         settings.limits,
-        scopes.clone(),
+        Scope::of(&settings.watch_namespaces),
         catalog,
         ready,
     );
@@ -129,23 +131,45 @@ fn start(
     loops.spawn(async move { _ = admin.await });
     loops.spawn(send_events);
     loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    for scope in scopes {
+    spawn_watches(&mut loops, client, hub_id, settings, &metrics, notes, input);
+    (loops, engine.run(inputs, stop.clone()))
+}
+
+/// Starts the watches; they end with the engine that they feed.
+fn spawn_watches(
+    loops: &mut JoinSet<()>,
+    client: &Client,
+    hub_id: &HubId,
+    settings: &Settings,
+    metrics: &Metrics,
+    notes: Notes,
+    out: mpsc::Sender<Input>,
+) {
+    for scope in Scope::of(&settings.watch_namespaces) {
         loops.spawn(watches::tasks(
             client.clone(),
             scope,
             metrics.clone(),
-            input.clone(),
+            out.clone(),
         ));
     }
+    let namespace = settings.rendering_namespace.clone();
+    let (hub_id, metrics) = (hub_id.clone(), metrics.clone());
     loops.spawn(watches::jobs(
         client.clone(),
         namespace.clone(),
         hub_id.clone(),
         metrics.clone(),
-        input.clone(),
+        out.clone(),
     ));
-    loops.spawn(watches::pods(client, namespace, hub_id, metrics, input));
-    (loops, engine.run(inputs, stop.clone()))
+    loops.spawn(watches::pods(
+        client.clone(),
+        namespace,
+        hub_id,
+        metrics,
+        notes,
+        out,
+    ));
 }
 
 /// The client of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.

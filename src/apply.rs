@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Request as HttpRequest;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource};
@@ -15,75 +15,22 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION, own_objects};
+use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own_objects};
 use crate::api::{ClusterRegistryStatus, RenderTaskStatus};
 use crate::metrics::Metrics;
-use crate::names::{HubId, TaskKind};
+use crate::names::{HubId, TaskKind, TaskUid};
 use crate::object::TaskObject;
 use crate::plan::task::{Task, TaskId};
+
+mod error;
+
+pub use error::CallError;
+use error::{classify, done, found, gone};
 
 /// Longest a call to the hub's own API server may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
-
-/// Why a call failed. Holds no text of the server's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    /// The object does not exist.
-    #[error("the object does not exist")]
-    NotFound,
-    /// The object exists already.
-    #[error("the object exists already")]
-    AlreadyExists,
-    /// The object changed meanwhile, or is another than the one meant.
-    #[error("the object changed meanwhile")]
-    Conflict,
-    /// The server finds the object invalid.
-    #[error("the API server finds the object invalid")]
-    Invalid,
-    /// The hub may not do this, or a quota forbids it.
-    #[error("the API server forbids it")]
-    Forbidden,
-    /// No answer came in time.
-    #[error("the API server did not answer in time")]
-    Timeout,
-    /// Any other answer.
-    #[error("the API server answered with code {0}")]
-    Code(u16),
-    /// The connection failed, or the answer could not be read.
-    #[error("the call to the API server failed")]
-    Transport,
-}
-
-impl CallError {
-    /// HTTP status that stands for the error in a metric, 0 where none came.
-    const fn code(self) -> u16 {
-        match self {
-            Self::NotFound => 404,
-            Self::AlreadyExists | Self::Conflict => 409,
-            Self::Invalid => 422,
-            Self::Forbidden => 403,
-            Self::Code(code) => code,
-            Self::Timeout | Self::Transport => 0,
-        }
-    }
-
-    /// The error as a metric label.
-    #[must_use]
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::NotFound => "NotFound",
-            Self::AlreadyExists => "AlreadyExists",
-            Self::Conflict => "Conflict",
-            Self::Invalid => "Invalid",
-            Self::Forbidden => "Forbidden",
-            Self::Timeout => "Timeout",
-            Self::Code(_) => "Code",
-            Self::Transport => "Transport",
-        }
-    }
-}
 
 /// What is looked at of the answer to a write.
 #[derive(Clone, Debug, Deserialize)]
@@ -274,6 +221,19 @@ impl Calls {
         )
     }
 
+    /// Reads the pods of a task's Job.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being read.
+    pub async fn list_pods(&self, task: &TaskUid) -> Result<Vec<Pod>, CallError> {
+        let of_task = format!("{},{TASK_UID}={task}", own_objects(&self.hub_id));
+        let request = self
+            .own::<Pod>()
+            .list(&ListParams::default().labels(&of_task).limit(PAGE));
+        let pods: ObjectList<Pod> = self.send("list", "pods", request).await?;
+        Ok(pods.items)
+    }
+
     /// Deletes the Job with this UID and, in the background, its pods.
     ///
     /// # Errors
@@ -364,44 +324,6 @@ fn status_patch(status: &RenderTaskStatus) -> Value {
         }
     }
     value
-}
-
-fn classify(error: &kube::Error) -> CallError {
-    let kube::Error::Api(status) = error else {
-        return CallError::Transport;
-    };
-    match status.code {
-        404 => CallError::NotFound,
-        409 if status.reason == "AlreadyExists" => CallError::AlreadyExists,
-        409 => CallError::Conflict,
-        400 | 413 | 422 => CallError::Invalid,
-        403 => CallError::Forbidden,
-        code => CallError::Code(code),
-    }
-}
-
-/// A thing that is not there is done with.
-fn done<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
-    match answer {
-        Ok(_) | Err(CallError::NotFound) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Like [`done`]; a failed precondition means that another object has the name, and ours is gone.
-fn gone<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
-    match done(answer) {
-        Err(CallError::Conflict) => Ok(()),
-        other => other,
-    }
-}
-
-fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
-    match answer {
-        Ok(object) => Ok(Some(object)),
-        Err(CallError::NotFound) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn manager() -> PatchParams {

@@ -158,19 +158,7 @@ impl RunArgs {
         if watch_namespaces.contains(&self.rendering_namespace) {
             return Err(SettingsError::WatchesRendering);
         }
-        let caps = Caps {
-            total: self.max_active_jobs,
-            per_namespace: self.max_active_jobs_per_namespace,
-        };
-        if caps.total == 0 {
-            return Err(SettingsError::Zero("max-active-jobs"));
-        }
-        if caps.per_namespace == 0 {
-            return Err(SettingsError::Zero("max-active-jobs-per-namespace"));
-        }
-        if caps.per_namespace > caps.total {
-            return Err(SettingsError::CapsContradict);
-        }
+        let caps = self.caps()?;
         if self.gc_interval < Duration::from_secs(1) {
             return Err(SettingsError::SweepsTooOften);
         }
@@ -188,6 +176,23 @@ impl RunArgs {
             grace_period: self.grace_period,
             admin_address: self.admin_address,
         })
+    }
+
+    fn caps(&self) -> Result<Caps, SettingsError> {
+        let caps = Caps {
+            total: self.max_active_jobs,
+            per_namespace: self.max_active_jobs_per_namespace,
+        };
+        if caps.total == 0 {
+            return Err(SettingsError::Zero("max-active-jobs"));
+        }
+        if caps.per_namespace == 0 {
+            return Err(SettingsError::Zero("max-active-jobs-per-namespace"));
+        }
+        if caps.per_namespace > caps.total {
+            return Err(SettingsError::CapsContradict);
+        }
+        Ok(caps)
     }
 
     fn fallback_class(&self) -> RendererClassSpec {

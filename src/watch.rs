@@ -22,8 +22,9 @@ use tokio::sync::mpsc;
 use crate::api::labels::{self, TASK_UID, own_objects};
 use crate::metrics::{KindLabel, Metrics};
 use crate::names::{HubId, TaskKind, TaskUid};
+use crate::notes::Notes;
 use crate::object::{TaskObject, task_resource};
-use crate::plan::outcome::{self, EndHint, PodNote};
+use crate::plan::outcome::{self, EndHint};
 use crate::plan::task::Task;
 
 /// Pause before a watch is opened anew, so that a server that refuses each start is not asked in a loop.
@@ -100,8 +101,8 @@ pub enum Input {
     Task(Scope, Change<Box<Task>>),
     /// Jobs with the hub's mark.
     Job(Change<JobMark>),
-    /// Pods with the hub's mark that ended.
-    Pod(Change<(TaskUid, PodNote)>),
+    /// Every pod that ended was noted.
+    PodsSeen,
 }
 
 /// Watches the tasks of a scope until the channel closes.
@@ -143,20 +144,29 @@ pub async fn jobs(
     .await;
 }
 
-/// Watches those of the hub's pods that ended until the channel closes.
+/// Watches those of the hub's pods that ended until the channel closes, and notes their last words.
 pub async fn pods(
     client: Client,
     namespace: String,
     hub_id: HubId,
     metrics: Metrics,
+    notes: Notes,
     out: mpsc::Sender<Input>,
 ) {
     let api: Api<Pod> = Api::namespaced(client, &namespace);
     let ended = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
     let config = Config::default().labels(&own_objects(&hub_id)).fields(ended);
-    run(api, config, metrics, "pods", out, |event| {
-        let note = |pod: Pod| Some((task_of(&pod.metadata)?, outcome::read_pod(&pod)?));
-        Some(Input::Pod(change(event, note, |o| task_of(&o.metadata))?))
+    run(api, config, metrics, "pods", out, move |event| {
+        match event {
+            Event::Init => notes.clear(),
+            Event::InitDone => return Some(Input::PodsSeen),
+            Event::Apply(pod) | Event::InitApply(pod) => {
+                let (task, note) = (task_of(&pod.metadata)?, outcome::read_pod(&pod)?);
+                notes.put(task, note);
+            }
+            Event::Delete(pod) => notes.remove(&task_of(&pod.metadata)?, pod.metadata.uid.as_deref()?),
+        }
+        None
     })
     .await;
 }
@@ -256,7 +266,7 @@ const fn kind_of(error: &watcher::Error) -> &'static str {
         watcher::Error::WatchStartFailed(_) => "WatchStartFailed",
         watcher::Error::WatchError(_) => "WatchError",
         watcher::Error::WatchFailed(_) => "WatchFailed",
-        _ => "Other",
+        watcher::Error::NoResourceVersion => "NoResourceVersion",
     }
 }
 

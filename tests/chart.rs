@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{ListParams, LogParams, ObjectMeta, PostParams};
 use kube::core::DynamicObject;
@@ -53,6 +54,26 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_hub_for_some_namespaces_has_rights_on_tasks_there_only() -> Result<()> {
+    let objects = template(&Helm::new()?, &["--set", "controller.watchNamespaces={a,b}"]).await?;
+    let bound = |kind: &str| {
+        let named =
+            |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == "renderhub-tasks";
+        objects
+            .iter()
+            .filter(named)
+            .map(|object| &object["metadata"]["namespace"])
+            .collect::<Vec<_>>()
+    };
+    assert!(bound("ClusterRoleBinding").is_empty());
+    assert_eq!(bound("RoleBinding"), ["a", "b"]);
+    let args = &of_kind(&objects, "Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
+    let args = args.as_array().context("no arguments")?;
+    assert!(args.contains(&json!("--watch-namespaces=a,b")), "{args:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn values_that_cannot_be_meant_are_refused() -> Result<()> {
     let helm = Helm::new()?;
     for (set, said) in [
@@ -61,6 +82,10 @@ async fn values_that_cannot_be_meant_are_refused() -> Result<()> {
         ("renderer.image.pullPolicy=Sometimes", "pullPolicy"),
         (&format!("renderingNamespace.name={HUB}"), "must differ"),
         ("renderingNamespace.name=kube-system", "a namespace of its own"),
+        (
+            &format!("controller.watchNamespaces={{{RENDERING}}}"),
+            "must not contain",
+        ),
     ] {
         let refused = template(&helm, &["--set", set])
             .await
@@ -277,11 +302,21 @@ impl World {
             .await?;
         let metadata = yaml(&std::fs::read_to_string(chart.join("Chart.yaml"))?)?.remove(0);
         assert_eq!(metadata["description"], "The shop");
-        let secrets: Api<Secret> = Api::namespaced(self.plane.admin().client().await?, RENDERING);
-        let left = secrets.list_metadata(&ListParams::default()).await?;
-        let names: Vec<String> = left.iter().map(ResourceExt::name_any).collect();
-        assert_eq!(names, ["push"], "the config Secret of a finished task is gone");
-        Ok(())
+        self.nothing_is_left_of_it().await
+    }
+
+    /// The result is recorded first, so a test may look before the rest is gone.
+    async fn nothing_is_left_of_it(&self) -> Result<()> {
+        let admin = self.plane.admin().client().await?;
+        let jobs: Api<Job> = Api::namespaced(admin.clone(), RENDERING);
+        let secrets: Api<Secret> = Api::namespaced(admin, RENDERING);
+        wait_for("the Job and the config Secret to be gone", LIMIT, async || {
+            let jobs = jobs.list_metadata(&ListParams::default()).await?;
+            let secrets = secrets.list_metadata(&ListParams::default()).await?;
+            let names: Vec<String> = secrets.iter().map(ResourceExt::name_any).collect();
+            Ok((jobs.items.is_empty() && names == ["push"]).then_some(()))
+        })
+        .await
     }
 
     /// The credential in each form in which it could show.

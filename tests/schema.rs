@@ -1,5 +1,7 @@
 //! The generated files are those of the types, and the schema leaves nothing unsaid and nothing unbounded.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::process::Command;
 

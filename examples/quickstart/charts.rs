@@ -30,28 +30,17 @@ pub async fn check_release(helm: &Helm, chart: &Path) -> Result<()> {
         &json!("The web shop: front end"),
     )?;
     let objects = template(helm, "web-live", chart).await?;
-    ensure!(
-        objects.len() == 2,
-        "the release chart makes {} objects instead of 2",
-        objects.len()
-    );
+    let source = of_kind(&objects, "OCIRepository")?;
     same(
-        "where the release comes from",
-        &objects[0]["spec"]["url"],
+        "where it comes from",
+        &source["spec"]["url"],
         &json!("oci://charts.example.com/web"),
     )?;
-    same("its tag", &objects[0]["spec"]["ref"]["tag"], &json!("2.3.4"))?;
-    same(
-        "the name of the release",
-        &objects[1]["metadata"]["name"],
-        &json!("web-live-web"),
-    )?;
+    same("which version", &source["spec"]["ref"]["tag"], &json!("2.3.4"))?;
+    let release = of_kind(&objects, "HelmRelease")?;
+    same("its name", &release["metadata"]["name"], &json!("web-live-web"))?;
     let values = json!({ "replicaCount": 2, "greeting": "She said \"hello\": yes" });
-    same(
-        "the values of the release",
-        &objects[1]["spec"]["values"],
-        &values,
-    )
+    same("its values", &release["spec"]["values"], &values)
 }
 
 /// The chart of `manifests/bootstrap.yaml`: each release with its range of versions, and the data for all of them.
@@ -79,6 +68,16 @@ pub async fn check_bootstrap(helm: &Helm, chart: &Path) -> Result<()> {
         objects.len()
     );
     Ok(())
+}
+
+/// The one object of a kind.
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Result<&'a Value> {
+    let mut found = objects.iter().filter(|object| object["kind"] == kind);
+    let object = found
+        .next()
+        .with_context(|| format!("the chart makes no {kind}"))?;
+    ensure!(found.next().is_none(), "the chart makes more than one {kind}");
+    Ok(object)
 }
 
 /// The objects that helm makes of a chart.

@@ -152,7 +152,7 @@ pub async fn kubectl(kubeconfig: &Path, words: &[&str]) -> Result<(Option<i32>, 
 }
 
 /// Prints the lines below a step.
-fn print_indented(text: &str) {
+pub fn print_indented(text: &str) {
     for line in text.lines() {
         println!("    {line}");
     }

@@ -12,7 +12,7 @@ use renderhub::api::RenderTask;
 use renderhub::api::conditions::{ConditionType, is_true};
 use renderhub_harness::{apply, wait_for};
 
-use crate::platform::{Platform, RENDERING_NAMESPACE, kubectl};
+use crate::platform::{Platform, RENDERING_NAMESPACE, kubectl, print_indented};
 
 const NAMESPACE: &str = "team-a";
 /// A task takes some five seconds; a machine under load several times that.
@@ -52,7 +52,12 @@ impl Tenant {
         ] {
             apply::yaml(&self.client, objects).await?;
         }
-        tokio::try_join!(self.finished("web"), self.finished("shop")).map(drop)
+        tokio::try_join!(self.finished("web"), self.finished("shop"))?;
+        let words = ["get", "rendertasks", "--namespace", NAMESPACE];
+        println!("    $ kubectl {}", words.join(" "));
+        let (_, table) = kubectl(&self.kubeconfig, &words).await?;
+        print_indented(&table);
+        Ok(())
     }
 
     /// Waits for the end of a task and prints each step of its life.

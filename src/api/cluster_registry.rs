@@ -16,31 +16,7 @@ use super::schema;
     plural = "clusterregistries",
     shortname = "creg",
     category = "renderhub",
-    status = "ClusterRegistryStatus",
-    printcolumn(name = "Host", type_ = "string", json_path = ".spec.hostname"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(
-        name = "Prefix",
-        type_ = "string",
-        json_path = ".spec.repositoryPrefix",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Secret",
-        type_ = "string",
-        json_path = ".spec.pushSecretRef.name",
-        priority = 1
-    )
+    status = "ClusterRegistryStatus"
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -69,7 +45,7 @@ pub struct ClusterRegistrySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::url")]
     pub token_realm: Option<String>,
-    /// ConfigMap in the rendering namespace with the certificates the registry is verified against, besides the public ones.
+    /// `ConfigMap` in the rendering namespace with the certificates the registry is verified against, besides the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_config_map_ref: Option<ConfigMapKeyReference>,
     /// Secret on target clusters that charts from this registry are pulled with.
@@ -98,14 +74,14 @@ pub struct SecretReference {
     pub name: String,
 }
 
-/// Names a key of a ConfigMap.
+/// Names a key of a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapKeyReference {
-    /// Name of the ConfigMap.
+    /// Name of the `ConfigMap`.
     #[schemars(schema_with = "schema::object_name")]
     pub name: String,
-    /// Key of the ConfigMap. Default `trust-bundle.pem`.
+    /// Key of the `ConfigMap`. Default `trust-bundle.pem`.
     #[serde(default = "default_ca_key")]
     #[schemars(schema_with = "schema::data_key")]
     pub key: String,

@@ -15,24 +15,7 @@ use super::render_task::{RenderTaskSpec, RenderTaskStatus};
     plural = "clusterrendertasks",
     shortname = "crt",
     category = "renderhub",
-    status = "RenderTaskStatus",
-    printcolumn(name = "Type", type_ = "string", json_path = ".spec.config.type"),
-    printcolumn(name = "Chart", type_ = "string", json_path = ".spec.repository"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
-    printcolumn(
-        name = "Status",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "URL", type_ = "string", json_path = ".status.chartURL", priority = 1),
-    printcolumn(name = "Digest", type_ = "string", json_path = ".status.digest", priority = 1),
-    printcolumn(
-        name = "Job",
-        type_ = "string",
-        json_path = ".status.jobRef.name",
-        priority = 1
-    )
+    status = "RenderTaskStatus"
 )]
 #[serde(transparent)]
 pub struct ClusterRenderTaskSpec(pub RenderTaskSpec);

@@ -1,29 +1,95 @@
 //! The CRDs as they are installed: what the derives make of the types, with what Kubernetes reads differently put right.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
 use super::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass};
 
+/// A column of `kubectl get`: its name, where its text is, and whether only `-o wide` shows it.
+type Column = (&'static str, &'static str, bool);
+
+/// Columns of both kinds of tasks. The reason of `Ready` says in one word where the task stands.
+const TASK_COLUMNS: &[Column] = &[
+    ("Type", ".spec.config.type", false),
+    ("Chart", ".spec.repository", false),
+    ("Cluster", ".spec.clusterName", false),
+    (
+        "Status",
+        r#".status.conditions[?(@.type=="Ready")].reason"#,
+        false,
+    ),
+    AGE,
+    ("URL", ".status.chartURL", true),
+    ("Digest", ".status.digest", true),
+    ("Job", ".status.jobRef.name", true),
+];
+
+/// Columns of a registry.
+const REGISTRY_COLUMNS: &[Column] = &[
+    ("Host", ".spec.hostname", false),
+    ("Ready", r#".status.conditions[?(@.type=="Ready")].status"#, false),
+    (
+        "Reason",
+        r#".status.conditions[?(@.type=="Ready")].reason"#,
+        false,
+    ),
+    AGE,
+    ("Prefix", ".spec.repositoryPrefix", true),
+    ("Secret", ".spec.pushSecretRef.name", true),
+];
+
+/// Columns of a renderer class.
+const CLASS_COLUMNS: &[Column] = &[
+    ("Image", ".spec.image", false),
+    ("Mode", ".spec.mode", false),
+    (
+        "Default",
+        r".metadata.annotations.renderhub\.dev/is-default-class",
+        false,
+    ),
+    AGE,
+];
+
+/// The column that every kind has.
+const AGE: Column = ("Age", ".metadata.creationTimestamp", false);
+
 /// The CRD of every kind, in the order they are documented in.
 #[must_use]
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![
-        RenderTask::crd(),
-        ClusterRenderTask::crd(),
-        ClusterRegistry::crd(),
-        RendererClass::crd(),
-    ];
-    let schemas = crds
-        .iter_mut()
-        .flat_map(|crd| &mut crd.spec.versions)
-        .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
-    for schema in schemas {
-        finish(schema);
+    vec![
+        finished(RenderTask::crd(), TASK_COLUMNS),
+        finished(ClusterRenderTask::crd(), TASK_COLUMNS),
+        finished(ClusterRegistry::crd(), REGISTRY_COLUMNS),
+        finished(RendererClass::crd(), CLASS_COLUMNS),
+    ]
+}
+
+/// The CRD with its columns, and its schema put right.
+fn finished(mut crd: CustomResourceDefinition, columns: &[Column]) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        version.additional_printer_columns = Some(columns.iter().map(column).collect());
+        if let Some(schema) = version
+            .schema
+            .as_mut()
+            .and_then(|s| s.open_api_v3_schema.as_mut())
+        {
+            finish(schema);
+        }
     }
-    crds
+    crd
+}
+
+fn column(&(name, path, is_wide): &Column) -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        json_path: path.to_owned(),
+        type_: if name == AGE.0 { "date" } else { "string" }.to_owned(),
+        priority: is_wide.then_some(1),
+        ..CustomResourceColumnDefinition::default()
+    }
 }
 
 /// Puts right what the derives leave behind in the schema of a kind.

@@ -17,24 +17,7 @@ use super::{cluster_registry::SecretReference, renderer_config::RendererConfig, 
     shortname = "rt",
     category = "renderhub",
     namespaced,
-    status = "RenderTaskStatus",
-    printcolumn(name = "Type", type_ = "string", json_path = ".spec.config.type"),
-    printcolumn(name = "Chart", type_ = "string", json_path = ".spec.repository"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
-    printcolumn(
-        name = "Status",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "URL", type_ = "string", json_path = ".status.chartURL", priority = 1),
-    printcolumn(name = "Digest", type_ = "string", json_path = ".status.digest", priority = 1),
-    printcolumn(
-        name = "Job",
-        type_ = "string",
-        json_path = ".status.jobRef.name",
-        priority = 1
-    )
+    status = "RenderTaskStatus"
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -85,7 +68,7 @@ pub struct RenderTaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub renderer_class_name: Option<String>,
-    /// ServiceAccount in the task's namespace; everything the task names is read as it.
+    /// `ServiceAccount` in the task's namespace; everything the task names is read as it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub service_account_name: Option<String>,

@@ -17,15 +17,7 @@ use super::{cluster_registry::AllowedNamespace, schema};
     kind = "RendererClass",
     plural = "rendererclasses",
     shortname = "rcls",
-    category = "renderhub",
-    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image"),
-    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
-    printcolumn(
-        name = "Default",
-        type_ = "string",
-        json_path = ".metadata.annotations.renderhub\\.dev/is-default-class"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    category = "renderhub"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RendererClassSpec {
@@ -70,7 +62,7 @@ pub struct RendererClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub runtime_class_name: Option<String>,
-    /// ConfigMap in the rendering namespace with certificates, key `trust-bundle.pem`.
+    /// `ConfigMap` in the rendering namespace with certificates, key `trust-bundle.pem`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub ca_config_map_name: Option<String>,

@@ -144,7 +144,7 @@ pub struct Resource {
     /// Whether the artifact is pulled over plain HTTP.
     #[serde(default)]
     pub insecure: bool,
-    /// Tag, digest (with a leading `@`) or, in a bootstrap chart, a SemVer range.
+    /// Tag, digest (with a leading `@`) or, in a bootstrap chart, a `SemVer` range.
     #[schemars(schema_with = "schema::resource_tag")]
     pub tag: String,
     /// What is known of the chart in the artifact.
@@ -186,7 +186,7 @@ pub struct HelmResource {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct BootstrapInput {
-    /// The bundled releases by name; `tag` is a SemVer range.
+    /// The bundled releases by name; `tag` is a `SemVer` range.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 1024))]
     #[x_kube(

@@ -11,6 +11,9 @@ use super::oci::Digest;
 /// Longest message in bytes that is looked at; ours are below 160.
 pub const MAX_BYTES: usize = 1024;
 
+/// Exit code of a container that no second attempt can help; the Job then fails at once instead of after its retries.
+pub const PERMANENT_FAILURE: u8 = 2;
+
 /// The half of the work that a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
@@ -120,6 +123,19 @@ impl Reason {
     #[must_use]
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Rendered | Self::Pushed | Self::AlreadyExists)
+    }
+
+    /// Whether the same input fails in the same way each time.
+    #[must_use]
+    pub const fn is_permanent(self) -> bool {
+        matches!(
+            self,
+            Self::BadConfig
+                | Self::ChartTooLarge
+                | Self::BadArchive
+                | Self::BadDestination
+                | Self::TagConflict
+        )
     }
 
     /// One sentence for `status.failure.message`: ours, never a foreign string.

@@ -1,7 +1,8 @@
 //! The loop that owns what the hub remembers: it takes in what the watches see, hands tasks to workers, and takes in
 //! what they bring.
 //!
-//! One owner means no locks. Workers are tasks of their own, so a panic in one costs its task an error and a retry.
+//! One owner means no locks. [`inputs`] and [`outcomes`] are the two ways in which what it remembers changes.
+//! Workers are tasks of their own, so a panic in one costs its task an error and a retry.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,19 +19,17 @@ use crate::apply::CallError;
 use crate::backoff::Backoff;
 use crate::metrics::{KindLabel, Metrics};
 use crate::names::TaskUid;
-use crate::plan::gc::{Marked, orphans};
 use crate::plan::queue::{Caps, FairQueue};
-use crate::plan::task::{Phase, Task};
-use crate::watch::{Change, Input, JobMark, Scope, task_of};
+use crate::watch::{Input, Scope};
 use crate::workqueue::WorkQueue;
 
-use super::index::{Index, QUEUED_AFTER, Record};
+use super::index::Index;
+use super::record::Record;
 use super::registries::Published;
-use super::sweep::{Sweep, remove_orphans};
-use super::worker::{Context, Outcome, WorkError, work};
+use super::worker::{Context, Outcome, work};
 
-/// Time after which a task that was held by something nobody watches is tried again.
-const HELD_RETRY: Duration = Duration::from_secs(300);
+mod inputs;
+mod outcomes;
 
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug)]
@@ -43,21 +42,14 @@ pub struct Limits {
     pub gc_interval: Duration,
 }
 
-/// Which of its sources the engine has seen whole.
-#[derive(Debug, Default)]
-struct Synced {
-    /// Scopes of tasks that were not seen whole yet.
-    open: HashSet<Scope>,
-    jobs: bool,
-    pods: bool,
-    secrets: bool,
-    catalog: bool,
-}
-
-impl Synced {
-    fn all(&self) -> bool {
-        self.open.is_empty() && self.jobs && self.pods && self.secrets && self.catalog
-    }
+/// Something that must be seen whole before anything is decided.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Source {
+    Tasks(Scope),
+    Jobs,
+    Pods,
+    Secrets,
+    Catalog,
 }
 
 /// What a spawned piece of work was.
@@ -82,13 +74,15 @@ pub struct Engine {
     passes: HashMap<Id, TaskUid>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
-    synced: Synced,
+    /// What was not seen whole yet.
+    unseen: HashSet<Source>,
     sweep_due: Instant,
     is_sweeping: bool,
 }
 
 impl Engine {
     /// An engine that has seen nothing yet, for the tasks of these scopes.
+    #[must_use]
     pub fn new(
         context: Arc<Context>,
         metrics: Metrics,
@@ -97,6 +91,7 @@ impl Engine {
         catalog: watch::Receiver<Published>,
         ready: watch::Sender<bool>,
     ) -> Self {
+        let others = [Source::Jobs, Source::Pods, Source::Secrets, Source::Catalog];
         Self {
             context,
             metrics,
@@ -110,10 +105,7 @@ impl Engine {
             running: JoinSet::new(),
             passes: HashMap::new(),
             jobs_gone: HashSet::new(),
-            synced: Synced {
-                open: scopes.into_iter().collect(),
-                ..Synced::default()
-            },
+            unseen: scopes.into_iter().map(Source::Tasks).chain(others).collect(),
             sweep_due: Instant::now(),
             is_sweeping: false,
         }
@@ -129,7 +121,7 @@ impl Engine {
                 Some(input) = inputs.recv() => self.take_in(input),
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
                 Ok(()) = self.catalog.changed() => {
-                    self.settle_sync(|synced| synced.catalog = true);
+                    self.saw(&Source::Catalog);
                     self.wake_blocked();
                 }
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
@@ -137,110 +129,6 @@ impl Engine {
         }
         while self.running.join_next().await.is_some() {}
     }
-
-    // === inputs ===
-
-    fn take_in(&mut self, input: Input) {
-        match input {
-            Input::Task(scope, change) => self.take_in_task(scope, change),
-            Input::Job(change) => self.take_in_job(change),
-            Input::Pod(change) => match change {
-                Change::Seen((task, note)) => self.index.keep_note(&task, note),
-                Change::Synced => self.settle_sync(|synced| synced.pods = true),
-                Change::Restart | Change::Gone(_) => {}
-            },
-        }
-    }
-
-    fn take_in_task(&mut self, scope: Scope, change: Change<Box<Task>>) {
-        match change {
-            Change::Restart => self.index.restart(Some(&scope)),
-            Change::Seen(task) => {
-                let uid = task.id.uid.clone();
-                if self.index.see_task(&scope, *task) {
-                    self.queue.add(&uid);
-                }
-            }
-            Change::Gone(uid) => self.forget(&uid),
-            Change::Synced => {
-                for uid in self.index.vanished_tasks(&scope) {
-                    self.forget(&uid);
-                }
-                self.settle_sync(|synced| _ = synced.open.remove(&scope));
-            }
-        }
-    }
-
-    fn take_in_job(&mut self, change: Change<JobMark>) {
-        match change {
-            Change::Restart => self.index.restart(None),
-            Change::Seen(mark) => {
-                let (task, now) = (mark.task.clone(), Instant::now());
-                if let Some(look) = self.index.see_job(mark, now) {
-                    self.queue.add_at(&task, look);
-                }
-            }
-            Change::Gone(task) => self.lose_job(&task),
-            Change::Synced => {
-                for task in self.index.vanished_jobs() {
-                    self.lose_job(&task);
-                }
-                self.settle_sync(|synced| synced.jobs = true);
-            }
-        }
-    }
-
-    fn lose_job(&mut self, task: &TaskUid) {
-        self.index.forget_job(task);
-        if self.passes.values().any(|busy| busy == task) {
-            self.jobs_gone.insert(task.clone());
-        }
-        self.queue.add(task);
-    }
-
-    /// Counts a source as seen; with the last one the hub is ready, and Jobs that run already take their slots.
-    fn settle_sync(&mut self, seen: impl FnOnce(&mut Synced)) {
-        let was_ready = self.synced.all();
-        seen(&mut self.synced);
-        if was_ready || !self.synced.all() {
-            return;
-        }
-        self.index.prune_secrets();
-        for (task, _) in self.index.jobs() {
-            if let Some(record) = self.index.task(task).filter(|r| !r.phase.is_finished()) {
-                self.fair.adopt(record.namespace(), record.created, task);
-            }
-        }
-        self.ready.send_replace(true);
-        tracing::info!(tasks = self.index.tasks().count(), "ready");
-    }
-
-    fn forget(&mut self, uid: &TaskUid) {
-        if let Some((namespace, created)) = self.index.forget_task(uid) {
-            self.fair.leave(&namespace, created, uid);
-        }
-        self.backoff.clear(uid);
-        self.queue.forget(uid);
-    }
-
-    /// What the platform offers changed: tasks that waited for it look again.
-    fn wake_blocked(&mut self) {
-        let blocked = |r: &Record| r.blocked || r.held.is_some();
-        let uids: Vec<_> = self
-            .index
-            .tasks()
-            .filter(|(_, r)| blocked(r))
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        for uid in uids {
-            if let Some(record) = self.index.task_mut(&uid) {
-                record.held = None;
-            }
-            self.queue.add(&uid);
-        }
-    }
-
-    // === work ===
 
     fn start_work(&mut self) {
         let now = Instant::now();
@@ -250,10 +138,10 @@ impl Engine {
             self.running
                 .spawn(async move { Finished::Sweep(context.calls.list_own_secrets().await) });
         }
-        if !self.synced.all() {
+        if !self.unseen.is_empty() {
             return;
         }
-        while let Some(uid) = self.fair.next() {
+        while let Some(uid) = self.fair.grant() {
             self.queue.add(&uid);
         }
         while self.passes.len() < self.limits.workers {
@@ -291,7 +179,7 @@ impl Engine {
             Ok((id, Finished::Pass(uid, started, outcome))) => {
                 self.passes.remove(&id);
                 self.metrics.pass(started.elapsed());
-                self.take_outcome(&uid, *outcome);
+                self.take_outcome(&uid, &outcome);
                 self.queue.done(&uid);
             }
             Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
@@ -315,161 +203,10 @@ impl Engine {
         tracing::warn!(task = %uid, kind, wait_ms = wait.as_millis(), "a pass failed; it is repeated");
     }
 
-    fn take_outcome(&mut self, uid: &TaskUid, outcome: Outcome) {
-        let error = outcome.error;
-        if outcome.is_gone {
-            self.forget(uid);
-            return;
-        }
-        self.take_objects(uid, &outcome);
-        self.take_slot(uid, &outcome);
-        if let Some(wake) = outcome.wake {
-            self.queue.add_at(uid, instant(wake));
-        }
-        if outcome.held.is_some() {
-            self.queue.add_at(uid, Instant::now() + HELD_RETRY);
-        }
-        match error {
-            None => {
-                self.backoff.clear(uid);
-                // The pass took up every wake-up of the task, so the look at its Job is asked for anew.
-                if let Some(look) = self.index.look_due(uid) {
-                    self.queue.add_at(uid, look);
-                }
-            }
-            Some(error) => {
-                if error == WorkError::Call(CallError::Conflict)
-                    && let Some(record) = self.index.task_mut(uid)
-                {
-                    // What is remembered is stale; the next pass reads.
-                    record.whole = None;
-                }
-                self.fail(uid, error.kind());
-            }
-        }
-    }
-
-    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome) {
-        let now = Instant::now();
-        if let Some(task) = &outcome.task {
-            self.index.changed_task(Arc::clone(task));
-        }
-        if let Some(secret) = &outcome.secret {
-            self.index.keep_secret(uid, secret);
-        }
-        if outcome.deleted_secret {
-            self.index.forget_secret(uid);
-        }
-        if let Some(job) = &outcome.job
-            && !self.jobs_gone.remove(uid)
-        {
-            self.index.keep_job(job.clone(), now, outcome.error.is_none());
-        }
-        if outcome.no_job {
-            self.index.forget_job(uid);
-        }
-        if let Some(job) = &outcome.deleted_job {
-            self.index.clear_job(uid, job);
-        }
-    }
-
-    fn take_slot(&mut self, uid: &TaskUid, outcome: &Outcome) {
-        let has_job = self.index.has_job(uid);
-        let Some(record) = self.index.task_mut(uid) else {
-            return;
-        };
-        record.held = outcome.held;
-        let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
-        record.blocked = is_waiting && !outcome.wants_slot;
-        if !outcome.wants_slot {
-            record.waits_since = None;
-        } else {
-            let now = Instant::now();
-            let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
-            if due > now {
-                self.queue.add_at(uid, due);
-            }
-        }
-        let (namespace, created) = (Arc::clone(record.namespace()), record.created);
-        if has_job && !record.phase.is_finished() {
-            self.fair.adopt(&namespace, created, uid);
-        } else if outcome.wants_slot {
-            self.fair.wait(&namespace, created, uid);
-        } else {
-            self.fair.leave(&namespace, created, uid);
-        }
-    }
-
-    // === sweep ===
-
-    /// Takes in which config Secrets exist, and removes what belongs to no task any more.
-    fn take_secrets(&mut self, secrets: Result<Vec<ObjectMeta>, CallError>) {
-        self.is_sweeping = false;
-        let Ok(secrets) = secrets else {
-            self.sweep_due = Instant::now() + Duration::from_secs(5);
-            return;
-        };
-        self.sweep_due = Instant::now() + self.limits.gc_interval;
-        for meta in &secrets {
-            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref()) {
-                self.index.keep_secret(&task, uid);
-                self.queue.add(&task);
-            }
-        }
-        if self.synced.all() {
-            self.index.prune_secrets();
-        }
-        let was_ready = self.synced.all();
-        self.settle_sync(|synced| synced.secrets = true);
-        if was_ready {
-            self.remove_orphans(secrets);
-        } else {
-            // The tasks were not all seen when the list was made: the orphans among them wait for the next sweep.
-            self.sweep_due = Instant::now() + self.limits.gc_interval.min(Duration::from_secs(60));
-        }
-    }
-
-    fn remove_orphans(&mut self, secrets: Vec<ObjectMeta>) {
-        let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
-        let pick = |all: Vec<(Marked, ObjectMeta)>| -> Vec<ObjectMeta> {
-            let marked: Vec<_> = all.iter().map(|(m, _)| m.clone()).collect();
-            let uids: HashSet<_> = orphans(&marked, phase).map(|m| m.uid.clone()).collect();
-            all.into_iter()
-                .filter(|(m, _)| uids.contains(&m.uid))
-                .map(|(_, meta)| meta)
-                .collect()
-        };
-        let now = Timestamp::now();
-        let sweep = Sweep {
-            secrets: pick(
-                secrets
-                    .into_iter()
-                    .map(|m| (super::sweep::marked(&m, now), m))
-                    .collect(),
-            ),
-            jobs: self
-                .index
-                .jobs()
-                .filter(|(task, _)| phase(task).is_none())
-                .map(|(_, j)| j.mark.clone())
-                .collect(),
-        };
-        if sweep.is_empty() {
-            return;
-        }
-        let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
-        self.running.spawn(async move {
-            remove_orphans(&context.calls, &metrics, sweep).await;
-            Finished::Removal
-        });
-    }
-
-    // === clock and metrics ===
-
     fn next_wake(&mut self) -> Option<Instant> {
         let sweep = (!self.is_sweeping).then_some(self.sweep_due);
-        let work =
-            (self.synced.all() && self.passes.len() < self.limits.workers).then(|| self.queue.next_wake());
+        let work = (self.unseen.is_empty() && self.passes.len() < self.limits.workers)
+            .then(|| self.queue.next_wake());
         sweep.into_iter().chain(work.flatten()).min()
     }
 
@@ -493,4 +230,150 @@ fn instant(at: Timestamp) -> Instant {
         + Duration::try_from(wait)
             .unwrap_or_default()
             .min(Duration::from_secs(7 * 86_400))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::{Client, Config};
+    use serde_json::json;
+
+    use crate::api::RendererClassSpec;
+    use crate::apply::Calls;
+    use crate::events::Events;
+    use crate::names::{HubId, TaskKind};
+    use crate::notes::Notes;
+    use crate::plan::catalog::Catalog;
+    use crate::plan::job::Place;
+    use crate::plan::task::Task;
+    use crate::watch::{Change, JobMark};
+
+    use super::super::worker::JobNews;
+    use super::*;
+
+    /// An engine whose calls go nowhere.
+    fn engine() -> Engine {
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let hub_id = HubId::new("test", "00000000-0000").unwrap();
+        let (metrics, _) = Metrics::new();
+        let context = Context {
+            calls: Calls::new(
+                client.clone(),
+                metrics.clone(),
+                "rendering".to_owned(),
+                hub_id.clone(),
+            ),
+            events: Events::new(client, hub_id.to_string(), metrics.clone()).0,
+            notes: Notes::default(),
+            place: Place {
+                hub_id,
+                namespace: "rendering".to_owned(),
+                service_account: "renderer".to_owned(),
+            },
+        };
+        let caps = Caps {
+            total: 2,
+            per_namespace: 2,
+        };
+        let limits = Limits {
+            caps,
+            workers: 2,
+            gc_interval: Duration::from_secs(300),
+        };
+        let catalog = Catalog {
+            fallback: RendererClassSpec::default(),
+            ..Catalog::default()
+        };
+        let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
+        Engine::new(
+            Arc::new(context),
+            metrics,
+            limits,
+            scopes(),
+            catalog,
+            watch::channel(false).0,
+        )
+    }
+
+    fn scopes() -> Vec<Scope> {
+        vec![Scope {
+            kind: TaskKind::RenderTask,
+            namespace: None,
+        }]
+    }
+
+    fn see(engine: &mut Engine, uid: &str) -> TaskUid {
+        let meta =
+            json!({"name": uid, "namespace": "team-a", "uid": uid, "resourceVersion": "1", "generation": 1});
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        let task = Task::new(TaskKind::RenderTask, &meta, json!({}), json!({})).unwrap();
+        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))));
+        TaskUid::new(uid)
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_task_an_error_and_a_retry() {
+        let mut engine = engine();
+        let (broken, other) = (see(&mut engine, "broken"), see(&mut engine, "other"));
+        assert_eq!(engine.queue.take(Instant::now()), Some(broken.clone()));
+        let handle = engine.running.spawn(async { panic!("on purpose") });
+        engine.passes.insert(handle.id(), broken.clone());
+        let done = engine.running.join_next_with_id().await.unwrap();
+        engine.finish(done);
+        let errors = engine
+            .metrics
+            .reconcile_errors
+            .get_or_create(&KindLabel { kind: "Panic" })
+            .get();
+        assert_eq!((errors, engine.passes.len()), (1, 0));
+        assert_eq!(
+            engine.queue.take(Instant::now()),
+            Some(other),
+            "the other task goes on"
+        );
+        let soon = Instant::now() + Duration::from_secs(2);
+        assert_eq!(
+            engine.queue.take(soon),
+            Some(broken),
+            "the broken one is tried again"
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_is_decided_before_everything_was_seen() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let all = [Source::Jobs, Source::Pods, Source::Secrets, Source::Catalog];
+        for source in all {
+            engine.saw(&source);
+            engine.start_work();
+            assert!(engine.passes.is_empty() && !*engine.ready.borrow());
+        }
+        engine.saw(&Source::Tasks(scopes().remove(0)));
+        engine.start_work();
+        assert!(*engine.ready.borrow());
+        assert_eq!(engine.passes.values().next(), Some(&task));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_went_while_its_task_was_worked_on_stays_gone() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let handle = engine.running.spawn(std::future::pending());
+        engine.passes.insert(handle.id(), task.clone());
+        engine.take_in(Input::Job(Change::Gone(task.clone())));
+        let mark = JobMark {
+            task: task.clone(),
+            name: "render-x".to_owned(),
+            uid: "job".to_owned(),
+            spec_hash: String::new(),
+            created: Timestamp::UNIX_EPOCH,
+            hint: crate::plan::outcome::EndHint::No,
+        };
+        let outcome = Outcome {
+            job: JobNews::Known(mark),
+            ..Outcome::default()
+        };
+        engine.take_outcome(&task, &outcome);
+        assert!(!engine.index.has_job(&task));
+    }
 }

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::names::{TaskKind, TaskUid};
-use crate::plan::outcome::{EndHint, PodNote};
+use crate::names::TaskUid;
+use crate::plan::outcome::EndHint;
 use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::{JobMark, Scope};
+
+use super::record::Record;
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
@@ -25,37 +27,8 @@ const SOON: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
 const QUIET: Duration = Duration::from_secs(660);
-
-/// What is remembered of a task.
-#[derive(Debug)]
-pub struct Record {
-    kind: TaskKind,
-    namespace: Arc<str>,
-    name: Box<str>,
-    /// When the task was made.
-    pub created: Timestamp,
-    /// Where it stands.
-    pub phase: Phase,
-    /// Whether somebody asked for its deletion.
-    pub deleting: bool,
-    /// Whether nothing but a change of the platform's offers can start it.
-    pub blocked: bool,
-    /// Since when it waits for a slot.
-    pub waits_since: Option<Instant>,
-    /// What keeps its objects from being created.
-    pub held: Option<Held>,
-    /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
-    cleared_job: Option<Box<str>>,
-    /// When a failed task's objects go, and when the task itself goes.
-    cleanup_due: Option<Timestamp>,
-    removal_due: Option<Timestamp>,
-    /// Resource version of the newest state seen or written; older events are late.
-    version: u64,
-    /// Which list of the watch showed it last.
-    epoch: u32,
-    /// The whole task, while there is something to do and the budget allows.
-    pub whole: Option<Arc<Task>>,
-}
+/// Time after which a task that is held by something nobody watches is tried again.
+const HELD_RETRY: Duration = Duration::from_secs(300);
 
 /// A Job of a task, and when to read it.
 #[derive(Debug)]
@@ -72,7 +45,6 @@ pub struct Index {
     tasks: HashMap<TaskUid, Record>,
     jobs: HashMap<TaskUid, KnownJob>,
     secrets: HashMap<TaskUid, Box<str>>,
-    notes: HashMap<TaskUid, PodNote>,
     namespaces: HashSet<Arc<str>>,
     spec_bytes: usize,
     /// Lists begun so far by scope; those of Jobs under `None`.
@@ -100,8 +72,6 @@ pub struct View {
     pub job: JobState,
     /// UID of its config Secret.
     pub secret: Option<String>,
-    /// The last pod that ended.
-    pub note: Option<PodNote>,
     /// What keeps its objects from being created.
     pub held: Option<Held>,
     /// Whether it has waited for a slot long enough to say so.
@@ -181,11 +151,25 @@ impl Index {
             self.spec_bytes += task.spec_bytes;
             record.whole = Some(task);
         }
-        if phase.is_finished() {
-            self.notes.remove(&uid);
-        }
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid, record);
+    }
+
+    /// Forgets what a task looks like, so that the next pass reads it.
+    pub fn forget_spec(&mut self, uid: &TaskUid) {
+        if let Some(task) = self.tasks.get_mut(uid).and_then(|r| r.whole.take()) {
+            self.spec_bytes -= task.spec_bytes;
+        }
+    }
+
+    /// Takes in what keeps a task's objects from being created; when to try it again in spite of that.
+    pub fn hold(&mut self, uid: &TaskUid, held: Option<Held>, now: Instant) -> Option<Instant> {
+        let record = self.tasks.get_mut(uid)?;
+        let since_earlier = record
+            .held
+            .filter(|(known, until)| Some(*known) == held && now < *until);
+        record.held = since_earlier.or(held.map(|held| (held, now + HELD_RETRY)));
+        record.held.map(|(_, until)| until)
     }
 
     fn forget_whole(&mut self, uid: &TaskUid) -> Option<Record> {
@@ -197,7 +181,6 @@ impl Index {
 
     /// Forgets a task that is gone; where it waited or ran.
     pub fn forget_task(&mut self, uid: &TaskUid) -> Option<(Arc<str>, Timestamp)> {
-        self.notes.remove(uid);
         let record = self.forget_whole(uid)?;
         Some((record.namespace, record.created))
     }
@@ -326,7 +309,7 @@ impl Index {
         self.jobs.iter()
     }
 
-    // === Secrets and pods ===
+    // === Secrets ===
 
     /// Takes in a config Secret.
     pub fn keep_secret(&mut self, task: &TaskUid, secret_uid: &str) {
@@ -341,18 +324,6 @@ impl Index {
     /// Forgets a config Secret that is gone.
     pub fn forget_secret(&mut self, task: &TaskUid) {
         self.secrets.remove(task);
-    }
-
-    /// Takes in the last word of a pod, if its task still waits for one.
-    pub fn keep_note(&mut self, task: &TaskUid, note: PodNote) {
-        let is_wanted = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
-        let is_newest = self
-            .notes
-            .get(task)
-            .is_none_or(|known| known.created <= note.created);
-        if is_wanted && is_newest {
-            self.notes.insert(task.clone(), note);
-        }
     }
 
     // === work ===
@@ -380,8 +351,10 @@ impl Index {
             task: record.whole.clone(),
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
-            note: self.notes.get(uid).cloned(),
-            held: record.held,
+            held: record
+                .held
+                .filter(|(_, until)| now < *until)
+                .map(|(held, _)| held),
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
@@ -395,25 +368,6 @@ fn slot(phase: Phase) -> usize {
     PHASES.iter().position(|(p, _)| *p == phase).unwrap_or_default()
 }
 
-// === impl Record ===
-
-impl Record {
-    /// Who the task is.
-    pub fn id(&self, uid: &TaskUid) -> TaskId {
-        TaskId {
-            kind: self.kind,
-            namespace: self.namespace.to_string(),
-            name: self.name.to_string(),
-            uid: uid.clone(),
-        }
-    }
-
-    /// The tenant's namespace.
-    pub fn namespace(&self) -> &Arc<str> {
-        &self.namespace
-    }
-}
-
 // === impl KnownJob ===
 
 impl KnownJob {
@@ -425,3 +379,6 @@ impl KnownJob {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

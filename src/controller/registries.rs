@@ -55,7 +55,7 @@ pub struct Registries {
     calls: Calls,
     out: watch::Sender<Published>,
     fallback: RendererClassSpec,
-    registries: BTreeMap<String, Watched>,
+    watched: BTreeMap<String, Watched>,
     classes: BTreeMap<String, Class>,
     /// Registries whose verdict is open.
     open: HashSet<String>,
@@ -65,12 +65,13 @@ pub struct Registries {
 
 impl Registries {
     /// A loop that publishes to `out`; tasks without a class get `fallback`.
+    #[must_use]
     pub fn new(calls: Calls, fallback: RendererClassSpec, out: watch::Sender<Published>) -> Self {
         Self {
             calls,
             out,
             fallback,
-            registries: BTreeMap::new(),
+            watched: BTreeMap::new(),
             classes: BTreeMap::new(),
             open: HashSet::new(),
             synced: (false, false, false),
@@ -102,7 +103,7 @@ impl Registries {
             // While a list is incomplete nothing is judged or published.
             Change::Registry(Event::Init) => {
                 self.synced.0 = false;
-                self.registries.clear();
+                self.watched.clear();
             }
             Change::Registry(Event::InitDone) => (self.synced.0, self.changed) = (true, true),
             Change::Class(Event::Apply(object) | Event::InitApply(object)) => self.take_class(object),
@@ -123,7 +124,7 @@ impl Registries {
             Change::Secret(Event::Init) => {}
             Change::Secret(Event::InitDone) => {
                 self.synced.2 = true;
-                self.open.extend(self.registries.keys().cloned());
+                self.open.extend(self.watched.keys().cloned());
             }
         }
     }
@@ -133,7 +134,7 @@ impl Registries {
         let generation = object.metadata.generation.unwrap_or(1);
         let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
         let status = serde_json::from_value(field("status")).unwrap_or_default();
-        if let Some(known) = self.registries.get_mut(&name)
+        if let Some(known) = self.watched.get_mut(&name)
             && known.generation == generation
         {
             known.status = status;
@@ -146,14 +147,14 @@ impl Registries {
             status,
             credential: Credential::Missing,
         };
-        self.registries.insert(name.clone(), watched);
+        self.watched.insert(name.clone(), watched);
         self.open.insert(name);
     }
 
     fn drop_registry(&mut self, object: &DynamicObject) {
         let Some(name) = &object.metadata.name else { return };
         self.open.remove(name);
-        self.changed |= self.registries.remove(name).is_some();
+        self.changed |= self.watched.remove(name).is_some();
     }
 
     fn take_class(&mut self, object: DynamicObject) {
@@ -161,15 +162,14 @@ impl Registries {
         let annotations = object.metadata.annotations.unwrap_or_default();
         let is_default = annotations.get(DEFAULT_CLASS).is_some_and(|v| v == "true");
         let spec = object.data.get("spec").cloned().unwrap_or_default();
-        match serde_json::from_value(spec) {
-            Ok(spec) => _ = self.classes.insert(name, Class { spec, is_default }),
-            Err(_) => {
-                tracing::warn!(
-                    class = name,
-                    "this renderer class cannot be decoded; its tasks wait"
-                );
-                self.classes.remove(&name);
-            }
+        if let Ok(spec) = serde_json::from_value(spec) {
+            self.classes.insert(name, Class { spec, is_default });
+        } else {
+            tracing::warn!(
+                class = name,
+                "this renderer class cannot be decoded; its tasks wait"
+            );
+            self.classes.remove(&name);
         }
         self.changed = true;
     }
@@ -183,7 +183,7 @@ impl Registries {
                 .map(|r| r.name.clone())
         };
         let affected = self
-            .registries
+            .watched
             .iter()
             .filter(|(_, w)| names(w).as_deref() == secret && secret.is_some());
         self.open.extend(affected.map(|(name, _)| name.clone()));
@@ -204,7 +204,7 @@ impl Registries {
     }
 
     async fn judge_one(&mut self, name: &str) -> Result<(), CallError> {
-        let Some(watched) = self.registries.get_mut(name) else {
+        let Some(watched) = self.watched.get_mut(name) else {
             return Ok(());
         };
         let wanted = match &watched.spec {
@@ -245,7 +245,7 @@ impl Registries {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        let registries = self.registries.iter().filter_map(|(name, w)| {
+        let registries = self.watched.iter().filter_map(|(name, w)| {
             let registry = Registry {
                 spec: w.spec.clone()?,
                 credential: w.credential.clone(),

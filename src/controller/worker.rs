@@ -1,6 +1,7 @@
 //! One pass over one task: decide, do the step, and decide again with what it brought, until there is nothing to do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
@@ -11,9 +12,10 @@ use crate::api::labels::{FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
 use crate::apply::{CallError, Calls};
 use crate::events::{Events, Notice};
 use crate::names::job_name;
+use crate::notes::Notes;
 use crate::plan::catalog::{Catalog, Resolved};
 use crate::plan::job::{Manifests, Place, manifests};
-use crate::plan::outcome::{EndHint, read_job};
+use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::task::{Phase, Task};
 use crate::plan::{Held, JobState, Observed, Step, decide};
 use crate::watch::{JobMark, job_mark};
@@ -23,6 +25,9 @@ use super::index::View;
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
 
+/// Longest wait for the event of a pod whose Job is known to have ended; they are written within moments.
+const LATE_NOTE: Duration = Duration::from_millis(500);
+
 /// What every pass needs.
 #[derive(Debug)]
 pub struct Context {
@@ -30,6 +35,8 @@ pub struct Context {
     pub calls: Calls,
     /// Events for people.
     pub events: Events,
+    /// Last words of pods.
+    pub notes: Notes,
     /// Where Jobs run.
     pub place: Place,
 }
@@ -47,12 +54,39 @@ pub enum WorkError {
 
 impl WorkError {
     /// The error as a metric label.
+    #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Call(error) => error.kind(),
             Self::Unsettled => "Unsettled",
         }
     }
+}
+
+/// What a pass brought of the task's Job.
+#[derive(Debug, Default)]
+pub enum JobNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was created, found or read.
+    Known(JobMark),
+    /// The API server said that there is none.
+    Absent,
+    /// The one with this UID was deleted.
+    Deleted(String),
+}
+
+/// What a pass brought of the task's config Secret.
+#[derive(Debug, Default)]
+pub enum SecretNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// The one with this UID was created or found.
+    Known(String),
+    /// It was deleted.
+    Deleted,
 }
 
 /// What a pass brought, whether it ended early or not.
@@ -62,16 +96,10 @@ pub struct Outcome {
     pub task: Option<Arc<Task>>,
     /// Whether the task turned out to be gone.
     pub is_gone: bool,
-    /// The Job that was created, found or read.
-    pub job: Option<JobMark>,
-    /// UID of the Job that was deleted.
-    pub deleted_job: Option<String>,
-    /// Whether the API server said that there is no Job.
-    pub no_job: bool,
-    /// UID of the config Secret that was created or found.
-    pub secret: Option<String>,
-    /// Whether the config Secret was deleted.
-    pub deleted_secret: bool,
+    /// What became of its Job.
+    pub job: JobNews,
+    /// What became of its config Secret.
+    pub secret: SecretNews,
     /// What keeps the task's objects from being created.
     pub held: Option<Held>,
     /// When to look again by the clock.
@@ -88,6 +116,7 @@ pub async fn work(context: Arc<Context>, catalog: Arc<Catalog>, view: View, has_
         context: &context,
         catalog: &catalog,
         view,
+        note: None,
         has_slot,
         outcome: Outcome::default(),
     };
@@ -102,6 +131,7 @@ struct Pass<'a> {
     context: &'a Context,
     catalog: &'a Catalog,
     view: View,
+    note: Option<PodNote>,
     has_slot: bool,
     outcome: Outcome,
 }
@@ -118,8 +148,9 @@ impl Pass<'_> {
                 (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
                 return Ok(());
             }
+            let is_last = matches!(step, Step::DeleteTask);
             self.act(&task, step).await?;
-            if self.outcome.is_gone {
+            if is_last || self.outcome.is_gone {
                 return Ok(());
             }
         }
@@ -140,7 +171,7 @@ impl Pass<'_> {
             task,
             job: &self.view.job,
             secret: self.view.secret.as_deref(),
-            note: self.view.note.as_ref(),
+            note: self.note.as_ref(),
             catalog: self.catalog,
             place: &self.context.place,
             has_slot: self.has_slot,
@@ -160,7 +191,7 @@ impl Pass<'_> {
             Step::RemoveFinalizer => {
                 calls.remove_finalizer(task).await?;
                 self.changed(task, task.resource_version.clone(), |t| {
-                    t.finalizers.retain(|f| f != FINALIZER)
+                    t.finalizers.retain(|f| f != FINALIZER);
                 });
             }
             Step::DeleteTask => {
@@ -174,13 +205,12 @@ impl Pass<'_> {
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::DeleteJob(uid) => {
                 calls.delete_job(&name, &uid).await?;
-                (self.view.job, self.outcome.job) = (JobState::Gone, None);
-                self.outcome.deleted_job = Some(uid);
+                self.view.job = JobState::Gone;
+                self.outcome.job = JobNews::Deleted(uid);
             }
             Step::DeleteSecret(uid) => {
                 calls.delete_secret(&name, &uid).await?;
-                (self.view.secret, self.outcome.secret) = (None, None);
-                self.outcome.deleted_secret = true;
+                (self.view.secret, self.outcome.secret) = (None, SecretNews::Deleted);
             }
             Step::Rest { .. } => {}
         }
@@ -203,7 +233,7 @@ impl Pass<'_> {
             let Some(uid) = self.created_secret(task, &secret.metadata, created).await? else {
                 return Ok(());
             };
-            (self.view.secret, self.outcome.secret) = (Some(uid.clone()), Some(uid));
+            (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
         }
         let created = self.context.calls.create_job(&job).await;
         let mark = match created {
@@ -229,7 +259,7 @@ impl Pass<'_> {
             spec_hash: mark.spec_hash.clone(),
             may_have_ended: mark.hint != EndHint::No,
         };
-        self.outcome.job = Some(mark);
+        self.outcome.job = JobNews::Known(mark);
         Ok(())
     }
 
@@ -280,13 +310,33 @@ impl Pass<'_> {
             .as_ref()
             .and_then(|j| job_mark(&j.metadata))
             .filter(|m| m.task == self.view.id.uid);
-        match (mark, job.as_ref().and_then(read_job)) {
-            (Some(mark), Some(report)) => {
-                (self.view.job, self.outcome.job) = (JobState::Read(report), Some(mark));
-            }
-            _ => (self.view.job, self.outcome.no_job) = (JobState::Gone, true),
+        if let (Some(mark), Some(report)) = (mark, job.as_ref().and_then(read_job)) {
+            self.note = self.last_word(&report).await?;
+            (self.view.job, self.outcome.job) = (JobState::Read(report), JobNews::Known(mark));
+        } else {
+            (self.view.job, self.outcome.job) = (JobState::Gone, JobNews::Absent);
         }
         Ok(())
+    }
+
+    /// The word of the pod that ended the Job: as noted, else, where a pod did end and its event is late, as read.
+    async fn last_word(&self, report: &JobReport) -> Result<Option<PodNote>, WorkError> {
+        let has_succeeded = match report.verdict {
+            Verdict::Running => return Ok(None),
+            Verdict::Complete(_) => true,
+            Verdict::Failed(..) => false,
+        };
+        let uid = &self.view.id.uid;
+        if report.attempts == 0 {
+            return Ok(self.context.notes.get(uid));
+        }
+        let fits = |note: &PodNote| note.succeeded == has_succeeded;
+        if let Some(note) = self.context.notes.wait(uid, LATE_NOTE, fits).await {
+            return Ok(Some(note));
+        }
+        let pods = self.context.calls.list_pods(uid).await?;
+        let notes = pods.iter().filter_map(read_pod).filter(fits);
+        Ok(notes.max_by_key(|note| note.created))
     }
 
     async fn write_status(&mut self, task: &Arc<Task>, status: RenderTaskStatus) -> Result<(), WorkError> {

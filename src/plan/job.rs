@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
 use kube::api::ObjectMeta;
 
 use crate::api::labels;
+use crate::api::termination::PERMANENT_FAILURE;
 use crate::names::{HubId, job_name};
 
 use super::catalog::Resolved;
@@ -25,8 +26,6 @@ const DEAD_HUB_NET: i32 = 86_400;
 const DEFAULT_DEADLINE: i64 = 600;
 /// Pods that may fail where the class does not say.
 const DEFAULT_BACKOFF_LIMIT: i32 = 3;
-/// Exit code of a renderer that no second attempt can help.
-const PERMANENT_FAILURE: i32 = 2;
 
 /// What a hub marks and places its objects with.
 #[derive(Clone, Debug)]
@@ -115,7 +114,7 @@ fn no_retry_for_permanent_failures() -> PodFailurePolicy {
     let on_exit_codes = PodFailurePolicyOnExitCodesRequirement {
         container_name: None,
         operator: "In".to_owned(),
-        values: vec![PERMANENT_FAILURE],
+        values: vec![PERMANENT_FAILURE.into()],
     };
     let rule = PodFailurePolicyRule {
         action: "FailJob".to_owned(),

@@ -14,6 +14,8 @@ pub mod status;
 pub mod task;
 pub mod validate;
 
+use std::borrow::Cow;
+
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskStatus;
@@ -216,45 +218,54 @@ fn unfinished(o: &Observed<'_>) -> Step {
 fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
     // A result needs the finalizer no less than a run does; both were there before the Job.
     let cut = |ended: Timestamp| ended.clamp(o.task.created.min(o.now), o.now);
+    let task = || caught_up(o, report, report.created.map_or(o.now, cut));
     let status = match report.verdict {
         Verdict::Running => return running(o, &report.uid),
-        Verdict::Complete(ended) => status::succeeded(o.task, report, cut(ended), o.note, o.now),
+        Verdict::Complete(ended) => status::succeeded(&task(), report, cut(ended), o.note, o.now),
         Verdict::Failed(ended, deadline) => {
-            status::failed(o.task, report, (cut(ended), deadline), o.note, o.now)
+            status::failed(&task(), report, (cut(ended), deadline), o.note, o.now)
         }
     };
     Step::WriteStatus(Box::new(status))
 }
 
+/// The task with its start recorded: a hub that was killed right after it made the Job may see the end first.
+fn caught_up<'a>(o: &Observed<'a>, report: &JobReport, since: Timestamp) -> Cow<'a, Task> {
+    started(o, &report.uid, since).map_or(Cow::Borrowed(o.task), |status| {
+        Cow::Owned(Task {
+            status,
+            ..o.task.clone()
+        })
+    })
+}
+
 /// A Job runs: that is recorded once, with what the API server returned.
 fn running(o: &Observed<'_>, job_uid: &str) -> Step {
+    started(o, job_uid, o.now).map_or(Step::REST, |status| Step::WriteStatus(Box::new(status)))
+}
+
+/// The status with the Job in it; `None` where that is recorded already.
+fn started(o: &Observed<'_>, job_uid: &str, since: Timestamp) -> Option<RenderTaskStatus> {
     let recorded = o.task.status.job_ref.as_ref().and_then(|r| r.uid.as_deref());
     if recorded == Some(job_uid) {
-        return Step::REST;
+        return None;
     }
     let started = Started {
         namespace: o.place.namespace.clone(),
         name: crate::names::job_name(&o.task.id.name, &o.task.id.uid),
         job_uid: job_uid.to_owned(),
         secret_uid: o.secret.map(str::to_owned),
+        chart_url: chart_url(o),
+        since,
     };
-    Step::WriteStatus(Box::new(status::scheduled(
-        o.task,
-        &started,
-        &chart_url(o),
-        o.now,
-    )))
+    Some(status::scheduled(o.task, started, o.now))
 }
 
-/// Where the chart goes: as recorded, else as the catalog says now.
-fn chart_url(o: &Observed<'_>) -> String {
+/// Where the chart goes: as recorded, else as the catalog says now, if it still knows.
+fn chart_url(o: &Observed<'_>) -> Option<String> {
     let resolved = || o.catalog.resolve(o.task, o.task.spec.as_ref()?).ok();
-    o.task
-        .status
-        .chart_url
-        .clone()
-        .or_else(|| Some(resolved()?.reference.url()))
-        .unwrap_or_default()
+    let recorded = o.task.status.chart_url.clone();
+    recorded.or_else(|| Some(resolved()?.reference.url()))
 }
 
 fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {
@@ -297,3 +308,6 @@ fn refuse(o: &Observed<'_>, refusal: &Refusal, rest: Step) -> Step {
     }
     clear(o).unwrap_or(rest)
 }
+
+#[cfg(test)]
+mod tests;

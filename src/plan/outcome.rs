@@ -118,6 +118,8 @@ pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> EndHint {
 /// What is kept of a pod that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodNote {
+    /// UID of the pod.
+    pub pod_uid: String,
     /// When it was made, to tell the last of several.
     pub created: Timestamp,
     /// Whether it succeeded.
@@ -147,6 +149,7 @@ pub fn read_pod(pod: &Pod) -> Option<PodNote> {
     let failed = all().find(|c| exit_code(c).is_some_and(|code| code != 0));
     let speaker = failed.or_else(|| all().find(|c| c.name == RENDERER_CONTAINER));
     Some(PodNote {
+        pod_uid: pod.metadata.uid.clone()?,
         created: pod
             .metadata
             .creation_timestamp

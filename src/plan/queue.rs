@@ -81,7 +81,7 @@ impl FairQueue {
     }
 
     /// The next task that may run; it counts as running from now on.
-    pub fn next(&mut self) -> Option<TaskUid> {
+    pub fn grant(&mut self) -> Option<TaskUid> {
         if self.running >= self.caps.total {
             return None;
         }
@@ -161,7 +161,7 @@ mod tests {
             queue.wait("a", at(0), &uid(n));
         }
         queue.wait("b", at(9), &uid(5000));
-        let first_two = [queue.next(), queue.next()];
+        let first_two = [queue.grant(), queue.grant()];
         assert!(first_two.contains(&Some(uid(5000))), "{first_two:?}");
     }
 
@@ -172,7 +172,7 @@ mod tests {
             queue.wait("a", at(second), &uid(n));
         }
         assert_eq!(
-            [queue.next(), queue.next(), queue.next()],
+            [queue.grant(), queue.grant(), queue.grant()],
             [Some(uid(2)), Some(uid(3)), Some(uid(1))]
         );
     }
@@ -185,10 +185,10 @@ mod tests {
         });
         queue.wait("a", at(0), &uid(1));
         queue.wait("a", at(1), &uid(2));
-        assert_eq!(queue.next(), Some(uid(1)));
-        assert_eq!(queue.next(), None);
+        assert_eq!(queue.grant(), Some(uid(1)));
+        assert_eq!(queue.grant(), None);
         queue.leave("a", at(0), &uid(1));
-        assert_eq!(queue.next(), Some(uid(2)));
+        assert_eq!(queue.grant(), Some(uid(2)));
     }
 
     #[derive(Clone, Debug)]
@@ -235,7 +235,7 @@ mod tests {
                     }
                     Move::Next => {
                         let before = queue.len().1;
-                        let next = queue.next();
+                        let next = queue.grant();
                         prop_assert!(next.is_none() || before < CAPS.total);
                         waiting.retain(|(_, t)| Some(uid(*t)) != next);
                     }
@@ -249,7 +249,7 @@ mod tests {
                     }
                 }
             }
-            while let Some(next) = queue.next() {
+            while let Some(next) = queue.grant() {
                 let n: usize = next.as_str()[1..].parse::<usize>().unwrap();
                 prop_assert!(waiting.remove(&(n / 100, n)));
                 queue.leave(&name(n / 100), at(0), &next);

@@ -1,14 +1,22 @@
 //! What the tests of the API on a real control plane share: installing it, and objects to begin with.
 
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub mod full;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use anyhow::{Context, Result};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use renderhub_harness::{ControlPlane, wait_for};
 use serde_json::{Value, json};
 
+/// The kinds of tasks.
+pub const KINDS: [&str; 2] = ["RenderTask", "ClusterRenderTask"];
+/// Field manager that [`make`] works under.
+pub const MAKER: &str = "maker";
 /// The namespace of the tasks that are not cluster-scoped.
 pub const NAMESPACE: &str = "default";
 /// How long a policy may take to be in force.
@@ -132,4 +140,22 @@ pub fn merge(target: &mut Value, patch: &Value) {
             merge(&mut target[name], value);
         }
     }
+}
+
+/// Makes the task, by server-side apply so that somebody owns its fields.
+pub async fn make(tasks: &Api<DynamicObject>, task: &Value) -> Result<DynamicObject> {
+    let name = task["metadata"]["name"].as_str().context("a name")?;
+    let made = tasks
+        .patch(name, &PatchParams::apply(MAKER), &Patch::Apply(task))
+        .await?;
+    assert_eq!(made.metadata.generation, Some(1));
+    Ok(made)
+}
+
+/// Removes the task at once.
+pub async fn remove(tasks: &Api<DynamicObject>, name: &str) -> Result<()> {
+    let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    tasks.patch(name, &PatchParams::default(), &free).await?;
+    tasks.delete(name, &DeleteParams::default()).await?;
+    Ok(())
 }

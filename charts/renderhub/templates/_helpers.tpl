@@ -62,3 +62,10 @@ only look after the hub work, and never one of the system's.
 {{- define "renderhub.rendererServiceAccountName" -}}
 {{- printf "%s-renderer" (include "renderhub.fullname" .) -}}
 {{- end -}}
+
+{{/* The hub, as the subject of a binding. */}}
+{{- define "renderhub.hubSubject" -}}
+- kind: ServiceAccount
+  name: {{ include "renderhub.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}

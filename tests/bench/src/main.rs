@@ -1,2 +1,55 @@
-//! Benchmarks.
-fn main() {}
+//! What renderhub costs, measured against a bare writer in the same run; see `docs/benchmarks.md`.
+//!
+//! The program is the bench, and with a hidden subcommand one of the two processes it starts besides the hub: the Job
+//! finisher and the bare writer.
+
+mod audit;
+mod bare;
+mod burst;
+mod finisher;
+mod measure;
+mod objects;
+mod options;
+mod paced;
+mod report;
+mod restart;
+mod rights;
+mod wire;
+mod world;
+
+use anyhow::Result;
+use clap::Parser;
+
+use options::{Cli, Command, Options};
+use report::Report;
+use world::World;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let cli = Cli::parse();
+    match cli.command {
+        Some(Command::Finisher(part)) => finisher::run(&part).await,
+        Some(Command::Bare(part)) => bare::run(&part).await,
+        None => measure_all(&cli.options).await,
+    }
+}
+
+/// Measures everything, prints the table and writes it as JSON. A missed target is a line of the table, not an error.
+async fn measure_all(options: &Options) -> Result<()> {
+    let mut report = Report::new(options);
+    let world = World::start(options, true).await?;
+    report.burst = Some(burst::measure(&world, options.rounds).await?);
+    for rate in options.rates() {
+        report.paced.push(paced::measure(&world, rate).await?);
+    }
+    if options.restart_tasks > 0 {
+        report.restart = Some(restart::measure(&world).await?);
+    }
+    drop(world);
+    if !options.only_with_policy {
+        let world = World::start(options, false).await?;
+        report.burst_without_policy = Some(burst::measure(&world, options.rounds).await?);
+    }
+    println!("{report}");
+    report.write(&options.output()?)
+}

@@ -15,6 +15,8 @@ use crate::wait_for;
 pub const FIELD_MANAGER: &str = "renderhub-harness";
 /// How long a new kind may take until the API server serves it.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long a mutating admission policy may not know a new kind; until then the API server answers with 503.
+const KNOWN: Duration = Duration::from_secs(90);
 
 /// Applies every document, in order, and returns what the API server made of them. Namespaced objects must name their
 /// namespace. After a `CustomResourceDefinition` it waits until the new kind is served.
@@ -54,10 +56,17 @@ pub async fn object(client: &Client, value: Value) -> Result<DynamicObject> {
         (Scope::Namespaced, None) => bail!("{what} names no namespace"),
     };
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let applied = api
-        .patch(&name, &params, &Patch::Apply(&object))
-        .await
-        .with_context(|| format!("applying {what}"))?;
+    let patch = Patch::Apply(&object);
+    let applied = wait_for(
+        &format!("the API server to take {what}"),
+        KNOWN,
+        async || match api.patch(&name, &params, &patch).await {
+            Err(kube::Error::Api(status)) if status.code == 503 => Err(kube::Error::Api(status).into()),
+            done => Ok(Some(done)),
+        },
+    )
+    .await?
+    .with_context(|| format!("applying {what}"))?;
     if types.kind == "CustomResourceDefinition" {
         until_served(client, &api, &applied).await?;
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use serde::Deserialize;
 
@@ -39,6 +40,10 @@ pub struct Event {
     pub stage: String,
     /// The path and query.
     pub uri: String,
+    /// When the API server received the request.
+    pub received: Timestamp,
+    /// When it reached the stage; for `ResponseComplete` when the answer was sent.
+    pub reached: Timestamp,
 }
 
 impl Event {
@@ -171,6 +176,8 @@ fn parse(line: &str) -> Result<Event> {
         code: raw.response_status.unwrap_or_default().code,
         stage: raw.stage,
         uri: raw.request_uri,
+        received: raw.request_received_timestamp,
+        reached: raw.stage_timestamp,
     })
 }
 
@@ -187,6 +194,8 @@ struct Raw {
     request_uri: String,
     object_ref: Option<RawObject>,
     response_status: Option<RawStatus>,
+    request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -221,7 +230,8 @@ mod tests {
             "requestURI":"/apis/batch/v1/namespaces/a/jobs/j/status","verb":"patch","user":{"username":"hub"},
             "impersonatedUser":{"username":"other"},"userAgent":"renderhub/0.1",
             "objectRef":{"resource":"jobs","namespace":"a","name":"j","apiGroup":"batch","apiVersion":"v1",
-            "subresource":"status"},"responseStatus":{"metadata":{},"code":409}}"#;
+            "subresource":"status"},"responseStatus":{"metadata":{},"code":409},
+            "requestReceivedTimestamp":"2026-01-01T00:00:00.000100Z","stageTimestamp":"2026-01-01T00:00:00.002100Z"}"#;
         let event = parse(line).unwrap();
         assert_eq!(event.action(), "patch jobs/status");
         assert_eq!(
@@ -232,6 +242,7 @@ mod tests {
             (event.group.as_str(), event.code, event.is_write()),
             ("batch", 409, true)
         );
+        assert_eq!(event.reached.duration_since(event.received).as_millis(), 2);
         assert!(parse("{}").is_err());
     }
 }

@@ -1,6 +1,5 @@
-//! Command lines of real clients, with nothing of the developer's own configuration in them.
+//! The command line of kubectl, with nothing of the developer's own configuration in it; for helm see [`crate::helm`].
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -15,19 +14,5 @@ use crate::identity::Identity;
 pub fn kubectl(identity: &Identity) -> Result<Command> {
     let mut command = Command::new(Tools::path("kubectl")?);
     command.env("KUBECONFIG", identity.kubeconfig()?);
-    Ok(command)
-}
-
-/// A `helm` whose cache, configuration and data are below `home`, which is also its working directory. It speaks to
-/// no cluster until `KUBECONFIG` is set.
-///
-/// # Errors
-/// If the program is missing.
-pub fn helm(home: &Path) -> Result<Command> {
-    let mut command = Command::new(Tools::path("helm")?);
-    for name in ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
-        command.env(name, home);
-    }
-    command.env("KUBECONFIG", "/dev/null").current_dir(home);
     Ok(command)
 }

@@ -87,7 +87,7 @@ mod http;
 pub mod hub;
 pub mod identity;
 pub mod image;
-mod lane;
+pub mod lane;
 pub mod net;
 pub mod node;
 pub mod pki;

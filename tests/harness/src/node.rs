@@ -214,7 +214,7 @@ impl Files<'_> {
         let lane = self.plane.lane().context("no network for a node")?;
         std::fs::create_dir(self.dir.join("cni"))?;
         std::fs::create_dir(self.dir.join("state"))?;
-        image::write(Node::TEST_IMAGE, &self.dir.join("busybox.tar"))?;
+        image::write(Node::TEST_IMAGE, self.dir)?;
         self.file("cni/pods.conflist", &cni(&lane.pods()).to_string())?;
         self.file("containerd.toml", &self.containerd())?;
         let serving = self.plane.authority().server(&[NAME], &[lane.node()])?;

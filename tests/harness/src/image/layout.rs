@@ -1,9 +1,7 @@
 //! An OCI layout with one image of one layer, in bytes that depend on nothing but its content.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -11,6 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::BuiltImage;
+use crate::rundir;
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -40,15 +39,13 @@ impl Layout {
         // Made beside its place and moved there, so that a reader never meets half an image.
         let fresh = tempfile::Builder::new().prefix(".image-").tempdir_in(dir)?;
         files.write(&fresh.path().join("layout"))?;
-        let mut packed = tempfile::NamedTempFile::new_in(dir)?;
-        packed.write_all(&files.archive()?)?;
+        let packed = fresh.path().join("tar");
+        fs::write(&packed, files.archive()?)?;
         if layout.exists() {
             fs::remove_dir_all(&layout)?;
         }
         fs::rename(fresh.path().join("layout"), &layout)?;
-        packed
-            .persist(&tar)
-            .with_context(|| format!("cannot write {}", tar.display()))?;
+        fs::rename(packed, &tar).with_context(|| format!("cannot write {}", tar.display()))?;
         Ok(BuiltImage {
             name,
             digest,
@@ -59,21 +56,21 @@ impl Layout {
 
     /// The manifest's digest and every file of the layout.
     fn files(self) -> Result<(String, Entries)> {
-        let layer = self.root.archive()?;
-        let config = serde_json::to_vec(&self.config(&digest_of(&layer)))?;
-        let manifest = serde_json::to_vec(&json!({
+        let layer = Blob::new(self.root.archive()?);
+        let config = Blob::new(serde_json::to_vec(&self.config(&layer.digest))?);
+        let manifest = Blob::new(serde_json::to_vec(&json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
-            "config": descriptor(CONFIG, &config),
-            "layers": [descriptor(LAYER, &layer)],
-        }))?;
-        let digest = digest_of(&manifest);
+            "config": config.descriptor(CONFIG),
+            "layers": [layer.descriptor(LAYER)],
+        }))?);
+        let digest = manifest.digest.clone();
         let mut files = Entries::default();
         files.file("oci-layout", 0o644, r#"{"imageLayoutVersion":"1.0.0"}"#);
         files.file("index.json", 0o644, serde_json::to_vec(&self.index(&manifest))?);
         for blob in [layer, config, manifest] {
-            let path = format!("blobs/{}", digest_of(&blob).replace(':', "/"));
-            files.file(&path, 0o644, blob);
+            let path = format!("blobs/{}", blob.digest.replace(':', "/"));
+            files.file(&path, 0o644, blob.bytes);
         }
         Ok((digest, files))
     }
@@ -87,8 +84,8 @@ impl Layout {
         })
     }
 
-    fn index(&self, manifest: &[u8]) -> Value {
-        let mut entry = descriptor(MANIFEST, manifest);
+    fn index(&self, manifest: &Blob) -> Value {
+        let mut entry = manifest.descriptor(MANIFEST);
         entry["platform"] = json!({ "architecture": architecture(), "os": "linux" });
         entry["annotations"] = json!({
             // What containerd calls the image once it is imported; the OCI annotation holds the tag alone.
@@ -171,18 +168,28 @@ impl Entries {
     }
 }
 
-fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
-    json!({ "mediaType": media_type, "digest": digest_of(bytes), "size": bytes.len() })
+/// Bytes and their digest, which is computed once: in a test's own profile that takes seconds.
+struct Blob {
+    digest: String,
+    bytes: Vec<u8>,
+}
+
+impl Blob {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            digest: digest_of(&bytes),
+            bytes,
+        }
+    }
+
+    fn descriptor(&self, media_type: &str) -> Value {
+        json!({ "mediaType": media_type, "digest": self.digest, "size": self.bytes.len() })
+    }
 }
 
 /// `sha256:` and 64 hexadecimal digits.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
-    let mut text = "sha256:".to_owned();
-    for byte in Sha256::digest(bytes) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", rundir::hex(&Sha256::digest(bytes)))
 }
 
 /// The machine's architecture in the words of OCI.

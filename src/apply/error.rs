@@ -1,0 +1,101 @@
+//! Why a call failed, without a word of the server's.
+
+/// Why a call failed. Holds no text of the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The object does not exist.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The object exists already.
+    #[error("the object exists already")]
+    AlreadyExists,
+    /// The object changed meanwhile, or is another than the one meant.
+    #[error("the object changed meanwhile")]
+    Conflict,
+    /// The server finds the object invalid.
+    #[error("the API server finds the object invalid")]
+    Invalid,
+    /// The hub may not do this, or a quota forbids it.
+    #[error("the API server forbids it")]
+    Forbidden,
+    /// No answer came in time.
+    #[error("the API server did not answer in time")]
+    Timeout,
+    /// Any other answer.
+    #[error("the API server answered with code {0}")]
+    Code(u16),
+    /// The connection failed, or the answer could not be read.
+    #[error("the call to the API server failed")]
+    Transport,
+}
+
+impl CallError {
+    /// HTTP status that stands for the error in a metric, 0 where none came.
+    pub(super) const fn code(self) -> u16 {
+        match self {
+            Self::NotFound => 404,
+            Self::AlreadyExists | Self::Conflict => 409,
+            Self::Invalid => 422,
+            Self::Forbidden => 403,
+            Self::Code(code) => code,
+            Self::Timeout | Self::Transport => 0,
+        }
+    }
+
+    /// The error as a metric label.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::NotFound => "NotFound",
+            Self::AlreadyExists => "AlreadyExists",
+            Self::Conflict => "Conflict",
+            Self::Invalid => "Invalid",
+            Self::Forbidden => "Forbidden",
+            Self::Timeout => "Timeout",
+            Self::Code(_) => "Code",
+            Self::Transport => "Transport",
+        }
+    }
+}
+
+pub(super) fn classify(error: &kube::Error) -> CallError {
+    let kube::Error::Api(status) = error else {
+        return CallError::Transport;
+    };
+    match status.code {
+        404 => CallError::NotFound,
+        409 if status.reason == "AlreadyExists" => CallError::AlreadyExists,
+        409 => CallError::Conflict,
+        400 | 413 | 422 => CallError::Invalid,
+        403 => CallError::Forbidden,
+        code => CallError::Code(code),
+    }
+}
+
+/// A thing that is not there is done with.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "an answer is used up by looking at it"
+)]
+pub(super) fn done<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
+    match answer {
+        Ok(_) | Err(CallError::NotFound) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Like [`done`]; a failed precondition means that another object has the name, and ours is gone.
+pub(super) fn gone<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
+    match done(answer) {
+        Err(CallError::Conflict) => Ok(()),
+        other => other,
+    }
+}
+
+pub(super) fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(CallError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

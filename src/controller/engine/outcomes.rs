@@ -1,0 +1,156 @@
+//! What the engine takes in from its workers and its sweeps.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::apply::CallError;
+use crate::names::TaskUid;
+use crate::plan::gc::{Marked, orphans};
+use crate::plan::task::Phase;
+use crate::watch::task_of;
+
+use super::super::index::QUEUED_AFTER;
+use super::super::sweep::{Sweep, marked, remove_orphans};
+use super::super::worker::{JobNews, Outcome, SecretNews, WorkError};
+use super::{Engine, Finished, Source, instant};
+
+impl Engine {
+    pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome) {
+        let error = outcome.error;
+        if outcome.is_gone {
+            self.forget(uid);
+            return;
+        }
+        self.take_objects(uid, outcome);
+        self.take_slot(uid, outcome);
+        if let Some(wake) = outcome.wake {
+            self.queue.add_at(uid, instant(wake));
+        }
+        if let Some(retry) = self.index.hold(uid, outcome.held, Instant::now()) {
+            self.queue.add_at(uid, retry);
+        }
+        match error {
+            None => {
+                self.backoff.clear(uid);
+                // The pass took up every wake-up of the task, so the look at its Job is asked for anew.
+                if let Some(look) = self.index.look_due(uid) {
+                    self.queue.add_at(uid, look);
+                }
+            }
+            Some(error) => {
+                if error == WorkError::Call(CallError::Conflict) {
+                    // What is remembered is stale; the next pass reads.
+                    self.index.forget_spec(uid);
+                }
+                self.fail(uid, error.kind());
+            }
+        }
+    }
+
+    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome) {
+        let now = Instant::now();
+        if let Some(task) = &outcome.task {
+            self.index.changed_task(Arc::clone(task));
+        }
+        match &outcome.secret {
+            SecretNews::None => {}
+            SecretNews::Known(secret) => self.index.keep_secret(uid, secret),
+            SecretNews::Deleted => self.index.forget_secret(uid),
+        }
+        match &outcome.job {
+            // A Job that went while the worker had its task stays gone.
+            JobNews::Known(_) if self.jobs_gone.remove(uid) => {}
+            JobNews::Known(job) => self.index.keep_job(job.clone(), now, outcome.error.is_none()),
+            JobNews::Absent => self.index.forget_job(uid),
+            JobNews::Deleted(job) => self.index.clear_job(uid, job),
+            JobNews::None => {}
+        }
+    }
+
+    fn take_slot(&mut self, uid: &TaskUid, outcome: &Outcome) {
+        let has_job = self.index.has_job(uid);
+        let Some(record) = self.index.task_mut(uid) else {
+            return;
+        };
+        let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
+        record.blocked = is_waiting && !outcome.wants_slot;
+        if outcome.wants_slot {
+            let now = Instant::now();
+            let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
+            if due > now {
+                self.queue.add_at(uid, due);
+            }
+        } else {
+            record.waits_since = None;
+        }
+        let (namespace, created) = (Arc::clone(record.namespace()), record.created);
+        if has_job && !record.phase.is_finished() {
+            self.fair.adopt(&namespace, created, uid);
+        } else if outcome.wants_slot {
+            self.fair.wait(&namespace, created, uid);
+        } else {
+            self.fair.leave(&namespace, created, uid);
+        }
+    }
+
+    /// Takes in which config Secrets exist, and removes what belongs to no task any more.
+    pub(super) fn take_secrets(&mut self, secrets: Result<Vec<ObjectMeta>, CallError>) {
+        self.is_sweeping = false;
+        let Ok(secrets) = secrets else {
+            self.sweep_due = Instant::now() + Duration::from_secs(5);
+            return;
+        };
+        self.sweep_due = Instant::now() + self.limits.gc_interval;
+        for meta in &secrets {
+            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref()) {
+                self.index.keep_secret(&task, uid);
+                self.queue.add(&task);
+            }
+        }
+        if self.unseen.is_empty() {
+            self.index.prune_secrets();
+        }
+        let was_ready = self.unseen.is_empty();
+        self.saw(&Source::Secrets);
+        if was_ready {
+            self.remove_orphans(secrets);
+        } else {
+            // The tasks were not all seen when the list was made: the orphans among them wait for the next sweep.
+            self.sweep_due = Instant::now() + self.limits.gc_interval.min(Duration::from_secs(60));
+        }
+    }
+
+    fn remove_orphans(&mut self, secrets: Vec<ObjectMeta>) {
+        let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
+        let pick = |all: Vec<(Marked, ObjectMeta)>| -> Vec<ObjectMeta> {
+            let marked: Vec<_> = all.iter().map(|(m, _)| m.clone()).collect();
+            let uids: HashSet<_> = orphans(&marked, phase).map(|m| m.uid.clone()).collect();
+            all.into_iter()
+                .filter(|(m, _)| uids.contains(&m.uid))
+                .map(|(_, meta)| meta)
+                .collect()
+        };
+        let now = Timestamp::now();
+        let sweep = Sweep {
+            secrets: pick(secrets.into_iter().map(|m| (marked(&m, now), m)).collect()),
+            jobs: self
+                .index
+                .jobs()
+                .filter(|(task, _)| phase(task).is_none())
+                .map(|(_, j)| j.mark.clone())
+                .collect(),
+        };
+        if sweep.is_empty() {
+            return;
+        }
+        let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
+        self.running.spawn(async move {
+            remove_orphans(&context.calls, &metrics, sweep).await;
+            Finished::Removal
+        });
+    }
+}

@@ -1,0 +1,58 @@
+//! The few words that are kept of each task.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::names::{TaskKind, TaskUid};
+use crate::plan::Held;
+use crate::plan::task::{Phase, Task, TaskId};
+
+/// What is remembered of a task.
+#[derive(Debug)]
+pub struct Record {
+    pub(super) kind: TaskKind,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Box<str>,
+    /// When the task was made.
+    pub created: Timestamp,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Whether somebody asked for its deletion.
+    pub deleting: bool,
+    /// Whether nothing but a change of the platform's offers can start it.
+    pub blocked: bool,
+    /// Since when it waits for a slot.
+    pub waits_since: Option<Instant>,
+    /// What keeps its objects from being created, and until when that is believed.
+    pub(super) held: Option<(Held, Instant)>,
+    /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
+    pub(super) cleared_job: Option<Box<str>>,
+    /// When a failed task's objects go, and when the task itself goes.
+    pub(super) cleanup_due: Option<Timestamp>,
+    pub(super) removal_due: Option<Timestamp>,
+    /// Resource version of the newest state seen or written; older events are late.
+    pub(super) version: u64,
+    /// Which list of the watch showed it last.
+    pub(super) epoch: u32,
+    /// The whole task, while there is something to do and the budget allows.
+    pub(super) whole: Option<Arc<Task>>,
+}
+
+impl Record {
+    /// Who the task is.
+    pub fn id(&self, uid: &TaskUid) -> TaskId {
+        TaskId {
+            kind: self.kind,
+            namespace: self.namespace.to_string(),
+            name: self.name.to_string(),
+            uid: uid.clone(),
+        }
+    }
+
+    /// The tenant's namespace.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.namespace
+    }
+}

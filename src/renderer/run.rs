@@ -1,0 +1,336 @@
+//! The commands: from arguments to an exit code, lines on the terminal, and a termination message.
+
+use std::io::{self, Read as _, Write as _};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::archive;
+use super::auth::Authenticator;
+use super::chart::Chart;
+use super::cli::{Cli, Command, Connection, OneShot, Push, Render, TERMINATION_LOG};
+use super::config::{ChartMeta, Config};
+use super::credentials::{self, CredentialError, Source};
+use super::document;
+use super::failure::{Failure, PushFailure};
+use super::file::{self, FileError};
+use super::manifest::Artifact;
+use super::origin::Origin;
+use super::registry::{Pushed, Registry};
+use super::tls;
+use super::transport::{Limits, Transport};
+use crate::api::docker_config::Credential;
+use crate::api::oci::{OciError, Reference};
+use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
+
+/// Largest file with a destination in bytes.
+const MAX_URL: u64 = 4096;
+
+/// Runs the program with the process's arguments and environment.
+#[must_use]
+pub fn main() -> ExitCode {
+    harden();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let log = cli.termination_log.clone();
+    // A panic's text may hold input, so it is replaced by the place where it happened.
+    panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(io::stderr(), "Error: internal error at {place}");
+    }));
+    let phase = if matches!(cli.command, Some(Command::Render(_))) {
+        Phase::Render
+    } else {
+        Phase::Push
+    };
+    let is_container = cli.command.is_some();
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| execute(cli, phase)));
+    let message = match &outcome {
+        Ok(Ok(message)) => message.clone(),
+        Ok(Err(failure)) => failure.termination(),
+        Err(_) => Termination::failed(phase, Reason::Internal),
+    };
+    if let Ok(Err(failure)) = &outcome {
+        let _ = writeln!(io::stderr(), "Error: {failure}\nFailed with: {failure}");
+    }
+    let path = log.as_deref().unwrap_or(Path::new(TERMINATION_LOG));
+    // Nobody is left to tell if this fails; the exit code stands.
+    let _ = file::write_message(path, &message.to_json(), log.is_some());
+    exit_code(message.reason, is_container)
+}
+
+/// The one-shot form knows 0 and 1 only; the containers of a Job say besides whether a second attempt can help.
+fn exit_code(reason: Reason, is_container: bool) -> ExitCode {
+    if reason.is_success() {
+        ExitCode::SUCCESS
+    } else if is_container && reason.is_permanent() {
+        ExitCode::from(PERMANENT_FAILURE)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// No core dumps and no ptrace: the process may hold a credential.
+fn harden() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Help and version are answers; everything else is exit code 1, never clap's 2.
+fn usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn execute(cli: Cli, phase: Phase) -> Result<Termination, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|_| Failure::Start)?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(|_| Failure::Start)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(|_| Failure::Start)?;
+        // Whoever loses is dropped, and temporary files with it.
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => Err(Failure::Interrupted(phase)),
+            _ = interrupt.recv() => Err(Failure::Interrupted(phase)),
+            outcome = dispatch(cli) => outcome,
+        }
+    })
+}
+
+async fn dispatch(cli: Cli) -> Result<Termination, Failure> {
+    match cli.command {
+        Some(Command::Render(args)) => render(&args),
+        Some(Command::Push(args)) => push(*args).await,
+        None => one_shot(cli.one_shot).await,
+    }
+}
+
+fn say(line: &str) {
+    // A closed pipe is no reason to fail.
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+// === render ===
+
+fn load(path: &Path) -> Result<(&'static str, Chart), Failure> {
+    let bytes = file::read(path, document::MAX_BYTES as u64).map_err(Failure::ReadConfig)?;
+    let config = Config::parse(&bytes).map_err(Failure::Config)?;
+    let kind = config.kind();
+    let chart = Chart::render(&config).map_err(|source| Failure::Chart { kind, source })?;
+    Ok((kind, chart))
+}
+
+fn render(args: &Render) -> Result<Termination, Failure> {
+    let (kind, chart) = load(&args.config)?;
+    let bytes = archive::pack(&chart).map_err(|_| Failure::Package)?;
+    file::write_atomically(&args.out, &bytes).map_err(Failure::Write)?;
+    say(&format!("Rendered {kind} to {}", args.out.display()));
+    Ok(Termination::rendered())
+}
+
+// === push ===
+
+async fn push(args: Push) -> Result<Termination, Failure> {
+    let reference = destination(&args)?;
+    let archive =
+        file::read_untrusted(&args.archive, archive::MAX_BYTES).map_err(PushFailure::ReadArchive)?;
+    let meta = archive::read_meta(&archive).map_err(PushFailure::NotAChart)?;
+    let source = match (args.username_file, args.password_file) {
+        (Some(username), Some(password)) => Source::Files { username, password },
+        _ => std::env::var_os("DOCKER_CONFIG")
+            .filter(|path| !path.is_empty())
+            .map_or(Source::None, |path| Source::DockerConfig {
+                path: path.into(),
+                required: true,
+            }),
+    };
+    let credential = credentials::load(&source, &reference.host).map_err(PushFailure::Credential)?;
+    let artifact = artifact(&reference, &meta, archive)?;
+    let mut registry = connect(&reference, credential, &args.connection)?;
+    let pushed = registry
+        .push(&reference.tag, &artifact)
+        .await
+        .map_err(PushFailure::Registry)?;
+    Ok(report(pushed, &reference, artifact))
+}
+
+fn destination(args: &Push) -> Result<Reference, PushFailure> {
+    let text = match &args.url_file {
+        None => args.url.clone().unwrap_or_default(),
+        Some(path) => {
+            let bytes = file::read(path, MAX_URL).map_err(PushFailure::UrlFile)?;
+            String::from_utf8(bytes).map_err(|_| OciError::Reference)?
+        }
+    };
+    parse_destination(text.trim())
+}
+
+fn parse_destination(text: &str) -> Result<Reference, PushFailure> {
+    if text.is_empty() {
+        Err(PushFailure::NoReference)
+    } else {
+        Ok(text.parse()?)
+    }
+}
+
+/// Helm fetches a chart by name and version, so it must be pushed under exactly these.
+fn artifact(reference: &Reference, meta: &ChartMeta, archive: Vec<u8>) -> Result<Artifact, PushFailure> {
+    if reference.repository.last_segment() != meta.name || !reference.tag.matches_version(&meta.version) {
+        return Err(PushFailure::Strict);
+    }
+    Artifact::new(meta, archive).map_err(|_| PushFailure::Manifest)
+}
+
+fn connect(
+    reference: &Reference,
+    credential: Option<Credential>,
+    args: &Connection,
+) -> Result<Registry, PushFailure> {
+    let private = std::env::var_os("SSL_CERT_FILE")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from);
+    let extra: Vec<_> = args
+        .ca_file
+        .iter()
+        .chain(&private)
+        .map(PathBuf::as_path)
+        .collect();
+    let tls = if args.plain_http {
+        tls::no_tls()?
+    } else {
+        tls::client_config(&extra)?
+    };
+    let defaults = Limits::default();
+    let limits = Limits {
+        total: args.timeout,
+        call: defaults.call.min(args.timeout),
+        ..defaults
+    };
+    let auth = Authenticator {
+        origin: Origin::of_registry(&reference.host, args.plain_http),
+        repository: reference.repository.clone(),
+        credential,
+        token_realm: args.token_realm.clone(),
+    };
+    Ok(Registry::new(Transport::new(tls, limits), auth))
+}
+
+fn report(pushed: Pushed, reference: &Reference, artifact: Artifact) -> Termination {
+    let digest = artifact.manifest.digest;
+    match pushed {
+        Pushed::Uploaded => {
+            say(&format!("Pushed result to {reference}"));
+            Termination::pushed(digest)
+        }
+        Pushed::AlreadyExists => {
+            say(&format!(
+                "Chart already exists at {}, skipping render and push",
+                reference.url()
+            ));
+            Termination::already_exists(digest)
+        }
+    }
+}
+
+// === one-shot ===
+
+async fn one_shot(args: OneShot) -> Result<Termination, Failure> {
+    let config = args
+        .config
+        .as_deref()
+        .ok_or(Failure::ReadConfig(FileError::NotFound))?;
+    let (kind, chart) = load(config)?;
+    let directory = tempfile::Builder::new().prefix("renderhub-chart-").tempdir();
+    let directory = directory.map_err(|error| Failure::Write(error.into()))?;
+    let place = directory.path().display();
+    if args.skip_push {
+        unpack(&chart, directory.path()).map_err(Failure::Write)?;
+        say(&format!("Rendered {kind} to {place} (skip-push)"));
+        return Ok(Termination::rendered());
+    }
+    let reference = parse_destination(&args.url)?;
+    let bytes = archive::pack(&chart).map_err(|_| Failure::Package)?;
+    let credential = one_shot_credential(&args, &reference).map_err(PushFailure::Credential)?;
+    let artifact = artifact(&reference, &chart.meta, bytes)?;
+    let mut registry = connect(&reference, credential, &args.connection)?;
+    if registry
+        .holds(&reference.tag, &artifact)
+        .await
+        .map_err(PushFailure::Registry)?
+    {
+        return Ok(report(Pushed::AlreadyExists, &reference, artifact));
+    }
+    unpack(&chart, directory.path()).map_err(Failure::Write)?;
+    say(&format!("Rendered {kind} to {place}"));
+    registry
+        .upload(&reference.tag, &artifact)
+        .await
+        .map_err(PushFailure::Registry)?;
+    Ok(report(Pushed::Uploaded, &reference, artifact))
+}
+
+fn unpack(chart: &Chart, directory: &Path) -> Result<(), FileError> {
+    for (path, content) in &chart.files {
+        let target = directory.join(path);
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(target, content)?;
+    }
+    Ok(())
+}
+
+/// Flags, then variables, then docker's file; a name without a password, or the other way round, counts as neither.
+fn one_shot_credential(args: &OneShot, reference: &Reference) -> Result<Option<Credential>, CredentialError> {
+    let or_variable = |flag: &str, variable: &str| match flag {
+        "" => std::env::var(variable).unwrap_or_default(),
+        given => given.to_owned(),
+    };
+    let username = or_variable(&args.username, "REGISTRY_USERNAME");
+    let password = if args.password_stdin {
+        password_from_stdin()?
+    } else {
+        or_variable(&args.password, "REGISTRY_PASSWORD")
+    };
+    if !username.is_empty() && !password.is_empty() {
+        return credentials::pair(&username, &password).map(Some);
+    }
+    let file = std::env::var_os("DOCKER_CONFIG")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from);
+    let file =
+        file.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker/config.json")));
+    let source = file.map_or(Source::None, |path| Source::DockerConfig {
+        path,
+        required: false,
+    });
+    credentials::load(&source, &reference.host)
+}
+
+fn password_from_stdin() -> Result<String, CredentialError> {
+    let mut text = String::new();
+    let read = io::stdin().take(64 * 1024).read_to_string(&mut text);
+    read.map_err(|_| CredentialError::Empty)?;
+    let mut words = text.split_ascii_whitespace();
+    match (words.next(), words.next()) {
+        (Some(word), None) => Ok(word.to_owned()),
+        _ => Err(CredentialError::Empty),
+    }
+}

@@ -1,0 +1,71 @@
+//! Valid objects that together have every field.
+
+use serde_json::{Value, json};
+
+use super::{KINDS, merge, release, with_spec};
+
+/// Valid objects that together have every field of their kinds, maps and lists with one element.
+pub fn all() -> Vec<Value> {
+    let mut all: Vec<Value> = KINDS.iter().flat_map(|kind| tasks(kind)).collect();
+    all.push(registry());
+    all.push(class());
+    all
+}
+
+/// Tasks of the kind, the one without rules that tie its fields together first.
+pub fn tasks(kind: &str) -> [Value; 4] {
+    let resource = json!({
+        "repository": "registry.example/web", "tag": "1", "insecure": true, "pullSecretName": "pull",
+        "helm": { "name": "web", "version": "1", "appVersion": "1", "description": "a", "valuesTemplate": "a" },
+    });
+    let chart = json!({ "name": "web", "version": "1.0.0", "appVersion": "1", "description": "a" });
+    // The least first: it has no rule that ties the repository to a chart.
+    let mut other = release(kind, "full");
+    merge(
+        &mut other["spec"],
+        &json!({ "config": { "type": "other", "release": null } }),
+    );
+    let mut local = release(kind, "full");
+    let more = json!({
+        "config": { "release": { "chart": chart, "targetNamespace": "a", "input": { "resources": { "chart": resource } } } },
+        "clusterName": "a", "rendererClassName": "a", "serviceAccountName": "a", "failedJobTTL": 1,
+        "ttlSecondsAfterFinished": 1, "owner": { "kind": "A", "name": "a", "namespace": "a" },
+        "registryRef": { "kind": "Registry" },
+    });
+    merge(&mut local["spec"], &more);
+    let mut bundle = release(kind, "full");
+    let releases = json!({ "releases": { "a": resource }, "userdata": { "a": 1 } });
+    let config =
+        json!({ "type": "bootstrap", "release": null, "bootstrap": { "chart": chart, "input": releases } });
+    merge(&mut bundle["spec"], &json!({ "config": config }));
+    let mut own = release(kind, "full");
+    let theirs = json!({
+        "registryRef": null, "baseURL": "registry.example", "pushSecretRef": { "name": "a" }, "plainHTTP": true,
+        "kubeConfig": { "secretRef": { "name": "a", "key": "a", "namespace": "a" } }, "deploymentNamespace": "a",
+    });
+    merge(&mut own["spec"], &theirs);
+    [other, local, bundle, own]
+}
+
+/// A registry with every field.
+pub fn registry() -> Value {
+    let spec = json!({
+        "hostname": "registry.example", "plainHTTP": false, "pushSecretRef": { "name": "a" },
+        "repositoryPrefix": "{namespace}/", "allowedNamespaces": ["team-a"], "tokenRealm": "https://auth.example/token",
+        "caConfigMapRef": { "name": "a", "key": "a" }, "targetPullSecretName": "a", "verify": "Digest",
+    });
+    with_spec("ClusterRegistry", "full", &spec)
+}
+
+/// A renderer class with every field.
+pub fn class() -> Value {
+    let spec = json!({
+        "image": "registry.example/renderer:1", "imagePullPolicy": "Always", "command": ["/r"], "args": ["a"],
+        "imagePullSecrets": [{ "name": "a" }], "mode": "Single", "nodeSelector": { "a": "b" },
+        "resources": { "limits": { "cpu": 1 }, "requests": { "memory": "64Mi" } },
+        "tolerations": [{ "key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute", "tolerationSeconds": 1 }],
+        "priorityClassName": "a", "runtimeClassName": "a", "caConfigMapName": "a", "backoffLimit": 3,
+        "activeDeadlineSeconds": 600, "allowedNamespaces": ["team-a"],
+    });
+    with_spec("RendererClass", "full", &spec)
+}

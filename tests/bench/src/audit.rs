@@ -1,0 +1,70 @@
+//! What the API server says that a user asked of it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use renderhub_harness::audit::{Event, Mark};
+use renderhub_harness::{Audit, Identity};
+
+use crate::measure::number;
+
+/// What a task's own requests are about; everything else is of the hub as a whole.
+const OF_TASKS: [&str; 3] = ["rendertasks", "secrets", "jobs"];
+
+/// A user's completed requests.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// How many of each verb and resource, e.g. `patch rendertasks/status`.
+    pub counts: BTreeMap<String, usize>,
+    /// Writes on tasks, config Secrets and Jobs.
+    pub writes: usize,
+    /// Writes on anything.
+    pub all_writes: usize,
+    /// Reads of one such object.
+    pub reads: usize,
+    /// From the arrival of the first such write to the answer of the last, in seconds.
+    pub seconds: f64,
+}
+
+impl Requests {
+    /// Those of `user` since `from`.
+    ///
+    /// # Errors
+    /// If the audit log cannot be read.
+    pub async fn since(audit: &Audit, from: Mark, user: &Identity) -> Result<Self> {
+        let events = audit.since(from).await?;
+        let completed = |e: &&Event| e.user == user.name() && e.stage == "ResponseComplete";
+        Ok(Self::of(events.iter().filter(completed)))
+    }
+
+    fn of<'a>(events: impl Iterator<Item = &'a Event>) -> Self {
+        let mut requests = Self::default();
+        let (mut first, mut last) = (None, None);
+        for event in events {
+            *requests.counts.entry(event.action()).or_default() += 1;
+            requests.all_writes += usize::from(event.is_write());
+            if !OF_TASKS.contains(&event.resource.as_str()) {
+                continue;
+            }
+            if event.is_write() {
+                requests.writes += 1;
+                first = first.into_iter().chain([event.received]).min();
+                last = last.into_iter().chain([event.reached]).max();
+            }
+            requests.reads += usize::from(event.verb == "get");
+        }
+        if let (Some(first), Some(last)) = (first, last) {
+            requests.seconds = last.duration_since(first).as_secs_f64();
+        }
+        requests
+    }
+
+    /// Tasks a second, if these are the writes of so many tasks.
+    ///
+    /// # Errors
+    /// If there were no writes.
+    pub fn pace(&self, tasks: usize) -> Result<f64> {
+        let seconds = Some(self.seconds).filter(|seconds| *seconds > 0.0);
+        Ok(number(tasks) / seconds.context("the audit log has no writes of this run")?)
+    }
+}

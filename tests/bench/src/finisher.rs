@@ -1,0 +1,67 @@
+//! The Job finisher, a process of its own: completes each Job of a hub by one status patch, and makes no pods.
+
+use std::collections::HashSet;
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::core::{PartialObjectMeta, Request};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource, ResourceExt};
+use renderhub::api::labels::HUB_ID;
+use serde_json::json;
+
+use crate::options::Part;
+use crate::wire::{self, IN_FLIGHT};
+
+/// Completes Jobs until it is killed.
+///
+/// # Errors
+/// If the API server refuses to let a Job complete.
+pub async fn run(part: &Part) -> Result<()> {
+    let client = wire::client().await?;
+    let jobs: Api<PartialObjectMeta<Job>> = Api::namespaced(client.clone(), &part.rendering_namespace);
+    let own = watcher::Config::default().labels(&format!("{HUB_ID}={}", part.hub_id));
+    let mut seen = HashSet::new();
+    let new = watcher(jobs, own)
+        .default_backoff()
+        .applied_objects()
+        // A watch that breaks is opened again by itself.
+        .filter_map(async |event| event.ok())
+        .filter(move |job| futures::future::ready(seen.insert(job.uid())));
+    new.map(Ok)
+        .try_for_each_concurrent(IN_FLIGHT, |job| {
+            let request = complete(&part.rendering_namespace, &job.name_any());
+            let client = client.clone();
+            async move {
+                match wire::send(&client, request).await {
+                    Err(error) if !wire::is_not_found(&error) => Err(error),
+                    _ => Ok(()),
+                }
+            }
+        })
+        .await
+}
+
+/// The status that the Job controller would write when the pod has succeeded.
+pub fn complete(namespace: &str, job: &str) -> wire::Request {
+    let now = Timestamp::now().to_string();
+    let condition = |kind: &str| {
+        json!({
+            "type": kind, "status": "True", "reason": "CompletionsReached", "message": "",
+            "lastProbeTime": now, "lastTransitionTime": now,
+        })
+    };
+    let body = json!({"status": {
+        "startTime": now, "completionTime": now, "succeeded": 1, "active": 0, "ready": 0, "terminating": 0,
+        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+    }});
+    Request::new(Job::url_path(&(), Some(namespace))).patch_subresource(
+        "status",
+        job,
+        &PatchParams::default(),
+        &Patch::Merge(&body),
+    )
+}

@@ -1,0 +1,106 @@
+//! Command line.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+/// Measures the hub against a bare writer on a real control plane.
+#[derive(Debug, Parser)]
+#[command(name = "renderhub-bench", version)]
+pub struct Cli {
+    /// One of the processes that the bench itself starts.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What is measured.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// Parts of a run that are processes of their own, so that their CPU time is not the hub's or the bench's.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Completes each Job of a hub as soon as it appears.
+    #[command(hide = true)]
+    Finisher(Part),
+    /// Makes the writes of a hub for each task that exists, and nothing else.
+    #[command(hide = true)]
+    Bare(Part),
+}
+
+/// What a part must know; its cluster and user come from `KUBECONFIG`.
+#[derive(Debug, Args)]
+pub struct Part {
+    /// Hub id on the objects.
+    #[arg(long)]
+    pub hub_id: String,
+    /// Namespace of the Jobs.
+    #[arg(long)]
+    pub rendering_namespace: String,
+}
+
+/// What is measured, and how much of it.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Tasks in a burst.
+    #[arg(long, default_value_t = 1000)]
+    pub tasks: usize,
+    /// Namespaces that tasks are spread over.
+    #[arg(long, default_value_t = 10)]
+    pub namespaces: usize,
+    /// Bursts of the hub and of the bare writer each, in turns; every other pair begins with the hub.
+    #[arg(long, default_value_t = 2)]
+    pub rounds: usize,
+    /// Seconds that a pace is kept up; 0 leaves this part out.
+    #[arg(long, default_value_t = 30)]
+    pub paced_seconds: usize,
+    /// Finished tasks that a hub finds when it starts; 0 leaves this part out.
+    #[arg(long, default_value_t = 5000)]
+    pub restart_tasks: usize,
+    /// Leaves out the bursts on a cluster without the chart's `MutatingAdmissionPolicy`.
+    #[arg(long)]
+    pub only_with_policy: bool,
+    /// File that the figures are written to as JSON [default: bench/local.json in cargo's target directory].
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+impl Options {
+    /// Paces, in tasks per second, with the number of tasks of each.
+    pub fn rates(&self) -> impl Iterator<Item = Rate> + use<> {
+        let seconds = self.paced_seconds;
+        [10, 20]
+            .into_iter()
+            .map(move |per_second| Rate {
+                per_second,
+                tasks: usize::try_from(per_second).unwrap_or(0) * seconds,
+            })
+            .filter(|rate| rate.tasks > 0)
+    }
+
+    /// Where the figures go.
+    ///
+    /// # Errors
+    /// If the place of the running program is unknown.
+    pub fn output(&self) -> Result<PathBuf> {
+        if let Some(path) = &self.output {
+            return Ok(path.clone());
+        }
+        // Cargo puts the program into <target>/<profile>/.
+        let program = std::env::current_exe()?;
+        let target = program
+            .ancestors()
+            .nth(2)
+            .context("the bench has no target directory")?;
+        Ok(target.join("bench/local.json"))
+    }
+}
+
+/// A pace.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// Tasks created in a second.
+    pub per_second: u32,
+    /// Tasks created in all.
+    pub tasks: usize,
+}

@@ -1,0 +1,53 @@
+//! What each user of a run may do. The bare writer has the hub's rights, so that both cost the API server the same checks.
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(resources.iter().map(ToString::to_string).collect()),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        ..PolicyRule::default()
+    }
+}
+
+/// The hub's rights, as the chart grants them.
+pub fn hub() -> Vec<PolicyRule> {
+    let tasks = ["rendertasks", "clusterrendertasks"];
+    let statuses = [
+        "rendertasks/status",
+        "clusterrendertasks/status",
+        "clusterregistries/status",
+    ];
+    let watch = ["get", "list", "watch"];
+    let own = ["get", "list", "watch", "create", "delete"];
+    vec![
+        rule(
+            "renderhub.dev",
+            &tasks,
+            &["get", "list", "watch", "patch", "delete"],
+        ),
+        rule("renderhub.dev", &statuses, &["patch"]),
+        rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+        rule("", &["namespaces"], &["get"]),
+        rule("batch", &["jobs"], &own),
+        rule("", &["secrets"], &own),
+        rule("", &["pods"], &["list", "watch"]),
+    ]
+}
+
+/// The bare writer's: the hub's, and the finisher's one patch, which it makes itself.
+pub fn bare() -> Vec<PolicyRule> {
+    let mut rules = hub();
+    rules.push(rule("batch", &["jobs/status"], &["patch"]));
+    rules
+}
+
+/// The finisher's.
+pub fn finisher() -> Vec<PolicyRule> {
+    vec![
+        rule("batch", &["jobs"], &["get", "list", "watch"]),
+        rule("batch", &["jobs/status"], &["patch"]),
+    ]
+}

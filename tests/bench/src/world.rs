@@ -1,0 +1,291 @@
+//! The ground of a run: a control plane with the chart's CRDs and policies, namespaces, users, and the processes on it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use kube::api::{ApiResource, DeleteParams, ListParams, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Resource};
+use renderhub::api::ClusterRegistry;
+use renderhub::api::labels::{FINALIZER, HUB_ID};
+use renderhub::names::{HubId, TaskKind};
+use renderhub::object::{TaskObject, task_resource};
+use renderhub::plan::task::Task;
+use renderhub_harness::process::Process;
+use renderhub_harness::progress::Progress;
+use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, rundir, wait_for};
+use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::wire::{self, IN_FLIGHT};
+use crate::{bare, objects, rights};
+
+/// Longest that the API server may take for something small.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Everything a measurement needs.
+pub struct World {
+    /// The control plane.
+    pub plane: ControlPlane,
+    /// Somebody who may do everything.
+    pub admin: Client,
+    /// Whom the hub speaks as.
+    pub hub_user: Identity,
+    /// Whom the bare writer speaks as.
+    pub bare_user: Identity,
+    /// Tasks in a burst.
+    pub burst_tasks: usize,
+    /// Finished tasks that a hub finds when it starts.
+    pub restart_tasks: usize,
+    /// Namespace of Jobs and config Secrets.
+    pub rendering: String,
+    /// Hub id on the objects.
+    pub hub_id: String,
+    finisher_user: Identity,
+    namespaces: Vec<String>,
+}
+
+impl World {
+    /// A world, with or without the chart's `MutatingAdmissionPolicy`.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start(options: &Options, with_policy: bool) -> Result<Self> {
+        ensure!(
+            options.tasks > 0 && options.namespaces > 0 && options.rounds > 0,
+            "tasks, namespaces and rounds must be at least 1"
+        );
+        let plane = ControlPlane::builder()
+            .with_audit(AuditLevel::Metadata)
+            .without_job_controller()
+            .start()
+            .await?;
+        apply_chart(&plane, with_policy).await?;
+        let mut namespaces = Vec::new();
+        for _ in 0..options.namespaces {
+            namespaces.push(plane.namespace("team").await?);
+        }
+        let world = Self {
+            admin: plane.admin().client().await?,
+            hub_user: plane.user_with_rules("hub", rights::hub()).await?,
+            bare_user: plane.user_with_rules("bare", rights::bare()).await?,
+            finisher_user: plane.user_with_rules("finisher", rights::finisher()).await?,
+            burst_tasks: options.tasks,
+            restart_tasks: options.restart_tasks,
+            rendering: plane.namespace("rendering").await?,
+            hub_id: hub_id(&plane).await?,
+            namespaces,
+            plane,
+        };
+        world.make_platform().await?;
+        world.until_policy_is(with_policy).await?;
+        Ok(world)
+    }
+
+    async fn make_platform(&self) -> Result<()> {
+        let account: ServiceAccount =
+            serde_json::from_value(json!({"metadata": {"name": objects::RENDERER_ACCOUNT}}))?;
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": objects::PUSH_SECRET},
+            "type": "kubernetes.io/basic-auth",
+            "stringData": {"username": "bench", "password": rundir::random_hex(8)?},
+        }))?;
+        let registry: ClusterRegistry = serde_json::from_value(json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry",
+            "metadata": {"name": objects::REGISTRY}, "spec": objects::registry(),
+        }))?;
+        let post = PostParams::default();
+        Api::namespaced(self.admin.clone(), &self.rendering)
+            .create(&post, &account)
+            .await?;
+        Api::namespaced(self.admin.clone(), &self.rendering)
+            .create(&post, &secret)
+            .await?;
+        Api::all(self.admin.clone()).create(&post, &registry).await?;
+        Ok(())
+    }
+
+    /// Waits until the API server sets the finalizer, or until it is known that it does not.
+    async fn until_policy_is(&self, present: bool) -> Result<()> {
+        let dry_run = PostParams {
+            dry_run: true,
+            field_manager: None,
+        };
+        wait_for("the admission policies", LIMIT, async || {
+            let task = serde_json::to_vec(&objects::task(&self.namespaces[0], "probe"))?;
+            let request = self.tasks_in(0).create(&dry_run, task)?;
+            let made: Value = self.admin.request(request).await?;
+            let has = made["metadata"]["finalizers"]
+                .as_array()
+                .is_some_and(|all| all.contains(&json!(FINALIZER)));
+            Ok((has == present).then_some(()))
+        })
+        .await
+    }
+
+    // === tasks ===
+
+    /// Creates the task with this number, in the namespace whose turn it is.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn create_task(&self, number: usize) -> Result<Task> {
+        let turn = number % self.namespaces.len();
+        let task = objects::task(&self.namespaces[turn], &format!("task-{number}"));
+        let request = self
+            .tasks_in(turn)
+            .create(&PostParams::default(), serde_json::to_vec(&task)?)?;
+        let made: TaskObject = self.admin.request(request).await?;
+        made.into_task(TaskKind::RenderTask)
+            .context("a task without a UID")
+    }
+
+    /// Creates tasks as fast as the API server takes them.
+    ///
+    /// # Errors
+    /// If it refuses one.
+    pub async fn create_tasks(&self, count: usize) -> Result<Vec<Task>> {
+        let _progress = Progress::start(format!("creating {count} tasks"));
+        futures::stream::iter(0..count)
+            .map(|number| self.create_task(number))
+            .buffer_unordered(IN_FLIGHT)
+            .try_collect()
+            .await
+    }
+
+    /// Removes all tasks, without a hub.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn remove_tasks(&self, tasks: &[Task]) -> Result<()> {
+        let _progress = Progress::start(format!("removing {} tasks", tasks.len()));
+        let body = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        futures::stream::iter(tasks.iter().map(Ok))
+            .try_for_each_concurrent(IN_FLIGHT, |task| {
+                let request = bare::tasks(task).patch(&task.id.name, &bare::manager(), &body);
+                wire::send(&self.admin, request)
+            })
+            .await?;
+        for turn in 0..self.namespaces.len() {
+            let request = self
+                .tasks_in(turn)
+                .delete_collection(&DeleteParams::default(), &ListParams::default());
+            wire::send(&self.admin, request).await?;
+        }
+        let all: Api<TaskObject> = Api::all_with(self.admin.clone(), &Self::resource());
+        wait_for("the tasks to be gone", LIMIT, async || {
+            let left = all.list_metadata(&ListParams::default().limit(1)).await?;
+            Ok(left.items.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    fn resource() -> ApiResource {
+        task_resource(TaskKind::RenderTask)
+    }
+
+    fn tasks_in(&self, turn: usize) -> kube::core::Request {
+        let path = TaskObject::url_path(&Self::resource(), Some(&self.namespaces[turn]));
+        kube::core::Request::new(path)
+    }
+
+    /// Whether the hub has left nothing of its tasks.
+    ///
+    /// # Errors
+    /// If the API server does not say.
+    pub async fn is_cleared(&self) -> Result<bool> {
+        let one = ListParams::default()
+            .labels(&format!("{HUB_ID}={}", self.hub_id))
+            .limit(1);
+        let jobs: Api<Job> = Api::namespaced(self.admin.clone(), &self.rendering);
+        let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), &self.rendering);
+        Ok(jobs.list_metadata(&one).await?.items.is_empty()
+            && secrets.list_metadata(&one).await?.items.is_empty())
+    }
+
+    // === processes ===
+
+    /// Starts a hub.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_hub(&self) -> Result<Hub> {
+        let binary = std::env::current_exe()?.with_file_name("renderhub");
+        ensure!(
+            binary.is_file(),
+            "the hub is not built: run `make bench`, or cargo build --release --bin renderhub"
+        );
+        let flags = objects::hub_flags(&self.rendering);
+        Hub::spawn(&binary, &self.hub_user.kubeconfig()?, &flags)
+    }
+
+    /// Starts the Job finisher.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_finisher(&self) -> Result<Process> {
+        self.spawn_part("finisher", &self.finisher_user)
+    }
+
+    /// Starts the bare writer.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_bare(&self) -> Result<Process> {
+        self.spawn_part("bare", &self.bare_user)
+    }
+
+    fn spawn_part(&self, part: &str, user: &Identity) -> Result<Process> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args([part, "--hub-id", &self.hub_id, "--rendering-namespace"])
+            .arg(&self.rendering)
+            .env("KUBECONFIG", user.kubeconfig()?);
+        Process::spawn(part, &command, &rundir::fresh(part)?.join("log"))
+    }
+
+    /// Process id of kube-apiserver, by its command line.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn apiserver_pid(&self) -> Result<u32> {
+        let is_apiserver = |pid: &u32| {
+            std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with(b"kube-apiserver"))
+        };
+        self.plane
+            .pids()
+            .into_iter()
+            .find(is_apiserver)
+            .context("kube-apiserver does not run")
+    }
+}
+
+async fn apply_chart(plane: &ControlPlane, with_policy: bool) -> Result<()> {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/renderhub/files");
+    let crds: std::io::Result<Vec<PathBuf>> = std::fs::read_dir(files.join("crds"))?
+        .map(|entry| Ok(entry?.path()))
+        .collect();
+    for file in crds? {
+        plane.apply_file(&file).await?;
+    }
+    plane.apply_file(&files.join("policies/validating.yaml")).await?;
+    if with_policy {
+        plane.apply_file(&files.join("policies/mutating.yaml")).await?;
+    }
+    Ok(())
+}
+
+async fn hub_id(plane: &ControlPlane) -> Result<String> {
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(plane.admin().client().await?);
+    let cluster = api.get_metadata("kube-system").await?;
+    let uid = cluster
+        .metadata
+        .uid
+        .context("the namespace kube-system has no UID")?;
+    Ok(HubId::new(objects::SHARD, &uid)?.to_string())
+}

@@ -1,0 +1,550 @@
+//! What a hostile registry gets out of a push: no credential and no content for anybody else, no success by lying, no hang.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "this is all test code, and its tables are long"
+)]
+
+mod renderer_support;
+
+use std::net::SocketAddr;
+
+use renderer_support::{
+    BASIC, Hostile, PASSWORD, Reply, Seen, artifact, client, credential, limits, reference, say,
+};
+use renderhub::api::oci::Digest;
+use renderhub::renderer::error::{PushError, Step};
+use renderhub::renderer::registry::Pushed;
+use renderhub::renderer::transport::Limits;
+
+/// An address made of A's and B's.
+type Pointer = fn(&str, &str) -> String;
+
+async fn push(address: SocketAddr, content: &str) -> Result<Pushed, PushError> {
+    let tag = reference(address).tag;
+    client(address, Some(credential()), limits())
+        .push(&tag, &artifact(content))
+        .await
+}
+
+fn basic(seen: &Seen) -> Option<Reply> {
+    let challenge = [("WWW-Authenticate", "Basic realm=\"x\"".to_owned())];
+    (seen.authorization() != Some(BASIC)).then(|| say(401, &challenge))
+}
+
+#[tokio::test]
+async fn a_push_is_seen_once_and_found_again() {
+    let registry = Hostile::honest().await;
+    assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
+    let expected = [
+        "lookup", "blob", "open", "upload", "blob", "open", "upload", "manifest", "verify",
+    ];
+    assert_eq!(registry.steps(), expected);
+    assert_eq!(push(registry.address, "a").await, Ok(Pushed::AlreadyExists));
+    assert_eq!(
+        registry.steps().len(),
+        expected.len() + 1,
+        "one look-up is all a second push costs"
+    );
+    assert_eq!(push(registry.address, "b").await, Err(PushError::TagConflict));
+    assert_eq!(
+        registry.steps().len(),
+        expected.len() + 2,
+        "nothing is uploaded to a tag that is taken"
+    );
+    for seen in registry.seen() {
+        assert!(
+            !seen.target().contains("mount") && !seen.target().contains("from"),
+            "{}",
+            seen.line
+        );
+        assert_eq!(seen.authorization(), None, "nobody asked for the credential");
+    }
+}
+
+#[tokio::test]
+async fn a_blob_that_is_there_is_not_sent_again() {
+    let registry = Hostile::start(|seen, _| (seen.step() == "blob").then(|| say(200, &[]))).await;
+    assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(registry.steps(), ["lookup", "blob", "blob", "manifest", "verify"]);
+}
+
+/// Runs a push against A, whose answers may point at B, and asserts that B learns nothing.
+async fn nothing_reaches_b(
+    name: &str,
+    expected: Result<Pushed, PushError>,
+    twist: impl Fn(&Seen, usize, &str, &str) -> Option<Reply> + Send + Sync + 'static,
+) {
+    let b = Hostile::honest().await;
+    let target = b.address.to_string();
+    // A's own address is only known once it listens.
+    let own = std::sync::Arc::new(std::sync::OnceLock::new());
+    let known = own.clone();
+    let a = Hostile::start(move |seen, before| {
+        let own: &String = known.get_or_init(|| seen.headers["host"].clone());
+        twist(seen, before, own, &target)
+    })
+    .await;
+    assert_eq!(push(a.address, "a").await, expected, "{name}");
+    assert!(b.seen().is_empty(), "{name}: {:?}", b.seen());
+}
+
+#[tokio::test]
+async fn realms_elsewhere_get_nothing() {
+    let realms: [(&str, Pointer); 9] = [
+        ("other host", |_, b| format!("http://{b}/token")),
+        ("other scheme", |a, _| format!("https://{a}/token")),
+        ("user information", |a, b| format!("http://{a}@{b}/token")),
+        ("user information of ours", |a, _| format!("http://u:p@{a}/token")),
+        ("no scheme", |_, b| format!("//{b}/token")),
+        ("path only", |_, _| "/token".to_owned()),
+        ("backslash", |a, b| format!("http://{a}\\\\@{b}/token")),
+        ("fragment", |a, b| format!("http://{a}#@{b}/")),
+        ("none", |_, _| String::new()),
+    ];
+    for (name, realm) in realms {
+        nothing_reaches_b(name, Err(PushError::Realm), move |seen, _, a, b| {
+            let challenge = format!("Bearer realm=\"{}\",service=\"s\"", realm(a, b));
+            seen.authorization()
+                .is_none()
+                .then(|| say(401, &[("WWW-Authenticate", challenge)]))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_never_followed() {
+    let steps = [
+        ("lookup", Step::Lookup),
+        ("blob", Step::Blob),
+        ("open", Step::Open),
+        ("upload", Step::Upload),
+        ("manifest", Step::Manifest),
+        ("verify", Step::Verify),
+    ];
+    for (name, step) in steps {
+        for status in [300, 301, 302, 303, 305, 307, 308] {
+            nothing_reaches_b(name, Err(PushError::Redirect(step)), move |seen, _, _, b| {
+                let elsewhere = [("Location", format!("http://{b}{}", seen.target()))];
+                basic(seen).or_else(|| (seen.step() == name).then(|| say(status, &elsewhere)))
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn redirects_on_the_registry_itself_are_not_followed_either() {
+    nothing_reaches_b(
+        "same origin",
+        Err(PushError::Redirect(Step::Lookup)),
+        |seen, _, a, _| {
+            basic(seen).or_else(|| {
+                Some(say(
+                    307,
+                    &[("Location", format!("http://{a}/v2/other/manifests/1"))],
+                ))
+            })
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn token_calls_are_not_redirected() {
+    for status in [301, 302, 307, 308] {
+        nothing_reaches_b(
+            "token",
+            Err(PushError::Redirect(Step::Token)),
+            move |seen, _, a, b| {
+                if seen.step() == "token" {
+                    return Some(say(status, &[("Location", format!("http://{b}/token"))]));
+                }
+                Some(say(
+                    401,
+                    &[("WWW-Authenticate", format!("Bearer realm=\"http://{a}/token\""))],
+                ))
+            },
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn uploads_elsewhere_get_nothing() {
+    let locations: [(&str, Pointer); 8] = [
+        ("absolute", |_, b| format!("http://{b}/u")),
+        ("network path", |_, b| format!("//{b}/u")),
+        ("other scheme", |a, _| format!("https://{a}/u")),
+        ("user information", |a, b| format!("http://{a}@{b}/u")),
+        ("prefix", |a, _| format!("http://{a}0/u")),
+        ("other port", |a, _| {
+            format!("http://{}:1/u", a.split(':').next().unwrap())
+        }),
+        ("relative", |_, _| "u".to_owned()),
+        ("backslashes", |_, b| format!("\\\\{b}\\u")),
+    ];
+    for (name, location) in locations {
+        nothing_reaches_b(
+            name,
+            Err(PushError::Redirect(Step::Open)),
+            move |seen, _, a, b| {
+                let elsewhere = [("Location", location(a, b))];
+                basic(seen).or_else(|| (seen.step() == "open").then(|| say(202, &elsewhere)))
+            },
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn other_headers_move_nothing() {
+    nothing_reaches_b("hints", Ok(Pushed::Uploaded), |seen, _, _, b| {
+        let hints = [
+            ("Location", "/v2/team-a/shop/blobs/uploads/1".to_owned()),
+            ("Link", format!("<http://{b}/next>; rel=\"next\"")),
+            ("Alt-Svc", format!("http/1.1=\"{b}\"")),
+            ("Refresh", format!("0; url=http://{b}/")),
+            ("Content-Location", format!("http://{b}/")),
+            ("Set-Cookie", "a=b".to_owned()),
+        ];
+        basic(seen).or_else(|| (seen.step() == "open").then(|| say(202, &hints)))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_later_challenge_is_vetted_like_the_first() {
+    nothing_reaches_b("second challenge", Err(PushError::Realm), |seen, _, _, b| {
+        let challenge = format!("Bearer realm=\"http://{b}/token\"");
+        basic(seen).or_else(|| (seen.step() == "open").then(|| say(401, &[("WWW-Authenticate", challenge)])))
+    })
+    .await;
+    nothing_reaches_b("rejected", Err(PushError::Unauthorized), |_, _, _, _| {
+        Some(say(401, &[("WWW-Authenticate", "Basic realm=\"x\"".to_owned())]))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn challenges_nobody_can_answer() {
+    for challenge in [
+        "Digest realm=\"x\"",
+        "Negotiate",
+        "",
+        "Bearer",
+        "x y z=",
+        "Basic realm=\"",
+        &"Basic a=b, ".repeat(5000),
+    ] {
+        let challenge = challenge.to_owned();
+        let registry =
+            Hostile::start(move |_, _| Some(say(401, &[("WWW-Authenticate", challenge.clone())]))).await;
+        let error = push(registry.address, "a").await.unwrap_err();
+        assert!(
+            [PushError::Unauthorized, PushError::Realm, PushError::Unreachable].contains(&error),
+            "{error}"
+        );
+        assert!(registry.seen().iter().all(|seen| seen.authorization().is_none()));
+    }
+}
+
+#[tokio::test]
+async fn without_a_credential_none_is_sent() {
+    let registry = Hostile::start(|seen, _| basic(seen)).await;
+    let tag = reference(registry.address).tag;
+    let outcome = client(registry.address, None, limits())
+        .push(&tag, &artifact("a"))
+        .await;
+    assert_eq!(outcome, Err(PushError::Unauthorized));
+    assert!(registry.seen().iter().all(|seen| seen.authorization().is_none()));
+}
+
+/// A registry with a token service of its own; uploading the manifest needs the token of number `last`.
+async fn with_tokens(last: usize) -> Hostile {
+    Hostile::start(move |seen, before| {
+        let host = &seen.headers["host"];
+        if seen.step() == "token" {
+            let body = format!(r#"{{"token":"t{before}","expires_in":60}}"#);
+            return Some(Reply::Say(200, Vec::new(), body.into_bytes()));
+        }
+        let challenge =
+            format!("Bearer realm=\"http://{host}/token\",service=\"reg\",scope=\"repository:other:*\"");
+        let expired = seen.step() == "manifest" && seen.authorization() != Some(&format!("Bearer t{last}"));
+        (expired || seen.authorization().is_none()).then(|| say(401, &[("WWW-Authenticate", challenge)]))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_expired_token_is_renewed_once_per_call() {
+    let tokens = |registry: &Hostile| registry.steps().iter().filter(|step| **step == "token").count();
+    let renewed = with_tokens(1).await;
+    assert_eq!(push(renewed.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(tokens(&renewed), 2);
+    let never = with_tokens(7).await;
+    assert_eq!(push(never.address, "a").await, Err(PushError::Unauthorized));
+    assert_eq!(tokens(&never), 2);
+}
+
+#[tokio::test]
+async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
+    let registry = with_tokens(0).await;
+    assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
+    for seen in registry.seen() {
+        if seen.step() == "token" {
+            assert_eq!(seen.authorization(), Some(BASIC));
+            assert_eq!(
+                seen.target(),
+                "/token?service=reg&scope=repository%3Ateam-a%2Fshop%3Apull%2Cpush"
+            );
+        } else {
+            assert!(
+                seen.authorization().is_none_or(|one| one == "Bearer t0"),
+                "{seen:?}"
+            );
+        }
+    }
+    assert_eq!(
+        registry.steps().iter().filter(|step| **step == "token").count(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn anonymous_tokens_need_no_credential() {
+    let registry = with_tokens(0).await;
+    let tag = reference(registry.address).tag;
+    let outcome = client(registry.address, None, limits())
+        .push(&tag, &artifact("a"))
+        .await;
+    assert_eq!(outcome, Ok(Pushed::Uploaded));
+    let token = registry
+        .seen()
+        .into_iter()
+        .find(|seen| seen.step() == "token")
+        .unwrap();
+    assert_eq!(token.authorization(), None);
+}
+
+#[tokio::test]
+async fn lies_about_digests_are_found() {
+    let other = Digest::of(b"other").to_string();
+    let lie = move |step: &'static str, status: u16| {
+        let other = other.clone();
+        Hostile::start(move |seen, _| {
+            (seen.step() == step).then(|| say(status, &[("Docker-Content-Digest", other.clone())]))
+        })
+    };
+    assert_eq!(
+        push(lie("lookup", 200).await.address, "a").await,
+        Err(PushError::TagConflict)
+    );
+    assert_eq!(
+        push(lie("manifest", 201).await.address, "a").await,
+        Err(PushError::DigestMismatch)
+    );
+    assert_eq!(
+        push(lie("verify", 200).await.address, "a").await,
+        Err(PushError::DigestMismatch)
+    );
+    assert_eq!(
+        push(lie("verify", 404).await.address, "a").await,
+        Err(PushError::DigestMismatch)
+    );
+}
+
+#[tokio::test]
+async fn without_a_digest_header_the_manifest_itself_counts() {
+    let honest = Hostile::start(|seen, _| {
+        let manifest = artifact("a").manifest.bytes.to_vec();
+        match seen.step() {
+            "verify" => Some(say(200, &[("Docker-Content-Digest", "sha512:0".to_owned())])),
+            "fetch" => Some(Reply::Say(200, Vec::new(), manifest)),
+            _ => None,
+        }
+    })
+    .await;
+    assert_eq!(push(honest.address, "a").await, Ok(Pushed::Uploaded));
+    let lying = Hostile::start(|seen, _| match seen.step() {
+        "verify" => Some(say(200, &[])),
+        "fetch" => Some(Reply::Say(200, Vec::new(), b"other".to_vec())),
+        _ => None,
+    })
+    .await;
+    assert_eq!(push(lying.address, "a").await, Err(PushError::DigestMismatch));
+}
+
+#[tokio::test]
+async fn an_error_is_never_an_absence() {
+    for status in [
+        201, 202, 204, 400, 402, 405, 410, 418, 429, 451, 500, 501, 502, 503, 504,
+    ] {
+        let registry = Hostile::start(move |_, _| Some(say(status, &[]))).await;
+        let step = Step::Lookup;
+        assert_eq!(
+            push(registry.address, "a").await,
+            Err(PushError::Status { step, status })
+        );
+        assert!(
+            registry.steps().iter().all(|step| *step == "lookup"),
+            "{status}: nothing else is asked"
+        );
+    }
+    let registry = Hostile::start(|_, _| Some(say(403, &[]))).await;
+    assert_eq!(push(registry.address, "a").await, Err(PushError::Forbidden));
+}
+
+#[tokio::test]
+async fn each_step_has_its_status() {
+    for (name, step, status) in [
+        ("blob", Step::Blob, 204),
+        ("open", Step::Open, 201),
+        ("upload", Step::Upload, 202),
+        ("manifest", Step::Manifest, 200),
+        ("manifest", Step::Manifest, 409),
+        ("verify", Step::Verify, 400),
+    ] {
+        let registry = Hostile::start(move |seen, _| (seen.step() == name).then(|| say(status, &[]))).await;
+        assert_eq!(
+            push(registry.address, "a").await,
+            Err(PushError::Status { step, status }),
+            "{name}"
+        );
+    }
+    let registry = Hostile::start(|seen, _| (seen.step() == "open").then(|| say(202, &[]))).await;
+    assert_eq!(
+        push(registry.address, "a").await,
+        Err(PushError::Protocol(Step::Open)),
+        "no Location"
+    );
+}
+
+#[tokio::test]
+async fn who_never_answers_is_left() {
+    for step in ["lookup", "upload", "verify"] {
+        let registry = Hostile::start(move |seen, _| (seen.step() == step).then_some(Reply::Hang)).await;
+        assert_eq!(
+            push(registry.address, "a").await,
+            Err(PushError::Deadline),
+            "{step}"
+        );
+    }
+    // The total holds even where each call is within its own limit.
+    let registry = Hostile::start(|_, _| Some(Reply::Hang)).await;
+    let total = Limits {
+        total: limits().call / 10,
+        call: Limits::default().call,
+        ..limits()
+    };
+    let tag = reference(registry.address).tag;
+    let outcome = client(registry.address, None, total)
+        .push(&tag, &artifact("a"))
+        .await;
+    assert_eq!(outcome, Err(PushError::Deadline));
+}
+
+#[tokio::test]
+async fn bodies_and_headers_without_end_are_cut() {
+    let token = Hostile::start(|seen, _| {
+        let challenge = format!("Bearer realm=\"http://{}/token\"", seen.headers["host"]);
+        Some(match seen.step() {
+            "token" => Reply::Endless(200),
+            _ => say(401, &[("WWW-Authenticate", challenge)]),
+        })
+    })
+    .await;
+    assert_eq!(
+        push(token.address, "a").await,
+        Err(PushError::Protocol(Step::Token))
+    );
+    let manifest = Hostile::start(|seen, _| match seen.step() {
+        "verify" => Some(say(200, &[])),
+        "fetch" => Some(Reply::Endless(200)),
+        _ => None,
+    })
+    .await;
+    assert_eq!(
+        push(manifest.address, "a").await,
+        Err(PushError::Protocol(Step::Verify))
+    );
+    let error = Hostile::start(|_, _| Some(Reply::Endless(400))).await;
+    let expected = PushError::Status {
+        step: Step::Lookup,
+        status: 400,
+    };
+    assert_eq!(
+        push(error.address, "a").await,
+        Err(expected),
+        "the body of an error is not read"
+    );
+    let header = Hostile::start(|_, _| Some(Reply::EndlessHeader)).await;
+    assert_eq!(push(header.address, "a").await, Err(PushError::Unreachable));
+}
+
+#[tokio::test]
+async fn a_busy_registry_is_asked_again_but_not_for_ever() {
+    let wait = |seconds: &str| vec![("Retry-After", seconds.to_owned())];
+    let recovers = Hostile::start(move |_, before| (before < 2).then(|| say(429, &wait("0")))).await;
+    assert_eq!(push(recovers.address, "a").await, Ok(Pushed::Uploaded));
+    for status in [429, 503] {
+        let busy = Hostile::start(move |_, _| Some(say(status, &wait("86400")))).await;
+        let step = Step::Lookup;
+        assert_eq!(
+            push(busy.address, "a").await,
+            Err(PushError::Status { step, status })
+        );
+        assert_eq!(busy.seen().len(), 4, "a day is cut to the longest pause");
+    }
+    let busy = Hostile::start(move |_, _| Some(say(429, &wait("60")))).await;
+    let no_time = Limits {
+        total: limits().call,
+        ..Limits::default()
+    };
+    let tag = reference(busy.address).tag;
+    let outcome = client(busy.address, None, no_time)
+        .push(&tag, &artifact("a"))
+        .await;
+    assert_eq!(
+        outcome,
+        Err(PushError::Status {
+            step: Step::Lookup,
+            status: 429
+        })
+    );
+    assert_eq!(busy.seen().len(), 1, "a pause beyond the deadline is not begun");
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_tried_again_and_a_closed_port_reported() {
+    let flaky = Hostile::start(|_, before| (before == 0).then_some(Reply::Close)).await;
+    assert_eq!(push(flaky.address, "a").await, Ok(Pushed::Uploaded));
+    let gone = Hostile::honest().await.address;
+    assert_eq!(push(gone, "a").await, Err(PushError::Unreachable));
+}
+
+#[tokio::test]
+async fn no_error_repeats_what_the_registry_said_or_the_credential() {
+    let body = b"canary-body \x1b[31m".to_vec();
+    for status in [400, 401, 403, 404, 409, 418, 429, 500] {
+        for step in ["lookup", "open", "upload", "manifest", "verify"] {
+            let body = body.clone();
+            let registry = Hostile::start(move |seen, _| {
+                let headers = vec![
+                    ("Location", "canary-location".to_owned()),
+                    ("X-Canary", "canary".to_owned()),
+                ];
+                basic(seen)
+                    .or_else(|| (seen.step() == step).then(|| Reply::Say(status, headers, body.clone())))
+            })
+            .await;
+            if let Err(error) = push(registry.address, "a").await {
+                let text = format!("{error} {error:?}");
+                assert!(!text.contains("canary") && !text.contains(PASSWORD), "{text}");
+            }
+        }
+    }
+}
