@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::api::labels::{self, TASK_UID, own_objects};
 use crate::metrics::{KindLabel, Metrics};
-use crate::names::{HubId, TaskKind, TaskUid};
+use crate::names::{HubId, TaskKind, TaskUid, is_name_of};
 use crate::notes::Notes;
 use crate::object::{TaskObject, task_resource};
 use crate::plan::outcome::{self, EndHint};
@@ -138,7 +138,7 @@ pub async fn jobs(
         Some(Input::Job(change(
             event,
             |o| job_mark(&o.metadata),
-            |o| task_of(&o.metadata),
+            |o| job_mark(&o.metadata).map(|mark| mark.task),
         )?))
     })
     .await;
@@ -161,7 +161,7 @@ pub async fn pods(
             Event::Init => notes.clear(),
             Event::InitDone => return Some(Input::PodsSeen),
             Event::Apply(pod) | Event::InitApply(pod) => {
-                let (task, note) = (task_of(&pod.metadata)?, outcome::read_pod(&pod)?);
+                let (task, note) = (pod_task(&pod.metadata)?, outcome::read_pod(&pod)?);
                 notes.put(task, note);
             }
             Event::Delete(pod) => notes.remove(&task_of(&pod.metadata)?, pod.metadata.uid.as_deref()?),
@@ -297,13 +297,33 @@ pub fn task_of(metadata: &ObjectMeta) -> Option<TaskUid> {
         .map(|uid| TaskUid::new(uid))
 }
 
-/// A Job by its metadata; `None` without a name, a UID or a task.
+/// The task whose config Secret this is, by its label and its name.
+#[must_use]
+pub fn secret_task(metadata: &ObjectMeta) -> Option<TaskUid> {
+    let task = task_of(metadata)?;
+    is_name_of(metadata.name.as_deref()?, &task).then_some(task)
+}
+
+/// The task whose Job owns the pod: a copy of that Job has pods with the same labels.
+#[must_use]
+pub fn pod_task(metadata: &ObjectMeta) -> Option<TaskUid> {
+    let task = task_of(metadata)?;
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|o| o.controller == Some(true) && o.kind == "Job")?;
+    is_name_of(&owner.name, &task).then_some(task)
+}
+
+/// A Job by its metadata; `None` without a UID or a task whose Job has this name.
 #[must_use]
 pub fn job_mark(metadata: &ObjectMeta) -> Option<JobMark> {
     let annotations = metadata.annotations.as_ref();
+    let (task, name) = (task_of(metadata)?, metadata.name.clone()?);
+    if !is_name_of(&name, &task) {
+        return None;
+    }
     Some(JobMark {
-        task: task_of(metadata)?,
-        name: metadata.name.clone()?,
+        task,
+        name,
         uid: metadata.uid.clone()?,
         spec_hash: annotations
             .and_then(|a| a.get(labels::SPEC_HASH))

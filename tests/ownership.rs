@@ -12,6 +12,7 @@ use kube::{Api, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded, Ready, Stalled};
 use renderhub::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, SPEC_HASH, TASK_UID};
+use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 use support::{DIGEST, LIMIT, Stage, has, job_name_of};
@@ -203,7 +204,8 @@ async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
     let marks = stage.marks(&task, &id, &uid).await?;
     let foreign = stage.forge_job(&job_name_of(&task), &marks).await?;
     let name = foreign.name_any();
-    renderhub_harness::finish::complete_job(&stage.admin, &stage.scope.rendering, &name).await?;
+    finish::complete_job(&stage.admin, &stage.scope.rendering, &name).await?;
+    let foreign = stage.jobs().get(&name).await?;
     stage.start_hub().await?;
     let status = stage
         .condition(&task, JobScheduled, "False", "SpecMutated")
@@ -214,6 +216,7 @@ async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
         assert!(!has(&status, JobSucceeded, "True", "JobSucceeded"));
     }
     assert_eq!(stage.successes("create jobs", &name).await?, 0);
+    stage.job_is_untouched(&foreign).await?;
     stage.passed();
     Ok(())
 }
@@ -236,19 +239,44 @@ async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
     stage.barrier().await?;
     let status = stage.tasks().get("shop").await?.status.unwrap_or_default();
     assert_eq!(status.job_ref.and_then(|r| r.uid), ours.uid());
-    renderhub_harness::finish::complete_job(&stage.admin, &stage.scope.rendering, "debug-copy").await?;
+    finish::complete_job(&stage.admin, &stage.scope.rendering, "debug-copy").await?;
     stage.restart_hub().await?;
     stage.barrier().await?;
     let status = stage.tasks().get("shop").await?.status.unwrap_or_default();
     assert!(
         has(&status, JobScheduled, "True", "JobScheduled") && has(&status, Ready, "False", "JobScheduled")
     );
+    finish_with_copies_word(&stage, &task, &copy).await?;
     stage.delete(&task).await?;
     let name = job_name_of(&task);
     assert!(stage.jobs().get_opt(&name).await?.is_none() && stage.secrets().get_opt(&name).await?.is_none());
     assert!(stage.jobs().get_opt(&copy.name_any()).await?.is_some());
     assert!(stage.secrets().get_opt(&secret.name_any()).await?.is_some());
     stage.passed();
+    Ok(())
+}
+
+/// Ends the task's Job; the copy's pod is the last to speak, and not of this task.
+async fn finish_with_copies_word(stage: &Stage, task: &RenderTask, copy: &Job) -> Result<()> {
+    let word = |digit: &str| {
+        let digest = format!("sha256:{}", digit.repeat(64));
+        let message = json!({"phase": "Push", "reason": "Pushed", "digest": digest}).to_string();
+        (digest, Exit::new("renderer", 0, message))
+    };
+    let ours = stage.job_of(task).await?;
+    let (digest, own_word) = word("a");
+    finish::pod_for_job(&stage.admin, &ours, &[own_word]).await?;
+    let template = ours.spec.clone();
+    let copy = Job {
+        spec: template,
+        ..copy.clone()
+    };
+    finish::pod_for_job(&stage.admin, &copy, &[word("b").1]).await?;
+    finish::complete_job(&stage.admin, &stage.scope.rendering, &ours.name_any()).await?;
+    let done = stage
+        .condition(task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    assert_eq!(done.digest, Some(digest));
     Ok(())
 }
 
@@ -280,7 +308,7 @@ async fn a_job_that_was_replaced_by_a_foreign_one_is_lost() -> Result<()> {
     stage.hub().freeze()?;
     stage.jobs().delete(&name, &DeleteParams::background()).await?;
     let foreign = stage.forge_job(&name, &Marks::default()).await?;
-    renderhub_harness::finish::complete_job(&stage.admin, &stage.scope.rendering, &name).await?;
+    finish::complete_job(&stage.admin, &stage.scope.rendering, &name).await?;
     let foreign = stage.jobs().get(&foreign.name_any()).await?;
     stage.hub().thaw()?;
     stage.condition(&task, JobFailed, "True", "JobLost").await?;

@@ -316,6 +316,12 @@ impl Index {
         self.secrets.insert(task.clone(), secret_uid.into());
     }
 
+    /// Whether a config Secret with this hash was made from the task's spec, as far as that is remembered.
+    pub fn is_made_from(&self, task: &TaskUid, spec_hash: Option<&str>) -> bool {
+        let spec = self.tasks.get(task).and_then(|r| r.whole.as_ref());
+        spec.is_none_or(|task| spec_hash == Some(task.spec_hash.as_str()))
+    }
+
     /// Forgets the config Secrets of tasks that do not exist; a sweep removes them.
     pub fn prune_secrets(&mut self) {
         self.secrets.retain(|task, _| self.tasks.contains_key(task));

@@ -18,7 +18,7 @@ use crate::plan::job::{Manifests, Place, manifests};
 use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::task::{Phase, Task};
 use crate::plan::{Held, JobState, Observed, Step, decide};
-use crate::watch::{JobMark, job_mark};
+use crate::watch::{JobMark, job_mark, pod_task};
 
 use super::index::View;
 
@@ -335,7 +335,8 @@ impl Pass<'_> {
             return Ok(Some(note));
         }
         let pods = self.context.calls.list_pods(uid).await?;
-        let notes = pods.iter().filter_map(read_pod).filter(fits);
+        let own = pods.iter().filter(|pod| pod_task(&pod.metadata).is_some());
+        let notes = own.filter_map(read_pod).filter(fits);
         Ok(notes.max_by_key(|note| note.created))
     }
 
