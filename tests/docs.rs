@@ -10,7 +10,7 @@ use prometheus_client::encoding::text::encode;
 use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
 use renderhub::config::Cli;
-use renderhub::metrics::{KindLabel, Metrics};
+use renderhub::metrics::{KindLabel, Metrics, PhaseLabel};
 
 /// How the page of a reason says that no code gives it.
 const RESERVED: &str = "No hub of this version gives this reason.";
@@ -220,7 +220,7 @@ fn touch(metrics: &Metrics) {
     } = metrics;
     let label = KindLabel { kind: "test" };
     reconcile_errors.get_or_create(&label).inc();
-    tasks.get_or_create(&label).inc();
+    tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
     watch_errors.get_or_create(&label).inc();
     metrics.call("get", "tests", 200);
     metrics.pass(Duration::from_secs(1));
