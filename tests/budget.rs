@@ -166,7 +166,7 @@ fn finished_status(stage: &Stage, number: usize) -> Value {
             "name": format!("render-old-{number}"), "uid": format!("00000000-0000-4000-8000-{number:012}"),
         })
     };
-    let has_failed = number % 10 == 0;
+    let has_failed = number.is_multiple_of(10);
     let end = if has_failed { "JobFailed" } else { "JobSucceeded" };
     let ready = if has_failed { "False" } else { "True" };
     json!({"status": {
@@ -188,7 +188,7 @@ async fn make_finished(stage: &Stage) -> Result<()> {
         async move {
             let mut task = stage.task(&format!("old-{number}"));
             task["metadata"]["finalizers"] = json!([FINALIZER]);
-            if number % 10 == 0 {
+            if number.is_multiple_of(10) {
                 task["spec"]["failedJobTTL"] = json!(0);
             }
             let name = stage.submit(task).await?.name_any();
