@@ -15,6 +15,7 @@ use renderhub::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, SPEC_HASH, TA
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
+use support::proxy::{Proxy, Write};
 use support::{DIGEST, LIMIT, Stage, has, job_name_of};
 
 /// What a forger writes on an object.
@@ -293,6 +294,45 @@ async fn deletes_mean_one_object_and_not_its_name() -> Result<()> {
     stage.delete(&task).await?;
     stage.secret_is_untouched(&foreign).await?;
     assert!(stage.jobs().get_opt(&name).await?.is_none());
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_delete_names_its_object_by_uid() -> Result<()> {
+    let mut stage = Stage::without_hub("uid", &[]).await?;
+    stage.make_registry().await?;
+    let proxy = Proxy::start(stage.hub_user.client().await?).await?;
+    let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
+    hub.wait_ready().await?;
+    let task = stage
+        .submit_with("shop", json!({"ttlSecondsAfterFinished": 0}))
+        .await?;
+    let (job, name) = (stage.job_of(&task).await?, job_name_of(&task));
+    let secret = stage.secrets().get(&name).await?;
+    stage.complete(&task).await?;
+    wait_for("the task to remove itself", LIMIT, async || {
+        Ok(stage.tasks().get_opt("shop").await?.is_none().then_some(()))
+    })
+    .await?;
+    let deletes: Vec<_> = proxy
+        .writes()
+        .into_iter()
+        .filter(|w| w.method == "DELETE")
+        .collect();
+    for (kind, uid) in [
+        ("jobs", job.uid()),
+        ("secrets", secret.uid()),
+        ("rendertasks", task.uid()),
+    ] {
+        let of_kind = |w: &&Write| w.path.contains(&format!("/{kind}/"));
+        let found: Vec<_> = deletes.iter().filter(of_kind).collect();
+        assert!(!found.is_empty(), "{kind}");
+        for delete in found {
+            assert_eq!(delete.body["preconditions"]["uid"], json!(uid), "{kind}");
+            assert_eq!(delete.body["propagationPolicy"], "Background", "{kind}");
+        }
+    }
     stage.passed();
     Ok(())
 }
