@@ -1,6 +1,8 @@
 //! The documentation is complete and true where a program can tell: every reason, flag and metric has its place, every
 //! link leads somewhere, and every page can be found.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
