@@ -10,7 +10,7 @@ use kube::{Client, Config};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin;
@@ -26,8 +26,10 @@ use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::watch::{self as watches, Input, Scope};
 
-/// Inputs that may wait for the engine; a full channel only makes a watch wait.
-const BACKLOG: usize = 256;
+/// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
+const BACKLOG: usize = 32;
+/// Longest wait for events at the end.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// Longest wait for the answer that the hub id is made of.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -72,7 +74,7 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     tracing::info!(hub_id = %hub_id, rendering_namespace = settings.rendering_namespace, "starting");
 
     let stop = CancellationToken::new();
-    let (mut loops, engine) = start(&client, &hub_id, &settings, listener, &stop);
+    let (mut loops, events, engine) = start(&client, &hub_id, &settings, listener, &stop);
     let mut engine = tokio::spawn(engine);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -85,18 +87,22 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     if tokio::time::timeout(settings.grace_period, engine).await.is_err() {
         tracing::warn!("work was still under way after the grace period; the next start goes on with it");
     }
+    // Ends by itself once it told the last of what the engine handed in.
+    if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
+        tracing::warn!("some events were not told");
+    }
     loops.shutdown().await;
     Ok(())
 }
 
-/// Starts every loop but the engine, which is returned to be drained on its own.
+/// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     client: &Client,
     hub_id: &HubId,
     settings: &Settings,
     listener: TcpListener,
     stop: &CancellationToken,
-) -> (JoinSet<()>, impl Future<Output = ()> + use<>) {
+) -> (JoinSet<()>, JoinHandle<()>, impl Future<Output = ()> + use<>) {
     let (metrics, registry) = Metrics::new();
     let namespace = settings.rendering_namespace.clone();
     let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
@@ -129,10 +135,9 @@ fn start(
     let mut loops = JoinSet::new();
     let admin = admin::serve(listener, registry, is_ready, stop.clone());
     loops.spawn(async move { _ = admin.await });
-    loops.spawn(send_events);
     loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
     spawn_watches(&mut loops, client, hub_id, settings, &metrics, notes, input);
-    (loops, engine.run(inputs, stop.clone()))
+    (loops, tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }
 
 /// Starts the watches; they end with the engine that they feed.

@@ -78,9 +78,22 @@ impl Resource for TaskObject {
     }
 }
 
-/// A value, or null where it is too deep to be read: read in place, it would fail the whole list or watch it came with.
+/// Most values in a spec or status. Decoded, a value of a few bytes takes up to 700, so bytes alone do not bound memory.
+const MAX_VALUES: usize = 100_000;
+
+/// A value, or null where it is too deep or has too many parts to be read: read in place, it would fail the whole list or
+/// watch it came with, or take the memory of all others.
 fn shallow<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
+    // Brackets and commas inside strings count too, which errs on the safe side.
+    let values = raw
+        .get()
+        .bytes()
+        .filter(|byte| matches!(byte, b'{' | b'[' | b','))
+        .count();
+    if values > MAX_VALUES {
+        return Ok(Value::Null);
+    }
     Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 

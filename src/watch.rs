@@ -5,12 +5,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ObjectMeta};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Config, Event};
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::api::labels::{self, TASK_UID, own_objects};
 use crate::metrics::{KindLabel, Metrics};
-use crate::names::{HubId, TaskKind, TaskUid};
+use crate::names::{HubId, TaskKind, TaskUid, job_name};
 use crate::notes::Notes;
 use crate::object::{TaskObject, task_resource};
 use crate::plan::outcome::{self, EndHint};
@@ -54,8 +54,8 @@ pub struct JobMark {
     pub uid: String,
     /// Hash of the spec it was made from.
     pub spec_hash: String,
-    /// When the API server made it.
-    pub created: Timestamp,
+    /// Where its chart goes.
+    pub chart_url: Option<String>,
     /// What its metadata say of its end.
     pub hint: EndHint,
 }
@@ -202,19 +202,19 @@ pub fn endless<K>(
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    futures::stream::unfold(true, move |streaming| {
-        let config = if streaming {
-            config.clone().streaming_lists()
-        } else {
-            config.clone()
-        };
-        let (api, metrics) = (api.clone(), metrics.clone());
+    // False once the server said that it cannot; a watch that only became too old streams again.
+    let can_stream = Arc::new(AtomicBool::new(true));
+    futures::stream::unfold(Duration::ZERO, move |pause| {
+        let (api, config, metrics) = (api.clone(), config.clone(), metrics.clone());
+        let can_stream = Arc::clone(&can_stream);
         async move {
-            if !streaming {
-                tokio::time::sleep(REOPEN_PAUSE).await;
-            }
-            let stream = until_unusable(open(api, config), metrics, name, streaming);
-            Some((stream, false))
+            tokio::time::sleep(pause).await;
+            let streams = can_stream.load(Ordering::Relaxed);
+            let config = if streams { config.streaming_lists() } else { config };
+            Some((
+                until_unusable(open(api, config), metrics, name, can_stream),
+                REOPEN_PAUSE,
+            ))
         }
     })
     .flatten()
@@ -226,7 +226,7 @@ fn until_unusable<K>(
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     metrics: Metrics,
     name: &'static str,
-    streaming: bool,
+    can_stream: Arc<AtomicBool>,
 ) -> impl Stream<Item = Event<K>>
 where
     K: Send,
@@ -244,20 +244,25 @@ where
     });
     counted
         .take_while(move |event| {
-            let unusable = event.as_ref().err().is_some_and(|e| is_unusable(e, streaming));
-            futures::future::ready(!unusable)
+            futures::future::ready(
+                event
+                    .as_ref()
+                    .err()
+                    .is_none_or(|error| is_usable(error, &can_stream)),
+            )
         })
         .default_backoff()
         .filter_map(|event| futures::future::ready(event.ok()))
 }
 
-fn is_unusable(error: &watcher::Error, streaming: bool) -> bool {
+fn is_usable(error: &watcher::Error, can_stream: &AtomicBool) -> bool {
     let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
     | watcher::Error::InitialListFailed(kube::Error::Api(status))) = error
     else {
-        return false;
+        return true;
     };
-    status.code == 410 || (streaming && matches!(status.code, 400 | 422))
+    let cannot_stream = matches!(status.code, 400 | 422) && can_stream.swap(false, Ordering::Relaxed);
+    !cannot_stream && status.code != 410
 }
 
 const fn kind_of(error: &watcher::Error) -> &'static str {
@@ -297,22 +302,22 @@ pub fn task_of(metadata: &ObjectMeta) -> Option<TaskUid> {
         .map(|uid| TaskUid::new(uid))
 }
 
-/// A Job by its metadata; `None` without a name, a UID or a task.
+/// A Job by its metadata; `None` without a UID or a task, or under another name than that task's Job has: a copy that
+/// somebody made of one of ours is not ours.
 #[must_use]
 pub fn job_mark(metadata: &ObjectMeta) -> Option<JobMark> {
-    let annotations = metadata.annotations.as_ref();
+    let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
+    let task = task_of(metadata)?;
+    let name = metadata.name.clone()?;
+    if name != job_name(&annotation(labels::TASK_NAME)?, &task) {
+        return None;
+    }
     Some(JobMark {
-        task: task_of(metadata)?,
-        name: metadata.name.clone()?,
+        task,
+        name,
         uid: metadata.uid.clone()?,
-        spec_hash: annotations
-            .and_then(|a| a.get(labels::SPEC_HASH))
-            .cloned()
-            .unwrap_or_default(),
-        created: metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+        spec_hash: annotation(labels::SPEC_HASH).unwrap_or_default(),
+        chart_url: annotation(labels::CHART_URL),
         hint: outcome::end_hint(metadata.managed_fields.as_deref()),
     })
 }
@@ -371,9 +376,11 @@ mod tests {
 
     #[test]
     fn a_job_is_known_by_its_label_and_never_by_its_name_alone() {
+        let name = job_name("shop", &TaskUid::new("t1"));
         let full = json!({
-            "name": "render-shop", "uid": "j1", "labels": {"renderhub.dev/task-uid": "t1"},
-            "annotations": {"renderhub.dev/spec-hash": "abc"}, "creationTimestamp": "2024-01-01T00:00:00Z",
+            "name": name, "uid": "j1", "labels": {"renderhub.dev/task-uid": "t1"},
+            "annotations": {"renderhub.dev/spec-hash": "abc", "renderhub.dev/task-name": "shop",
+                "renderhub.dev/chart-url": "oci://r/x:1"},
             "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
         });
         let mark = job_mark(&metadata(full.clone())).unwrap();
@@ -382,24 +389,25 @@ mod tests {
             ("t1", "j1", "abc")
         );
         assert_eq!(
-            (mark.hint, mark.created.as_second()),
-            (EndHint::No, 1_704_067_200)
+            (mark.hint, mark.chart_url.as_deref()),
+            (EndHint::No, Some("oci://r/x:1"))
         );
-        for field in ["name", "uid", "labels"] {
+        for field in ["name", "uid", "labels", "annotations"] {
             let mut part = full.clone();
             part.as_object_mut().unwrap().remove(field);
             assert_eq!(job_mark(&metadata(part)), None, "{field}");
         }
-        let mut bare = full;
-        for field in ["annotations", "creationTimestamp", "managedFields"] {
-            bare.as_object_mut().unwrap().remove(field);
-        }
-        let mark = job_mark(&metadata(bare)).unwrap();
+        let mut copy = full.clone();
+        copy["name"] = json!("debug-copy");
         assert_eq!(
-            (mark.spec_hash.as_str(), mark.hint),
-            ("", EndHint::Now),
-            "whatever is hidden is asked for"
+            job_mark(&metadata(copy)),
+            None,
+            "a copy under another name is not ours"
         );
+        let mut bare = full;
+        bare.as_object_mut().unwrap().remove("managedFields");
+        let hint = job_mark(&metadata(bare)).unwrap().hint;
+        assert_eq!(hint, EndHint::Now, "whatever is hidden is asked for");
     }
 
     fn object(labels: &Value) -> ConfigMap {
@@ -433,31 +441,35 @@ mod tests {
 
     #[test]
     fn a_start_that_cannot_succeed_is_given_up_and_anything_else_is_repeated() {
+        // Code, whether it streamed, whether the start is repeated, whether the next one streams.
         let table = [
-            (410, true, true),
-            (410, false, true),
-            (400, true, true),
-            (422, true, true),
-            (400, false, false),
-            (403, true, false),
-            (429, true, false),
-            (500, true, false),
+            (410, true, false, true),
+            (410, false, false, false),
+            (400, true, false, false),
+            (422, true, false, false),
+            (400, false, true, false),
+            (403, true, true, true),
+            (429, true, true, true),
+            (500, true, true, true),
         ];
-        for (code, streaming, unusable) in table {
+        for (code, streams, usable, streams_next) in table {
             for error in [
                 watcher::Error::WatchStartFailed(answer(code)),
                 watcher::Error::InitialListFailed(answer(code)),
             ] {
+                let can_stream = AtomicBool::new(streams);
                 assert_eq!(
-                    is_unusable(&error, streaming),
-                    unusable,
-                    "{code} {streaming} {error:?}"
+                    is_usable(&error, &can_stream),
+                    usable,
+                    "{code} {streams} {error:?}"
                 );
+                assert_eq!(can_stream.into_inner(), streams_next, "{code} {streams}");
             }
         }
         // In the middle of a watch, kube lists anew by itself.
-        assert!(!is_unusable(&watcher::Error::WatchFailed(answer(410)), true));
-        assert!(!is_unusable(&watcher::Error::NoResourceVersion, true));
+        let can_stream = AtomicBool::new(true);
+        assert!(is_usable(&watcher::Error::WatchFailed(answer(410)), &can_stream));
+        assert!(is_usable(&watcher::Error::NoResourceVersion, &can_stream));
     }
 
     #[tokio::test(start_paused = true)]
@@ -470,7 +482,7 @@ mod tests {
             Err(watcher::Error::WatchStartFailed(answer(410))),
             Ok(Event::Apply(object(&json!({})))),
         ]);
-        let told: Vec<_> = until_unusable(events, metrics.clone(), "test", false)
+        let told: Vec<_> = until_unusable(events, metrics.clone(), "test", Arc::default())
             .collect()
             .await;
         assert!(matches!(told[..], [Event::Init, Event::InitDone]), "{told:?}");

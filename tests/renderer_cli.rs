@@ -92,7 +92,14 @@ impl Sandbox {
 
 impl Ran {
     fn failed(&self, phase: Phase, reason: Reason, text: &str) {
-        assert_eq!(self.code, Some(1), "{}", self.stderr);
+        // Which of the two it is, is the matter of a test of its own.
+        let permanent = self.code == Some(2) && reason.is_permanent();
+        assert!(
+            self.code == Some(1) || permanent,
+            "{:?}: {}",
+            self.code,
+            self.stderr
+        );
         assert_eq!(
             self.message,
             Some(Termination::failed(phase, reason)),
@@ -218,6 +225,38 @@ async fn command_lines_that_are_none() {
     }
     for args in [&["--help"][..], &["--version"], &["push", "--help"]] {
         assert_eq!(sandbox.run(args).await.code, Some(0), "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn exit_codes_say_whether_a_second_attempt_can_help() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.yaml", "type: unknown");
+    let url = "oci://127.0.0.1:1/team-a/other:1.0.0";
+    let render = ["render", "config.json", "--out", "chart.tgz"];
+    assert_eq!(sandbox.run(&render).await.code, Some(0));
+    for (args, code) in [
+        (&["--skip-push", "bad.yaml"][..], 1),
+        (&["--plain-http", "--url", url, "config.json"], 1),
+        (&["render", "bad.yaml", "--out", "x.tgz"], 2),
+        (&["push", "none", "--url", url], 2),
+        (&["push", "chart.tgz", "--url", url], 2),
+        (
+            &[
+                "push",
+                "chart.tgz",
+                "--url",
+                url,
+                "--username-file",
+                "x",
+                "--password-file",
+                "y",
+            ],
+            1,
+        ),
+        (&["push"], 1),
+    ] {
+        assert_eq!(sandbox.run(args).await.code, Some(code), "{args:?}");
     }
 }
 
@@ -588,6 +627,16 @@ async fn a_signal_ends_it_and_leaves_nothing() {
         answered.recv().await.unwrap();
         assert_eq!(std::fs::read_dir(sandbox.path("tmp")).unwrap().count(), 1);
         let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap();
+        let core = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"))
+            .unwrap();
+        assert_eq!(
+            core.split_whitespace().nth(4),
+            Some("0"),
+            "a core file would hold the credential"
+        );
         rustix::process::kill_process(pid, signal).unwrap();
         let ran = sandbox.finish(child.wait_with_output().await.unwrap());
         ran.failed(Phase::Push, Reason::Internal, "interrupted");

@@ -98,8 +98,8 @@ async fn a_registry_with_a_password() -> Result<()> {
         Reason::Unauthorized
     );
     let right = pusher.write("right.json", &registry.docker_config_json())?;
-    let pushed = pusher.push(&host, &plain, &[("DOCKER_CONFIG", &right)]).await?;
-    assert_eq!(pushed.reason, Reason::Pushed);
+    let first = pusher.push(&host, &plain, &[("DOCKER_CONFIG", &right)]).await?;
+    assert_eq!(first.reason, Reason::Pushed);
     pusher.write("username", registry.username())?;
     pusher.write("password", registry.password())?;
     let files = [
@@ -112,7 +112,7 @@ async fn a_registry_with_a_password() -> Result<()> {
     let again = pusher.push(&host, &files, &[]).await?;
     assert_eq!(
         (again.reason, again.digest),
-        (Reason::AlreadyExists, pushed.digest)
+        (Reason::AlreadyExists, first.digest)
     );
     assert_eq!(
         pusher

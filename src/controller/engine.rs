@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::CallError;
 use crate::backoff::Backoff;
-use crate::metrics::{KindLabel, Metrics};
+use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
 use crate::plan::queue::{Caps, FairQueue};
 use crate::watch::{Input, Scope};
@@ -30,6 +30,9 @@ use super::worker::{Context, Outcome, work};
 
 mod inputs;
 mod outcomes;
+
+/// Pause before a sweep that failed is repeated.
+const SWEEP_RETRY: Duration = Duration::from_secs(5);
 
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,8 @@ pub struct Engine {
     backoff: Backoff<TaskUid>,
     running: JoinSet<Finished>,
     passes: HashMap<Id, TaskUid>,
+    /// Tasks whose pass began before the catalog changed: what it found is not kept.
+    outdated: HashSet<TaskUid>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// What was not seen whole yet.
@@ -104,6 +109,7 @@ impl Engine {
             backoff: Backoff::default(),
             running: JoinSet::new(),
             passes: HashMap::new(),
+            outdated: HashSet::new(),
             jobs_gone: HashSet::new(),
             unseen: scopes.into_iter().map(Source::Tasks).chain(others).collect(),
             sweep_due: Instant::now(),
@@ -155,6 +161,7 @@ impl Engine {
         let (view, due) = self.index.view(&uid, Timestamp::now(), now);
         let Some(view) = view else {
             self.queue.done(&uid);
+            self.give_slot_back(&uid);
             if let Some(due) = due {
                 self.queue.add_at(&uid, instant(due));
             }
@@ -188,8 +195,19 @@ impl Engine {
                 if let Some(uid) = self.passes.remove(&error.id()) {
                     self.fail(&uid, "Panic");
                     self.queue.done(&uid);
+                } else {
+                    // Only sweeps are not passes.
+                    self.is_sweeping = false;
+                    self.sweep_due = Instant::now() + SWEEP_RETRY;
                 }
             }
+        }
+    }
+
+    /// A task with nothing to do needs no slot.
+    fn give_slot_back(&mut self, uid: &TaskUid) {
+        if let Some(record) = self.index.task(uid) {
+            self.fair.leave(record.namespace(), record.created, uid);
         }
     }
 
@@ -214,10 +232,10 @@ impl Engine {
         let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.work_queue_depth.set(depth(self.queue.len()));
         self.metrics.waiting_tasks.set(depth(self.fair.len().0));
-        for (kind, count) in self.index.phases() {
+        for (phase, count) in self.index.phases() {
             self.metrics
                 .tasks
-                .get_or_create(&KindLabel { kind })
+                .get_or_create(&PhaseLabel { phase })
                 .set(depth(count));
         }
     }
@@ -242,8 +260,10 @@ mod tests {
     use crate::events::Events;
     use crate::names::{HubId, TaskKind};
     use crate::notes::Notes;
+    use crate::plan::JobState;
     use crate::plan::catalog::Catalog;
     use crate::plan::job::Place;
+    use crate::plan::outcome::EndHint;
     use crate::plan::task::Task;
     use crate::watch::{Change, JobMark};
 
@@ -354,6 +374,17 @@ mod tests {
         assert_eq!(engine.passes.values().next(), Some(&task));
     }
 
+    fn mark(task: &TaskUid, hint: EndHint) -> JobMark {
+        JobMark {
+            task: task.clone(),
+            name: "render-x".to_owned(),
+            uid: "job".to_owned(),
+            spec_hash: String::new(),
+            chart_url: None,
+            hint,
+        }
+    }
+
     #[tokio::test]
     async fn a_job_that_went_while_its_task_was_worked_on_stays_gone() {
         let mut engine = engine();
@@ -361,19 +392,39 @@ mod tests {
         let handle = engine.running.spawn(std::future::pending());
         engine.passes.insert(handle.id(), task.clone());
         engine.take_in(Input::Job(Change::Gone(task.clone())));
-        let mark = JobMark {
-            task: task.clone(),
-            name: "render-x".to_owned(),
-            uid: "job".to_owned(),
-            spec_hash: String::new(),
-            created: Timestamp::UNIX_EPOCH,
-            hint: crate::plan::outcome::EndHint::No,
-        };
         let outcome = Outcome {
-            job: JobNews::Known(mark),
+            job: JobNews::Known(mark(&task, EndHint::No)),
             ..Outcome::default()
         };
         engine.take_outcome(&task, &outcome);
         assert!(!engine.index.has_job(&task));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_ended_while_its_task_was_worked_on_is_read_right_after() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let may_have_ended = |engine: &Engine, now| {
+            let (view, _) = engine.index.view(&task, Timestamp::UNIX_EPOCH, now);
+            matches!(view.unwrap().job, JobState::Seen { may_have_ended, .. } if may_have_ended)
+        };
+        let outcome = |job| Outcome {
+            job,
+            ..Outcome::default()
+        };
+        assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
+        engine.take_in(Input::Job(Change::Seen(mark(&task, EndHint::Now))));
+        engine.take_outcome(&task, &outcome(JobNews::Known(mark(&task, EndHint::No))));
+        engine.queue.done(&task);
+        let now = Instant::now();
+        assert_eq!(engine.queue.take(now), Some(task.clone()));
+        assert!(may_have_ended(&engine, now));
+        // The read said that it still runs; it is read again without another event, and not at once.
+        engine.take_outcome(&task, &outcome(JobNews::Read(mark(&task, EndHint::Now), now)));
+        engine.queue.done(&task);
+        assert_eq!(engine.queue.take(Instant::now()), None);
+        let later = now + Duration::from_secs(60);
+        assert_eq!(engine.queue.take(later), Some(task.clone()));
+        assert!(may_have_ended(&engine, later));
     }
 }

@@ -29,6 +29,8 @@ const LINGER: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(660);
 /// Time after which a task that is held by something nobody watches is tried again.
 const HELD_RETRY: Duration = Duration::from_secs(300);
+/// The same where a quota is used up, which passes by itself.
+const QUOTA_RETRY: Duration = Duration::from_secs(30);
 
 /// A Job of a task, and when to read it.
 #[derive(Debug)]
@@ -126,9 +128,6 @@ impl Index {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
-        let (blocked, waits_since, held, cleared_job) = old.map_or((false, None, None, None), |r| {
-            (r.blocked, r.waits_since, r.held, r.cleared_job)
-        });
         let mut record = Record {
             kind: task.id.kind,
             namespace: self.intern(&task.id.namespace),
@@ -136,10 +135,11 @@ impl Index {
             created: task.created,
             phase,
             deleting: task.deleting,
-            blocked,
-            waits_since,
-            held,
-            cleared_job,
+            blocked: old.as_ref().is_some_and(|r| r.blocked),
+            waits_since: old.as_ref().and_then(|r| r.waits_since),
+            held: old.as_ref().and_then(|r| r.held),
+            cleared_secret: old.as_ref().is_some_and(|r| r.cleared_secret),
+            cleared_job: old.and_then(|r| r.cleared_job),
             cleanup_due: (phase == Phase::Failed).then(|| task.failure_cleanup_due()),
             removal_due: task.removal_due().filter(|_| phase.is_finished()),
             version,
@@ -168,7 +168,7 @@ impl Index {
         let since_earlier = record
             .held
             .filter(|(known, until)| Some(*known) == held && now < *until);
-        record.held = since_earlier.or(held.map(|held| (held, now + HELD_RETRY)));
+        record.held = since_earlier.or(held.map(|held| (held, now + retry(held))));
         record.held.map(|(_, until)| until)
     }
 
@@ -227,11 +227,7 @@ impl Index {
         if cleared == Some(mark.uid.as_str()) {
             return None;
         }
-        let read_due = match mark.hint {
-            EndHint::Now => now,
-            EndHint::Soon => now + SOON,
-            EndHint::No => now + QUIET,
-        };
+        let read_due = first_look(mark.hint, now);
         let is_new = self
             .jobs
             .get(&mark.task)
@@ -248,13 +244,22 @@ impl Index {
         Some(look)
     }
 
-    /// Takes in a Job that a worker created or read. Where the pass did not succeed what it read was of no use, so the
-    /// Job stays due.
-    pub fn keep_job(&mut self, mark: JobMark, now: Instant, succeeded: bool) {
+    /// Takes in a Job that a worker created or found. What a watch said of it meanwhile is newer, and still to be read.
+    pub fn keep_job(&mut self, mark: JobMark, now: Instant) {
+        let (epoch, read_due) = (self.epoch(None), first_look(mark.hint, now));
+        self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
+            mark,
+            read_due,
+            epoch,
+        });
+    }
+
+    /// Takes in a Job that a worker read, and had asked for at `asked`: what a watch said since is still to be read.
+    pub fn keep_read_job(&mut self, mark: JobMark, asked: Instant) {
         let epoch = self.epoch(None);
         let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
             mark,
-            read_due: now,
+            read_due: asked,
             epoch,
         });
         let pause = if known.mark.hint == EndHint::No {
@@ -262,15 +267,15 @@ impl Index {
         } else {
             LINGER
         };
-        if succeeded && known.read_due <= now {
-            known.read_due = now + pause;
+        if known.read_due <= asked {
+            known.read_due = asked + pause;
         }
     }
 
-    /// When the Job of an unfinished task is to be looked at, if it has one.
-    pub fn look_due(&self, task: &TaskUid) -> Option<Instant> {
-        let is_unfinished = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
-        Some(self.jobs.get(task).filter(|_| is_unfinished)?.read_due)
+    /// When the Job of an unfinished task is to be read.
+    pub fn read_due(&self, task: &TaskUid) -> Option<Instant> {
+        let is_open = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
+        self.jobs.get(task).filter(|_| is_open).map(|job| job.read_due)
     }
 
     /// Forgets a Job that is gone; nothing more is said of it.
@@ -321,9 +326,17 @@ impl Index {
         self.secrets.retain(|task, _| self.tasks.contains_key(task));
     }
 
-    /// Forgets a config Secret that is gone.
+    /// Whether a list that shows a Secret of the task is late: the hub deleted it after the task's end.
+    pub fn is_secret_cleared(&self, task: &TaskUid) -> bool {
+        self.tasks.get(task).is_some_and(|r| r.cleared_secret)
+    }
+
+    /// Forgets a config Secret that a worker deleted.
     pub fn forget_secret(&mut self, task: &TaskUid) {
         self.secrets.remove(task);
+        if let Some(record) = self.tasks.get_mut(task) {
+            record.cleared_secret = record.phase.is_finished();
+        }
     }
 
     // === work ===
@@ -363,6 +376,22 @@ impl Index {
     }
 }
 
+/// When a Job that nobody read yet is to be read.
+fn first_look(hint: EndHint, now: Instant) -> Instant {
+    match hint {
+        EndHint::Now => now,
+        EndHint::Soon => now + SOON,
+        EndHint::No => now + QUIET,
+    }
+}
+
+const fn retry(held: Held) -> Duration {
+    match held {
+        Held::NotAdmitted => QUOTA_RETRY,
+        Held::NameConflict | Held::JobRefused => HELD_RETRY,
+    }
+}
+
 /// Where a phase is counted.
 fn slot(phase: Phase) -> usize {
     PHASES.iter().position(|(p, _)| *p == phase).unwrap_or_default()
@@ -375,6 +404,7 @@ impl KnownJob {
         JobState::Seen {
             uid: self.mark.uid.clone(),
             spec_hash: self.mark.spec_hash.clone(),
+            chart_url: self.mark.chart_url.clone(),
             may_have_ended: self.read_due <= now,
         }
     }

@@ -29,6 +29,8 @@ pub struct Record {
     pub(super) held: Option<(Held, Instant)>,
     /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
     pub(super) cleared_job: Option<Box<str>>,
+    /// Whether its config Secret was deleted after its end; late lists of it are ignored.
+    pub(super) cleared_secret: bool,
     /// When a failed task's objects go, and when the task itself goes.
     pub(super) cleanup_due: Option<Timestamp>,
     pub(super) removal_due: Option<Timestamp>,

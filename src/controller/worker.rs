@@ -1,14 +1,15 @@
 //! One pass over one task: decide, do the step, and decide again with what it brought, until there is nothing to do.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::{ConditionType, Reason, is_true};
-use crate::api::labels::{FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
+use crate::api::labels::{DESTINATION, FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
 use crate::apply::{CallError, Calls};
 use crate::events::{Events, Notice};
 use crate::names::job_name;
@@ -69,8 +70,10 @@ pub enum JobNews {
     /// Nothing.
     #[default]
     None,
-    /// It was created, found or read.
+    /// It was created or found.
     Known(JobMark),
+    /// It was read, and asked for at that time: what a watch said since may not be in it.
+    Read(JobMark, Instant),
     /// The API server said that there is none.
     Absent,
     /// The one with this UID was deleted.
@@ -228,13 +231,12 @@ impl Pass<'_> {
 
     async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
         let Manifests { secret, job } = manifests(&self.context.place, task, resolved);
-        if self.view.secret.is_none() {
-            let created = self.context.calls.create_secret(&secret).await;
-            let Some(uid) = self.created_secret(task, &secret.metadata, created).await? else {
-                return Ok(());
-            };
-            (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
-        }
+        // Also where a Secret is known: it may be of an earlier attempt, with another destination.
+        let created = self.context.calls.create_secret(&secret).await;
+        let Some(uid) = self.created_secret(task, &secret, created).await? else {
+            return Ok(());
+        };
+        (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
         let created = self.context.calls.create_job(&job).await;
         let mark = match created {
             Ok(uid) => job_mark(&ObjectMeta {
@@ -251,47 +253,72 @@ impl Pass<'_> {
                 self.view.held = Some(Held::JobRefused);
                 return Ok(());
             }
+            Err(CallError::Forbidden | CallError::NotFound) => {
+                self.view.held = Some(Held::NotAdmitted);
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
         let Some(mark) = mark else { return Ok(()) };
         self.view.job = JobState::Seen {
             uid: mark.uid.clone(),
             spec_hash: mark.spec_hash.clone(),
+            chart_url: mark.chart_url.clone(),
             may_have_ended: mark.hint != EndHint::No,
         };
         self.outcome.job = JobNews::Known(mark);
         Ok(())
     }
 
-    /// UID of the config Secret: the one just made, or one that is provably ours.
+    /// UID of the config Secret: the one just made, or one that is provably ours and has the same destination.
     async fn created_secret(
         &mut self,
         task: &Task,
-        wanted: &ObjectMeta,
+        wanted: &Secret,
         created: Result<String, CallError>,
     ) -> Result<Option<String>, WorkError> {
         match created {
             Ok(uid) => return Ok(Some(uid)),
             Err(CallError::AlreadyExists) => {}
+            Err(CallError::Forbidden | CallError::NotFound) => {
+                self.view.held = Some(Held::NotAdmitted);
+                return Ok(None);
+            }
             Err(error) => return Err(error.into()),
         }
-        let name = wanted.name.as_deref().unwrap_or_default();
-        let found = self.context.calls.get_secret_metadata(name).await?;
-        let uid = found
-            .filter(|meta| self.is_ours(task, meta))
-            .and_then(|meta| meta.uid);
-        self.view.held = uid.is_none().then_some(Held::NameConflict);
-        Ok(uid)
+        let calls = &self.context.calls;
+        let name = wanted.metadata.name.as_deref().unwrap_or_default();
+        // What went between the two calls is made anew by the next pass.
+        let found = calls
+            .get_secret_metadata(name)
+            .await?
+            .ok_or(CallError::Conflict)?;
+        let Some(uid) = found.uid.clone().filter(|_| self.is_ours(task, &found)) else {
+            self.view.held = Some(Held::NameConflict);
+            return Ok(None);
+        };
+        if has_same(DESTINATION, &found, &wanted.metadata) {
+            return Ok(Some(uid));
+        }
+        // No Job uses it, because one would have been found; a Job never gets it with a credential of now.
+        calls.delete_secret(name, &uid).await?;
+        Ok(Some(calls.create_secret(wanted).await?))
     }
 
     /// The Job that has the name, if it is provably ours.
     async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
         let name = wanted.name.as_deref().unwrap_or_default();
-        let found = self.context.calls.get_job(name).await?.map(|job| job.metadata);
-        let mark = found
-            .filter(|meta| self.is_ours(task, meta))
-            .and_then(|meta| job_mark(&meta));
-        self.view.held = mark.is_none().then_some(Held::NameConflict);
+        let found = self
+            .context
+            .calls
+            .get_job(name)
+            .await?
+            .ok_or(CallError::Conflict)?
+            .metadata;
+        let mark = job_mark(&found).filter(|_| self.is_ours(task, &found));
+        if mark.is_none() {
+            self.view.held = Some(Held::NameConflict);
+        }
         Ok(mark)
     }
 
@@ -305,6 +332,7 @@ impl Pass<'_> {
     }
 
     async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
+        let asked = Instant::now();
         let job = self.context.calls.get_job(name).await?;
         let mark = job
             .as_ref()
@@ -312,7 +340,7 @@ impl Pass<'_> {
             .filter(|m| m.task == self.view.id.uid);
         if let (Some(mark), Some(report)) = (mark, job.as_ref().and_then(read_job)) {
             self.note = self.last_word(&report).await?;
-            (self.view.job, self.outcome.job) = (JobState::Read(report), JobNews::Known(mark));
+            (self.view.job, self.outcome.job) = (JobState::Read(report), JobNews::Read(mark, asked));
         } else {
             (self.view.job, self.outcome.job) = (JobState::Gone, JobNews::Absent);
         }
@@ -354,6 +382,17 @@ impl Pass<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether two objects agree on an annotation.
+fn has_same(annotation: &str, a: &ObjectMeta, b: &ObjectMeta) -> bool {
+    let of = |meta: &ObjectMeta| {
+        meta.annotations
+            .as_ref()
+            .and_then(|all| all.get(annotation))
+            .cloned()
+    };
+    of(a).is_some() && of(a) == of(b)
 }
 
 /// At most two events a task: why it cannot start, and how it ended.

@@ -40,6 +40,8 @@ pub enum JobState {
         uid: String,
         /// Hash of the spec it was made from.
         spec_hash: String,
+        /// Where its chart goes.
+        chart_url: Option<String>,
         /// Whether its metadata leave it open that it ended.
         may_have_ended: bool,
     },
@@ -48,6 +50,15 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// Where the chart of the Job goes; a status is not asked, because others than the hub may have written it.
+    fn chart_url(&self) -> Option<String> {
+        match self {
+            Self::Absent | Self::Gone => None,
+            Self::Seen { chart_url, .. } => chart_url.clone(),
+            Self::Read(report) => report.chart_url.clone(),
+        }
+    }
+
     /// UID of the Job, if one exists.
     #[must_use]
     pub fn uid(&self) -> Option<&str> {
@@ -91,6 +102,8 @@ pub enum Held {
     NameConflict,
     /// The API server finds the Job of the class invalid.
     JobRefused,
+    /// The rendering namespace takes nothing: a quota is used up, or it is gone.
+    NotAdmitted,
 }
 
 impl Held {
@@ -99,6 +112,10 @@ impl Held {
             Self::NameConflict => Refusal::new(
                 Reason::NameConflict,
                 "an object that is not the hub's has the name of this task's Job or Secret; ask the platform operator",
+            ),
+            Self::NotAdmitted => Refusal::new(
+                Reason::Queued,
+                "the rendering namespace takes no more Jobs now; if this stays, ask the platform operator",
             ),
             Self::JobRefused => Refusal::new(
                 Reason::InvalidSpec,
@@ -255,17 +272,10 @@ fn started(o: &Observed<'_>, job_uid: &str, since: Timestamp) -> Option<RenderTa
         name: crate::names::job_name(&o.task.id.name, &o.task.id.uid),
         job_uid: job_uid.to_owned(),
         secret_uid: o.secret.map(str::to_owned),
-        chart_url: chart_url(o),
+        chart_url: o.job.chart_url(),
         since,
     };
     Some(status::scheduled(o.task, started, o.now))
-}
-
-/// Where the chart goes: as recorded, else as the catalog says now, if it still knows.
-fn chart_url(o: &Observed<'_>) -> Option<String> {
-    let resolved = || o.catalog.resolve(o.task, o.task.spec.as_ref()?).ok();
-    let recorded = o.task.status.chart_url.clone();
-    recorded.or_else(|| Some(resolved()?.reference.url()))
 }
 
 fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {

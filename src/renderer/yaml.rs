@@ -7,6 +7,9 @@
 
 use serde_json::{Map, Number, Value};
 
+/// Where writing stops, in bytes. Indentation makes a deep value much longer than its source, and the caller refuses what
+/// is longer than this anyway.
+pub const MAX_BYTES: usize = 5 * 1024 * 1024;
 /// Longest implicit key in bytes; readers give up at 1024 characters.
 const MAX_SIMPLE_KEY: usize = 512;
 /// Words that YAML 1.1 or 1.2 readers take for something else than a string, in lower case.
@@ -82,6 +85,9 @@ fn literal(text: &str, indent: usize) -> String {
     let mut out = format!("|{indicator}{chomping}");
     let lines = text.strip_suffix('\n').unwrap_or(text);
     for line in lines.split('\n') {
+        if out.len() > MAX_BYTES {
+            break;
+        }
         out.push('\n');
         if !line.is_empty() {
             pad(&mut out, indent);
@@ -124,6 +130,9 @@ fn write_map(out: &mut String, map: &Map<String, Value>, indent: usize, inline: 
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
     for (index, (key, value)) in entries.into_iter().enumerate() {
+        if out.len() > MAX_BYTES {
+            return;
+        }
         if index > 0 {
             out.push('\n');
         }
@@ -162,6 +171,9 @@ fn write_entry(out: &mut String, key: &str, value: &Value, indent: usize) {
 
 fn write_seq(out: &mut String, items: &[Value], indent: usize, inline: bool) {
     for (index, item) in items.iter().enumerate() {
+        if out.len() > MAX_BYTES {
+            return;
+        }
         if index > 0 {
             out.push('\n');
         }
@@ -442,6 +454,19 @@ mod tests {
         ] {
             let number: Number = serde_json::from_str(json).unwrap();
             assert_eq!(number_text(&number), yaml);
+        }
+    }
+
+    #[test]
+    fn writing_stops_where_nobody_reads_any_more() {
+        let deep = |leaf: Value| (0..100).fold(leaf, |inner, _| Value::Array(vec![inner]));
+        for leaf in [
+            json!(vec![0; 200_000]),
+            json!("x\n".repeat(200_000)),
+            json!(vec![json!({"a": 0}); 200_000]),
+        ] {
+            let length = after_key(&deep(leaf), 0).len();
+            assert!((MAX_BYTES..MAX_BYTES + 2000).contains(&length), "{length}");
         }
     }
 

@@ -85,6 +85,7 @@ impl Engine {
         }
         self.backoff.clear(uid);
         self.queue.forget(uid);
+        self.jobs_gone.remove(uid);
     }
 
     /// What the platform offers changed: tasks that waited for it look again.
@@ -99,6 +100,11 @@ impl Engine {
         for uid in uids {
             self.index.hold(&uid, None, Instant::now());
             self.queue.add(&uid);
+        }
+        // A pass under way looks at what was offered when it began, so its task is looked at once more.
+        for uid in self.passes.values() {
+            self.outdated.insert(uid.clone());
+            self.queue.add(uid);
         }
     }
 }

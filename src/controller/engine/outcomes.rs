@@ -16,31 +16,29 @@ use crate::watch::task_of;
 use super::super::index::QUEUED_AFTER;
 use super::super::sweep::{Sweep, marked, remove_orphans};
 use super::super::worker::{JobNews, Outcome, SecretNews, WorkError};
-use super::{Engine, Finished, Source, instant};
+use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
+    /// Takes in what a pass brought.
     pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let error = outcome.error;
+        let is_outdated = self.outdated.remove(uid);
+        let job_is_gone = self.jobs_gone.remove(uid);
         if outcome.is_gone {
             self.forget(uid);
             return;
         }
-        self.take_objects(uid, outcome);
+        self.take_objects(uid, outcome, job_is_gone);
         self.take_slot(uid, outcome);
         if let Some(wake) = outcome.wake {
             self.queue.add_at(uid, instant(wake));
         }
-        if let Some(retry) = self.index.hold(uid, outcome.held, Instant::now()) {
+        let held = outcome.held.filter(|_| !is_outdated);
+        if let Some(retry) = self.index.hold(uid, held, Instant::now()) {
             self.queue.add_at(uid, retry);
         }
         match error {
-            None => {
-                self.backoff.clear(uid);
-                // The pass took up every wake-up of the task, so the look at its Job is asked for anew.
-                if let Some(look) = self.index.look_due(uid) {
-                    self.queue.add_at(uid, look);
-                }
-            }
+            None => self.backoff.clear(uid),
             Some(error) => {
                 if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.
@@ -51,8 +49,7 @@ impl Engine {
         }
     }
 
-    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome) {
-        let now = Instant::now();
+    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome, job_is_gone: bool) {
         if let Some(task) = &outcome.task {
             self.index.changed_task(Arc::clone(task));
         }
@@ -63,11 +60,21 @@ impl Engine {
         }
         match &outcome.job {
             // A Job that went while the worker had its task stays gone.
-            JobNews::Known(_) if self.jobs_gone.remove(uid) => {}
-            JobNews::Known(job) => self.index.keep_job(job.clone(), now, outcome.error.is_none()),
+            JobNews::Known(_) | JobNews::Read(..) | JobNews::Deleted(_) if job_is_gone => {
+                self.index.forget_job(uid);
+            }
+            JobNews::Known(job) => self.index.keep_job(job.clone(), Instant::now()),
+            // What was read for a pass that failed was of no use, so the Job stays to be read.
+            JobNews::Read(job, asked) if outcome.error.is_some() => self.index.keep_job(job.clone(), *asked),
+            JobNews::Read(job, asked) => self.index.keep_read_job(job.clone(), *asked),
             JobNews::Absent => self.index.forget_job(uid),
             JobNews::Deleted(job) => self.index.clear_job(uid, job),
             JobNews::None => {}
+        }
+        // After every pass, whatever it brought: the wake-up of an earlier one may be what started this one. A pass that
+        // failed is repeated when its back-off says so.
+        if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
+            self.queue.add_at(uid, look);
         }
     }
 
@@ -101,12 +108,14 @@ impl Engine {
     pub(super) fn take_secrets(&mut self, secrets: Result<Vec<ObjectMeta>, CallError>) {
         self.is_sweeping = false;
         let Ok(secrets) = secrets else {
-            self.sweep_due = Instant::now() + Duration::from_secs(5);
+            self.sweep_due = Instant::now() + SWEEP_RETRY;
             return;
         };
         self.sweep_due = Instant::now() + self.limits.gc_interval;
         for meta in &secrets {
-            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref()) {
+            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref())
+                && !self.index.is_secret_cleared(&task)
+            {
                 self.index.keep_secret(&task, uid);
                 self.queue.add(&task);
             }

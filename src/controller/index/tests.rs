@@ -64,7 +64,7 @@ fn job(uid: &str, hint: EndHint) -> JobMark {
         name: "render-shop".to_owned(),
         uid: uid.to_owned(),
         spec_hash: "hash".to_owned(),
-        created: at(150),
+        chart_url: None,
         hint,
     }
 }
@@ -149,7 +149,7 @@ fn jobs_that_a_list_does_not_show_are_gone() {
     index.see_job(job("j1", EndHint::No), now);
     assert_eq!(index.vanished_jobs(), []);
     index.restart(None);
-    index.keep_job(job("j2", EndHint::No), now, true);
+    index.keep_job(job("j2", EndHint::No), now);
     assert_eq!(index.vanished_jobs(), [uid()], "of another Job nothing was shown");
 }
 
@@ -190,13 +190,13 @@ fn a_job_that_was_read_in_vain_is_read_again_later_not_in_a_loop() {
         index.forget_job(&uid());
         let seen = index.see_job(job("j1", hint), now).unwrap();
         let read_at = seen.max(now) + QUIET;
-        index.keep_job(job("j1", hint), read_at, false);
+        index.keep_job(job("j1", hint), read_at);
         assert!(
-            index.look_due(&uid()) <= Some(read_at),
+            index.read_due(&uid()) <= Some(read_at),
             "after a failed pass, at once: {hint:?}"
         );
-        index.keep_job(job("j1", hint), read_at, true);
-        assert_eq!(index.look_due(&uid()), Some(read_at + pause), "{hint:?}");
+        index.keep_read_job(job("j1", hint), read_at);
+        assert_eq!(index.read_due(&uid()), Some(read_at + pause), "{hint:?}");
     }
 }
 

@@ -92,10 +92,14 @@ fn fresh() -> Situation {
     Situation::of(super::task())
 }
 
+/// Where the Job's chart goes, as its annotation says.
+const CHART_URL: &str = "oci://registry.test:5000/team-a/shop:1.0.0";
+
 fn seen(task: &Task, may_have_ended: bool) -> JobState {
     JobState::Seen {
         uid: "j1".to_owned(),
         spec_hash: task.spec_hash.clone(),
+        chart_url: Some(CHART_URL.to_owned()),
         may_have_ended,
     }
 }
@@ -104,6 +108,7 @@ fn read(task: &Task, verdict: Verdict) -> JobState {
     JobState::Read(JobReport {
         uid: "j1".to_owned(),
         spec_hash: task.spec_hash.clone(),
+        chart_url: Some(CHART_URL.to_owned()),
         verdict,
         attempts: 1,
         created: Some(at(1)),
@@ -497,10 +502,24 @@ fn a_result_that_is_first_seen_after_a_crash_says_where_the_chart_is() {
 }
 
 #[test]
-fn a_destination_that_is_no_longer_known_is_left_out() {
-    // The API server would refuse an empty URL, and with it the whole status, for ever.
+fn the_destination_is_the_jobs_own_whatever_is_offered_now_and_whoever_wrote_the_status() {
     let job = seen(&super::task(), false);
-    let status = written(&fresh().with(|s| (s.job, s.catalog) = (job, Catalog::default()))).status;
+    let mut forged = super::task();
+    forged.status.chart_url = Some("oci://forged.test/x:1".to_owned());
+    for task in [super::task(), forged] {
+        let observed = Situation::of(task).with(|s| (s.job, s.catalog) = (job.clone(), Catalog::default()));
+        assert_eq!(written(&observed).status.chart_url.as_deref(), Some(CHART_URL));
+    }
+}
+
+#[test]
+fn a_destination_that_is_not_known_is_left_out() {
+    // The API server would refuse an empty URL, and with it the whole status, for ever.
+    let mut job = seen(&super::task(), false);
+    if let JobState::Seen { chart_url, .. } = &mut job {
+        *chart_url = None;
+    }
+    let status = written(&fresh().with(|s| s.job = job)).status;
     assert_eq!(status.chart_url, None);
     assert!(status.job_ref.is_some());
 }

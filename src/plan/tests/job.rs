@@ -20,7 +20,8 @@ fn made(catalog: &Catalog, task: &Task) -> Manifests {
     manifests(&place(), task, &resolved)
 }
 
-fn offering(class_changes: Value, registry_changes: Value, credential: Credential) -> Catalog {
+fn offering(mut class_changes: Value, registry_changes: Value, credential: Credential) -> Catalog {
+    class_changes["allowedNamespaces"] = json!(["*"]);
     let mut catalog = platform();
     catalog.fallback = class(class_changes, false).spec;
     catalog
@@ -98,7 +99,8 @@ fn the_secret_holds_what_the_tenant_wrote_and_where_it_goes() {
     let secret = made(&platform(), &task).secret;
     let data = secret.data.unwrap();
     let config: Value = serde_json::from_slice(&data["config.json"].0).unwrap();
-    assert_eq!(config, task.config);
+    let written: Value = serde_json::from_str(&task.config).unwrap();
+    assert_eq!(config, written);
     assert_eq!(data["url"].0, b"oci://registry.test:5000/team-a/talk:1.0.0");
     assert_eq!((data.len(), secret.immutable), (2, Some(true)));
 }
@@ -191,7 +193,7 @@ fn anonymous(job: Job, task: &Task) -> Value {
     }
     let notes = job["metadata"]["annotations"].take();
     assert_eq!(notes["renderhub.dev/task-name"], json!(task.id.name));
-    assert_eq!(notes.as_object().unwrap().len(), 4);
+    assert_eq!(notes.as_object().unwrap().len(), 6);
     let spec = task.spec.as_ref().unwrap();
     let kept = 86_400 + spec.failed_job_ttl.unwrap_or(0);
     assert_eq!(job["spec"]["ttlSecondsAfterFinished"].take(), json!(kept));
@@ -259,7 +261,7 @@ proptest! {
         let mounts = |c: &Container| -> Vec<String> {
             c.volume_mounts.iter().flatten().map(|m| m.name.clone()).collect()
         };
-        prop_assert_eq!(mounts(render), ["config", "work", "tmp"]);
+        prop_assert_eq!(mounts(render), ["config", "work", "render-tmp"]);
         prop_assert_eq!(&render.env, &None);
         let [push] = pod.containers.as_slice() else {
             return Err(TestCaseError::fail("one container pushes"));
@@ -344,8 +346,21 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
         (Some(3), Some(600))
     );
     let rules = job.pod_failure_policy.unwrap().rules;
-    assert_eq!((rules.len(), rules[0].action.as_str()), (1, "FailJob"));
-    assert_eq!(rules[0].on_exit_codes.as_ref().unwrap().values, [2]);
+    let actions: Vec<_> = rules.iter().map(|rule| rule.action.as_str()).collect();
+    assert_eq!(
+        actions,
+        ["Ignore", "FailJob"],
+        "a pod that its node took away does not count"
+    );
+    assert_eq!(
+        rules[0].on_pod_conditions.as_ref().unwrap()[0].type_,
+        "DisruptionTarget"
+    );
+    assert_eq!(rules[1].on_exit_codes.as_ref().unwrap().values, [2]);
+    let single = offering(json!({"mode": "Single"}), json!({}), basic());
+    let job = made(&single, &super::task()).job.spec.unwrap();
+    let rules = job.pod_failure_policy.unwrap().rules;
+    assert_eq!(rules.len(), 1, "a foreign renderer's exit codes mean nothing");
     for (ttl, expected) in [(0, 86_400), (3_600, 90_000), (604_800, 691_200)] {
         let task = super::task_of(spec_with(json!({"failedJobTTL": ttl})));
         let net = made(&platform(), &task)

@@ -242,6 +242,7 @@ impl World {
         self.memory.job = self.job.as_ref().map_or(JobState::Absent, |job| JobState::Seen {
             uid: job.uid.clone(),
             spec_hash: job.spec_hash.clone(),
+            chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
             may_have_ended: job.verdict != Verdict::Running,
         });
         self.memory.secret = self.secret.clone();
@@ -366,6 +367,7 @@ impl World {
                     JobState::Read(JobReport {
                         uid: job.uid.clone(),
                         spec_hash: job.spec_hash.clone(),
+                        chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
                         verdict: job.verdict,
                         attempts: 1,
                         created: Some(task.created),

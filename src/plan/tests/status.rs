@@ -20,6 +20,7 @@ fn report(verdict: Verdict) -> JobReport {
     JobReport {
         uid: "j1".to_owned(),
         spec_hash: task().spec_hash,
+        chart_url: None,
         verdict,
         attempts: 2,
         created: Some(at(1)),
