@@ -1,6 +1,8 @@
 //! The documentation is complete and true where a program can tell: every reason, flag and metric has its place, every
 //! link leads somewhere, and every page can be found.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -144,7 +146,7 @@ fn every_failure_has_a_section_with_its_sentence() {
 fn rows(page: &str) -> BTreeMap<String, Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
         let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
-        inner.split(" | ").map(|cell| cell.trim().to_owned()).collect()
+        inner.split(" |").map(|cell| cell.trim().to_owned()).collect()
     };
     let rows = page.lines().filter(|line| line.starts_with("| `")).map(cells);
     rows.map(|row| (row[0].trim_matches('`').to_owned(), row))
@@ -183,26 +185,41 @@ fn every_flag_is_documented_with_its_variable_and_default() {
 }
 
 #[test]
-fn every_metric_is_documented_with_its_type() {
+fn every_metric_is_documented_with_its_type_and_labels() {
     let (metrics, registry) = Metrics::new();
     touch(&metrics);
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
-    let shown: BTreeMap<_, _> = text
+    let types = text
         .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE "))
-        .filter_map(|line| line.split_once(' '))
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let shown: BTreeMap<_, _> = types
         .map(|(name, type_)| {
             let suffix = if type_ == "counter" { "_total" } else { "" };
-            (format!("{name}{suffix}"), type_.to_owned())
+            let name = format!("{name}{suffix}");
+            let labels = labels_of(&text, &name);
+            (name, (type_.to_owned(), labels))
         })
         .collect();
     let documented: BTreeMap<_, _> = rows(&read("docs/operations/metrics.md"))
         .into_iter()
         .filter(|(name, _)| name.starts_with("renderhub_"))
-        .map(|(name, row)| (name, row[1].clone()))
+        .map(|(name, row)| (name, (row[1].clone(), row[2].clone())))
         .collect();
     assert_eq!(documented, shown);
+}
+
+/// Names of a metric's labels as the page writes them: `a`, `b`.
+fn labels_of(text: &str, metric: &str) -> String {
+    let sample = text
+        .lines()
+        .find_map(|line| line.strip_prefix(metric)?.strip_prefix('{')?.split_once('}'));
+    let (labels, _) = sample.unwrap_or_default();
+    let names = labels.split(',').filter_map(|label| label.split_once('='));
+    names
+        .map(|(name, _)| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Gives every metric a value, since one without may not be shown; a new field makes this fail to compile.

@@ -369,7 +369,7 @@ fn a_wait_is_told_only_after_a_while() {
     assert!(!view(&index, now).has_waited);
     index.task_mut(&uid()).unwrap().waits_since = Some(now);
     index.see_task(&all(), task(TASK, 8, spec(10), Value::Null));
-    assert!(!view(&index, now + QUEUED_AFTER - Duration::from_millis(1)).has_waited);
+    assert!(!view(&index, now + QUEUED_AFTER / 2).has_waited);
     assert!(
         view(&index, now + QUEUED_AFTER).has_waited,
         "an event of the task does not start the wait anew"

@@ -52,69 +52,27 @@ fn a_task_gets_what_the_registry_binds() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn each_refusal_has_its_cause() {
     let missing = || offering(json!({}), Credential::Missing);
+    let of_tenants = json!({"registryRef": {"kind": "Registry", "name": "main"}});
     let table = [
-        (
-            usable(json!({})),
-            json!({"registryRef": {"name": "other"}}),
-            RegistryNotFound,
-        ),
-        (
-            usable(json!({})),
-            json!({"registryRef": {"kind": "Registry", "name": "main"}}),
-            FeatureDisabled,
-        ),
-        (
-            usable(json!({})),
-            json!({"registryRef": null, "baseURL": "registry.evil"}),
-            FeatureDisabled,
-        ),
-        (
-            usable(json!({"allowedNamespaces": []})),
-            json!({}),
-            RegistryNotAllowed,
-        ),
-        (
-            usable(json!({"allowedNamespaces": ["team-a2", "team"]})),
-            json!({}),
-            RegistryNotAllowed,
-        ),
-        (
-            usable(json!({"hostname": "https://x"})),
-            json!({}),
-            RegistryNotFound,
-        ),
-        (
-            usable(json!({})),
-            json!({"repository": "team-b/shop"}),
-            RepositoryNotAllowed,
-        ),
-        (
-            usable(json!({"repositoryPrefix": "../"})),
-            json!({}),
-            RepositoryNotAllowed,
-        ),
+        (usable(json!({})), json!({"registryRef": {"name": "other"}}), RegistryNotFound),
+        (usable(json!({})), of_tenants, FeatureDisabled),
+        (usable(json!({})), json!({"registryRef": null, "baseURL": "registry.evil"}), FeatureDisabled),
+        (usable(json!({"allowedNamespaces": []})), json!({}), RegistryNotAllowed),
+        (usable(json!({"allowedNamespaces": ["team-a2", "team"]})), json!({}), RegistryNotAllowed),
+        (usable(json!({"hostname": "https://x"})), json!({}), RegistryNotFound),
+        (usable(json!({})), json!({"repository": "team-b/shop"}), RepositoryNotAllowed),
+        (usable(json!({"repositoryPrefix": "../"})), json!({}), RepositoryNotAllowed),
         (usable(json!({})), json!({"repository": "//"}), InvalidSpec),
         (usable(json!({})), json!({"tag": "--x"}), InvalidSpec),
         (missing(), json!({}), PushSecretNotFound),
-        (
-            offering(json!({}), Credential::Invalid),
-            json!({}),
-            PushSecretInvalid,
-        ),
-        (
-            usable(json!({})),
-            json!({"rendererClassName": "slides"}),
-            RendererClassNotFound,
-        ),
+        (offering(json!({}), Credential::Invalid), json!({}), PushSecretInvalid),
+        (usable(json!({})), json!({"rendererClassName": "slides"}), RendererClassNotFound),
     ];
     for (catalog, changes, reason) in table {
-        assert_eq!(
-            ask(&catalog, spec_with(changes.clone())).err(),
-            Some(reason),
-            "{changes}"
-        );
+        assert_eq!(ask(&catalog, spec_with(changes.clone())).err(), Some(reason), "{changes}");
     }
 }
 

@@ -81,8 +81,7 @@ impl Situation {
             Step::AddFinalizer => "add finalizer".to_owned(),
             Step::Create(_) => "create".to_owned(),
             Step::ReadJob => "read".to_owned(),
-            Step::DeleteJob(uid) => format!("delete {uid}"),
-            Step::DeleteSecret(uid) => format!("delete {uid}"),
+            Step::DeleteJob(uid) | Step::DeleteSecret(uid) => format!("delete {uid}"),
             Step::RemoveFinalizer => "remove finalizer".to_owned(),
             Step::DeleteTask => "delete task".to_owned(),
         }
@@ -149,7 +148,7 @@ fn check(table: impl IntoIterator<Item = (Situation, &'static str)>) {
 #[test]
 fn a_new_task_gets_its_finalizer_then_its_objects() {
     let bare = || fresh().with(|s| s.task.finalizers.clear());
-    check([
+    check(vec![
         (bare(), "add finalizer"),
         (
             bare().with(|s| s.task.finalizers.push("other/one".to_owned())),
@@ -222,7 +221,7 @@ fn a_mended_platform_starts_a_refused_task() {
     let refused = fresh().with(|s| s.catalog = missing);
     assert_eq!(refused.word(), "write Pending PushSecretNotFound");
     let task = written(&refused);
-    check([
+    check(vec![
         (Situation::of(task.clone()), "create"),
         (Situation::of(task).with(|s| s.has_slot = false), "rest in line"),
     ]);
@@ -233,7 +232,7 @@ fn a_job_is_recorded_once_and_read_when_it_may_have_ended() {
     let task = running();
     let same = |job: JobState| Situation::of(task.clone()).with(|s| s.job = job);
     let new = |job: JobState| fresh().with(|s| s.job = job);
-    check([
+    check(vec![
         (new(seen(&task, false)), "write Running JobScheduled"),
         (new(seen(&task, true)), "read"),
         (new(read(&task, Verdict::Running)), "write Running JobScheduled"),
@@ -271,7 +270,7 @@ fn a_job_needs_neither_slot_nor_catalog_to_be_followed() {
         Situation::of(running()).with(|s| (s.job, s.has_slot, s.catalog) = (job, false, Catalog::default()))
     };
     let task = running();
-    check([
+    check(vec![
         (orphaned(seen(&task, false)), "rest"),
         (
             orphaned(read(&task, Verdict::Complete(at(50)))),
@@ -291,7 +290,7 @@ fn a_changed_spec_ends_what_runs_and_starts_nothing() {
         task.generation = 2;
         Situation::of(task).with(|s| (s.job, s.secret) = (job, secret))
     };
-    check([
+    check(vec![
         (
             changed(read(&running(), Verdict::Complete(at(50)))),
             "write Running SpecMutated",
@@ -329,7 +328,7 @@ fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
 fn a_success_is_cleared_at_once_and_removed_with_its_ttl() {
     let done = |changes| Situation::of(ended(Verdict::Complete(at(50)), changes));
     let kept = || done(json!({}));
-    check([
+    check(vec![
         (
             kept().with(|s| (s.job, s.secret) = (seen(&s.task, false), Some("s1"))),
             "delete j1",
@@ -354,15 +353,17 @@ fn a_success_is_cleared_at_once_and_removed_with_its_ttl() {
     ]);
 }
 
+/// A task whose Job failed at 50, with what is left of it.
+fn failed(changes: serde_json::Value, now: i64, job: bool) -> Situation {
+    let task = ended(Verdict::Failed(at(50), false), changes);
+    let job = if job { seen(&task, false) } else { JobState::Gone };
+    Situation::of(task).with(|s| (s.now, s.job, s.secret) = (at(now), job, Some("s1")))
+}
+
 #[test]
 fn a_failure_is_kept_for_its_ttl_from_the_jobs_end() {
-    let failed = |changes, now, job: bool| {
-        let task = ended(Verdict::Failed(at(50), false), changes);
-        let job = if job { seen(&task, false) } else { JobState::Gone };
-        Situation::of(task).with(|s| (s.now, s.job, s.secret) = (at(now), job, Some("s1")))
-    };
     let ttl = |seconds: i64| json!({"failedJobTTL": seconds});
-    check([
+    check(vec![
         (failed(json!({}), 100, true), "rest until 3650"),
         (failed(json!({}), 3_649, true), "rest until 3650"),
         (failed(json!({}), 3_650, true), "delete j1"),
@@ -371,38 +372,17 @@ fn a_failure_is_kept_for_its_ttl_from_the_jobs_end() {
         (failed(ttl(60), 109, true), "rest until 110"),
         (failed(ttl(60), 110, true), "delete j1"),
         (failed(ttl(0), 50, true), "delete j1"),
-        (
-            failed(
-                json!({"failedJobTTL": 600, "ttlSecondsAfterFinished": 60}),
-                100,
-                true,
-            ),
-            "rest until 110",
-        ),
-        (
-            failed(
-                json!({"failedJobTTL": 600, "ttlSecondsAfterFinished": 60}),
-                110,
-                true,
-            ),
-            "delete task",
-        ),
-        (
-            failed(
-                json!({"failedJobTTL": 60, "ttlSecondsAfterFinished": 600}),
-                100,
-                true,
-            ),
-            "rest until 110",
-        ),
-        (
-            failed(
-                json!({"failedJobTTL": 60, "ttlSecondsAfterFinished": 600}),
-                110,
-                true,
-            ),
-            "delete j1",
-        ),
+    ]);
+}
+
+#[test]
+fn a_failed_task_may_go_before_what_is_kept_of_it() {
+    let ttls = |kept: i64, task: i64| json!({"failedJobTTL": kept, "ttlSecondsAfterFinished": task});
+    check(vec![
+        (failed(ttls(600, 60), 100, true), "rest until 110"),
+        (failed(ttls(600, 60), 110, true), "delete task"),
+        (failed(ttls(60, 600), 100, true), "rest until 110"),
+        (failed(ttls(60, 600), 110, true), "delete j1"),
     ]);
 }
 
@@ -471,7 +451,7 @@ fn a_deletion_comes_before_everything_else() {
             },
             Verdict::Running,
         );
-        check([
+        check(vec![
             (
                 deleting().with(|s| (s.job, s.secret) = (seen(&s.task, true), Some("s1"))),
                 "delete j1",

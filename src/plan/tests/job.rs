@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{Container, PodSpec, VolumeMount};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -184,50 +184,33 @@ prop_compose! {
 fn anonymous(job: Job, task: &Task) -> Value {
     let name = job_name(&task.id.name, &task.id.uid);
     assert!(is_dns_label(&name));
-    assert_eq!(job.metadata.name.as_deref(), Some(name.as_str()));
-    let kept = task.spec.as_ref().unwrap().failed_job_ttl.unwrap_or(0);
-    let url = format!(
-        "--url=oci://registry.test:5000/{}:{}",
-        task.spec.as_ref().unwrap().repository,
-        task.spec.as_ref().unwrap().tag
-    );
     let mut job = serde_json::to_value(job).unwrap();
+    assert_eq!(job["metadata"]["name"].take(), json!(name));
     let task_uid = json!(task.id.uid.as_str());
     for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
         let labels = job.pointer_mut(labels).unwrap();
         assert_eq!(labels["renderhub.dev/task-uid"].take(), task_uid);
     }
-    let notes = job["metadata"]
-        .as_object_mut()
-        .unwrap()
-        .remove("annotations")
-        .unwrap();
+    let notes = job["metadata"]["annotations"].take();
     assert_eq!(notes["renderhub.dev/task-name"], json!(task.id.name));
     assert_eq!(notes.as_object().unwrap().len(), 6);
-    job["metadata"]["name"].take();
-    assert_eq!(
-        job["spec"]["ttlSecondsAfterFinished"].take(),
-        json!(86_400 + kept)
-    );
-    for volume in job
-        .pointer_mut("/spec/template/spec/volumes")
-        .unwrap()
-        .as_array_mut()
-        .unwrap()
-    {
+    let spec = task.spec.as_ref().unwrap();
+    let kept = 86_400 + spec.failed_job_ttl.unwrap_or(0);
+    assert_eq!(job["spec"]["ttlSecondsAfterFinished"].take(), json!(kept));
+    let pod = job.pointer_mut("/spec/template/spec").unwrap();
+    for volume in pod["volumes"].as_array_mut().unwrap() {
         if volume["secret"]["secretName"] == json!(name) {
             volume["secret"]["secretName"].take();
         }
     }
     // In mode Single the destination is an argument, as the renderers of that mode expect it.
-    for argument in job
-        .pointer_mut("/spec/template/spec/containers/0/args")
-        .unwrap()
-        .as_array_mut()
-        .unwrap()
-    {
-        if *argument == json!(url) {
-            *argument = json!("--url=");
+    let url = json!(format!(
+        "--url=oci://registry.test:5000/{}:{}",
+        spec.repository, spec.tag
+    ));
+    for argument in pod["containers"][0]["args"].as_array_mut().unwrap() {
+        if *argument == url {
+            argument.take();
         }
     }
     job
@@ -275,7 +258,7 @@ proptest! {
             prop_assert_eq!(catalog.fallback.mode, crate::api::RendererMode::Single);
             return Ok(());
         };
-        let mounts = |c: &k8s_openapi::api::core::v1::Container| -> Vec<String> {
+        let mounts = |c: &Container| -> Vec<String> {
             c.volume_mounts.iter().flatten().map(|m| m.name.clone()).collect()
         };
         prop_assert_eq!(mounts(render), ["config", "work", "render-tmp"]);
@@ -316,18 +299,14 @@ fn secret_names(value: &Value) -> Vec<String> {
 /// <https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted>, and what renderhub adds to it.
 fn restricted(pod: &PodSpec) -> Result<(), TestCaseError> {
     let shared = pod.security_context.as_ref().unwrap();
+    let ids = (shared.run_as_user, shared.run_as_group, shared.fs_group);
+    prop_assert_eq!(ids, (Some(65_532), Some(65_532), Some(65_532)));
     prop_assert_eq!(shared.run_as_non_root, Some(true));
-    prop_assert_eq!(
-        (shared.run_as_user, shared.run_as_group, shared.fs_group),
-        (Some(65_532), Some(65_532), Some(65_532))
-    );
     prop_assert_eq!(&shared.seccomp_profile.as_ref().unwrap().type_, "RuntimeDefault");
     prop_assert_eq!(pod.automount_service_account_token, Some(false));
     prop_assert_eq!(pod.enable_service_links, Some(false));
-    prop_assert_eq!(
-        (pod.host_network, pod.host_pid, pod.host_ipc, pod.host_users),
-        (None, None, None, None)
-    );
+    let host = (pod.host_network, pod.host_pid, pod.host_ipc, pod.host_users);
+    prop_assert_eq!(host, (None, None, None, None));
     for volume in pod.volumes.iter().flatten() {
         prop_assert!(volume.secret.is_some() || volume.config_map.is_some() || volume.empty_dir.is_some());
         let sized = volume
@@ -336,26 +315,26 @@ fn restricted(pod: &PodSpec) -> Result<(), TestCaseError> {
             .is_none_or(|dir| dir.size_limit.is_some());
         prop_assert!(sized, "{} has no limit", volume.name);
     }
-    for container in pod.init_containers.iter().flatten().chain(&pod.containers) {
-        let own = container.security_context.as_ref().unwrap();
-        prop_assert_eq!(
-            (own.allow_privilege_escalation, own.privileged),
-            (Some(false), Some(false))
-        );
-        prop_assert_eq!((own.run_as_non_root, own.run_as_user), (Some(true), None));
-        prop_assert_eq!(own.read_only_root_filesystem, Some(true));
-        let capabilities = own.capabilities.as_ref().unwrap();
-        prop_assert_eq!(
-            (&capabilities.add, capabilities.drop.as_deref()),
-            (&None, Some(&["ALL".to_owned()][..]))
-        );
-        prop_assert!(container.resources.as_ref().unwrap().limits.is_some());
-        prop_assert_eq!(container.termination_message_policy.as_deref(), Some("File"));
-        let mounted = |m: &k8s_openapi::api::core::v1::VolumeMount| {
-            m.read_only == Some(true) || ["/work", "/tmp"].contains(&m.mount_path.as_str())
-        };
-        prop_assert!(container.volume_mounts.iter().flatten().all(mounted));
-    }
+    let mut all = pod.init_containers.iter().flatten().chain(&pod.containers);
+    all.try_for_each(restricted_container)
+}
+
+fn restricted_container(container: &Container) -> Result<(), TestCaseError> {
+    let own = container.security_context.as_ref().unwrap();
+    prop_assert_eq!(
+        (own.allow_privilege_escalation, own.privileged),
+        (Some(false), Some(false))
+    );
+    prop_assert_eq!((own.run_as_non_root, own.run_as_user), (Some(true), None));
+    prop_assert_eq!(own.read_only_root_filesystem, Some(true));
+    let capabilities = own.capabilities.as_ref().unwrap();
+    prop_assert_eq!(&capabilities.add, &None);
+    prop_assert_eq!(capabilities.drop.as_deref(), Some(&["ALL".to_owned()][..]));
+    prop_assert!(container.resources.as_ref().unwrap().limits.is_some());
+    prop_assert_eq!(container.termination_message_policy.as_deref(), Some("File"));
+    let bounded =
+        |m: &VolumeMount| m.read_only == Some(true) || ["/work", "/tmp"].contains(&m.mount_path.as_str());
+    prop_assert!(container.volume_mounts.iter().flatten().all(bounded));
     Ok(())
 }
 

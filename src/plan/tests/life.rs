@@ -176,7 +176,7 @@ impl World {
                 self.memory.held = None;
             }
             Move::ForeignObject(exists) => {
-                (self.foreign, self.memory.held) = (*exists && self.job.is_none(), None)
+                (self.foreign, self.memory.held) = (*exists && self.job.is_none(), None);
             }
             Move::Later(seconds) => self.now += seconds,
             Move::SpecChanges => {
@@ -318,7 +318,7 @@ impl World {
             }
             Step::RemoveFinalizer => assert!(task.deleting && self.memory.secret.is_none()),
             Step::DeleteTask => {
-                assert!(phase.is_finished() && task.removal_due().is_some_and(|due| due <= self.now()))
+                assert!(phase.is_finished() && task.removal_due().is_some_and(|due| due <= self.now()));
             }
             Step::AddFinalizer => assert!(!task.is_finalized() && !task.deleting),
             Step::WriteStatus(status) => self.is_true(task, status),

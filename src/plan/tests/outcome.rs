@@ -6,10 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
 use super::at;
-use crate::api::termination::{Phase, Reason, Termination};
+use crate::api::termination::{Phase, Reason};
 use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, end_hint, read_job, read_pod};
 
-fn job(status: Value) -> JobReport {
+fn job(status: &Value) -> JobReport {
     let job: Job = serde_json::from_value(json!({
         "metadata": {"uid": "j1", "annotations": {"renderhub.dev/spec-hash": "abc"}},
         "status": status,
@@ -59,7 +59,7 @@ fn the_verdict_is_in_the_conditions() {
     ];
     for (conditions, verdict) in table {
         assert_eq!(
-            job(json!({"conditions": conditions})).verdict,
+            job(&json!({"conditions": conditions})).verdict,
             verdict,
             "{conditions}"
         );
@@ -78,7 +78,7 @@ fn counters_are_counted_and_decide_nothing() {
         (json!({"completionTime": at(9).to_string()}), 0),
     ];
     for (status, attempts) in table {
-        let report = job(status.clone());
+        let report = job(&status);
         assert_eq!(
             (report.verdict, report.attempts),
             (Verdict::Running, attempts),
@@ -134,7 +134,7 @@ fn terminated(name: &str, exit_code: i64, message: &str) -> Value {
     })
 }
 
-fn pod(phase: &str, init: Value, main: Value) -> Option<PodNote> {
+fn pod(phase: &str, init: &Value, main: &Value) -> Option<PodNote> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"uid": "p1", "creationTimestamp": at(3).to_string()},
         "status": {"phase": phase, "initContainerStatuses": init, "containerStatuses": main},
@@ -155,53 +155,27 @@ fn pushed() -> String {
 }
 
 #[test]
+#[rustfmt::skip]
 fn the_container_that_failed_speaks_else_the_one_that_pushes() {
     let render = |code, message: &str| json!([terminated("render", code, message)]);
     let push = |code, message: &str| json!([terminated("renderer", code, message)]);
     let waiting = json!([{"name": "renderer", "image": "i", "imageID": "i", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "PodInitializing"}}}]);
     let said = |phase, reason| Some((phase, reason));
+    let (nothing, denied) = (json!([]), said(Phase::Push, Reason::Unauthorized));
     let table = [
-        (
-            "Succeeded",
-            render(0, RENDERED),
-            push(0, &pushed()),
-            Some(0),
-            said(Phase::Push, Reason::Pushed),
-        ),
-        (
-            "Failed",
-            render(2, BAD_CONFIG),
-            waiting.clone(),
-            Some(2),
-            said(Phase::Render, Reason::BadConfig),
-        ),
-        (
-            "Failed",
-            render(0, RENDERED),
-            push(1, DENIED),
-            Some(1),
-            said(Phase::Push, Reason::Unauthorized),
-        ),
+        ("Succeeded", render(0, RENDERED), push(0, &pushed()), Some(0), said(Phase::Push, Reason::Pushed)),
+        ("Failed", render(2, BAD_CONFIG), waiting.clone(), Some(2), said(Phase::Render, Reason::BadConfig)),
+        ("Failed", render(0, RENDERED), push(1, DENIED), Some(1), denied),
         ("Failed", render(0, RENDERED), push(137, ""), Some(137), None),
         ("Failed", render(0, RENDERED), waiting, None, None),
-        ("Failed", json!([]), json!([]), None, None),
-        (
-            "Failed",
-            json!([]),
-            push(1, DENIED),
-            Some(1),
-            said(Phase::Push, Reason::Unauthorized),
-        ),
+        ("Failed", nothing.clone(), nothing.clone(), None, None),
+        ("Failed", nothing, push(1, DENIED), Some(1), denied),
     ];
     for (phase, init, main, code, message) in table {
-        let note = pod(phase, init.clone(), main.clone()).unwrap();
+        let note = pod(phase, &init, &main).unwrap();
         assert_eq!(note.exit_code, code, "{init} {main}");
-        assert_eq!(
-            note.message.map(|m: Termination| (m.phase, m.reason)),
-            message,
-            "{init} {main}"
-        );
+        assert_eq!(note.message.map(|m| (m.phase, m.reason)), message, "{init} {main}");
         assert_eq!((note.succeeded, note.created), (phase == "Succeeded", at(3)));
     }
 }
@@ -210,7 +184,7 @@ fn the_container_that_failed_speaks_else_the_one_that_pushes() {
 fn a_pod_that_did_not_end_says_nothing() {
     for phase in ["Pending", "Running", "Unknown", "", "succeeded", "Completed"] {
         assert_eq!(
-            pod(phase, json!([]), json!([terminated("renderer", 0, &pushed())])),
+            pod(phase, &json!([]), &json!([terminated("renderer", 0, &pushed())])),
             None,
             "{phase}"
         );
@@ -231,11 +205,11 @@ fn words_and_numbers_that_are_not_ours_are_dropped() {
         "\u{0}",
     ];
     for message in hostile {
-        let note = pod("Failed", json!([]), json!([terminated("renderer", 1, message)])).unwrap();
+        let note = pod("Failed", &json!([]), &json!([terminated("renderer", 1, message)])).unwrap();
         assert_eq!((note.exit_code, note.message), (Some(1), None), "{message}");
     }
     for code in [i64::from(i32::MIN), -1, 1, i64::from(i32::MAX)] {
-        let note = pod("Failed", json!([]), json!([terminated("x", code, DENIED)])).unwrap();
+        let note = pod("Failed", &json!([]), &json!([terminated("x", code, DENIED)])).unwrap();
         assert_eq!(note.exit_code.map(i64::from), Some(code));
     }
 }

@@ -140,47 +140,18 @@ fn a_success_without_a_last_word_is_one_without_a_digest() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn a_failure_is_failed_and_says_who_and_why() {
-    let say = |phase, reason| Some(note(Termination::failed(phase, reason)));
-    let (render, push) = (termination::Phase::Render, termination::Phase::Push);
-    let silent = Some(PodNote {
-        pod_uid: "p1".to_owned(),
-        message: None,
-        exit_code: Some(137),
-        succeeded: false,
-        created: at(2),
-    });
+    use termination::Reason::{BadConfig, RegistryUnreachable, TagConflict, Unauthorized};
+    let render = |reason| Some(note(Termination::failed(termination::Phase::Render, reason)));
+    let push = |reason| Some(note(Termination::failed(termination::Phase::Push, reason)));
+    let silent = Some(PodNote { message: None, exit_code: Some(137), ..note(Termination::rendered()) });
     let table = [
-        (
-            say(render, termination::Reason::BadConfig),
-            false,
-            Reason::JobFailed,
-            FailurePhase::Render,
-        ),
-        (
-            say(push, termination::Reason::Unauthorized),
-            false,
-            Reason::JobFailed,
-            FailurePhase::Push,
-        ),
-        (
-            say(push, termination::Reason::TagConflict),
-            false,
-            Reason::TagConflict,
-            FailurePhase::Push,
-        ),
-        (
-            say(push, termination::Reason::TagConflict),
-            true,
-            Reason::TagConflict,
-            FailurePhase::Push,
-        ),
-        (
-            say(push, termination::Reason::RegistryUnreachable),
-            true,
-            Reason::DeadlineExceeded,
-            FailurePhase::Push,
-        ),
+        (render(BadConfig), false, Reason::JobFailed, FailurePhase::Render),
+        (push(Unauthorized), false, Reason::JobFailed, FailurePhase::Push),
+        (push(TagConflict), false, Reason::TagConflict, FailurePhase::Push),
+        (push(TagConflict), true, Reason::TagConflict, FailurePhase::Push),
+        (push(RegistryUnreachable), true, Reason::DeadlineExceeded, FailurePhase::Push),
         (silent, false, Reason::JobFailed, FailurePhase::Pod),
         (None, true, Reason::DeadlineExceeded, FailurePhase::Pod),
         (None, false, Reason::JobFailed, FailurePhase::Pod),
@@ -188,17 +159,13 @@ fn a_failure_is_failed_and_says_who_and_why() {
     for (note, deadline, reason, phase) in table {
         let before = running(at(9));
         let verdict = report(Verdict::Failed(at(20), deadline));
-        let task = with(
-            &before,
-            failed(&before, &verdict, (at(20), deadline), note.as_ref(), at(21)),
-        );
+        let task = with(&before, failed(&before, &verdict, (at(20), deadline), note.as_ref(), at(21)));
         assert_eq!(condition(&task, JobFailed), Some(("True", reason)));
         assert_eq!(condition(&task, Ready), Some(("False", reason)));
         assert_eq!(condition(&task, Stalled), Some(("True", reason)));
         assert_eq!((kstatus(&task), task.phase()), ("Failed", Phase::Failed));
         let failure = task.status.failure.unwrap();
-        assert_eq!(failure.phase, phase);
-        assert_eq!(failure.exit_code, note.and_then(|n| n.exit_code));
+        assert_eq!((failure.phase, failure.exit_code), (phase, note.and_then(|n| n.exit_code)));
         assert!(!failure.message.is_empty());
     }
 }

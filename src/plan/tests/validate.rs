@@ -60,55 +60,32 @@ fn each_rule_refuses_with_its_reason() {
         json!({"config": config})
     };
     let table = [
-        (
-            json!({"registryRef": null}),
-            InvalidSpec,
-            "registryRef is missing",
-        ),
+        (json!({"registryRef": null}), "registryRef is missing"),
         (
             json!({"config": {"type": "release"}}),
-            InvalidSpec,
             "config.release is missing",
         ),
         (
             json!({"config": {"type": "bootstrap"}}),
-            InvalidSpec,
             "config.bootstrap is missing",
         ),
-        (json!({"repository": "team-a/other"}), InvalidSpec, "last segment"),
-        (json!({"repository": "team-a/shop/"}), InvalidSpec, "last segment"),
-        (json!({"repository": "TEAM-A/shop"}), InvalidSpec, "last segment"),
-        (
-            json!({"repository": "team-a/../shop"}),
-            InvalidSpec,
-            "last segment",
-        ),
-        (json!({"tag": "1.0.1"}), InvalidSpec, "tag must equal"),
-        (json!({"tag": "-1.0.0"}), InvalidSpec, "tag must equal"),
-        (release("other", "1.0.0"), InvalidSpec, "last segment"),
-        (release("shop", "1.0.0+x"), InvalidSpec, "tag must equal"),
-        (
-            json!({"config": bootstrap("other", "1.0.0")}),
-            InvalidSpec,
-            "last segment",
-        ),
+        (json!({"repository": "team-a/other"}), "last segment"),
+        (json!({"repository": "team-a/shop/"}), "last segment"),
+        (json!({"repository": "TEAM-A/shop"}), "last segment"),
+        (json!({"repository": "team-a/../shop"}), "last segment"),
+        (json!({"tag": "1.0.1"}), "tag must equal"),
+        (json!({"tag": "-1.0.0"}), "tag must equal"),
+        (release("other", "1.0.0"), "last segment"),
+        (release("shop", "1.0.0+x"), "tag must equal"),
+        (json!({"config": bootstrap("other", "1.0.0")}), "last segment"),
         // What the Rust type cannot decode, whatever a loosened schema let through.
-        (json!({"tag": 7}), InvalidSpec, "does not have the shape"),
-        (
-            json!({"repository": null}),
-            InvalidSpec,
-            "does not have the shape",
-        ),
-        (
-            json!({"config": "release"}),
-            InvalidSpec,
-            "does not have the shape",
-        ),
+        (json!({"tag": 7}), "does not have the shape"),
+        (json!({"repository": null}), "does not have the shape"),
+        (json!({"config": "release"}), "does not have the shape"),
     ];
-    for (changes, reason, part) in table {
-        let (found, message) =
-            refused(spec_with(changes.clone())).unwrap_or_else(|| panic!("{changes} is served"));
-        assert_eq!(found, reason, "{changes}");
+    for (changes, part) in table {
+        let (found, message) = refused(spec_with(changes.clone())).expect("the spec is wrong");
+        assert_eq!(found, InvalidSpec, "{changes}");
         assert!(message.contains(part), "{changes}: {message}");
         assert!(message.contains("make a new task"), "{message}");
     }
