@@ -61,7 +61,7 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
     let roles = objects
         .iter()
         .filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
-    let mut rules = 0;
+    let mut looked_at = 0;
     for role in roles {
         for rule in role["rules"].as_array().into_iter().flatten() {
             let text = rule.to_string();
@@ -82,7 +82,7 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
                 .any(|group| rule["apiGroups"] == json!([group]));
             let id = rule["resourceNames"] == json!(["kube-system"]) && rule["verbs"] == json!(["get"]);
             assert!(own || id || role["metadata"]["namespace"] == RENDERING, "{text}");
-            rules += 1;
+            looked_at += 1;
         }
     }
     assert_eq!(

@@ -1,6 +1,11 @@
 //! Objects that the hub's types cannot decode, and specs that no schema guards: each costs its owner an answer, and
 //! nobody else anything. The schemas of this binary's control plane let everything through, and no policy is installed.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
 mod support;
 
 use anyhow::Result;

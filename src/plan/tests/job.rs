@@ -357,10 +357,6 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
         "DisruptionTarget"
     );
     assert_eq!(rules[1].on_exit_codes.as_ref().unwrap().values, [2]);
-    let single = offering(json!({"mode": "Single"}), json!({}), basic());
-    let job = made(&single, &super::task()).job.spec.unwrap();
-    let rules = job.pod_failure_policy.unwrap().rules;
-    assert_eq!(rules.len(), 1, "a foreign renderer's exit codes mean nothing");
     for (ttl, expected) in [(0, 86_400), (3_600, 90_000), (604_800, 691_200)] {
         let task = super::task_of(spec_with(json!({"failedJobTTL": ttl})));
         let net = made(&platform(), &task)
@@ -394,4 +390,12 @@ fn without_a_usable_credential_there_are_no_manifests() {
         let refusal = catalog.resolve(&task, task.spec.as_ref().unwrap()).unwrap_err();
         assert_eq!(refusal.reason, reason);
     }
+}
+
+#[test]
+fn the_exit_codes_of_a_foreign_renderer_mean_nothing() {
+    let single = offering(json!({"mode": "Single"}), json!({}), basic());
+    let job = made(&single, &super::task()).job.spec.unwrap();
+    let rules = job.pod_failure_policy.unwrap().rules;
+    assert_eq!(rules.len(), 1, "a foreign renderer's exit codes mean nothing");
 }

@@ -180,6 +180,7 @@ pub fn finished(task: &Task) -> RenderTaskStatus {
     let job = JobReport {
         uid: SOME_UID.to_owned(),
         spec_hash: task.spec_hash.clone(),
+        chart_url: None,
         verdict: Verdict::Complete(now),
         attempts: 1,
         created: Some(now),
