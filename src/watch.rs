@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::api::labels::{self, TASK_UID, own_objects};
 use crate::metrics::{KindLabel, Metrics};
-use crate::names::{HubId, TaskKind, TaskUid, job_name};
+use crate::names::{HubId, TaskKind, TaskUid, is_name_of};
 use crate::notes::Notes;
 use crate::object::{TaskObject, task_resource};
 use crate::plan::outcome::{self, EndHint};
@@ -138,7 +138,7 @@ pub async fn jobs(
         Some(Input::Job(change(
             event,
             |o| job_mark(&o.metadata),
-            |o| task_of(&o.metadata),
+            |o| job_mark(&o.metadata).map(|mark| mark.task),
         )?))
     })
     .await;
@@ -161,7 +161,7 @@ pub async fn pods(
             Event::Init => notes.clear(),
             Event::InitDone => return Some(Input::PodsSeen),
             Event::Apply(pod) | Event::InitApply(pod) => {
-                let (task, note) = (task_of(&pod.metadata)?, outcome::read_pod(&pod)?);
+                let (task, note) = (pod_task(&pod.metadata)?, outcome::read_pod(&pod)?);
                 notes.put(task, note);
             }
             Event::Delete(pod) => notes.remove(&task_of(&pod.metadata)?, pod.metadata.uid.as_deref()?),
@@ -302,14 +302,28 @@ pub fn task_of(metadata: &ObjectMeta) -> Option<TaskUid> {
         .map(|uid| TaskUid::new(uid))
 }
 
-/// A Job by its metadata; `None` without a UID or a task, or under another name than that task's Job has: a copy that
-/// somebody made of one of ours is not ours.
+/// The task whose config Secret this is, by its label and its name.
+#[must_use]
+pub fn secret_task(metadata: &ObjectMeta) -> Option<TaskUid> {
+    let task = task_of(metadata)?;
+    is_name_of(metadata.name.as_deref()?, &task).then_some(task)
+}
+
+/// The task whose Job owns the pod: a copy of that Job has pods with the same labels.
+#[must_use]
+pub fn pod_task(metadata: &ObjectMeta) -> Option<TaskUid> {
+    let task = task_of(metadata)?;
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|o| o.controller == Some(true) && o.kind == "Job")?;
+    is_name_of(&owner.name, &task).then_some(task)
+}
+
+/// A Job by its metadata; `None` without a UID or a task whose Job has this name.
 #[must_use]
 pub fn job_mark(metadata: &ObjectMeta) -> Option<JobMark> {
     let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
-    let task = task_of(metadata)?;
-    let name = metadata.name.clone()?;
-    if name != job_name(&annotation(labels::TASK_NAME)?, &task) {
+    let (task, name) = (task_of(metadata)?, metadata.name.clone()?);
+    if !is_name_of(&name, &task) {
         return None;
     }
     Some(JobMark {
@@ -330,6 +344,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::names::job_name;
 
     fn scope(kind: TaskKind, namespace: Option<&str>) -> Scope {
         Scope {
@@ -392,7 +407,7 @@ mod tests {
             (mark.hint, mark.chart_url.as_deref()),
             (EndHint::No, Some("oci://r/x:1"))
         );
-        for field in ["name", "uid", "labels", "annotations"] {
+        for field in ["name", "uid", "labels"] {
             let mut part = full.clone();
             part.as_object_mut().unwrap().remove(field);
             assert_eq!(job_mark(&metadata(part)), None, "{field}");

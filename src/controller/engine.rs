@@ -24,9 +24,10 @@ use crate::watch::{Input, Scope};
 use crate::workqueue::WorkQueue;
 
 use super::index::Index;
+use super::outcome::Outcome;
 use super::record::Record;
 use super::registries::Published;
-use super::worker::{Context, Outcome, work};
+use super::worker::{Context, work};
 
 mod inputs;
 mod outcomes;
@@ -138,7 +139,9 @@ impl Engine {
 
     fn start_work(&mut self) {
         let now = Instant::now();
-        if self.sweep_due <= now && !self.is_sweeping {
+        // The first list of Secrets is made when all else is known, to be compared with it.
+        let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
+        if is_known && self.sweep_due <= now && !self.is_sweeping {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
             self.running
@@ -222,7 +225,8 @@ impl Engine {
     }
 
     fn next_wake(&mut self) -> Option<Instant> {
-        let sweep = (!self.is_sweeping).then_some(self.sweep_due);
+        let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
+        let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
         let work = (self.unseen.is_empty() && self.passes.len() < self.limits.workers)
             .then(|| self.queue.next_wake());
         sweep.into_iter().chain(work.flatten()).min()
@@ -267,7 +271,7 @@ mod tests {
     use crate::plan::task::Task;
     use crate::watch::{Change, JobMark};
 
-    use super::super::worker::JobNews;
+    use super::super::outcome::JobNews;
     use super::*;
 
     /// An engine whose calls go nowhere.

@@ -15,7 +15,7 @@ use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::{JobMark, Scope};
 
-use super::record::Record;
+use super::record::{KnownJob, Record};
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
@@ -31,15 +31,6 @@ const QUIET: Duration = Duration::from_secs(660);
 const HELD_RETRY: Duration = Duration::from_secs(300);
 /// The same where a quota is used up, which passes by itself.
 const QUOTA_RETRY: Duration = Duration::from_secs(30);
-
-/// A Job of a task, and when to read it.
-#[derive(Debug)]
-pub struct KnownJob {
-    /// The Job.
-    pub mark: JobMark,
-    read_due: Instant,
-    epoch: u32,
-}
 
 /// Everything the hub remembers.
 #[derive(Debug, Default)]
@@ -321,6 +312,12 @@ impl Index {
         self.secrets.insert(task.clone(), secret_uid.into());
     }
 
+    /// Whether a config Secret with this hash was made from the task's spec, as far as that is remembered.
+    pub fn is_made_from(&self, task: &TaskUid, spec_hash: Option<&str>) -> bool {
+        let spec = self.tasks.get(task).and_then(|r| r.whole.as_ref());
+        spec.is_none_or(|task| spec_hash == Some(task.spec_hash.as_str()))
+    }
+
     /// Forgets the config Secrets of tasks that do not exist; a sweep removes them.
     pub fn prune_secrets(&mut self) {
         self.secrets.retain(|task, _| self.tasks.contains_key(task));
@@ -395,19 +392,6 @@ const fn retry(held: Held) -> Duration {
 /// Where a phase is counted.
 fn slot(phase: Phase) -> usize {
     PHASES.iter().position(|(p, _)| *p == phase).unwrap_or_default()
-}
-
-// === impl KnownJob ===
-
-impl KnownJob {
-    fn state(&self, now: Instant) -> JobState {
-        JobState::Seen {
-            uid: self.mark.uid.clone(),
-            spec_hash: self.mark.spec_hash.clone(),
-            chart_url: self.mark.chart_url.clone(),
-            may_have_ended: self.read_due <= now,
-        }
-    }
 }
 
 #[cfg(test)]

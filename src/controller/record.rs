@@ -1,4 +1,4 @@
-//! The few words that are kept of each task.
+//! The few words that are kept of each task and of each Job.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,8 +6,9 @@ use std::time::Instant;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::names::{TaskKind, TaskUid};
-use crate::plan::Held;
 use crate::plan::task::{Phase, Task, TaskId};
+use crate::plan::{Held, JobState};
+use crate::watch::JobMark;
 
 /// What is remembered of a task.
 #[derive(Debug)]
@@ -56,5 +57,26 @@ impl Record {
     /// The tenant's namespace.
     pub fn namespace(&self) -> &Arc<str> {
         &self.namespace
+    }
+}
+
+/// A Job of a task, and when to read it.
+#[derive(Debug)]
+pub struct KnownJob {
+    /// The Job.
+    pub mark: JobMark,
+    pub(super) read_due: Instant,
+    pub(super) epoch: u32,
+}
+
+impl KnownJob {
+    /// The Job as a plan looks at it.
+    pub(super) fn state(&self, now: Instant) -> JobState {
+        JobState::Seen {
+            uid: self.mark.uid.clone(),
+            spec_hash: self.mark.spec_hash.clone(),
+            chart_url: self.mark.chart_url.clone(),
+            may_have_ended: self.read_due <= now,
+        }
     }
 }

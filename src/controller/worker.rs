@@ -19,9 +19,10 @@ use crate::plan::job::{Manifests, Place, manifests};
 use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::task::{Phase, Task};
 use crate::plan::{Held, JobState, Observed, Step, decide};
-use crate::watch::{JobMark, job_mark};
+use crate::watch::{JobMark, job_mark, pod_task};
 
 use super::index::View;
+use super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
@@ -40,77 +41,6 @@ pub struct Context {
     pub notes: Notes,
     /// Where Jobs run.
     pub place: Place,
-}
-
-/// Why a pass ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WorkError {
-    /// A call failed.
-    #[error("a call to the API server failed")]
-    Call(#[from] CallError),
-    /// The plan did not settle.
-    #[error("the plan did not settle")]
-    Unsettled,
-}
-
-impl WorkError {
-    /// The error as a metric label.
-    #[must_use]
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Call(error) => error.kind(),
-            Self::Unsettled => "Unsettled",
-        }
-    }
-}
-
-/// What a pass brought of the task's Job.
-#[derive(Debug, Default)]
-pub enum JobNews {
-    /// Nothing.
-    #[default]
-    None,
-    /// It was created or found.
-    Known(JobMark),
-    /// It was read, and asked for at that time: what a watch said since may not be in it.
-    Read(JobMark, Instant),
-    /// The API server said that there is none.
-    Absent,
-    /// The one with this UID was deleted.
-    Deleted(String),
-}
-
-/// What a pass brought of the task's config Secret.
-#[derive(Debug, Default)]
-pub enum SecretNews {
-    /// Nothing.
-    #[default]
-    None,
-    /// The one with this UID was created or found.
-    Known(String),
-    /// It was deleted.
-    Deleted,
-}
-
-/// What a pass brought, whether it ended early or not.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// The task as it is now, where it was read or changed.
-    pub task: Option<Arc<Task>>,
-    /// Whether the task turned out to be gone.
-    pub is_gone: bool,
-    /// What became of its Job.
-    pub job: JobNews,
-    /// What became of its config Secret.
-    pub secret: SecretNews,
-    /// What keeps the task's objects from being created.
-    pub held: Option<Held>,
-    /// When to look again by the clock.
-    pub wake: Option<Timestamp>,
-    /// Whether the task waits for a slot.
-    pub wants_slot: bool,
-    /// Why the pass ended early.
-    pub error: Option<WorkError>,
 }
 
 /// Passes over a task until nothing is left to do now.
@@ -363,7 +293,8 @@ impl Pass<'_> {
             return Ok(Some(note));
         }
         let pods = self.context.calls.list_pods(uid).await?;
-        let notes = pods.iter().filter_map(read_pod).filter(fits);
+        let own = pods.iter().filter(|pod| pod_task(&pod.metadata).is_some());
+        let notes = own.filter_map(read_pod).filter(fits);
         Ok(notes.max_by_key(|note| note.created))
     }
 

@@ -216,8 +216,8 @@ fn unfinished(o: &Observed<'_>) -> Step {
         JobState::Seen { spec_hash, .. } | JobState::Read(JobReport { spec_hash, .. })
             if *spec_hash != o.task.spec_hash =>
         {
-            let message = "the running Job was made from another spec; nothing runs for it; make a new task";
-            refuse(o, &Refusal::new(Reason::SpecMutated, message), Step::REST)
+            let message = "a Job made from another spec has the name of this task's Job; make a new task";
+            leave(o, &Refusal::new(Reason::SpecMutated, message))
         }
         JobState::Seen {
             may_have_ended: true, ..
@@ -308,6 +308,16 @@ fn queued(o: &Observed<'_>) -> Step {
         &Refusal::new(Reason::Queued, "the task waits for a free slot"),
         rest,
     )
+}
+
+/// Records why nothing runs, and leaves what is there alone: it is not provably the hub's, and without it a second Job
+/// would start.
+fn leave(o: &Observed<'_>, refusal: &Refusal) -> Step {
+    let wanted = status::refused(o.task, refusal, o.now);
+    if wanted == o.task.status {
+        return Step::REST;
+    }
+    Step::WriteStatus(Box::new(wanted))
 }
 
 /// Records why nothing runs, takes away what does, then rests.

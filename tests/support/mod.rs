@@ -188,7 +188,9 @@ impl Stage {
                     "chart": {"name": "shop", "version": "1.0.0"},
                     "input": {
                         "component": {"name": "shop"},
-                        "resources": {"chart": {"repository": "registry.test/shop", "tag": "1.0.0"}},
+                        "resources": {"chart": {
+                            "repository": "registry.test/shop", "tag": "1.0.0", "insecure": false,
+                        }},
                         "entrypoint": {"resourceName": "chart", "type": "helm"},
                     },
                     "values": {"replicas": 3},

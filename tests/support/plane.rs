@@ -91,3 +91,11 @@ pub fn hub_rules() -> Vec<PolicyRule> {
         rule("", &["pods"], &["list", "watch"]),
     ]
 }
+
+/// A client of the administrator of this binary's control plane.
+///
+/// # Errors
+/// If the control plane does not start.
+pub async fn admin() -> Result<kube::Client> {
+    plane().await?.admin().client().await
+}

@@ -2,20 +2,21 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
+use crate::api::labels::SPEC_HASH;
 use crate::apply::CallError;
 use crate::names::TaskUid;
 use crate::plan::gc::{Marked, orphans};
 use crate::plan::task::Phase;
-use crate::watch::task_of;
+use crate::watch::secret_task;
 
 use super::super::index::QUEUED_AFTER;
+use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::sweep::{Sweep, marked, remove_orphans};
-use super::super::worker::{JobNews, Outcome, SecretNews, WorkError};
 use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
@@ -112,32 +113,31 @@ impl Engine {
             return;
         };
         self.sweep_due = Instant::now() + self.limits.gc_interval;
-        for meta in &secrets {
-            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref())
+        let mut own = Vec::with_capacity(secrets.len());
+        for meta in secrets {
+            let Some(task) = secret_task(&meta) else { continue };
+            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+            if let Some(uid) = &meta.uid
+                && self.index.is_made_from(&task, hash.map(String::as_str))
                 && !self.index.is_secret_cleared(&task)
             {
                 self.index.keep_secret(&task, uid);
                 self.queue.add(&task);
             }
+            own.push(meta);
         }
-        if self.unseen.is_empty() {
-            self.index.prune_secrets();
-        }
-        let was_ready = self.unseen.is_empty();
+        self.index.prune_secrets();
         self.saw(&Source::Secrets);
-        if was_ready {
-            self.remove_orphans(secrets);
-        } else {
-            // The tasks were not all seen when the list was made: the orphans among them wait for the next sweep.
-            self.sweep_due = Instant::now() + self.limits.gc_interval.min(Duration::from_secs(60));
-        }
+        self.remove_orphans(own);
     }
 
     fn remove_orphans(&mut self, secrets: Vec<ObjectMeta>) {
         let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
+        // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
+        let grace = self.limits.gc_interval;
         let pick = |all: Vec<(Marked, ObjectMeta)>| -> Vec<ObjectMeta> {
             let marked: Vec<_> = all.iter().map(|(m, _)| m.clone()).collect();
-            let uids: HashSet<_> = orphans(&marked, phase).map(|m| m.uid.clone()).collect();
+            let uids: HashSet<_> = orphans(&marked, grace, phase).map(|m| m.uid.clone()).collect();
             all.into_iter()
                 .filter(|(m, _)| uids.contains(&m.uid))
                 .map(|(_, meta)| meta)

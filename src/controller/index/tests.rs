@@ -180,6 +180,14 @@ fn a_job_is_looked_at_when_it_is_new_and_when_it_may_have_ended() {
 }
 
 #[test]
+fn a_job_whose_end_could_not_be_recorded_stays_due() {
+    let (mut index, now) = (knowing(7, Value::Null), Instant::now());
+    index.see_job(job("j1", EndHint::Now), now);
+    index.keep_job(job("j1", EndHint::Now), now);
+    assert_eq!(index.read_due(&uid()), Some(now));
+}
+
+#[test]
 fn a_job_that_was_read_in_vain_is_read_again_later_not_in_a_loop() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     for (hint, pause) in [

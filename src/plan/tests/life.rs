@@ -452,7 +452,9 @@ impl World {
             .map(marked)
             .collect();
         let live = |asked: &TaskUid| (exists && *asked == uid).then_some(Phase::Pending);
-        let gone: Vec<_> = orphans(&objects, live).map(|o| o.uid.clone()).collect();
+        let gone: Vec<_> = orphans(&objects, Duration::ZERO, live)
+            .map(|o| o.uid.clone())
+            .collect();
         self.job = self.job.take().filter(|job| !gone.contains(&job.uid));
         self.secret = self.secret.take().filter(|secret| !gone.contains(secret));
     }
