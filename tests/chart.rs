@@ -86,7 +86,7 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
         }
     }
     assert_eq!(
-        rules, 11,
+        looked_at, 11,
         "the rules of the hub in the cluster and in the rendering namespace, and of tenants"
     );
     Ok(())

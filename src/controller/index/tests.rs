@@ -389,3 +389,37 @@ fn secrets_of_tasks_that_do_not_exist_are_forgotten() {
     index.forget_secret(&uid());
     assert_eq!(view(&index, Instant::now()).secret, None);
 }
+
+#[test]
+fn a_quota_is_tried_again_sooner_than_a_conflict() {
+    let (mut index, now) = (knowing(7, Value::Null), Instant::now());
+    let quota = index.hold(&uid(), Some(Held::NotAdmitted), now).unwrap();
+    let conflict = index.hold(&uid(), Some(Held::NameConflict), now).unwrap();
+    assert_eq!(
+        (quota, conflict),
+        (now + QUOTA_RETRY, now + HELD_RETRY),
+        "another cause counts anew"
+    );
+    assert!(quota < conflict);
+}
+
+#[test]
+fn a_late_list_does_not_bring_a_cleared_secret_back() {
+    for (status, is_late) in [
+        (Value::Null, false),
+        (ended("JobSucceeded"), true),
+        (ended("JobFailed"), true),
+    ] {
+        let mut index = knowing(7, status);
+        index.keep_secret(&uid(), "s1");
+        index.forget_secret(&uid());
+        assert_eq!(index.is_secret_cleared(&uid()), is_late);
+        index.see_task(&all(), task(TASK, 8, spec(10), ended("JobSucceeded")));
+        assert_eq!(
+            index.is_secret_cleared(&uid()),
+            is_late,
+            "an event of the task does not undo it"
+        );
+    }
+    assert!(!Index::default().is_secret_cleared(&uid()));
+}

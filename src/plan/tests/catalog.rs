@@ -67,6 +67,8 @@ fn each_refusal_has_its_cause() {
         (usable(json!({"repositoryPrefix": "../"})), json!({}), RepositoryNotAllowed),
         (usable(json!({})), json!({"repository": "//"}), InvalidSpec),
         (usable(json!({})), json!({"tag": "--x"}), InvalidSpec),
+        (usable(json!({"verify": "Digest"})), json!({}), FeatureDisabled),
+        (usable(json!({"targetPullSecretName": "pull"})), json!({}), FeatureDisabled),
         (missing(), json!({}), PushSecretNotFound),
         (offering(json!({}), Credential::Invalid), json!({}), PushSecretInvalid),
         (usable(json!({})), json!({"rendererClassName": "slides"}), RendererClassNotFound),
@@ -136,6 +138,27 @@ fn a_class_is_named_or_default_or_the_hubs_own() {
         image(&catalog, json!({"rendererClassName": "all"})),
         Ok("all.test/x:1".to_owned())
     );
+}
+
+#[test]
+fn a_class_that_shows_the_credential_to_its_container_is_for_those_it_names() {
+    let table = [
+        ("Split", json!([]), true),
+        ("Single", json!([]), false),
+        ("Single", json!(["team-b"]), false),
+        ("Single", json!(["team-a"]), true),
+        ("Single", json!(["*"]), true),
+    ];
+    for (mode, allowed, serves) in table {
+        let mut catalog = platform();
+        let changes = json!({"mode": mode, "allowedNamespaces": allowed});
+        catalog.classes.insert("usual".to_owned(), class(changes, true));
+        assert_eq!(
+            ask(&catalog, spec_with(json!({}))).is_ok(),
+            serves,
+            "{mode} {allowed}"
+        );
+    }
 }
 
 #[test]

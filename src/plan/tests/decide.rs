@@ -205,6 +205,7 @@ fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
     for (held, word) in [
         (Held::NameConflict, "write Pending NameConflict"),
         (Held::JobRefused, "write Pending InvalidSpec"),
+        (Held::NotAdmitted, "write Pending Queued"),
     ] {
         let situation = fresh().with(|s| s.held = Some(held));
         assert_eq!(situation.word(), word);

@@ -345,18 +345,6 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
         (job.backoff_limit, job.active_deadline_seconds),
         (Some(3), Some(600))
     );
-    let rules = job.pod_failure_policy.unwrap().rules;
-    let actions: Vec<_> = rules.iter().map(|rule| rule.action.as_str()).collect();
-    assert_eq!(
-        actions,
-        ["Ignore", "FailJob"],
-        "a pod that its node took away does not count"
-    );
-    assert_eq!(
-        rules[0].on_pod_conditions.as_ref().unwrap()[0].type_,
-        "DisruptionTarget"
-    );
-    assert_eq!(rules[1].on_exit_codes.as_ref().unwrap().values, [2]);
     for (ttl, expected) in [(0, 86_400), (3_600, 90_000), (604_800, 691_200)] {
         let task = super::task_of(spec_with(json!({"failedJobTTL": ttl})));
         let net = made(&platform(), &task)
@@ -393,9 +381,70 @@ fn without_a_usable_credential_there_are_no_manifests() {
 }
 
 #[test]
-fn the_exit_codes_of_a_foreign_renderer_mean_nothing() {
-    let single = offering(json!({"mode": "Single"}), json!({}), basic());
-    let job = made(&single, &super::task()).job.spec.unwrap();
-    let rules = job.pod_failure_policy.unwrap().rules;
-    assert_eq!(rules.len(), 1, "a foreign renderer's exit codes mean nothing");
+fn our_renderers_last_exit_code_ends_the_job_and_a_foreign_ones_does_not() {
+    let rules = |mode: &str| {
+        let catalog = offering(
+            json!({"mode": mode, "allowedNamespaces": ["*"]}),
+            json!({}),
+            basic(),
+        );
+        let job = made(&catalog, &super::task()).job;
+        job.spec.unwrap().pod_failure_policy.unwrap().rules
+    };
+    for mode in ["Split", "Single"] {
+        let first = rules(mode).remove(0);
+        assert_eq!(
+            first.action, "Ignore",
+            "a pod that its node took away does not count"
+        );
+        assert_eq!(first.on_pod_conditions.unwrap()[0].type_, "DisruptionTarget");
+    }
+    let ours = rules("Split").remove(1);
+    assert_eq!(
+        (ours.action.as_str(), ours.on_exit_codes.unwrap().values),
+        ("FailJob", vec![2])
+    );
+    assert_eq!(rules("Single").len(), 1);
+}
+
+#[test]
+fn the_mark_of_the_destination_changes_with_everything_that_decides_where_the_credential_goes() {
+    let mark = |registry: Value, credential: Credential, spec: Value| {
+        let task = super::task_of(spec);
+        let secret = made(&offering(json!({}), registry, credential), &task).secret;
+        secret.metadata.annotations.unwrap()["renderhub.dev/destination"].clone()
+    };
+    let other = Credential::BasicAuth("other".to_owned());
+    let marks = [
+        mark(json!({}), basic(), super::spec()),
+        mark(json!({"hostname": "other.test"}), basic(), super::spec()),
+        mark(json!({"plainHTTP": true}), basic(), super::spec()),
+        mark(json!({"tokenRealm": "https://auth.test"}), basic(), super::spec()),
+        mark(
+            json!({"caConfigMapRef": {"name": "trust"}}),
+            basic(),
+            super::spec(),
+        ),
+        mark(json!({}), other, super::spec()),
+        mark(json!({}), docker(), super::spec()),
+        mark(json!({}), Credential::Anonymous, super::spec()),
+        mark(
+            json!({}),
+            basic(),
+            spec_with(json!({"repository": "team-a/x/shop"})),
+        ),
+    ];
+    for (line, one) in marks.iter().enumerate() {
+        assert_eq!(
+            marks.iter().filter(|m| *m == one).count(),
+            1,
+            "line {line} is like another"
+        );
+    }
+    let allowed = json!({"allowedNamespaces": ["team-a", "team-b"]});
+    assert_eq!(
+        mark(allowed, basic(), super::spec()),
+        marks[0],
+        "who else may push does not matter"
+    );
 }

@@ -340,20 +340,33 @@ fn a_status_reads_back_as_the_phase_it_was_written_for() {
             phase
         );
     }
-    let garbage = json!({"conditions": "none of your business"});
-    let task = Task::new(
-        crate::names::TaskKind::RenderTask,
-        &kube::api::ObjectMeta {
-            name: Some("x".into()),
-            uid: Some("u".into()),
-            ..Default::default()
-        },
-        super::spec(),
-        garbage,
-    );
+}
+
+#[test]
+fn of_a_status_that_cannot_be_decoded_what_ended_stays_ended() {
+    let stored = |status: RenderTaskStatus, digest: serde_json::Value| {
+        let mut status = serde_json::to_value(status).unwrap();
+        status["digest"] = digest;
+        read(status)
+    };
+    let newer = json!({"algorithm": "sha1024"});
+    let runs = stored(running(at(9)).status, newer.clone());
     assert_eq!(
-        task.unwrap().phase(),
-        Phase::Pending,
-        "a status that cannot be decoded is computed anew"
+        (runs.phase(), runs.status.job_ref.is_some()),
+        (Phase::Running, true)
     );
+    let over = stored(lost(&running(at(9)), at(30)), newer);
+    assert_eq!(
+        (over.phase(), over.failure_cleanup_due()),
+        (Phase::Failed, at(30 + 3_600))
+    );
+    let garbage = json!({"conditions": "none of your business", "jobRef": 7});
+    assert_eq!(read(garbage).phase(), Phase::Pending);
+}
+
+/// The task as it is read with this status.
+fn read(status: serde_json::Value) -> Task {
+    let meta = json!({"name": "shop", "namespace": "team-a", "uid": "u"});
+    let meta = serde_json::from_value(meta).unwrap();
+    Task::new(crate::names::TaskKind::RenderTask, &meta, super::spec(), status).unwrap()
 }
