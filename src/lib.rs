@@ -3,7 +3,7 @@
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
 //! I/O ([`apply`], [`events`], [`metrics`], [`notes`], [`object`], [`watch`]), control loops ([`controller`]) and wiring
 //! ([`config`], [`telemetry`], [`admin`], [`app`]). A module imports only from floors below its own, as
-//! `tests/architecture.rs` says. [`renderer`](crate::renderer) is the other program; it imports words only.
+//! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only.
 
 pub mod admin;
 pub mod api;

@@ -1,7 +1,7 @@
 //! The loop that owns what the hub remembers: it takes in what the watches see, hands tasks to workers, and takes in
 //! what they bring.
 //!
-//! One owner means no locks. [`inputs`] and [`outcomes`] are the two ways in which what it remembers changes.
+//! One owner means no locks. `inputs` and `outcomes` are the two ways in which what it remembers changes.
 //! Workers are tasks of their own, so a panic in one costs its task an error and a retry.
 
 use std::collections::{HashMap, HashSet};

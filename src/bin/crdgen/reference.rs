@@ -102,12 +102,18 @@ impl Page {
     fn row(&mut self, field: &Field<'_>) {
         let required = if field.required { " *required*" } else { "" };
         let bounds = self.bounds(field.schema);
-        let meaning = field.schema.description.as_deref().unwrap_or_default();
+        // A row of a table is one line.
+        let meaning = field
+            .schema
+            .description
+            .as_deref()
+            .unwrap_or_default()
+            .replace('\n', " ");
         let row = [
             format!("`{}`{required}", field.path),
             type_name(field.schema),
             bounds,
-            meaning.to_owned(),
+            meaning,
         ];
         let row: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
         self.line(&format!("| {} |", row.join(" | ")));
