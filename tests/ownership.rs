@@ -34,7 +34,7 @@ impl Stage {
     }
 
     /// The hub's own marks for the task, but for the hash of the spec.
-    async fn marks(&self, task: &RenderTask, hub_id: &str, task_uid: &str) -> Result<Marks> {
+    fn marks(&self, task: &RenderTask, hub_id: &str, task_uid: &str) -> Marks {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let labels = BTreeMap::from([
             pair(MANAGED_BY, MANAGED_BY_VALUE),
@@ -47,7 +47,7 @@ impl Stage {
             pair("renderhub.dev/task-name", &task.name_any()),
             pair(SPEC_HASH, &"0".repeat(64)),
         ]);
-        Ok(Marks { labels, annotations })
+        Marks { labels, annotations }
     }
 
     async fn forge_job(&self, name: &str, marks: &Marks) -> Result<Job> {
@@ -124,8 +124,8 @@ async fn forgeries(stage: &Stage, task: &RenderTask) -> Result<Vec<Marks>> {
     let other_uid = "0f5a4e0c-0001-4000-8000-000000000001";
     Ok(vec![
         Marks::default(),
-        stage.marks(task, "other-0123abcd", &uid).await?,
-        stage.marks(task, &id, other_uid).await?,
+        stage.marks(task, "other-0123abcd", &uid),
+        stage.marks(task, &id, other_uid),
     ])
 }
 
@@ -186,7 +186,7 @@ async fn a_config_secret_made_from_another_spec_is_not_used() -> Result<()> {
     stage.make_registry().await?;
     let task = stage.submit(stage.task("shop")).await?;
     let (id, uid) = (stage.hub_id().await?, task.uid().unwrap_or_default());
-    let marks = stage.marks(&task, &id, &uid).await?;
+    let marks = stage.marks(&task, &id, &uid);
     let foreign = stage.forge_secret(&job_name_of(&task), &marks).await?;
     stage.start_hub().await?;
     stage.conflicts(&task).await?;
@@ -202,7 +202,7 @@ async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
     stage.make_registry().await?;
     let task = stage.submit(stage.task("shop")).await?;
     let (id, uid) = (stage.hub_id().await?, task.uid().unwrap_or_default());
-    let marks = stage.marks(&task, &id, &uid).await?;
+    let marks = stage.marks(&task, &id, &uid);
     let foreign = stage.forge_job(&job_name_of(&task), &marks).await?;
     let name = foreign.name_any();
     finish::complete_job(&stage.admin, &stage.scope.rendering, &name).await?;

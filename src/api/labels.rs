@@ -7,7 +7,7 @@ pub const GROUP: &str = "renderhub.dev";
 /// Served version of every renderhub kind.
 pub const VERSION: &str = "v1alpha1";
 
-/// Held by an unfinished or uncleaned task, so that nothing it started outlives it.
+/// On every task from its creation or start until its deletion, so that nothing it started outlives it.
 pub const FINALIZER: &str = "renderhub.dev/cleanup";
 
 /// Standard label that tells people which program made an object.
