@@ -10,7 +10,8 @@ MAKEFLAGS += --no-print-directory
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CHART := charts/renderhub
-# One profile for everything but images and the bench, so that each crate is compiled once: PROFILE=dev also makes images of it.
+# One profile for everything but images and the bench, so that each crate is compiled once; PROFILE=dev makes images of that.
+# Always with --workspace: cargo compiles a crate again where another choice of packages asks for other features of it.
 PROFILE ?= release
 PROGRAMS := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 TOOLS := $(TARGET)/debug/renderhub-tools
@@ -31,9 +32,10 @@ test: tools ## Run every test, on real control planes and nodes
 
 check: fmt clippy doc drift lint ## Run every check that needs no cluster: format, lints, docs, generated files, chart
 
-bench: tools ## Measure the hub against a bare writer in the same run
+bench: tools ## Measure the hub against a bare writer in the same run; ARGS="--help" lists the options
 	$(call say,bench)
-	@cargo run --locked --release -p renderhub-bench
+	@cargo build --locked --release --workspace --bin renderhub --bin renderhub-bench
+	@$(TARGET)/release/renderhub-bench $(ARGS)
 
 crds: build ## Generate CRDs, admission policies and the API reference
 	$(call say,generating into $(CHART)/files)
@@ -41,7 +43,7 @@ crds: build ## Generate CRDs, admission policies and the API reference
 
 image: ## Build both images as OCI archives in target/images; PROFILE=dev is quicker
 	$(call say,images ($(PROFILE)))
-	@cargo build --locked --profile $(PROFILE) -p renderhub --bin renderhub --bin renderhub-renderer -p renderhub-harness --bin renderhub-image
+	@cargo build --locked --profile $(PROFILE) --workspace --bin renderhub --bin renderhub-renderer --bin renderhub-image
 	@$(PROGRAMS)/renderhub-image $(PROGRAMS) $(TARGET)/images
 
 chart: lint ## Package the Helm chart into target/charts

@@ -10,7 +10,7 @@ use kube::{Client, Config};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin;
@@ -26,8 +26,12 @@ use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::watch::{self as watches, Input, Scope};
 
-/// Inputs that may wait for the engine; a full channel only makes a watch wait.
-const BACKLOG: usize = 256;
+/// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
+const BACKLOG: usize = 32;
+/// Longest wait for events at the end.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+/// Pause before the API server is asked again for what the hub id is made of.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Longest wait for the answer that the hub id is made of.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -63,16 +67,25 @@ pub enum AppError {
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
     let client = client().await?;
-    let hub_id = hub_id(&client, &settings.shard_name).await?;
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
+    let stop = CancellationToken::new();
+    let (metrics, registry) = Metrics::new();
+    let (ready, is_ready) = watch::channel(false);
+    let mut loops = JoinSet::new();
+    let admin = admin::serve(listener, registry, is_ready, stop.clone());
+    loops.spawn(async move { _ = admin.await });
+    let hub_id = tokio::select! {
+        found = hub_id(&client, &settings.shard_name) => found?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     tracing::info!(hub_id = %hub_id, rendering_namespace = settings.rendering_namespace, "starting");
 
-    let stop = CancellationToken::new();
-    let (mut loops, engine) = start(&client, &hub_id, &settings, listener, &stop);
+    let (events, engine) = start(&mut loops, &client, &hub_id, &settings, (metrics, ready), &stop);
     let mut engine = tokio::spawn(engine);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -85,19 +98,23 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     if tokio::time::timeout(settings.grace_period, engine).await.is_err() {
         tracing::warn!("work was still under way after the grace period; the next start goes on with it");
     }
+    // Ends by itself once it told the last of what the engine handed in.
+    if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
+        tracing::warn!("some events were not told");
+    }
     loops.shutdown().await;
     Ok(())
 }
 
-/// Starts every loop but the engine, which is returned to be drained on its own.
+/// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
+    loops: &mut JoinSet<()>,
     client: &Client,
     hub_id: &HubId,
     settings: &Settings,
-    listener: TcpListener,
+    (metrics, ready): (Metrics, watch::Sender<bool>),
     stop: &CancellationToken,
-) -> (JoinSet<()>, impl Future<Output = ()> + use<>) {
-    let (metrics, registry) = Metrics::new();
+) -> (JoinHandle<()>, impl Future<Output = ()> + use<>) {
     let namespace = settings.rendering_namespace.clone();
     let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
@@ -114,7 +131,6 @@ fn start(
         place,
     });
     let (publish, catalog) = watch::channel(None);
-    let (ready, is_ready) = watch::channel(false);
     let (input, inputs) = mpsc::channel(BACKLOG);
     let engine = Engine::new(
         context,
@@ -126,13 +142,9 @@ fn start(
     );
     let registries = Registries::new(calls, settings.fallback_class.clone(), publish);
 
-    let mut loops = JoinSet::new();
-    let admin = admin::serve(listener, registry, is_ready, stop.clone());
-    loops.spawn(async move { _ = admin.await });
-    loops.spawn(send_events);
     loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    spawn_watches(&mut loops, client, hub_id, settings, &metrics, notes, input);
-    (loops, engine.run(inputs, stop.clone()))
+    spawn_watches(loops, client, hub_id, settings, &metrics, notes, input);
+    (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }
 
 /// Starts the watches; they end with the engine that they feed.
@@ -196,13 +208,20 @@ async fn client() -> Result<Client, AppError> {
     Client::try_from(config).map_err(|_| AppError::NoCluster)
 }
 
+/// The hub's id, for which the API server is asked until it answers: a hub that starts before it is no broken hub.
 async fn hub_id(client: &Client, shard: &str) -> Result<HubId, AppError> {
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
-    let read = tokio::time::timeout(DEADLINE, api.get_metadata("kube-system")).await;
-    let uid = read
-        .ok()
-        .and_then(Result::ok)
-        .and_then(|n| n.metadata.uid)
-        .ok_or(AppError::NoClusterId)?;
-    Ok(HubId::new(shard, &uid)?)
+    loop {
+        match tokio::time::timeout(DEADLINE, api.get_metadata("kube-system")).await {
+            Ok(Ok(namespace)) => {
+                let uid = namespace.metadata.uid.ok_or(AppError::NoClusterId)?;
+                return Ok(HubId::new(shard, &uid)?);
+            }
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
+                return Err(AppError::NoClusterId);
+            }
+            _ => tracing::warn!("the API server does not answer; it is asked again"),
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use k8s_openapi::api::core::v1::LocalObjectReference;
 
@@ -207,6 +208,17 @@ impl RunArgs {
             ..RendererClassSpec::default()
         }
     }
+}
+
+/// Why a command line is refused, as one line; `None` where help or the version was asked for.
+#[must_use]
+pub fn refusal(error: &clap::Error) -> Option<String> {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    let text = error.to_string();
+    let told = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    Some(told.collect::<Vec<_>>().join(" "))
 }
 
 /// The parts of a comma-separated list, without spaces, empty parts and repetitions.

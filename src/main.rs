@@ -4,11 +4,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use renderhub::config::{Cli, Command};
-use renderhub::{app, telemetry};
+use renderhub::{app, config, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Command::Run(args) = Cli::parse().command;
+    let Command::Run(args) = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
     telemetry::start(args.log_format, args.log_level);
     let settings = match args.settings() {
         Ok(settings) => settings,
@@ -24,4 +27,13 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says in one line why a command line is refused; help and the version are shown as they are.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match config::refusal(error) {
+        Some(line) => eprintln!("{line}"),
+        None => error.exit(),
+    }
+    ExitCode::from(2)
 }

@@ -28,6 +28,13 @@ pub struct KindLabel {
     pub kind: &'static str,
 }
 
+/// Where a task stands.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct PhaseLabel {
+    /// The phase.
+    pub phase: &'static str,
+}
+
 /// Every metric of the hub. Cheap to clone; clones count together.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -40,7 +47,7 @@ pub struct Metrics {
     /// Tasks that wait for a slot.
     pub waiting_tasks: Gauge,
     /// Tasks by phase.
-    pub tasks: Family<KindLabel, Gauge>,
+    pub tasks: Family<PhaseLabel, Gauge>,
     /// Calls to the API server.
     pub api_calls: Family<CallLabels, Counter>,
     /// Watches that broke and were opened again.

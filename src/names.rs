@@ -104,7 +104,7 @@ impl fmt::Display for HubId {
 /// The UID makes it unique over tenants and over tasks of one name; the task's name is there for people.
 #[must_use]
 pub fn job_name(task_name: &str, uid: &TaskUid) -> String {
-    let hash = hex(&Sha256::digest(uid.as_str().as_bytes()));
+    let hash = short_hash(uid);
     let room = LABEL_MAX - PREFIX.len() - 1 - HASH_DIGITS;
     let readable: String = task_name
         .chars()
@@ -119,7 +119,19 @@ pub fn job_name(task_name: &str, uid: &TaskUid) -> String {
         .collect();
     let readable = readable.trim_matches('-');
     let dash = if readable.is_empty() { "" } else { "-" };
-    format!("{PREFIX}{readable}{dash}{}", &hash[..HASH_DIGITS])
+    format!("{PREFIX}{readable}{dash}{hash}")
+}
+
+/// Whether an object's name is the one of the task's Job and config Secret. A copy that somebody made with all its
+/// labels has another.
+#[must_use]
+pub fn is_name_of(name: &str, uid: &TaskUid) -> bool {
+    let before = name.strip_suffix(&short_hash(uid));
+    before.is_some_and(|before| before.starts_with(PREFIX) && before.ends_with('-'))
+}
+
+fn short_hash(uid: &TaskUid) -> String {
+    hex(&Sha256::digest(uid.as_str().as_bytes())[..HASH_DIGITS / 2])
 }
 
 /// Lower-case hex of bytes.
@@ -159,6 +171,9 @@ mod tests {
             "{name}"
         );
         assert_ne!(name, job_name("web.v1", &TaskUid::new("other")));
+        assert!(is_name_of(&name, &uid) && is_name_of(&job_name("...", &uid), &uid));
+        assert!(!is_name_of(&name, &TaskUid::new("other")) && !is_name_of("debug-copy", &uid));
+        assert!(!is_name_of(&format!("{name}-copy"), &uid));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use kube::api::{ApiResource, ObjectMeta};
 use kube::core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::api::labels::{GROUP, VERSION};
 use crate::names::TaskKind;
@@ -34,9 +35,9 @@ pub fn task_resource(kind: TaskKind) -> ApiResource {
 pub struct TaskObject {
     #[serde(deserialize_with = "slim")]
     metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "shallow")]
     spec: Value,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "shallow")]
     status: Value,
 }
 
@@ -75,6 +76,25 @@ impl Resource for TaskObject {
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
     }
+}
+
+/// Most values in a spec or status. Decoded, a value of a few bytes takes up to 700, so bytes alone do not bound memory.
+const MAX_VALUES: usize = 100_000;
+
+/// A value, or null where it is too deep or has too many parts to be read: read in place, it would fail the whole list or
+/// watch it came with, or take the memory of all others.
+fn shallow<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    // Brackets and commas inside strings count too, which errs on the safe side.
+    let values = raw
+        .get()
+        .bytes()
+        .filter(|byte| matches!(byte, b'{' | b'[' | b','))
+        .count();
+    if values > MAX_VALUES {
+        return Ok(Value::Null);
+    }
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 /// Metadata without what the hub never looks at: managed fields alone are larger than the rest of a finished task.

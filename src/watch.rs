@@ -5,12 +5,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ObjectMeta};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Config, Event};
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::api::labels::{self, TASK_UID, own_objects};
 use crate::metrics::{KindLabel, Metrics};
-use crate::names::{HubId, TaskKind, TaskUid};
+use crate::names::{HubId, TaskKind, TaskUid, is_name_of};
 use crate::notes::Notes;
 use crate::object::{TaskObject, task_resource};
 use crate::plan::outcome::{self, EndHint};
@@ -54,8 +54,8 @@ pub struct JobMark {
     pub uid: String,
     /// Hash of the spec it was made from.
     pub spec_hash: String,
-    /// When the API server made it.
-    pub created: Timestamp,
+    /// Where its chart goes.
+    pub chart_url: Option<String>,
     /// What its metadata say of its end.
     pub hint: EndHint,
 }
@@ -138,7 +138,7 @@ pub async fn jobs(
         Some(Input::Job(change(
             event,
             |o| job_mark(&o.metadata),
-            |o| task_of(&o.metadata),
+            |o| job_mark(&o.metadata).map(|mark| mark.task),
         )?))
     })
     .await;
@@ -161,7 +161,7 @@ pub async fn pods(
             Event::Init => notes.clear(),
             Event::InitDone => return Some(Input::PodsSeen),
             Event::Apply(pod) | Event::InitApply(pod) => {
-                let (task, note) = (task_of(&pod.metadata)?, outcome::read_pod(&pod)?);
+                let (task, note) = (pod_task(&pod.metadata)?, outcome::read_pod(&pod)?);
                 notes.put(task, note);
             }
             Event::Delete(pod) => notes.remove(&task_of(&pod.metadata)?, pod.metadata.uid.as_deref()?),
@@ -202,19 +202,19 @@ pub fn endless<K>(
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    futures::stream::unfold(true, move |streaming| {
-        let config = if streaming {
-            config.clone().streaming_lists()
-        } else {
-            config.clone()
-        };
-        let (api, metrics) = (api.clone(), metrics.clone());
+    // False once the server said that it cannot; a watch that only became too old streams again.
+    let can_stream = Arc::new(AtomicBool::new(true));
+    futures::stream::unfold(Duration::ZERO, move |pause| {
+        let (api, config, metrics) = (api.clone(), config.clone(), metrics.clone());
+        let can_stream = Arc::clone(&can_stream);
         async move {
-            if !streaming {
-                tokio::time::sleep(REOPEN_PAUSE).await;
-            }
-            let stream = until_unusable(open(api, config), metrics, name, streaming);
-            Some((stream, false))
+            tokio::time::sleep(pause).await;
+            let streams = can_stream.load(Ordering::Relaxed);
+            let config = if streams { config.streaming_lists() } else { config };
+            Some((
+                until_unusable(open(api, config), metrics, name, can_stream),
+                REOPEN_PAUSE,
+            ))
         }
     })
     .flatten()
@@ -226,7 +226,7 @@ fn until_unusable<K>(
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     metrics: Metrics,
     name: &'static str,
-    streaming: bool,
+    can_stream: Arc<AtomicBool>,
 ) -> impl Stream<Item = Event<K>>
 where
     K: Send,
@@ -244,20 +244,25 @@ where
     });
     counted
         .take_while(move |event| {
-            let unusable = event.as_ref().err().is_some_and(|e| is_unusable(e, streaming));
-            futures::future::ready(!unusable)
+            futures::future::ready(
+                event
+                    .as_ref()
+                    .err()
+                    .is_none_or(|error| is_usable(error, &can_stream)),
+            )
         })
         .default_backoff()
         .filter_map(|event| futures::future::ready(event.ok()))
 }
 
-fn is_unusable(error: &watcher::Error, streaming: bool) -> bool {
+fn is_usable(error: &watcher::Error, can_stream: &AtomicBool) -> bool {
     let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
     | watcher::Error::InitialListFailed(kube::Error::Api(status))) = error
     else {
-        return false;
+        return true;
     };
-    status.code == 410 || (streaming && matches!(status.code, 400 | 422))
+    let cannot_stream = matches!(status.code, 400 | 422) && can_stream.swap(false, Ordering::Relaxed);
+    !cannot_stream && status.code != 410
 }
 
 const fn kind_of(error: &watcher::Error) -> &'static str {
@@ -297,22 +302,209 @@ pub fn task_of(metadata: &ObjectMeta) -> Option<TaskUid> {
         .map(|uid| TaskUid::new(uid))
 }
 
-/// A Job by its metadata; `None` without a name, a UID or a task.
+/// The task whose config Secret this is, by its label and its name.
+#[must_use]
+pub fn secret_task(metadata: &ObjectMeta) -> Option<TaskUid> {
+    let task = task_of(metadata)?;
+    is_name_of(metadata.name.as_deref()?, &task).then_some(task)
+}
+
+/// The task whose Job owns the pod: a copy of that Job has pods with the same labels.
+#[must_use]
+pub fn pod_task(metadata: &ObjectMeta) -> Option<TaskUid> {
+    let task = task_of(metadata)?;
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|o| o.controller == Some(true) && o.kind == "Job")?;
+    is_name_of(&owner.name, &task).then_some(task)
+}
+
+/// A Job by its metadata; `None` without a UID or a task whose Job has this name.
 #[must_use]
 pub fn job_mark(metadata: &ObjectMeta) -> Option<JobMark> {
-    let annotations = metadata.annotations.as_ref();
+    let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
+    let (task, name) = (task_of(metadata)?, metadata.name.clone()?);
+    if !is_name_of(&name, &task) {
+        return None;
+    }
     Some(JobMark {
-        task: task_of(metadata)?,
-        name: metadata.name.clone()?,
+        task,
+        name,
         uid: metadata.uid.clone()?,
-        spec_hash: annotations
-            .and_then(|a| a.get(labels::SPEC_HASH))
-            .cloned()
-            .unwrap_or_default(),
-        created: metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+        spec_hash: annotation(labels::SPEC_HASH).unwrap_or_default(),
+        chart_url: annotation(labels::CHART_URL),
         hint: outcome::end_hint(metadata.managed_fields.as_deref()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::names::job_name;
+
+    fn scope(kind: TaskKind, namespace: Option<&str>) -> Scope {
+        Scope {
+            kind,
+            namespace: namespace.map(Arc::from),
+        }
+    }
+
+    #[test]
+    fn without_a_list_a_hub_serves_everything_with_one_only_that() {
+        let (rt, crt) = (TaskKind::RenderTask, TaskKind::ClusterRenderTask);
+        assert_eq!(Scope::of(&[]), [scope(rt, None), scope(crt, None)]);
+        let two = Scope::of(&["team-a".to_owned(), "team-b".to_owned()]);
+        assert_eq!(two, [scope(rt, Some("team-a")), scope(rt, Some("team-b"))]);
+        assert!(
+            !two.iter().any(|s| s.covers(crt, "")),
+            "the platform's own tasks are another hub's"
+        );
+    }
+
+    #[test]
+    fn a_scope_covers_its_kind_and_its_namespace() {
+        let (rt, crt) = (TaskKind::RenderTask, TaskKind::ClusterRenderTask);
+        let table = [
+            (scope(rt, None), rt, "team-a", true),
+            (scope(rt, None), crt, "", false),
+            (scope(crt, None), crt, "", true),
+            (scope(rt, Some("team-a")), rt, "team-a", true),
+            (scope(rt, Some("team-a")), rt, "team-a2", false),
+            (scope(rt, Some("team-a")), crt, "team-a", false),
+        ];
+        for (scope, kind, namespace, covers) in table {
+            assert_eq!(
+                scope.covers(kind, namespace),
+                covers,
+                "{scope:?} {kind:?} {namespace}"
+            );
+        }
+    }
+
+    fn metadata(value: Value) -> ObjectMeta {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_job_is_known_by_its_label_and_never_by_its_name_alone() {
+        let name = job_name("shop", &TaskUid::new("t1"));
+        let full = json!({
+            "name": name, "uid": "j1", "labels": {"renderhub.dev/task-uid": "t1"},
+            "annotations": {"renderhub.dev/spec-hash": "abc", "renderhub.dev/task-name": "shop",
+                "renderhub.dev/chart-url": "oci://r/x:1"},
+            "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
+        });
+        let mark = job_mark(&metadata(full.clone())).unwrap();
+        assert_eq!(
+            (mark.task.as_str(), mark.uid.as_str(), mark.spec_hash.as_str()),
+            ("t1", "j1", "abc")
+        );
+        assert_eq!(
+            (mark.hint, mark.chart_url.as_deref()),
+            (EndHint::No, Some("oci://r/x:1"))
+        );
+        for field in ["name", "uid", "labels"] {
+            let mut part = full.clone();
+            part.as_object_mut().unwrap().remove(field);
+            assert_eq!(job_mark(&metadata(part)), None, "{field}");
+        }
+        let mut copy = full.clone();
+        copy["name"] = json!("debug-copy");
+        assert_eq!(
+            job_mark(&metadata(copy)),
+            None,
+            "a copy under another name is not ours"
+        );
+        let mut bare = full;
+        bare.as_object_mut().unwrap().remove("managedFields");
+        let hint = job_mark(&metadata(bare)).unwrap().hint;
+        assert_eq!(hint, EndHint::Now, "whatever is hidden is asked for");
+    }
+
+    fn object(labels: &Value) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": "x", "labels": labels}})).unwrap()
+    }
+
+    #[test]
+    fn every_event_is_told_and_objects_that_are_not_ours_are_not() {
+        let tell = |event: Event<ConfigMap>| {
+            let task = |o: &ConfigMap| task_of(&o.metadata);
+            change(event, |o| task(&o), task).map(|change| format!("{change:?}"))
+        };
+        let (ours, foreign) = (json!({"renderhub.dev/task-uid": "t1"}), json!({"app": "x"}));
+        let is = |text: &str| Some(text.to_owned());
+        assert_eq!(tell(Event::Init), is("Restart"));
+        assert_eq!(tell(Event::InitDone), is("Synced"));
+        assert_eq!(tell(Event::InitApply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Apply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Delete(object(&ours))), is("Gone(TaskUid(\"t1\"))"));
+        for event in [Event::InitApply, Event::Apply, Event::Delete] {
+            assert_eq!(tell(event(object(&foreign))), None);
+        }
+    }
+
+    fn answer(code: u16) -> kube::Error {
+        kube::Error::Api(Box::new(Status {
+            code,
+            ..Status::default()
+        }))
+    }
+
+    #[test]
+    fn a_start_that_cannot_succeed_is_given_up_and_anything_else_is_repeated() {
+        // Code, whether it streamed, whether the start is repeated, whether the next one streams.
+        let table = [
+            (410, true, false, true),
+            (410, false, false, false),
+            (400, true, false, false),
+            (422, true, false, false),
+            (400, false, true, false),
+            (403, true, true, true),
+            (429, true, true, true),
+            (500, true, true, true),
+        ];
+        for (code, streams, usable, streams_next) in table {
+            for error in [
+                watcher::Error::WatchStartFailed(answer(code)),
+                watcher::Error::InitialListFailed(answer(code)),
+            ] {
+                let can_stream = AtomicBool::new(streams);
+                assert_eq!(
+                    is_usable(&error, &can_stream),
+                    usable,
+                    "{code} {streams} {error:?}"
+                );
+                assert_eq!(can_stream.into_inner(), streams_next, "{code} {streams}");
+            }
+        }
+        // In the middle of a watch, kube lists anew by itself.
+        let can_stream = AtomicBool::new(true);
+        assert!(is_usable(&watcher::Error::WatchFailed(answer(410)), &can_stream));
+        assert!(is_usable(&watcher::Error::NoResourceVersion, &can_stream));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_watch_is_counted_and_a_hopeless_one_ends() {
+        let (metrics, _) = Metrics::new();
+        let events = stream::iter([
+            Ok(Event::Init),
+            Err(watcher::Error::WatchStartFailed(answer(500))),
+            Ok(Event::InitDone),
+            Err(watcher::Error::WatchStartFailed(answer(410))),
+            Ok(Event::Apply(object(&json!({})))),
+        ]);
+        let told: Vec<_> = until_unusable(events, metrics.clone(), "test", Arc::default())
+            .collect()
+            .await;
+        assert!(matches!(told[..], [Event::Init, Event::InitDone]), "{told:?}");
+        let broken = metrics
+            .watch_errors
+            .get_or_create(&KindLabel { kind: "test" })
+            .get();
+        assert_eq!(broken, 2);
+    }
 }

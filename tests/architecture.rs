@@ -118,6 +118,10 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
+        if path.file_stem().is_some_and(|stem| stem == "tests") {
+            // Declared under #[cfg(test)], as a module of that name must be.
+            continue;
+        }
         if path.is_dir() {
             found.extend(rust_files(&path));
         } else if path.extension().is_some_and(|e| e == "rs") {

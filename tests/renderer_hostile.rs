@@ -1,5 +1,12 @@
 //! What a hostile registry gets out of a push: no credential and no content for anybody else, no success by lying, no hang.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "this is all test code, and its tables are long"
+)]
+
 mod renderer_support;
 
 use std::net::SocketAddr;
@@ -12,9 +19,12 @@ use renderhub::renderer::error::{PushError, Step};
 use renderhub::renderer::registry::Pushed;
 use renderhub::renderer::transport::Limits;
 
+/// An address made of A's and B's.
+type Pointer = fn(&str, &str) -> String;
+
 async fn push(address: SocketAddr, content: &str) -> Result<Pushed, PushError> {
     let tag = reference(address).tag;
-    client(address, credential(), limits())
+    client(address, Some(credential()), limits())
         .push(&tag, &artifact(content))
         .await
 }
@@ -83,7 +93,7 @@ async fn nothing_reaches_b(
 
 #[tokio::test]
 async fn realms_elsewhere_get_nothing() {
-    let realms: [(&str, fn(&str, &str) -> String); 9] = [
+    let realms: [(&str, Pointer); 9] = [
         ("other host", |_, b| format!("http://{b}/token")),
         ("other scheme", |a, _| format!("https://{a}/token")),
         ("user information", |a, b| format!("http://{a}@{b}/token")),
@@ -165,7 +175,7 @@ async fn token_calls_are_not_redirected() {
 
 #[tokio::test]
 async fn uploads_elsewhere_get_nothing() {
-    let locations: [(&str, fn(&str, &str) -> String); 8] = [
+    let locations: [(&str, Pointer); 8] = [
         ("absolute", |_, b| format!("http://{b}/u")),
         ("network path", |_, b| format!("//{b}/u")),
         ("other scheme", |a, _| format!("https://{a}/u")),
@@ -253,8 +263,8 @@ async fn without_a_credential_none_is_sent() {
     assert!(registry.seen().iter().all(|seen| seen.authorization().is_none()));
 }
 
-/// A registry with a token service of its own; tokens are good for `uses` calls.
-async fn with_tokens(uses: usize) -> Hostile {
+/// A registry with a token service of its own; uploading the manifest needs the token of number `last`.
+async fn with_tokens(last: usize) -> Hostile {
     Hostile::start(move |seen, before| {
         let host = &seen.headers["host"];
         if seen.step() == "token" {
@@ -263,19 +273,26 @@ async fn with_tokens(uses: usize) -> Hostile {
         }
         let challenge =
             format!("Bearer realm=\"http://{host}/token\",service=\"reg\",scope=\"repository:other:*\"");
-        // "blob" and "open" come twice; with one use per token, the second time needs a new one.
-        let good = seen
-            .authorization()
-            .is_some_and(|one| one == format!("Bearer t{}", before / uses));
-        (!good && ["blob", "open"].contains(&seen.step()) || seen.authorization().is_none())
-            .then(|| say(401, &[("WWW-Authenticate", challenge)]))
+        let expired = seen.step() == "manifest" && seen.authorization() != Some(&format!("Bearer t{last}"));
+        (expired || seen.authorization().is_none()).then(|| say(401, &[("WWW-Authenticate", challenge)]))
     })
     .await
 }
 
 #[tokio::test]
+async fn an_expired_token_is_renewed_once_per_call() {
+    let tokens = |registry: &Hostile| registry.steps().iter().filter(|step| **step == "token").count();
+    let renewed = with_tokens(1).await;
+    assert_eq!(push(renewed.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(tokens(&renewed), 2);
+    let never = with_tokens(7).await;
+    assert_eq!(push(never.address, "a").await, Err(PushError::Unauthorized));
+    assert_eq!(tokens(&never), 2);
+}
+
+#[tokio::test]
 async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
-    let registry = with_tokens(100).await;
+    let registry = with_tokens(0).await;
     assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
     for seen in registry.seen() {
         if seen.step() == "token" {
@@ -299,7 +316,7 @@ async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
 
 #[tokio::test]
 async fn anonymous_tokens_need_no_credential() {
-    let registry = with_tokens(100).await;
+    let registry = with_tokens(0).await;
     let tag = reference(registry.address).tag;
     let outcome = client(registry.address, None, limits())
         .push(&tag, &artifact("a"))

@@ -21,6 +21,8 @@ use tenant::Tenant;
 async fn main() -> ExitCode {
     // Whatever is running is dropped, and with it the whole world, when the user has seen enough.
     let outcome = tokio::select! {
+        // In this order: a signal that ends KEEP=1 is no interruption.
+        biased;
         outcome = run() => outcome,
         stopped = stop() => stopped.and_then(|()| Err(anyhow!("interrupted"))),
     };
@@ -35,7 +37,7 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let begin = Instant::now();
-    step("programs (they are built once, which takes about ten minutes)");
+    step("programs of Kubernetes (built once, in about ten minutes, then reused)");
     Tools::ensure()?;
     let platform = Platform::start().await?;
     if let Err(error) = show(&platform).await {

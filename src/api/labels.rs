@@ -28,6 +28,12 @@ pub const TASK_NAME: &str = "renderhub.dev/task-name";
 /// Annotation: SHA-256 of the spec as first accepted; a Job with another hash is never adopted.
 pub const SPEC_HASH: &str = "renderhub.dev/spec-hash";
 
+/// Annotation: SHA-256 of where a task's chart goes and what it is pushed with, so that a credential never meets another
+/// destination.
+pub const DESTINATION: &str = "renderhub.dev/destination";
+/// Annotation: where the chart of a Job goes.
+pub const CHART_URL: &str = "renderhub.dev/chart-url";
+
 /// Annotation on a `RendererClass`: used by tasks that name no class.
 pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 

@@ -74,7 +74,8 @@ pub struct RendererClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub active_deadline_seconds: Option<i64>,
-    /// Namespaces whose tasks may use the class; empty is every namespace.
+    /// Namespaces whose tasks may use the class; `"*"` is every namespace. Empty is every namespace in mode `Split` and none in
+    /// mode `Single`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::allowed_namespaces")]
     pub allowed_namespaces: Vec<AllowedNamespace>,

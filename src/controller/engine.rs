@@ -17,19 +17,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::CallError;
 use crate::backoff::Backoff;
-use crate::metrics::{KindLabel, Metrics};
+use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
 use crate::plan::queue::{Caps, FairQueue};
 use crate::watch::{Input, Scope};
 use crate::workqueue::WorkQueue;
 
 use super::index::Index;
+use super::outcome::Outcome;
 use super::record::Record;
 use super::registries::Published;
-use super::worker::{Context, Outcome, work};
+use super::worker::{Context, work};
 
 mod inputs;
 mod outcomes;
+
+/// Pause before a sweep that failed is repeated.
+const SWEEP_RETRY: Duration = Duration::from_secs(5);
 
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +76,8 @@ pub struct Engine {
     backoff: Backoff<TaskUid>,
     running: JoinSet<Finished>,
     passes: HashMap<Id, TaskUid>,
+    /// Tasks whose pass began before the catalog changed: what it found is not kept.
+    outdated: HashSet<TaskUid>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// What was not seen whole yet.
@@ -104,6 +110,7 @@ impl Engine {
             backoff: Backoff::default(),
             running: JoinSet::new(),
             passes: HashMap::new(),
+            outdated: HashSet::new(),
             jobs_gone: HashSet::new(),
             unseen: scopes.into_iter().map(Source::Tasks).chain(others).collect(),
             sweep_due: Instant::now(),
@@ -132,7 +139,9 @@ impl Engine {
 
     fn start_work(&mut self) {
         let now = Instant::now();
-        if self.sweep_due <= now && !self.is_sweeping {
+        // The first list of Secrets is made when all else is known, to be compared with it.
+        let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
+        if is_known && self.sweep_due <= now && !self.is_sweeping {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
             self.running
@@ -155,6 +164,7 @@ impl Engine {
         let (view, due) = self.index.view(&uid, Timestamp::now(), now);
         let Some(view) = view else {
             self.queue.done(&uid);
+            self.give_slot_back(&uid);
             if let Some(due) = due {
                 self.queue.add_at(&uid, instant(due));
             }
@@ -188,8 +198,19 @@ impl Engine {
                 if let Some(uid) = self.passes.remove(&error.id()) {
                     self.fail(&uid, "Panic");
                     self.queue.done(&uid);
+                } else {
+                    // Only sweeps are not passes.
+                    self.is_sweeping = false;
+                    self.sweep_due = Instant::now() + SWEEP_RETRY;
                 }
             }
+        }
+    }
+
+    /// A task with nothing to do needs no slot.
+    fn give_slot_back(&mut self, uid: &TaskUid) {
+        if let Some(record) = self.index.task(uid) {
+            self.fair.leave(record.namespace(), record.created, uid);
         }
     }
 
@@ -204,7 +225,8 @@ impl Engine {
     }
 
     fn next_wake(&mut self) -> Option<Instant> {
-        let sweep = (!self.is_sweeping).then_some(self.sweep_due);
+        let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
+        let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
         let work = (self.unseen.is_empty() && self.passes.len() < self.limits.workers)
             .then(|| self.queue.next_wake());
         sweep.into_iter().chain(work.flatten()).min()
@@ -214,10 +236,10 @@ impl Engine {
         let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.work_queue_depth.set(depth(self.queue.len()));
         self.metrics.waiting_tasks.set(depth(self.fair.len().0));
-        for (kind, count) in self.index.phases() {
+        for (phase, count) in self.index.phases() {
             self.metrics
                 .tasks
-                .get_or_create(&KindLabel { kind })
+                .get_or_create(&PhaseLabel { phase })
                 .set(depth(count));
         }
     }
@@ -249,7 +271,7 @@ mod tests {
     use crate::plan::task::Task;
     use crate::watch::{Change, JobMark};
 
-    use super::super::worker::JobNews;
+    use super::super::outcome::JobNews;
     use super::*;
 
     /// An engine whose calls go nowhere.
@@ -362,7 +384,7 @@ mod tests {
             name: "render-x".to_owned(),
             uid: "job".to_owned(),
             spec_hash: String::new(),
-            created: Timestamp::UNIX_EPOCH,
+            chart_url: None,
             hint,
         }
     }

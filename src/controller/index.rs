@@ -15,7 +15,7 @@ use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::{JobMark, Scope};
 
-use super::record::Record;
+use super::record::{KnownJob, Record};
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
@@ -27,15 +27,10 @@ const SOON: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
 const QUIET: Duration = Duration::from_secs(660);
-
-/// A Job of a task, and when to read it.
-#[derive(Debug)]
-pub struct KnownJob {
-    /// The Job.
-    pub mark: JobMark,
-    read_due: Instant,
-    epoch: u32,
-}
+/// Time after which a task that is held by something nobody watches is tried again.
+const HELD_RETRY: Duration = Duration::from_secs(300);
+/// The same where a quota is used up, which passes by itself.
+const QUOTA_RETRY: Duration = Duration::from_secs(30);
 
 /// Everything the hub remembers.
 #[derive(Debug, Default)]
@@ -124,9 +119,6 @@ impl Index {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
-        let (blocked, waits_since, held, cleared_job) = old.map_or((false, None, None, None), |r| {
-            (r.blocked, r.waits_since, r.held, r.cleared_job)
-        });
         let mut record = Record {
             kind: task.id.kind,
             namespace: self.intern(&task.id.namespace),
@@ -134,10 +126,11 @@ impl Index {
             created: task.created,
             phase,
             deleting: task.deleting,
-            blocked,
-            waits_since,
-            held,
-            cleared_job,
+            blocked: old.as_ref().is_some_and(|r| r.blocked),
+            waits_since: old.as_ref().and_then(|r| r.waits_since),
+            held: old.as_ref().and_then(|r| r.held),
+            cleared_secret: old.as_ref().is_some_and(|r| r.cleared_secret),
+            cleared_job: old.and_then(|r| r.cleared_job),
             cleanup_due: (phase == Phase::Failed).then(|| task.failure_cleanup_due()),
             removal_due: task.removal_due().filter(|_| phase.is_finished()),
             version,
@@ -151,6 +144,23 @@ impl Index {
         }
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid, record);
+    }
+
+    /// Forgets what a task looks like, so that the next pass reads it.
+    pub fn forget_spec(&mut self, uid: &TaskUid) {
+        if let Some(task) = self.tasks.get_mut(uid).and_then(|r| r.whole.take()) {
+            self.spec_bytes -= task.spec_bytes;
+        }
+    }
+
+    /// Takes in what keeps a task's objects from being created; when to try it again in spite of that.
+    pub fn hold(&mut self, uid: &TaskUid, held: Option<Held>, now: Instant) -> Option<Instant> {
+        let record = self.tasks.get_mut(uid)?;
+        let since_earlier = record
+            .held
+            .filter(|(known, until)| Some(*known) == held && now < *until);
+        record.held = since_earlier.or(held.map(|held| (held, now + retry(held))));
+        record.held.map(|(_, until)| until)
     }
 
     fn forget_whole(&mut self, uid: &TaskUid) -> Option<Record> {
@@ -302,14 +312,28 @@ impl Index {
         self.secrets.insert(task.clone(), secret_uid.into());
     }
 
+    /// Whether a config Secret with this hash was made from the task's spec, as far as that is remembered.
+    pub fn is_made_from(&self, task: &TaskUid, spec_hash: Option<&str>) -> bool {
+        let spec = self.tasks.get(task).and_then(|r| r.whole.as_ref());
+        spec.is_none_or(|task| spec_hash == Some(task.spec_hash.as_str()))
+    }
+
     /// Forgets the config Secrets of tasks that do not exist; a sweep removes them.
     pub fn prune_secrets(&mut self) {
         self.secrets.retain(|task, _| self.tasks.contains_key(task));
     }
 
-    /// Forgets a config Secret that is gone.
+    /// Whether a list that shows a Secret of the task is late: the hub deleted it after the task's end.
+    pub fn is_secret_cleared(&self, task: &TaskUid) -> bool {
+        self.tasks.get(task).is_some_and(|r| r.cleared_secret)
+    }
+
+    /// Forgets a config Secret that a worker deleted.
     pub fn forget_secret(&mut self, task: &TaskUid) {
         self.secrets.remove(task);
+        if let Some(record) = self.tasks.get_mut(task) {
+            record.cleared_secret = record.phase.is_finished();
+        }
     }
 
     // === work ===
@@ -337,7 +361,10 @@ impl Index {
             task: record.whole.clone(),
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
-            held: record.held,
+            held: record
+                .held
+                .filter(|(_, until)| now < *until)
+                .map(|(held, _)| held),
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
@@ -355,19 +382,17 @@ fn first_look(hint: EndHint, now: Instant) -> Instant {
     }
 }
 
+const fn retry(held: Held) -> Duration {
+    match held {
+        Held::NotAdmitted => QUOTA_RETRY,
+        Held::NameConflict | Held::JobRefused => HELD_RETRY,
+    }
+}
+
 /// Where a phase is counted.
 fn slot(phase: Phase) -> usize {
     PHASES.iter().position(|(p, _)| *p == phase).unwrap_or_default()
 }
 
-// === impl KnownJob ===
-
-impl KnownJob {
-    fn state(&self, now: Instant) -> JobState {
-        JobState::Seen {
-            uid: self.mark.uid.clone(),
-            spec_hash: self.mark.spec_hash.clone(),
-            may_have_ended: self.read_due <= now,
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 pub mod engine;
 mod index;
+mod outcome;
 mod record;
 pub mod registries;
 mod sweep;

@@ -1,4 +1,4 @@
-//! The few words that are kept of each task.
+//! The few words that are kept of each task and of each Job.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,8 +6,9 @@ use std::time::Instant;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::names::{TaskKind, TaskUid};
-use crate::plan::Held;
 use crate::plan::task::{Phase, Task, TaskId};
+use crate::plan::{Held, JobState};
+use crate::watch::JobMark;
 
 /// What is remembered of a task.
 #[derive(Debug)]
@@ -25,10 +26,12 @@ pub struct Record {
     pub blocked: bool,
     /// Since when it waits for a slot.
     pub waits_since: Option<Instant>,
-    /// What keeps its objects from being created.
-    pub held: Option<Held>,
+    /// What keeps its objects from being created, and until when that is believed.
+    pub(super) held: Option<(Held, Instant)>,
     /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
     pub(super) cleared_job: Option<Box<str>>,
+    /// Whether its config Secret was deleted after its end; late lists of it are ignored.
+    pub(super) cleared_secret: bool,
     /// When a failed task's objects go, and when the task itself goes.
     pub(super) cleanup_due: Option<Timestamp>,
     pub(super) removal_due: Option<Timestamp>,
@@ -37,7 +40,7 @@ pub struct Record {
     /// Which list of the watch showed it last.
     pub(super) epoch: u32,
     /// The whole task, while there is something to do and the budget allows.
-    pub whole: Option<Arc<Task>>,
+    pub(super) whole: Option<Arc<Task>>,
 }
 
 impl Record {
@@ -54,5 +57,26 @@ impl Record {
     /// The tenant's namespace.
     pub fn namespace(&self) -> &Arc<str> {
         &self.namespace
+    }
+}
+
+/// A Job of a task, and when to read it.
+#[derive(Debug)]
+pub struct KnownJob {
+    /// The Job.
+    pub mark: JobMark,
+    pub(super) read_due: Instant,
+    pub(super) epoch: u32,
+}
+
+impl KnownJob {
+    /// The Job as a plan looks at it.
+    pub(super) fn state(&self, now: Instant) -> JobState {
+        JobState::Seen {
+            uid: self.mark.uid.clone(),
+            spec_hash: self.mark.spec_hash.clone(),
+            chart_url: self.mark.chart_url.clone(),
+            may_have_ended: self.read_due <= now,
+        }
     }
 }

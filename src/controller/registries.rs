@@ -41,7 +41,10 @@ struct Watched {
     /// `None` where the Rust type cannot decode it.
     spec: Option<ClusterRegistrySpec>,
     status: ClusterRegistryStatus,
-    credential: Credential,
+    /// The verdict; kept until there is a newer one.
+    credential: Option<Credential>,
+    /// Whether the list under way showed it.
+    is_seen: bool,
 }
 
 enum Change {
@@ -103,9 +106,12 @@ impl Registries {
             // While a list is incomplete nothing is judged or published.
             Change::Registry(Event::Init) => {
                 self.synced.0 = false;
-                self.watched.clear();
+                self.watched.values_mut().for_each(|w| w.is_seen = false);
             }
-            Change::Registry(Event::InitDone) => (self.synced.0, self.changed) = (true, true),
+            Change::Registry(Event::InitDone) => {
+                self.watched.retain(|_, w| w.is_seen);
+                (self.synced.0, self.changed) = (true, true);
+            }
             Change::Class(Event::Apply(object) | Event::InitApply(object)) => self.take_class(object),
             Change::Class(Event::Delete(object)) => {
                 self.changed |= object
@@ -134,10 +140,9 @@ impl Registries {
         let generation = object.metadata.generation.unwrap_or(1);
         let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
         let status = serde_json::from_value(field("status")).unwrap_or_default();
-        if let Some(known) = self.watched.get_mut(&name)
-            && known.generation == generation
-        {
-            known.status = status;
+        let known = self.watched.get_mut(&name);
+        if let Some(known) = known.filter(|known| known.generation == generation) {
+            (known.status, known.is_seen) = (status, true);
             return;
         }
         let spec = serde_json::from_value(field("spec")).ok();
@@ -145,7 +150,8 @@ impl Registries {
             generation,
             spec,
             status,
-            credential: Credential::Missing,
+            credential: None,
+            is_seen: true,
         };
         self.watched.insert(name.clone(), watched);
         self.open.insert(name);
@@ -213,8 +219,10 @@ impl Registries {
                     Some(named) => self.calls.get_secret(&named.name).await?,
                     None => None,
                 };
-                watched.credential = credential(spec, secret.as_ref());
-                ready(spec, &watched.credential)
+                let verdict = credential(spec, secret.as_ref());
+                let wanted = ready(spec, &verdict);
+                watched.credential = Some(verdict);
+                wanted
             }
             None => Wanted {
                 type_: ConditionType::Ready,
@@ -248,7 +256,7 @@ impl Registries {
         let registries = self.watched.iter().filter_map(|(name, w)| {
             let registry = Registry {
                 spec: w.spec.clone()?,
-                credential: w.credential.clone(),
+                credential: w.credential.clone()?,
             };
             Some((name.clone(), registry))
         });

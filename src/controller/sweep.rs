@@ -43,37 +43,52 @@ pub fn marked(meta: &ObjectMeta, now: Timestamp) -> Marked {
     }
 }
 
-/// Removes what was found; one failure leaves the rest for the next sweep.
+/// Removes what was found; what cannot be removed now is found by the next sweep again.
 pub async fn remove_orphans(calls: &Calls, metrics: &Metrics, sweep: Sweep) {
-    if let Err(error) = try_remove(calls, metrics, sweep).await {
-        tracing::warn!(kind = error.kind(), "a sweep ended early; the next one goes on");
+    for job in sweep.jobs {
+        report(metrics, "Job", &job.name, remove_job(calls, &job).await);
+    }
+    for meta in sweep.secrets {
+        let name = meta.name.as_deref().unwrap_or_default();
+        report(metrics, "Secret", name, remove_secret(calls, name, &meta).await);
     }
 }
 
-async fn try_remove(calls: &Calls, metrics: &Metrics, sweep: Sweep) -> Result<(), CallError> {
-    for job in sweep.jobs {
-        let found = calls
-            .get_job(&job.name)
-            .await?
-            .filter(|found| found.metadata.uid.as_deref() == Some(&job.uid));
-        let Some(found) = found else { continue };
-        if is_orphan(calls, owner(&found.metadata).as_ref()).await? {
-            calls.delete_job(&job.name, &job.uid).await?;
+fn report(metrics: &Metrics, kind: &'static str, name: &str, removed: Result<bool, CallError>) {
+    match removed {
+        Ok(true) => {
             metrics.orphans_removed.inc();
-            tracing::info!(job = job.name, "removed a Job whose task is gone");
+            tracing::info!(kind, name, "removed an object whose task is gone");
         }
+        Ok(false) => {}
+        Err(error) => tracing::warn!(
+            kind,
+            name,
+            error = error.kind(),
+            "an object without a task stays for now"
+        ),
     }
-    for meta in sweep.secrets {
-        let (Some(name), Some(uid)) = (meta.name.as_deref(), meta.uid.as_deref()) else {
-            continue;
-        };
-        if is_orphan(calls, owner(&meta).as_ref()).await? {
-            calls.delete_secret(name, uid).await?;
-            metrics.orphans_removed.inc();
-            tracing::info!(secret = name, "removed a config Secret whose task is gone");
-        }
+}
+
+async fn remove_job(calls: &Calls, job: &JobMark) -> Result<bool, CallError> {
+    let found = calls.get_job(&job.name).await?.map(|found| found.metadata);
+    let Some(meta) = found.filter(|meta| meta.uid.as_deref() == Some(&job.uid)) else {
+        return Ok(false);
+    };
+    if !is_orphan(calls, owner(&meta).as_ref()).await? {
+        return Ok(false);
     }
-    Ok(())
+    calls.delete_job(&job.name, &job.uid).await.map(|()| true)
+}
+
+async fn remove_secret(calls: &Calls, name: &str, meta: &ObjectMeta) -> Result<bool, CallError> {
+    let Some(uid) = meta.uid.as_deref() else {
+        return Ok(false);
+    };
+    if !is_orphan(calls, owner(meta).as_ref()).await? {
+        return Ok(false);
+    }
+    calls.delete_secret(name, uid).await.map(|()| true)
 }
 
 /// Whether the API server has no task of that name and UID. An object that names no task belongs to none.

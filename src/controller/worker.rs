@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::{ConditionType, Reason, is_true};
-use crate::api::labels::{FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
+use crate::api::labels::{DESTINATION, FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
 use crate::apply::{CallError, Calls};
 use crate::events::{Events, Notice};
 use crate::names::job_name;
@@ -18,9 +19,10 @@ use crate::plan::job::{Manifests, Place, manifests};
 use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::task::{Phase, Task};
 use crate::plan::{Held, JobState, Observed, Step, decide};
-use crate::watch::{JobMark, job_mark};
+use crate::watch::{JobMark, job_mark, pod_task};
 
 use super::index::View;
+use super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
@@ -39,77 +41,6 @@ pub struct Context {
     pub notes: Notes,
     /// Where Jobs run.
     pub place: Place,
-}
-
-/// Why a pass ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WorkError {
-    /// A call failed.
-    #[error("a call to the API server failed")]
-    Call(#[from] CallError),
-    /// The plan did not settle.
-    #[error("the plan did not settle")]
-    Unsettled,
-}
-
-impl WorkError {
-    /// The error as a metric label.
-    #[must_use]
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Call(error) => error.kind(),
-            Self::Unsettled => "Unsettled",
-        }
-    }
-}
-
-/// What a pass brought of the task's Job.
-#[derive(Debug, Default)]
-pub enum JobNews {
-    /// Nothing.
-    #[default]
-    None,
-    /// It was created or found.
-    Known(JobMark),
-    /// It was read, and asked for at that time: what a watch said since may not be in it.
-    Read(JobMark, Instant),
-    /// The API server said that there is none.
-    Absent,
-    /// The one with this UID was deleted.
-    Deleted(String),
-}
-
-/// What a pass brought of the task's config Secret.
-#[derive(Debug, Default)]
-pub enum SecretNews {
-    /// Nothing.
-    #[default]
-    None,
-    /// The one with this UID was created or found.
-    Known(String),
-    /// It was deleted.
-    Deleted,
-}
-
-/// What a pass brought, whether it ended early or not.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// The task as it is now, where it was read or changed.
-    pub task: Option<Arc<Task>>,
-    /// Whether the task turned out to be gone.
-    pub is_gone: bool,
-    /// What became of its Job.
-    pub job: JobNews,
-    /// What became of its config Secret.
-    pub secret: SecretNews,
-    /// What keeps the task's objects from being created.
-    pub held: Option<Held>,
-    /// When to look again by the clock.
-    pub wake: Option<Timestamp>,
-    /// Whether the task waits for a slot.
-    pub wants_slot: bool,
-    /// Why the pass ended early.
-    pub error: Option<WorkError>,
 }
 
 /// Passes over a task until nothing is left to do now.
@@ -150,8 +81,9 @@ impl Pass<'_> {
                 (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
                 return Ok(());
             }
+            let is_last = matches!(step, Step::DeleteTask);
             self.act(&task, step).await?;
-            if self.outcome.is_gone {
+            if is_last || self.outcome.is_gone {
                 return Ok(());
             }
         }
@@ -229,13 +161,12 @@ impl Pass<'_> {
 
     async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
         let Manifests { secret, job } = manifests(&self.context.place, task, resolved);
-        if self.view.secret.is_none() {
-            let created = self.context.calls.create_secret(&secret).await;
-            let Some(uid) = self.created_secret(task, &secret.metadata, created).await? else {
-                return Ok(());
-            };
-            (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
-        }
+        // Also where a Secret is known: it may be of an earlier attempt, with another destination.
+        let created = self.context.calls.create_secret(&secret).await;
+        let Some(uid) = self.created_secret(task, &secret, created).await? else {
+            return Ok(());
+        };
+        (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
         let created = self.context.calls.create_job(&job).await;
         let mark = match created {
             Ok(uid) => job_mark(&ObjectMeta {
@@ -252,47 +183,72 @@ impl Pass<'_> {
                 self.view.held = Some(Held::JobRefused);
                 return Ok(());
             }
+            Err(CallError::Forbidden | CallError::NotFound) => {
+                self.view.held = Some(Held::NotAdmitted);
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
         let Some(mark) = mark else { return Ok(()) };
         self.view.job = JobState::Seen {
             uid: mark.uid.clone(),
             spec_hash: mark.spec_hash.clone(),
+            chart_url: mark.chart_url.clone(),
             may_have_ended: mark.hint != EndHint::No,
         };
         self.outcome.job = JobNews::Known(mark);
         Ok(())
     }
 
-    /// UID of the config Secret: the one just made, or one that is provably ours.
+    /// UID of the config Secret: the one just made, or one that is provably ours and has the same destination.
     async fn created_secret(
         &mut self,
         task: &Task,
-        wanted: &ObjectMeta,
+        wanted: &Secret,
         created: Result<String, CallError>,
     ) -> Result<Option<String>, WorkError> {
         match created {
             Ok(uid) => return Ok(Some(uid)),
             Err(CallError::AlreadyExists) => {}
+            Err(CallError::Forbidden | CallError::NotFound) => {
+                self.view.held = Some(Held::NotAdmitted);
+                return Ok(None);
+            }
             Err(error) => return Err(error.into()),
         }
-        let name = wanted.name.as_deref().unwrap_or_default();
-        let found = self.context.calls.get_secret_metadata(name).await?;
-        let uid = found
-            .filter(|meta| self.is_ours(task, meta))
-            .and_then(|meta| meta.uid);
-        self.view.held = uid.is_none().then_some(Held::NameConflict);
-        Ok(uid)
+        let calls = &self.context.calls;
+        let name = wanted.metadata.name.as_deref().unwrap_or_default();
+        // What went between the two calls is made anew by the next pass.
+        let found = calls
+            .get_secret_metadata(name)
+            .await?
+            .ok_or(CallError::Conflict)?;
+        let Some(uid) = found.uid.clone().filter(|_| self.is_ours(task, &found)) else {
+            self.view.held = Some(Held::NameConflict);
+            return Ok(None);
+        };
+        if has_same(DESTINATION, &found, &wanted.metadata) {
+            return Ok(Some(uid));
+        }
+        // No Job uses it, because one would have been found; a Job never gets it with a credential of now.
+        calls.delete_secret(name, &uid).await?;
+        Ok(Some(calls.create_secret(wanted).await?))
     }
 
     /// The Job that has the name, if it is provably ours.
     async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
         let name = wanted.name.as_deref().unwrap_or_default();
-        let found = self.context.calls.get_job(name).await?.map(|job| job.metadata);
-        let mark = found
-            .filter(|meta| self.is_ours(task, meta))
-            .and_then(|meta| job_mark(&meta));
-        self.view.held = mark.is_none().then_some(Held::NameConflict);
+        let found = self
+            .context
+            .calls
+            .get_job(name)
+            .await?
+            .ok_or(CallError::Conflict)?
+            .metadata;
+        let mark = job_mark(&found).filter(|_| self.is_ours(task, &found));
+        if mark.is_none() {
+            self.view.held = Some(Held::NameConflict);
+        }
         Ok(mark)
     }
 
@@ -337,7 +293,8 @@ impl Pass<'_> {
             return Ok(Some(note));
         }
         let pods = self.context.calls.list_pods(uid).await?;
-        let notes = pods.iter().filter_map(read_pod).filter(fits);
+        let own = pods.iter().filter(|pod| pod_task(&pod.metadata).is_some());
+        let notes = own.filter_map(read_pod).filter(fits);
         Ok(notes.max_by_key(|note| note.created))
     }
 
@@ -356,6 +313,17 @@ impl Pass<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether two objects agree on an annotation.
+fn has_same(annotation: &str, a: &ObjectMeta, b: &ObjectMeta) -> bool {
+    let of = |meta: &ObjectMeta| {
+        meta.annotations
+            .as_ref()
+            .and_then(|all| all.get(annotation))
+            .cloned()
+    };
+    of(a).is_some() && of(a) == of(b)
 }
 
 /// At most two events a task: why it cannot start, and how it ended.

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::api::conditions::Reason;
 use crate::api::oci::{Reference, RegistryHost, Repository, RepositoryPrefix, Tag};
-use crate::api::{AllowedNamespace, ClusterRegistrySpec, RegistryKind, RenderTaskSpec, RendererClassSpec};
+use crate::api::{
+    AllowedNamespace, ClusterRegistrySpec, RegistryKind, RenderTaskSpec, RendererClassSpec, RendererMode,
+    Verification,
+};
 use crate::names::TaskKind;
 
 use super::task::Task;
@@ -105,6 +108,12 @@ impl Catalog {
                 "the registry does not allow this namespace; ask the platform operator",
             ));
         }
+        if let Some(field) = unserved(&registry.spec) {
+            let message = format!(
+                "the registry asks for {field}, which is not served by this hub; ask the platform operator"
+            );
+            return Err(Refusal::new(Reason::FeatureDisabled, message));
+        }
         let reference = destination(registry, task, spec)?;
         let credential = match &registry.credential {
             Credential::Missing => Err(Refusal::new(
@@ -163,13 +172,31 @@ impl Catalog {
             ),
         };
         // A class that is not for this namespace reads the same as one that does not exist.
-        found.filter(|c| c.allowed_namespaces.is_empty() || is_allowed(&c.allowed_namespaces, task)).ok_or_else(|| {
+        found.filter(|c| serves(c, task)).ok_or_else(|| {
             Refusal::new(
                 Reason::RendererClassNotFound,
                 "the renderer class does not exist for this namespace; the task starts by itself once it does",
             )
         })
     }
+}
+
+/// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
+/// credential to the tenant's input: then a namespace must be listed.
+fn serves(class: &RendererClassSpec, task: &Task) -> bool {
+    let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
+    is_open || is_allowed(&class.allowed_namespaces, task)
+}
+
+/// A field of a registry that the schema has and this hub does not serve.
+#[must_use]
+pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
+    if spec.verify == Verification::Digest {
+        return Some("verify: Digest");
+    }
+    spec.target_pull_secret_name
+        .as_ref()
+        .map(|_| "targetPullSecretName")
 }
 
 /// Whether a list of namespaces admits the task. The platform's own tasks are admitted everywhere.

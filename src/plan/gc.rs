@@ -6,9 +6,6 @@ use crate::names::TaskUid;
 
 use super::task::Phase;
 
-/// An object of ours younger than this may belong to a task that the watch has not shown yet.
-const GRACE: Duration = Duration::from_secs(60);
-
 /// An object with the hub's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
@@ -22,17 +19,18 @@ pub struct Marked {
     pub age: Duration,
 }
 
-/// The objects to delete: those whose task is gone, or was never named.
+/// The objects to delete: those older than `grace` whose task is gone, or was never named.
 ///
 /// `phase` answers where a live task stands; `None` is a task that does not exist. Objects of live tasks are left to
 /// the task's own life, which knows when they may go.
 pub fn orphans<'a>(
     objects: &'a [Marked],
+    grace: Duration,
     phase: impl Fn(&TaskUid) -> Option<Phase> + 'a,
 ) -> impl Iterator<Item = &'a Marked> {
     objects
         .iter()
-        .filter(move |o| o.age >= GRACE && o.task.as_ref().and_then(&phase).is_none())
+        .filter(move |o| o.age >= grace && o.task.as_ref().and_then(&phase).is_none())
 }
 
 #[cfg(test)]
@@ -59,7 +57,11 @@ mod tests {
         for (task, age, goes) in table {
             let objects = [marked(task, age)];
             let live = |uid: &TaskUid| (uid.as_str() == "live").then_some(Phase::Running);
-            assert_eq!(orphans(&objects, live).count() == 1, goes, "{task:?} {age}");
+            assert_eq!(
+                orphans(&objects, Duration::from_secs(60), live).count() == 1,
+                goes,
+                "{task:?} {age}"
+            );
         }
     }
 }

@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::{
-    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule,
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
+    PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
 };
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
 use kube::api::ObjectMeta;
+use sha2::{Digest, Sha256};
 
-use crate::api::labels;
 use crate::api::termination::PERMANENT_FAILURE;
-use crate::names::{HubId, job_name};
+use crate::api::{RendererMode, labels};
+use crate::names::{HubId, hex, job_name};
 
 use super::catalog::Resolved;
 use super::pod;
@@ -50,7 +52,7 @@ pub struct Manifests {
 /// The objects of a task.
 #[must_use]
 pub fn manifests(place: &Place, task: &Task, resolved: &Resolved) -> Manifests {
-    let metadata = metadata(place, task);
+    let metadata = metadata(place, task, resolved);
     let name = metadata.name.clone().unwrap_or_default();
     Manifests {
         secret: secret(metadata.clone(), task, resolved),
@@ -62,7 +64,7 @@ fn secret(metadata: ObjectMeta, task: &Task, resolved: &Resolved) -> Secret {
     let data = BTreeMap::from([
         (
             pod::CONFIG_KEY.to_owned(),
-            ByteString(task.config.to_string().into_bytes()),
+            ByteString(task.config.as_bytes().to_vec()),
         ),
         (
             pod::URL_KEY.to_owned(),
@@ -95,7 +97,7 @@ fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &
         active_deadline_seconds: Some(class.active_deadline_seconds.unwrap_or(DEFAULT_DEADLINE)),
         ttl_seconds_after_finished: Some(DEAD_HUB_NET.saturating_add(kept)),
         pod_replacement_policy: Some("Failed".to_owned()),
-        pod_failure_policy: Some(no_retry_for_permanent_failures()),
+        pod_failure_policy: Some(failure_policy(class.mode)),
         template: PodTemplateSpec {
             metadata: Some(pod_metadata),
             spec: Some(pod::spec(&place.service_account, name, resolved)),
@@ -109,22 +111,37 @@ fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &
     }
 }
 
-/// A configuration that cannot be rendered stays so: the Job fails at once instead of after its retries.
-fn no_retry_for_permanent_failures() -> PodFailurePolicy {
-    let on_exit_codes = PodFailurePolicyOnExitCodesRequirement {
+/// A pod that its node took away does not count. A configuration that cannot be rendered stays so: our renderer says it by
+/// its exit code, and the Job fails at once instead of after its retries. A foreign renderer's codes mean nothing here.
+fn failure_policy(mode: RendererMode) -> PodFailurePolicy {
+    let taken_away = PodFailurePolicyOnPodConditionsPattern {
+        status: Some("True".to_owned()),
+        type_: "DisruptionTarget".to_owned(),
+    };
+    let ignore = PodFailurePolicyRule {
+        action: "Ignore".to_owned(),
+        on_exit_codes: None,
+        on_pod_conditions: Some(vec![taken_away]),
+    };
+    let permanent = PodFailurePolicyOnExitCodesRequirement {
         container_name: None,
         operator: "In".to_owned(),
         values: vec![PERMANENT_FAILURE.into()],
     };
-    let rule = PodFailurePolicyRule {
+    let fail = PodFailurePolicyRule {
         action: "FailJob".to_owned(),
-        on_exit_codes: Some(on_exit_codes),
+        on_exit_codes: Some(permanent),
         on_pod_conditions: None,
     };
-    PodFailurePolicy { rules: vec![rule] }
+    let rules = match mode {
+        RendererMode::Split => vec![ignore, fail],
+        RendererMode::Single => vec![ignore],
+    };
+    PodFailurePolicy { rules }
 }
 
-fn metadata(place: &Place, task: &Task) -> ObjectMeta {
+fn metadata(place: &Place, task: &Task, resolved: &Resolved) -> ObjectMeta {
+    let (url, destination) = (resolved.reference.url(), destination(resolved));
     let marks = [
         (labels::MANAGED_BY, labels::MANAGED_BY_VALUE),
         (labels::HUB_ID, place.hub_id.as_str()),
@@ -135,6 +152,8 @@ fn metadata(place: &Place, task: &Task) -> ObjectMeta {
         (labels::TASK_NAMESPACE, &task.id.namespace),
         (labels::TASK_NAME, &task.id.name),
         (labels::SPEC_HASH, &task.spec_hash),
+        (labels::CHART_URL, &url),
+        (labels::DESTINATION, &destination),
     ];
     ObjectMeta {
         name: Some(job_name(&task.id.name, &task.id.uid)),
@@ -143,6 +162,20 @@ fn metadata(place: &Place, task: &Task) -> ObjectMeta {
         annotations: Some(pairs(&notes)),
         ..ObjectMeta::default()
     }
+}
+
+/// Everything that decides where the credential goes.
+fn destination(resolved: &Resolved) -> String {
+    let Resolved {
+        reference,
+        plain_http,
+        credential,
+        token_realm,
+        ca,
+        ..
+    } = resolved;
+    let all = format!("{:?}", (reference.url(), plain_http, credential, token_realm, ca));
+    hex(&Sha256::digest(all.as_bytes()))
 }
 
 fn pairs(list: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -14,6 +14,8 @@ pub mod status;
 pub mod task;
 pub mod validate;
 
+use std::borrow::Cow;
+
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskStatus;
@@ -38,6 +40,8 @@ pub enum JobState {
         uid: String,
         /// Hash of the spec it was made from.
         spec_hash: String,
+        /// Where its chart goes.
+        chart_url: Option<String>,
         /// Whether its metadata leave it open that it ended.
         may_have_ended: bool,
     },
@@ -46,6 +50,15 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// Where the chart of the Job goes; a status is not asked, because others than the hub may have written it.
+    fn chart_url(&self) -> Option<String> {
+        match self {
+            Self::Absent | Self::Gone => None,
+            Self::Seen { chart_url, .. } => chart_url.clone(),
+            Self::Read(report) => report.chart_url.clone(),
+        }
+    }
+
     /// UID of the Job, if one exists.
     #[must_use]
     pub fn uid(&self) -> Option<&str> {
@@ -89,6 +102,8 @@ pub enum Held {
     NameConflict,
     /// The API server finds the Job of the class invalid.
     JobRefused,
+    /// The rendering namespace takes nothing: a quota is used up, or it is gone.
+    NotAdmitted,
 }
 
 impl Held {
@@ -97,6 +112,10 @@ impl Held {
             Self::NameConflict => Refusal::new(
                 Reason::NameConflict,
                 "an object that is not the hub's has the name of this task's Job or Secret; ask the platform operator",
+            ),
+            Self::NotAdmitted => Refusal::new(
+                Reason::Queued,
+                "the rendering namespace takes no more Jobs now; if this stays, ask the platform operator",
             ),
             Self::JobRefused => Refusal::new(
                 Reason::InvalidSpec,
@@ -197,8 +216,8 @@ fn unfinished(o: &Observed<'_>) -> Step {
         JobState::Seen { spec_hash, .. } | JobState::Read(JobReport { spec_hash, .. })
             if *spec_hash != o.task.spec_hash =>
         {
-            let message = "the running Job was made from another spec; nothing runs for it; make a new task";
-            refuse(o, &Refusal::new(Reason::SpecMutated, message), Step::REST)
+            let message = "a Job made from another spec has the name of this task's Job; make a new task";
+            leave(o, &Refusal::new(Reason::SpecMutated, message))
         }
         JobState::Seen {
             may_have_ended: true, ..
@@ -216,45 +235,47 @@ fn unfinished(o: &Observed<'_>) -> Step {
 fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
     // A result needs the finalizer no less than a run does; both were there before the Job.
     let cut = |ended: Timestamp| ended.clamp(o.task.created.min(o.now), o.now);
+    let task = || caught_up(o, report, report.created.map_or(o.now, cut));
     let status = match report.verdict {
         Verdict::Running => return running(o, &report.uid),
-        Verdict::Complete(ended) => status::succeeded(o.task, report, cut(ended), o.note, o.now),
+        Verdict::Complete(ended) => status::succeeded(&task(), report, cut(ended), o.note, o.now),
         Verdict::Failed(ended, deadline) => {
-            status::failed(o.task, report, (cut(ended), deadline), o.note, o.now)
+            status::failed(&task(), report, (cut(ended), deadline), o.note, o.now)
         }
     };
     Step::WriteStatus(Box::new(status))
 }
 
+/// The task with its start recorded: a hub that was killed right after it made the Job may see the end first.
+fn caught_up<'a>(o: &Observed<'a>, report: &JobReport, since: Timestamp) -> Cow<'a, Task> {
+    started(o, &report.uid, since).map_or(Cow::Borrowed(o.task), |status| {
+        Cow::Owned(Task {
+            status,
+            ..o.task.clone()
+        })
+    })
+}
+
 /// A Job runs: that is recorded once, with what the API server returned.
 fn running(o: &Observed<'_>, job_uid: &str) -> Step {
+    started(o, job_uid, o.now).map_or(Step::REST, |status| Step::WriteStatus(Box::new(status)))
+}
+
+/// The status with the Job in it; `None` where that is recorded already.
+fn started(o: &Observed<'_>, job_uid: &str, since: Timestamp) -> Option<RenderTaskStatus> {
     let recorded = o.task.status.job_ref.as_ref().and_then(|r| r.uid.as_deref());
     if recorded == Some(job_uid) {
-        return Step::REST;
+        return None;
     }
     let started = Started {
         namespace: o.place.namespace.clone(),
         name: crate::names::job_name(&o.task.id.name, &o.task.id.uid),
         job_uid: job_uid.to_owned(),
         secret_uid: o.secret.map(str::to_owned),
+        chart_url: o.job.chart_url(),
+        since,
     };
-    Step::WriteStatus(Box::new(status::scheduled(
-        o.task,
-        &started,
-        &chart_url(o),
-        o.now,
-    )))
-}
-
-/// Where the chart goes: as recorded, else as the catalog says now.
-fn chart_url(o: &Observed<'_>) -> String {
-    let resolved = || o.catalog.resolve(o.task, o.task.spec.as_ref()?).ok();
-    o.task
-        .status
-        .chart_url
-        .clone()
-        .or_else(|| Some(resolved()?.reference.url()))
-        .unwrap_or_default()
+    Some(status::scheduled(o.task, started, o.now))
 }
 
 fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {
@@ -289,6 +310,16 @@ fn queued(o: &Observed<'_>) -> Step {
     )
 }
 
+/// Records why nothing runs, and leaves what is there alone: it is not provably the hub's, and without it a second Job
+/// would start.
+fn leave(o: &Observed<'_>, refusal: &Refusal) -> Step {
+    let wanted = status::refused(o.task, refusal, o.now);
+    if wanted == o.task.status {
+        return Step::REST;
+    }
+    Step::WriteStatus(Box::new(wanted))
+}
+
 /// Records why nothing runs, takes away what does, then rests.
 fn refuse(o: &Observed<'_>, refusal: &Refusal, rest: Step) -> Step {
     let wanted = status::refused(o.task, refusal, o.now);
@@ -297,3 +328,6 @@ fn refuse(o: &Observed<'_>, refusal: &Refusal, rest: Step) -> Step {
     }
     clear(o).unwrap_or(rest)
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,8 @@ pub struct JobReport {
     pub uid: String,
     /// Hash of the spec it was made from.
     pub spec_hash: String,
+    /// Where its chart goes.
+    pub chart_url: Option<String>,
     /// How far it is.
     pub verdict: Verdict,
     /// Pods that ended.
@@ -42,14 +44,12 @@ pub struct JobReport {
 /// Reads a Job. `None` when it has no UID, which no API server gives out.
 #[must_use]
 pub fn read_job(job: &Job) -> Option<JobReport> {
-    let annotations = job.metadata.annotations.as_ref();
+    let annotation = |key: &str| job.metadata.annotations.as_ref()?.get(key).cloned();
     let status = job.status.as_ref();
     Some(JobReport {
         uid: job.metadata.uid.clone()?,
-        spec_hash: annotations
-            .and_then(|a| a.get(labels::SPEC_HASH))
-            .cloned()
-            .unwrap_or_default(),
+        spec_hash: annotation(labels::SPEC_HASH).unwrap_or_default(),
+        chart_url: annotation(labels::CHART_URL),
         verdict: status.map_or(Verdict::Running, verdict),
         attempts: status.map_or(0, |s| clamp(s.succeeded) + clamp(s.failed)),
         created: job.metadata.creation_timestamp.as_ref().map(|t| t.0),

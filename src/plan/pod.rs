@@ -73,7 +73,7 @@ fn render(class: &RendererClassSpec) -> Container {
     let mounts = vec![
         config_mount(),
         mount("work", "/work", false),
-        mount("tmp", "/tmp", false),
+        mount("render-tmp", "/tmp", false),
     ];
     container(RENDER_CONTAINER, class, &args, Vec::new(), mounts)
 }
@@ -231,6 +231,8 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     if resolved.class.mode == RendererMode::Split {
         volumes.push(secret_volume("push", name, &[(URL_KEY, URL_KEY)]));
         volumes.push(empty_dir("work", "16Mi"));
+        // Of its own, so that what reads the tenant's input leaves nothing but the chart for what holds the credential.
+        volumes.push(empty_dir("render-tmp", "16Mi"));
     }
     match &resolved.credential {
         Credential::BasicAuth(secret) if resolved.class.mode == RendererMode::Split => {

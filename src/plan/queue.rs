@@ -33,6 +33,7 @@ pub struct FairQueue {
     lanes: HashMap<String, Lane>,
     round: VecDeque<String>,
     running: usize,
+    waiting: usize,
 }
 
 impl FairQueue {
@@ -44,6 +45,7 @@ impl FairQueue {
             lanes: HashMap::new(),
             round: VecDeque::new(),
             running: 0,
+            waiting: 0,
         }
     }
 
@@ -51,6 +53,7 @@ impl FairQueue {
     pub fn wait(&mut self, namespace: &str, created: Timestamp, uid: &TaskUid) {
         let lane = self.lanes.entry(namespace.to_owned()).or_default();
         if !lane.running.contains(uid) && lane.waiting.insert((created, uid.clone())) {
+            self.waiting += 1;
             self.enter(namespace);
         }
     }
@@ -58,7 +61,7 @@ impl FairQueue {
     /// Counts a task as running without a turn: its Job exists already.
     pub fn adopt(&mut self, namespace: &str, created: Timestamp, uid: &TaskUid) {
         let lane = self.lanes.entry(namespace.to_owned()).or_default();
-        lane.waiting.remove(&(created, uid.clone()));
+        self.waiting -= usize::from(lane.waiting.remove(&(created, uid.clone())));
         if lane.running.insert(uid.clone()) {
             self.running += 1;
         }
@@ -69,7 +72,7 @@ impl FairQueue {
         let Some(lane) = self.lanes.get_mut(namespace) else {
             return;
         };
-        lane.waiting.remove(&(created, uid.clone()));
+        self.waiting -= usize::from(lane.waiting.remove(&(created, uid.clone())));
         if lane.running.remove(uid) {
             self.running -= 1;
         }
@@ -94,6 +97,7 @@ impl FairQueue {
                 continue;
             }
             if let Some((_, uid)) = lane.waiting.pop_first() {
+                self.waiting -= 1;
                 lane.running.insert(uid.clone());
                 self.running += 1;
                 self.enter(&namespace);
@@ -117,10 +121,7 @@ impl FairQueue {
     /// Tasks that wait and tasks that run.
     #[must_use]
     pub fn len(&self) -> (usize, usize) {
-        (
-            self.lanes.values().map(|lane| lane.waiting.len()).sum(),
-            self.running,
-        )
+        (self.waiting, self.running)
     }
 
     /// Puts a lane with something to do at the end of the round; a full one comes back when a task leaves it.

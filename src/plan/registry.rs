@@ -7,7 +7,7 @@ use crate::api::conditions::{ConditionType, Reason, Wanted};
 use crate::api::docker_config::DockerConfig;
 use crate::api::oci::{RegistryHost, RepositoryPrefix};
 
-use super::catalog::Credential;
+use super::catalog::{Credential, unserved};
 
 /// Judges the Secret that a registry names.
 #[must_use]
@@ -50,6 +50,11 @@ pub fn ready(spec: &ClusterRegistrySpec, credential: &Credential) -> Wanted {
         (
             Reason::InvalidSpec,
             "hostname is no registry host; write host or host:port without a scheme",
+        )
+    } else if unserved(spec).is_some() {
+        (
+            Reason::FeatureDisabled,
+            "verify: Digest and targetPullSecretName are not served by this hub; leave them out",
         )
     } else if !has_usable_prefix(spec) {
         (

@@ -22,11 +22,15 @@ pub struct Started {
     pub job_uid: String,
     /// UID of the config Secret, where known.
     pub secret_uid: Option<String>,
+    /// Where the chart goes, where known.
+    pub chart_url: Option<String>,
+    /// When it was made.
+    pub since: Timestamp,
 }
 
 /// The status of a task whose Job runs.
 #[must_use]
-pub fn scheduled(task: &Task, started: &Started, chart_url: &str, now: Timestamp) -> RenderTaskStatus {
+pub fn scheduled(task: &Task, started: Started, now: Timestamp) -> RenderTaskStatus {
     let message = "the renderer Job runs";
     let wanted = [
         want(ConditionType::JobScheduled, true, Reason::JobScheduled, message),
@@ -36,12 +40,12 @@ pub fn scheduled(task: &Task, started: &Started, chart_url: &str, now: Timestamp
     status.job_ref = Some(object_ref(
         "batch/v1",
         "Job",
-        started,
+        &started,
         Some(started.job_uid.clone()),
     ));
-    status.config_secret_ref = Some(object_ref("v1", "Secret", started, started.secret_uid.clone()));
-    status.chart_url = Some(chart_url.to_owned());
-    status.start_time = status.start_time.or(Some(Time(now)));
+    status.config_secret_ref = Some(object_ref("v1", "Secret", &started, started.secret_uid.clone()));
+    status.chart_url = started.chart_url;
+    status.start_time = status.start_time.or(Some(Time(started.since)));
     status
 }
 
@@ -102,7 +106,10 @@ pub fn failed(
     note: Option<&PodNote>,
     now: Timestamp,
 ) -> RenderTaskStatus {
-    let said = note.and_then(|n| n.message.as_ref());
+    // A pod can end well just as the deadline ends its Job; that is no reason for a failure.
+    let said = note
+        .and_then(|n| n.message.as_ref())
+        .filter(|m| !m.reason.is_success());
     let reason = match said.map(|m| m.reason) {
         Some(termination::Reason::TagConflict) => Reason::TagConflict,
         _ if deadline => Reason::DeadlineExceeded,

@@ -1,5 +1,7 @@
 //! A task as the hub works on it: either kind, with its spec decoded and its raw configuration kept.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ObjectMeta;
 use serde_json::Value;
@@ -62,10 +64,10 @@ pub struct Task {
     pub deleting: bool,
     /// All finalizers on the object.
     pub finalizers: Vec<String>,
-    /// The spec, or `None` where the Rust type cannot decode it.
+    /// The spec without its free-form parts, or `None` where the Rust type cannot decode it.
     pub spec: Option<RenderTaskSpec>,
-    /// `spec.config` as stored, with the fields that only a renderer class understands.
-    pub config: Value,
+    /// `spec.config` as stored, as JSON: with its free-form parts and the fields that only a renderer class understands.
+    pub config: Arc<str>,
     /// SHA-256 of the canonical spec.
     pub spec_hash: String,
     /// Bytes of the spec as JSON.
@@ -77,7 +79,8 @@ pub struct Task {
 impl Task {
     /// Makes a task from an object's parts. `None` when the object has no name or UID, which no API server gives out.
     ///
-    /// A status that cannot be decoded counts as empty: it is the hub's own and is computed anew.
+    /// Of a status that a newer hub wrote and this one cannot decode, the conditions and the Job are kept: what ended stays
+    /// ended, and what was started is not started again.
     #[must_use]
     pub fn new(kind: TaskKind, meta: &ObjectMeta, spec: Value, status: Value) -> Option<Self> {
         let id = TaskId {
@@ -89,7 +92,7 @@ impl Task {
         // serde_json keeps object keys sorted, so equal specs have equal bytes.
         let canonical = spec.to_string();
         let spec_hash = hex(&Sha256::digest(canonical.as_bytes()));
-        let config = spec.get("config").cloned().unwrap_or(Value::Null);
+        let config = spec.get("config").unwrap_or(&Value::Null).to_string();
         Some(Self {
             id,
             resource_version: meta.resource_version.clone().unwrap_or_default(),
@@ -100,11 +103,11 @@ impl Task {
                 .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
-            spec: serde_json::from_value(spec).ok(),
-            config,
+            spec: serde_json::from_value(without_free_form(spec)).ok(),
+            config: config.into(),
             spec_hash,
             spec_bytes: canonical.len(),
-            status: serde_json::from_value(status).unwrap_or_default(),
+            status: status_of(status),
         })
     }
 
@@ -142,6 +145,30 @@ impl Task {
     fn ended(&self) -> Timestamp {
         self.status.completion_time.as_ref().map_or(self.created, |t| t.0)
     }
+}
+
+/// The spec without what tenants write freely: it is kept as text, because decoded it can be a hundred times larger.
+fn without_free_form(mut spec: Value) -> Value {
+    for (parent, field) in [
+        ("/config/release", "values"),
+        ("/config/bootstrap/input", "userdata"),
+    ] {
+        if let Some(parent) = spec.pointer_mut(parent).and_then(Value::as_object_mut) {
+            parent.remove(field);
+        }
+    }
+    spec
+}
+
+fn status_of(status: Value) -> RenderTaskStatus {
+    let field = |name: &str| status.get(name).cloned().unwrap_or_default();
+    let (conditions, job_ref, ended) = (field("conditions"), field("jobRef"), field("completionTime"));
+    serde_json::from_value(status).unwrap_or_else(|_| RenderTaskStatus {
+        conditions: serde_json::from_value(conditions).unwrap_or_default(),
+        job_ref: serde_json::from_value(job_ref).unwrap_or_default(),
+        completion_time: serde_json::from_value(ended).unwrap_or_default(),
+        ..RenderTaskStatus::default()
+    })
 }
 
 /// Where a task with this status stands.

@@ -92,5 +92,5 @@ fn chart(spec: &RenderTaskSpec) -> Option<&ChartMetadata> {
 
 fn config_size(task: &Task, _: &RenderTaskSpec) -> Option<Refusal> {
     let message = "the configuration is larger than 1020 KiB as JSON; make a new task with less";
-    (task.config.to_string().len() > MAX_CONFIG_BYTES).then(|| Refusal::new(Reason::ConfigTooLarge, message))
+    (task.config.len() > MAX_CONFIG_BYTES).then(|| Refusal::new(Reason::ConfigTooLarge, message))
 }

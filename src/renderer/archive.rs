@@ -135,7 +135,7 @@ mod tests {
         // If this changes, equal charts of two renderer versions are a TagConflict: say so in the changelog.
         assert_eq!(
             Digest::of(&pack(&chart).unwrap()).as_str(),
-            "sha256:d1ee3fdd4df85913c390902831d8d59c75d4315f5e31413c93db956d6b0a1bca"
+            "sha256:6f2baa667dd7afd0f0f323b8361359e3650e9aa41f2ef44aefb06000bbc9d4e3"
         );
     }
 

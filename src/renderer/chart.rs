@@ -10,7 +10,7 @@ use super::config::{Bootstrap, ChartMeta, Config, Release, Resource, Resources};
 use super::yaml;
 
 /// Largest file in a chart in bytes; Helm refuses to load a larger one.
-const MAX_FILE: usize = 5 * 1024 * 1024;
+const MAX_FILE: usize = yaml::MAX_BYTES;
 
 const HELMIGNORE: &str = include_str!("templates/helmignore");
 const RELEASE: &str = include_str!("templates/release.yaml");

@@ -14,8 +14,10 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Deepest nesting of YAML. Its reader needs some 20 KiB of stack per level in a debug build; JSON may go to 128.
 const MAX_DEPTH: usize = 64;
-/// Most YAML events after aliases are expanded: what 4 MiB of the densest legal YAML holds.
+/// Most YAML events: what 4 MiB of the densest legal YAML holds.
 const MAX_EVENTS: usize = 4 * 1024 * 1024;
+/// Most YAML events that aliases add; people repeat a few lines, bombs repeat themselves.
+const MAX_REPLAYED: usize = 100_000;
 
 /// Why a document cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +69,7 @@ fn options() -> serde_saphyr::Options {
             max_events: MAX_EVENTS,
             max_documents: 1,
         },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_EVENTS },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED },
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
         with_snippet: false,
@@ -84,10 +86,10 @@ pub fn number_text(number: &Number) -> String {
 }
 
 fn float_text(float: f64) -> String {
-    // Go formats with 32-bit precision here and switches to exponents outside 1e-4..1e21.
+    // Go formats with 32-bit precision here and switches to exponents outside 1e-4..1e6.
     #[expect(clippy::cast_possible_truncation, reason = "the precision is the contract")]
     let single = float as f32;
-    let plain = single == 0.0 || (1e-4..1e21).contains(&single.abs());
+    let plain = single == 0.0 || (1e-4..1e6).contains(&single.abs());
     if plain || !single.is_finite() {
         return single.to_string();
     }
@@ -257,6 +259,9 @@ mod tests {
             ("-0.5", "-0.5"),
             ("7", "7"),
             ("1e3", "1000"),
+            ("1234567.5", "1.2345675e+06"),
+            ("0.00001", "1e-05"),
+            ("1e6", "1e+06"),
         ] {
             assert_eq!(text(input), output, "{input}");
         }

@@ -7,6 +7,9 @@
 
 use serde_json::{Map, Number, Value};
 
+/// Where writing stops, in bytes. Indentation makes a deep value much longer than its source, and the caller refuses what
+/// is longer than this anyway.
+pub const MAX_BYTES: usize = 5 * 1024 * 1024;
 /// Longest implicit key in bytes; readers give up at 1024 characters.
 const MAX_SIMPLE_KEY: usize = 512;
 /// Words that YAML 1.1 or 1.2 readers take for something else than a string, in lower case.
@@ -75,15 +78,16 @@ fn literal(text: &str, indent: usize) -> String {
         1 if !body.is_empty() => "",
         _ => "+",
     };
-    // Without the indicator, leading blanks or empty lines would set the indentation of the block, or be refused.
-    let indicator = if text.starts_with([' ', '\t', '\n']) {
-        "2"
-    } else {
-        ""
-    };
+    // Without the indicator, leading blanks or empty lines would set the indentation of the block, or be refused; and
+    // nobody knows here what an action leaves of the first line.
+    let open = text.starts_with([' ', '\t', '\n']) || text.contains("{{");
+    let indicator = if open { "2" } else { "" };
     let mut out = format!("|{indicator}{chomping}");
     let lines = text.strip_suffix('\n').unwrap_or(text);
     for line in lines.split('\n') {
+        if out.len() > MAX_BYTES {
+            break;
+        }
         out.push('\n');
         if !line.is_empty() {
             pad(&mut out, indent);
@@ -126,6 +130,9 @@ fn write_map(out: &mut String, map: &Map<String, Value>, indent: usize, inline: 
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
     for (index, (key, value)) in entries.into_iter().enumerate() {
+        if out.len() > MAX_BYTES {
+            return;
+        }
         if index > 0 {
             out.push('\n');
         }
@@ -164,6 +171,9 @@ fn write_entry(out: &mut String, key: &str, value: &Value, indent: usize) {
 
 fn write_seq(out: &mut String, items: &[Value], indent: usize, inline: bool) {
     for (index, item) in items.iter().enumerate() {
+        if out.len() > MAX_BYTES {
+            return;
+        }
         if index > 0 {
             out.push('\n');
         }
@@ -293,7 +303,7 @@ mod tests {
             ("it's {{ .x }}", "it's {{ .x }}"),
             ("{{ default \"it's\" .x }}", "'{{ default \"it''s\" .x }}'"),
             ("a: {{ .x }}", "'a: {{ .x }}'"),
-            ("{{ .a }}\n{{ .b }}", "|-\n  {{ .a }}\n  {{ .b }}"),
+            ("{{ .a }}\n{{ .b }}", "|2-\n  {{ .a }}\n  {{ .b }}"),
             ("", "''"),
             ("1.0", "'1.0'"),
             ("yes", "'yes'"),
@@ -444,6 +454,19 @@ mod tests {
         ] {
             let number: Number = serde_json::from_str(json).unwrap();
             assert_eq!(number_text(&number), yaml);
+        }
+    }
+
+    #[test]
+    fn writing_stops_where_nobody_reads_any_more() {
+        let deep = |leaf: Value| (0..100).fold(leaf, |inner, _| Value::Array(vec![inner]));
+        for leaf in [
+            json!(vec![0; 200_000]),
+            json!("x\n".repeat(200_000)),
+            json!(vec![json!({"a": 0}); 200_000]),
+        ] {
+            let length = after_key(&deep(leaf), 0).len();
+            assert!((MAX_BYTES..MAX_BYTES + 2000).contains(&length), "{length}");
         }
     }
 

@@ -273,11 +273,11 @@ pub fn artifact(content: &str) -> Artifact {
 }
 
 /// The canary.
-pub fn credential() -> Option<Credential> {
-    Some(Credential {
+pub fn credential() -> Credential {
+    Credential {
         username: "canary-user".into(),
         password: PASSWORD.into(),
-    })
+    }
 }
 
 /// A client of the registry at `address`.

@@ -4,57 +4,37 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::path::{Path, PathBuf};
+pub mod plane;
+pub mod proxy;
+pub mod record;
+
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use renderhub::api::conditions::ConditionType;
 use renderhub::api::labels::TASK_UID;
 use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
+use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::diagnose::Watch;
 use renderhub_harness::finish::{self, Exit};
-use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, Scope, wait_for};
+use renderhub_harness::{ControlPlane, Hub, Identity, Scope, wait_for};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+
+use plane::{hub_rules, plane};
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);
+/// Longest that a task may wait after what it waited for is there.
+pub const FIXED_LIMIT: Duration = Duration::from_secs(5);
 /// A digest as the renderer would report it.
 pub const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-
-static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-
-/// The control plane of this test binary, with renderhub's CRDs and policies.
-///
-/// # Errors
-/// If it does not start.
-pub async fn plane() -> Result<&'static ControlPlane> {
-    PLANE
-        .get_or_try_init(|| async {
-            let plane = ControlPlane::builder()
-                .with_audit(AuditLevel::Metadata)
-                .without_job_controller()
-                .start()
-                .await?;
-            for file in crds()? {
-                plane.apply_file(&file).await?;
-            }
-            Ok(plane)
-        })
-        .await
-}
-
-/// The chart's generated CRDs.
-fn crds() -> Result<Vec<PathBuf>> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/renderhub/files/crds");
-    let entries: std::io::Result<Vec<_>> = std::fs::read_dir(dir)?.map(|e| Ok(e?.path())).collect();
-    Ok(entries?)
-}
+/// The password of every credential a stage makes; it may show nowhere.
+pub const CANARY: &str = "canary-password";
 
 /// One test's part of the control plane: two namespaces, a registry, a hub.
 pub struct Stage {
@@ -63,8 +43,7 @@ pub struct Stage {
     pub admin: Client,
     pub hub: Option<Hub>,
     pub hub_user: Identity,
-    pub tenant: Client,
-    pub watch: Watch,
+    watch: Option<Watch>,
     flags: Vec<String>,
 }
 
@@ -82,30 +61,45 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A stage without hub and registry.
+    /// A stage on the binary's control plane without hub and registry.
     pub async fn without_hub(prefix: &str, flags: &[&str]) -> Result<Self> {
-        let plane = plane().await?;
+        Self::on(plane().await?, prefix, flags).await
+    }
+
+    /// A stage on this control plane without hub and registry.
+    pub async fn on(plane: &'static ControlPlane, prefix: &str, flags: &[&str]) -> Result<Self> {
         let scope = plane.scope(prefix).await?;
         let admin = plane.admin().client().await?;
         let hub_user = plane
             .user_with_rules(&format!("hub-{}", scope.shard), hub_rules())
             .await?;
-        let tenant = plane.tenant(&scope.tenant).await?.client().await?;
         let watch = Watch::new(plane, &[&scope.tenant, &scope.rendering]);
         let account: ServiceAccount =
             serde_json::from_value(json!({"metadata": {"name": "renderhub-renderer"}}))?;
         let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &scope.rendering);
         accounts.create(&PostParams::default(), &account).await?;
-        let flags = flags.iter().map(ToString::to_string).collect();
+        let mut all = vec![
+            format!("--rendering-namespace={}", scope.rendering),
+            format!("--shard-name={}", scope.shard),
+            "--log-format=plain".to_owned(),
+        ];
+        if !flags.contains(&EVERYWHERE) {
+            all.push(format!("--watch-namespaces={}", scope.tenant));
+        }
+        all.extend(
+            flags
+                .iter()
+                .filter(|f| **f != EVERYWHERE)
+                .map(ToString::to_string),
+        );
         Ok(Self {
             plane,
             scope,
             admin,
             hub: None,
             hub_user,
-            tenant,
-            watch,
-            flags,
+            watch: Some(watch),
+            flags: all,
         })
     }
 
@@ -117,21 +111,36 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts a hub of this stage with a kubeconfig.
-    pub fn spawn_hub(&self, kubeconfig: &Path) -> Result<Hub> {
-        let mut flags = vec![
-            format!("--rendering-namespace={}", self.scope.rendering),
-            format!("--watch-namespaces={}", self.scope.tenant),
-            format!("--shard-name={}", self.scope.shard),
-            "--log-format=plain".to_owned(),
-        ];
-        flags.extend(self.flags.iter().cloned());
-        Hub::spawn(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags)
+    /// Starts a hub of this stage with a kubeconfig; its log is part of what a failure shows.
+    pub fn spawn_hub(&mut self, kubeconfig: &Path) -> Result<Hub> {
+        let hub = Hub::spawn(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &self.flags)?;
+        self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
+        Ok(hub)
+    }
+
+    /// Kills the hub as a crash would.
+    pub fn kill_hub(&mut self) {
+        if let Some(hub) = self.hub.take() {
+            hub.kill9();
+        }
+    }
+
+    /// Kills the hub and starts it anew.
+    pub async fn restart_hub(&mut self) -> Result<()> {
+        self.kill_hub();
+        self.start_hub().await
     }
 
     /// The running hub.
     pub fn hub(&self) -> &Hub {
         self.hub.as_ref().expect("the hub was started")
+    }
+
+    /// The test has passed; nothing is printed.
+    pub fn passed(mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.passed();
+        }
     }
 
     /// Makes the registry and its credential.
@@ -146,7 +155,7 @@ impl Stage {
         let secret: Secret = serde_json::from_value(json!({
             "metadata": {"name": name},
             "type": "kubernetes.io/basic-auth",
-            "stringData": {"username": "pusher", "password": "canary-password"},
+            "stringData": {"username": "pusher", "password": CANARY},
         }))?;
         self.secrets().create(&PostParams::default(), &secret).await?;
         Ok(())
@@ -179,7 +188,9 @@ impl Stage {
                     "chart": {"name": "shop", "version": "1.0.0"},
                     "input": {
                         "component": {"name": "shop"},
-                        "resources": {"chart": {"repository": "registry.test/shop", "tag": "1.0.0"}},
+                        "resources": {"chart": {
+                            "repository": "registry.test/shop", "tag": "1.0.0", "insecure": false,
+                        }},
                         "entrypoint": {"resourceName": "chart", "type": "helm"},
                     },
                     "values": {"replicas": 3},
@@ -195,6 +206,15 @@ impl Stage {
     pub async fn submit(&self, task: Value) -> Result<RenderTask> {
         let task: RenderTask = serde_json::from_value(task)?;
         Ok(self.tasks().create(&PostParams::default(), &task).await?)
+    }
+
+    /// Submits a usable task with these fields of its spec laid over.
+    pub async fn submit_with(&self, name: &str, spec: Value) -> Result<RenderTask> {
+        let mut task = self.task(name);
+        for (key, value) in spec.as_object().context("no object")? {
+            task["spec"][key] = value.clone();
+        }
+        self.submit(task).await
     }
 
     pub fn tasks(&self) -> Api<RenderTask> {
@@ -215,11 +235,30 @@ impl Stage {
 
     /// Waits for the task's Job.
     pub async fn job_of(&self, task: &RenderTask) -> Result<Job> {
-        let of_task = ListParams::default().labels(&format!("{TASK_UID}={}", task.uid().unwrap_or_default()));
+        let name = job_name_of(task);
         wait_for("the task's Job", LIMIT, async || {
-            Ok(self.jobs().list(&of_task).await?.items.pop())
+            Ok(self.jobs().get_opt(&name).await?)
         })
         .await
+    }
+
+    /// Whether the task's Job and config Secret exist.
+    pub async fn objects(&self, task: &RenderTask) -> Result<(bool, bool)> {
+        let name = job_name_of(task);
+        let job = self.jobs().get_opt(&name).await?.is_some();
+        Ok((job, self.secrets().get_opt(&name).await?.is_some()))
+    }
+
+    /// Lets the hub work through everything it has been told so far: a new task runs to its end.
+    pub async fn barrier(&self) -> Result<()> {
+        let mut task = self.task("barrier");
+        task["metadata"] = json!({"generateName": "barrier-", "namespace": self.scope.tenant});
+        let task = self.submit(task).await?;
+        self.complete(&task).await?;
+        self.condition(&task, ConditionType::JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        self.cleared(&task).await?;
+        self.delete(&task).await
     }
 
     /// Completes the task's Job with a pod that reports the digest.
@@ -269,7 +308,7 @@ impl Stage {
 
     /// Waits until no Job and no config Secret of the task exists.
     pub async fn cleared(&self, task: &RenderTask) -> Result<()> {
-        let of_task = ListParams::default().labels(&format!("{TASK_UID}={}", task.uid().unwrap_or_default()));
+        let of_task = of_task(task);
         wait_for("the task's objects to be gone", LIMIT, async || {
             let jobs = self.jobs().list(&of_task).await?.items.len();
             let secrets = self.secrets().list(&of_task).await?.items.len();
@@ -296,35 +335,15 @@ pub fn has(status: &RenderTaskStatus, type_: ConditionType, value: &str, reason:
     found.is_some_and(|c| c.status == value && c.reason == reason)
 }
 
-/// What the hub may do, as the chart grants it.
-fn hub_rules() -> Vec<PolicyRule> {
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(resources.iter().map(ToString::to_string).collect()),
-        verbs: verbs.iter().map(ToString::to_string).collect(),
-        ..PolicyRule::default()
-    };
-    let watch = ["get", "list", "watch"];
-    vec![
-        rule(
-            "renderhub.dev",
-            &["rendertasks", "clusterrendertasks"],
-            &["get", "list", "watch", "patch", "delete"],
-        ),
-        rule(
-            "renderhub.dev",
-            &[
-                "rendertasks/status",
-                "clusterrendertasks/status",
-                "clusterregistries/status",
-            ],
-            &["patch"],
-        ),
-        rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
-        rule("events.k8s.io", &["events"], &["create", "patch"]),
-        rule("", &["namespaces"], &["get"]),
-        rule("batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
-        rule("", &["secrets"], &["get", "list", "watch", "create", "delete"]),
-        rule("", &["pods"], &["list", "watch"]),
-    ]
+/// Flag of a stage only: its hub serves every namespace and the platform's own tasks.
+pub const EVERYWHERE: &str = "everywhere";
+
+/// Selects the Job, the config Secret and the pods of a task.
+pub fn of_task(task: &RenderTask) -> ListParams {
+    ListParams::default().labels(&format!("{TASK_UID}={}", task.uid().unwrap_or_default()))
+}
+
+/// Name of the Job and the config Secret of a task.
+pub fn job_name_of(task: &RenderTask) -> String {
+    job_name(&task.name_any(), &TaskUid::new(&task.uid().unwrap_or_default()))
 }

@@ -85,6 +85,7 @@ impl Engine {
         }
         self.backoff.clear(uid);
         self.queue.forget(uid);
+        self.jobs_gone.remove(uid);
     }
 
     /// What the platform offers changed: tasks that waited for it look again.
@@ -97,10 +98,13 @@ impl Engine {
             .map(|(uid, _)| uid.clone())
             .collect();
         for uid in uids {
-            if let Some(record) = self.index.task_mut(&uid) {
-                record.held = None;
-            }
+            self.index.hold(&uid, None, Instant::now());
             self.queue.add(&uid);
+        }
+        // A pass under way looks at what was offered when it began, so its task is looked at once more.
+        for uid in self.passes.values() {
+            self.outdated.insert(uid.clone());
+            self.queue.add(uid);
         }
     }
 }

@@ -2,56 +2,55 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
+use crate::api::labels::SPEC_HASH;
 use crate::apply::CallError;
 use crate::names::TaskUid;
 use crate::plan::gc::{Marked, orphans};
 use crate::plan::task::Phase;
-use crate::watch::task_of;
+use crate::watch::secret_task;
 
 use super::super::index::QUEUED_AFTER;
+use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::sweep::{Sweep, marked, remove_orphans};
-use super::super::worker::{JobNews, Outcome, SecretNews, WorkError};
-use super::{Engine, Finished, Source, instant};
-
-/// Time after which a task that was held by something nobody watches is tried again.
-const HELD_RETRY: Duration = Duration::from_secs(300);
+use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
+    /// Takes in what a pass brought.
     pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let error = outcome.error;
+        let is_outdated = self.outdated.remove(uid);
+        let job_is_gone = self.jobs_gone.remove(uid);
         if outcome.is_gone {
             self.forget(uid);
             return;
         }
-        self.take_objects(uid, outcome);
+        self.take_objects(uid, outcome, job_is_gone);
         self.take_slot(uid, outcome);
         if let Some(wake) = outcome.wake {
             self.queue.add_at(uid, instant(wake));
         }
-        if outcome.held.is_some() {
-            self.queue.add_at(uid, Instant::now() + HELD_RETRY);
+        let held = outcome.held.filter(|_| !is_outdated);
+        if let Some(retry) = self.index.hold(uid, held, Instant::now()) {
+            self.queue.add_at(uid, retry);
         }
         match error {
             None => self.backoff.clear(uid),
             Some(error) => {
-                if error == WorkError::Call(CallError::Conflict)
-                    && let Some(record) = self.index.task_mut(uid)
-                {
+                if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.
-                    record.whole = None;
+                    self.index.forget_spec(uid);
                 }
                 self.fail(uid, error.kind());
             }
         }
     }
 
-    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome) {
-        let now = Instant::now();
+    fn take_objects(&mut self, uid: &TaskUid, outcome: &Outcome, job_is_gone: bool) {
         if let Some(task) = &outcome.task {
             self.index.changed_task(Arc::clone(task));
         }
@@ -62,8 +61,12 @@ impl Engine {
         }
         match &outcome.job {
             // A Job that went while the worker had its task stays gone.
-            JobNews::Known(_) | JobNews::Read(..) if self.jobs_gone.remove(uid) => {}
-            JobNews::Known(job) => self.index.keep_job(job.clone(), now),
+            JobNews::Known(_) | JobNews::Read(..) | JobNews::Deleted(_) if job_is_gone => {
+                self.index.forget_job(uid);
+            }
+            JobNews::Known(job) => self.index.keep_job(job.clone(), Instant::now()),
+            // What was read for a pass that failed was of no use, so the Job stays to be read.
+            JobNews::Read(job, asked) if outcome.error.is_some() => self.index.keep_job(job.clone(), *asked),
             JobNews::Read(job, asked) => self.index.keep_read_job(job.clone(), *asked),
             JobNews::Absent => self.index.forget_job(uid),
             JobNews::Deleted(job) => self.index.clear_job(uid, job),
@@ -81,15 +84,16 @@ impl Engine {
         let Some(record) = self.index.task_mut(uid) else {
             return;
         };
-        record.held = outcome.held;
         let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
         record.blocked = is_waiting && !outcome.wants_slot;
-        if !outcome.wants_slot {
-            record.waits_since = None;
-        } else if record.waits_since.is_none() {
+        if outcome.wants_slot {
             let now = Instant::now();
-            record.waits_since = Some(now);
-            self.queue.add_at(uid, now + QUEUED_AFTER);
+            let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
+            if due > now {
+                self.queue.add_at(uid, due);
+            }
+        } else {
+            record.waits_since = None;
         }
         let (namespace, created) = (Arc::clone(record.namespace()), record.created);
         if has_job && !record.phase.is_finished() {
@@ -105,34 +109,35 @@ impl Engine {
     pub(super) fn take_secrets(&mut self, secrets: Result<Vec<ObjectMeta>, CallError>) {
         self.is_sweeping = false;
         let Ok(secrets) = secrets else {
-            self.sweep_due = Instant::now() + Duration::from_secs(5);
+            self.sweep_due = Instant::now() + SWEEP_RETRY;
             return;
         };
         self.sweep_due = Instant::now() + self.limits.gc_interval;
-        for meta in &secrets {
-            if let (Some(task), Some(uid)) = (task_of(meta), meta.uid.as_deref()) {
+        let mut own = Vec::with_capacity(secrets.len());
+        for meta in secrets {
+            let Some(task) = secret_task(&meta) else { continue };
+            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+            if let Some(uid) = &meta.uid
+                && self.index.is_made_from(&task, hash.map(String::as_str))
+                && !self.index.is_secret_cleared(&task)
+            {
                 self.index.keep_secret(&task, uid);
                 self.queue.add(&task);
             }
+            own.push(meta);
         }
-        if self.unseen.is_empty() {
-            self.index.prune_secrets();
-        }
-        let was_ready = self.unseen.is_empty();
+        self.index.prune_secrets();
         self.saw(&Source::Secrets);
-        if was_ready {
-            self.remove_orphans(secrets);
-        } else {
-            // The tasks were not all seen when the list was made: the orphans among them wait for the next sweep.
-            self.sweep_due = Instant::now() + self.limits.gc_interval.min(Duration::from_secs(60));
-        }
+        self.remove_orphans(own);
     }
 
     fn remove_orphans(&mut self, secrets: Vec<ObjectMeta>) {
         let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
+        // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
+        let grace = self.limits.gc_interval;
         let pick = |all: Vec<(Marked, ObjectMeta)>| -> Vec<ObjectMeta> {
             let marked: Vec<_> = all.iter().map(|(m, _)| m.clone()).collect();
-            let uids: HashSet<_> = orphans(&marked, phase).map(|m| m.uid.clone()).collect();
+            let uids: HashSet<_> = orphans(&marked, grace, phase).map(|m| m.uid.clone()).collect();
             all.into_iter()
                 .filter(|(m, _)| uids.contains(&m.uid))
                 .map(|(_, meta)| meta)

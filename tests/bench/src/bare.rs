@@ -127,9 +127,13 @@ impl Writer {
             name: name.to_owned(),
             job_uid: SOME_UID.to_owned(),
             secret_uid: Some(SOME_UID.to_owned()),
+            chart_url: Some(format!(
+                "oci://registry.test:5000/{}/shop:1.0.0",
+                task.id.namespace
+            )),
+            since: Timestamp::now(),
         };
-        let url = format!("oci://registry.test:5000/{}/shop:1.0.0", task.id.namespace);
-        scheduled(task, &started, &url, Timestamp::now())
+        scheduled(task, started, Timestamp::now())
     }
 
     async fn create<K>(&self, object: &K) -> Result<()>
@@ -176,6 +180,7 @@ pub fn finished(task: &Task) -> RenderTaskStatus {
     let job = JobReport {
         uid: SOME_UID.to_owned(),
         spec_hash: task.spec_hash.clone(),
+        chart_url: None,
         verdict: Verdict::Complete(now),
         attempts: 1,
         created: Some(now),

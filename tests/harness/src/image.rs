@@ -152,10 +152,13 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, UdpSocket};
+
     use serde_json::{Value, json};
 
     use super::layout::digest_of;
     use super::*;
+    use crate::net;
 
     fn ls(dir: &Path) -> BuiltImage {
         Image::new("example.test/tools/ls:1", "/bin/ls", "ls")
@@ -209,22 +212,55 @@ mod tests {
     #[test]
     fn the_program_runs_with_nothing_but_the_image() {
         let dir = tempfile::tempdir().unwrap();
-        let image = ls(dir.path());
-        let manifest = json_of(&blob(&image, &json!({ "digest": image.digest })));
-        let root = dir.path().join("root");
-        let mut layer = tar::Archive::new(fs::File::open(blob(&image, &manifest["layers"][0])).unwrap());
-        layer.set_preserve_permissions(true);
-        layer.unpack(&root).unwrap();
+        let root = unpacked(&ls(dir.path()), dir.path());
         let inside = in_root(&root, &["/ls", "-ln", "/etc"]);
         assert!(
             inside.contains("nsswitch.conf") && inside.contains("passwd"),
             "{inside}"
         );
-        // libc alone resolves names: no plug-in of the name service is in the image.
-        fs::write(root.join("etc/hosts"), "198.18.0.7 registry.test\n").unwrap();
+    }
+
+    #[test]
+    fn libc_alone_resolves_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = unpacked(&ls(dir.path()), dir.path());
         fs::copy("/usr/bin/getent", root.join("getent")).unwrap();
-        let address = in_root(&root, &["/getent", "ahostsv4", "registry.test"]);
-        assert!(address.starts_with("198.18.0.7"), "{address}");
+        fs::write(root.join("etc/hosts"), "198.18.0.7 file.test\n").unwrap();
+        let server = answering_every_name_with([198, 18, 0, 8]);
+        fs::write(root.join("etc/resolv.conf"), format!("nameserver {server}\n")).unwrap();
+        for (name, address) in [("file.test", "198.18.0.7"), ("dns.test", "198.18.0.8")] {
+            let found = in_root(&root, &["/getent", "ahostsv4", name]);
+            assert!(found.starts_with(address), "{name}: {found}");
+        }
+    }
+
+    /// The image's file system as a directory.
+    fn unpacked(image: &BuiltImage, dir: &Path) -> PathBuf {
+        let manifest = json_of(&blob(image, &json!({ "digest": image.digest })));
+        let layer = fs::File::open(blob(image, &manifest["layers"][0])).unwrap();
+        let mut layer = tar::Archive::new(layer);
+        layer.set_preserve_permissions(true);
+        layer.unpack(dir.join("root")).unwrap();
+        dir.join("root")
+    }
+
+    /// A DNS server on a loopback address of its own; port 53 is the only one that libc asks.
+    fn answering_every_name_with(address: [u8; 4]) -> IpAddr {
+        let ip = net::loopback();
+        let socket = UdpSocket::bind((ip, 53)).unwrap();
+        std::thread::spawn(move || {
+            let mut query = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut query) {
+                // The question is labels up to an empty one, a type and a class.
+                let labels = query[12..length].iter().position(|&byte| byte == 0).unwrap();
+                let question = &query[12..12 + labels + 5];
+                let header = [0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+                let answer = [0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4];
+                let reply = [&query[..2], &header, question, &answer, &address].concat();
+                socket.send_to(&reply, from).unwrap();
+            }
+        });
+        ip
     }
 
     /// Runs a program as the image's user with `root` as its whole file system; only root may do so, as with a node.

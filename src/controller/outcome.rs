@@ -1,0 +1,82 @@
+//! What a pass over a task brought.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::apply::CallError;
+use crate::plan::Held;
+use crate::plan::task::Task;
+use crate::watch::JobMark;
+
+/// Why a pass ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkError {
+    /// A call failed.
+    #[error("a call to the API server failed")]
+    Call(#[from] CallError),
+    /// The plan did not settle.
+    #[error("the plan did not settle")]
+    Unsettled,
+}
+
+impl WorkError {
+    /// The error as a metric label.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Call(error) => error.kind(),
+            Self::Unsettled => "Unsettled",
+        }
+    }
+}
+
+/// What a pass brought of the task's Job.
+#[derive(Debug, Default)]
+pub enum JobNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was created or found.
+    Known(JobMark),
+    /// It was read, and asked for at that time: what a watch said since may not be in it.
+    Read(JobMark, Instant),
+    /// The API server said that there is none.
+    Absent,
+    /// The one with this UID was deleted.
+    Deleted(String),
+}
+
+/// What a pass brought of the task's config Secret.
+#[derive(Debug, Default)]
+pub enum SecretNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// The one with this UID was created or found.
+    Known(String),
+    /// It was deleted.
+    Deleted,
+}
+
+/// What a pass brought, whether it ended early or not.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The task as it is now, where it was read or changed.
+    pub task: Option<Arc<Task>>,
+    /// Whether the task turned out to be gone.
+    pub is_gone: bool,
+    /// What became of its Job.
+    pub job: JobNews,
+    /// What became of its config Secret.
+    pub secret: SecretNews,
+    /// What keeps the task's objects from being created.
+    pub held: Option<Held>,
+    /// When to look again by the clock.
+    pub wake: Option<Timestamp>,
+    /// Whether the task waits for a slot.
+    pub wants_slot: bool,
+    /// Why the pass ended early.
+    pub error: Option<WorkError>,
+}

@@ -1,0 +1,261 @@
+//! Who may push where: each refusal, their order, and that no namespace gets out of its prefix.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{class, platform, registry, spec_with, task_in};
+use crate::api::conditions::Reason::{
+    self, FeatureDisabled, InvalidSpec, PushSecretInvalid, PushSecretNotFound, RegistryNotAllowed,
+    RegistryNotFound, RendererClassNotFound, RepositoryNotAllowed,
+};
+use crate::names::TaskKind;
+use crate::plan::catalog::{Catalog, Credential, Resolved};
+
+/// A catalog whose only registry, `main`, is so.
+fn offering(changes: Value, credential: Credential) -> Catalog {
+    let mut catalog = platform();
+    catalog
+        .registries
+        .insert("main".to_owned(), registry(changes, credential));
+    catalog
+}
+
+fn usable(changes: Value) -> Catalog {
+    offering(changes, Credential::BasicAuth("push".to_owned()))
+}
+
+/// Asks as `team-a`.
+fn ask(catalog: &Catalog, spec: Value) -> Result<Resolved, Reason> {
+    ask_as(catalog, "team-a", TaskKind::RenderTask, spec)
+}
+
+fn ask_as(catalog: &Catalog, namespace: &str, kind: TaskKind, spec: Value) -> Result<Resolved, Reason> {
+    let task = task_in(namespace, kind, spec);
+    let spec = task.spec.as_ref().expect("the spec can be decoded");
+    catalog.resolve(&task, spec).map_err(|refusal| refusal.reason)
+}
+
+#[test]
+fn a_task_gets_what_the_registry_binds() {
+    let catalog = usable(json!({
+        "plainHTTP": true,
+        "tokenRealm": "https://auth.test/token",
+        "caConfigMapRef": {"name": "trust", "key": "root.pem"},
+    }));
+    let got = ask(&catalog, spec_with(json!({}))).unwrap();
+    assert_eq!(got.reference.url(), "oci://registry.test:5000/team-a/shop:1.0.0");
+    assert_eq!(got.credential, Credential::BasicAuth("push".to_owned()));
+    assert_eq!(got.token_realm.as_deref(), Some("https://auth.test/token"));
+    assert_eq!(got.ca, Some(("trust".to_owned(), "root.pem".to_owned())));
+    assert!(got.plain_http);
+    assert_eq!(got.class.image, "renderer.test/renderer:1");
+}
+
+#[test]
+#[rustfmt::skip]
+fn each_refusal_has_its_cause() {
+    let missing = || offering(json!({}), Credential::Missing);
+    let of_tenants = json!({"registryRef": {"kind": "Registry", "name": "main"}});
+    let table = [
+        (usable(json!({})), json!({"registryRef": {"name": "other"}}), RegistryNotFound),
+        (usable(json!({})), of_tenants, FeatureDisabled),
+        (usable(json!({})), json!({"registryRef": null, "baseURL": "registry.evil"}), FeatureDisabled),
+        (usable(json!({"allowedNamespaces": []})), json!({}), RegistryNotAllowed),
+        (usable(json!({"allowedNamespaces": ["team-a2", "team"]})), json!({}), RegistryNotAllowed),
+        (usable(json!({"hostname": "https://x"})), json!({}), RegistryNotFound),
+        (usable(json!({})), json!({"repository": "team-b/shop"}), RepositoryNotAllowed),
+        (usable(json!({"repositoryPrefix": "../"})), json!({}), RepositoryNotAllowed),
+        (usable(json!({})), json!({"repository": "//"}), InvalidSpec),
+        (usable(json!({})), json!({"tag": "--x"}), InvalidSpec),
+        (usable(json!({"verify": "Digest"})), json!({}), FeatureDisabled),
+        (usable(json!({"targetPullSecretName": "pull"})), json!({}), FeatureDisabled),
+        (missing(), json!({}), PushSecretNotFound),
+        (offering(json!({}), Credential::Invalid), json!({}), PushSecretInvalid),
+        (usable(json!({})), json!({"rendererClassName": "slides"}), RendererClassNotFound),
+    ];
+    for (catalog, changes, reason) in table {
+        assert_eq!(ask(&catalog, spec_with(changes.clone())).err(), Some(reason), "{changes}");
+    }
+}
+
+#[test]
+fn the_first_refusal_wins() {
+    // Each line has the faults of all lines below it too.
+    let wrong = json!({"repository": "team-b/shop", "rendererClassName": "slides"});
+    let shut = || offering(json!({"allowedNamespaces": []}), Credential::Missing);
+    let open = || offering(json!({}), Credential::Missing);
+    let mut nowhere = wrong.clone();
+    nowhere["registryRef"] = json!({"name": "other"});
+    let inside = json!({"rendererClassName": "slides"});
+    let table = [
+        (shut(), nowhere, RegistryNotFound),
+        (shut(), wrong.clone(), RegistryNotAllowed),
+        (open(), wrong, RepositoryNotAllowed),
+        (open(), inside.clone(), PushSecretNotFound),
+        (usable(json!({})), inside, RendererClassNotFound),
+    ];
+    for (catalog, changes, reason) in table {
+        assert_eq!(
+            ask(&catalog, spec_with(changes.clone())).err(),
+            Some(reason),
+            "{changes}"
+        );
+    }
+}
+
+#[test]
+fn a_class_is_named_or_default_or_the_hubs_own() {
+    let image = |catalog: &Catalog, changes: Value| ask(catalog, spec_with(changes)).map(|r| r.class.image);
+    let mut catalog = platform();
+    catalog.classes.insert(
+        "slides".to_owned(),
+        class(json!({"image": "slides.test/x:1"}), false),
+    );
+    let named = json!({"rendererClassName": "slides"});
+    assert_eq!(image(&catalog, named.clone()), Ok("slides.test/x:1".to_owned()));
+    assert_eq!(
+        image(&catalog, json!({})),
+        Ok("renderer.test/renderer:1".to_owned())
+    );
+    catalog.classes.insert(
+        "usual".to_owned(),
+        class(json!({"image": "usual.test/x:1"}), true),
+    );
+    assert_eq!(image(&catalog, json!({})), Ok("usual.test/x:1".to_owned()));
+    let of_others = class(json!({"allowedNamespaces": ["team-b"]}), false);
+    catalog.classes.insert("slides".to_owned(), of_others);
+    assert_eq!(
+        image(&catalog, named),
+        Err(RendererClassNotFound),
+        "it reads like one that does not exist"
+    );
+    let of_all = class(
+        json!({"allowedNamespaces": ["*"], "image": "all.test/x:1"}),
+        false,
+    );
+    catalog.classes.insert("all".to_owned(), of_all);
+    assert_eq!(
+        image(&catalog, json!({"rendererClassName": "all"})),
+        Ok("all.test/x:1".to_owned())
+    );
+}
+
+#[test]
+fn a_class_that_shows_the_credential_to_its_container_is_for_those_it_names() {
+    let table = [
+        ("Split", json!([]), true),
+        ("Single", json!([]), false),
+        ("Single", json!(["team-b"]), false),
+        ("Single", json!(["team-a"]), true),
+        ("Single", json!(["*"]), true),
+    ];
+    for (mode, allowed, serves) in table {
+        let mut catalog = platform();
+        let changes = json!({"mode": mode, "allowedNamespaces": allowed});
+        catalog.classes.insert("usual".to_owned(), class(changes, true));
+        assert_eq!(
+            ask(&catalog, spec_with(json!({}))).is_ok(),
+            serves,
+            "{mode} {allowed}"
+        );
+    }
+}
+
+#[test]
+fn a_tenant_cannot_tell_a_class_of_others_from_none() {
+    let mut catalog = platform();
+    catalog.classes.insert(
+        "secret".to_owned(),
+        class(json!({"allowedNamespaces": ["team-b"]}), false),
+    );
+    let refusal = |name: &str| {
+        let task = super::task_of(spec_with(json!({"rendererClassName": name})));
+        catalog.resolve(&task, task.spec.as_ref().unwrap()).unwrap_err()
+    };
+    assert_eq!(refusal("secret"), refusal("absent"));
+}
+
+#[test]
+fn the_platforms_own_tasks_pass_the_list_of_namespaces_and_prefixes_made_of_one() {
+    let platform = |changes: Value, repository: &str| {
+        let spec = spec_with(json!({"repository": repository}));
+        ask_as(&usable(changes), "", TaskKind::ClusterRenderTask, spec)
+            .map(|r| r.reference.repository.as_str().to_owned())
+    };
+    assert_eq!(
+        platform(json!({"allowedNamespaces": []}), "anywhere/shop"),
+        Ok("anywhere/shop".to_owned())
+    );
+    let fixed = json!({"repositoryPrefix": "charts/"});
+    assert_eq!(
+        platform(fixed.clone(), "charts/shop"),
+        Ok("charts/shop".to_owned())
+    );
+    assert_eq!(platform(fixed, "other/shop"), Err(RepositoryNotAllowed));
+}
+
+#[test]
+fn an_asterisk_admits_every_namespace_and_an_empty_list_none() {
+    for (allowed, namespace, admitted) in [
+        (json!(["*"]), "team-z", true),
+        (json!([]), "team-a", false),
+        (json!(["team-*"]), "team-a", false),
+        (json!(["team-a"]), "team-a", true),
+        (json!(["TEAM-A"]), "team-a", false),
+    ] {
+        let catalog = usable(json!({"allowedNamespaces": allowed}));
+        let spec = spec_with(json!({"repository": format!("{namespace}/shop")}));
+        let answer = ask_as(&catalog, namespace, TaskKind::RenderTask, spec);
+        assert_eq!(answer.is_ok(), admitted, "{allowed} {namespace}");
+    }
+}
+
+/// Repositories as an attacker would write them around two namespaces whose names are prefixes of each other.
+fn repository() -> impl Strategy<Value = String> {
+    let segment = prop_oneof![
+        3 => Just("team-a"), 3 => Just("team-a2"), 2 => Just("team"), 1 => Just(".."), 1 => Just("."), 1 => Just(""),
+        1 => Just("Team-A"), 1 => Just("team-a%2f.."), 1 => Just("team-a\\"), 2 => Just("shop"), 1 => Just("team-a_"),
+        1 => Just("team-a\u{2215}x"), 1 => Just("a:b"), 1 => Just("a@sha256"), 1 => Just(" team-a"),
+    ];
+    prop::collection::vec(segment, 1..5).prop_map(|segments| segments.join("/"))
+}
+
+proptest! {
+    #[test]
+    fn no_namespace_gets_out_of_its_prefix(
+        repository in repository(),
+        namespace in prop_oneof![Just("team-a"), Just("team-a2"), Just("team")],
+        template in prop_oneof![
+            Just("{namespace}/"), Just("{namespace}"), Just("charts/{namespace}/"), Just("{namespace}/x/"),
+        ],
+    ) {
+        let catalog = usable(json!({"allowedNamespaces": ["*"], "repositoryPrefix": template}));
+        let spec = spec_with(json!({"repository": repository}));
+        let answer = ask_as(&catalog, namespace, TaskKind::RenderTask, spec);
+        let prefix = template.replace("{namespace}", namespace);
+        let granted: Vec<_> = prefix.trim_end_matches('/').split('/').collect();
+        let asked: Vec<_> = repository.split('/').collect();
+        let is_inside = asked.starts_with(&granted) && (asked.len() > granted.len() || !prefix.ends_with('/'));
+        let is_plain = asked.iter().all(|s| {
+            s.starts_with(|c: char| c.is_ascii_lowercase()) && s.ends_with(|c: char| c.is_ascii_alphanumeric())
+                && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        });
+        prop_assert_eq!(answer.is_ok(), is_inside && is_plain, "{} in {}", repository, prefix);
+        if let Ok(resolved) = answer {
+            prop_assert_eq!(resolved.reference.repository.as_str(), repository);
+            prop_assert_eq!(resolved.reference.host.as_str(), "registry.test:5000");
+        }
+    }
+
+    #[test]
+    fn two_namespaces_never_share_a_repository(
+        repository in repository(), a in "team-[a-c]{1,2}", b in "team-[a-c]{1,2}",
+    ) {
+        prop_assume!(a != b);
+        let catalog = usable(json!({"allowedNamespaces": ["*"]}));
+        let may = |namespace: &str| {
+            ask_as(&catalog, namespace, TaskKind::RenderTask, spec_with(json!({"repository": repository}))).is_ok()
+        };
+        prop_assert!(!(may(&a) && may(&b)));
+    }
+}

@@ -1,0 +1,523 @@
+//! Whole lives: a model of an API server and of a hub that does what the plan says, and is killed wherever it hurts.
+//!
+//! The model's server applies each step as the real one would. Between steps the world moves: Jobs end or vanish, the
+//! platform breaks and mends, tenants delete and change, the hub forgets everything. Whatever happened, the plan settles,
+//! never deletes what it still needs, never makes a second Job, and leaves nothing of a deleted task.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{at, condition, place, platform, spec_with, task_of};
+use crate::api::RenderTaskStatus;
+use crate::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
+use crate::api::conditions::Reason;
+use crate::api::labels::FINALIZER;
+use crate::names::TaskUid;
+use crate::plan::catalog::Catalog;
+use crate::plan::gc::{Marked, orphans};
+use crate::plan::outcome::{JobReport, Verdict};
+use crate::plan::task::{Phase, Task};
+use crate::plan::{Held, JobState, Observed, Step, decide};
+
+/// Steps in which every pass must come to rest; the worker gives up after as many.
+const MAX_STEPS: usize = 16;
+
+/// A Job as the server holds it.
+#[derive(Clone, Debug)]
+struct ServerJob {
+    uid: String,
+    spec_hash: String,
+    verdict: Verdict,
+}
+
+/// What the hub holds in memory, and loses when it is killed.
+#[derive(Clone, Debug)]
+struct Memory {
+    job: JobState,
+    secret: Option<String>,
+    has_slot: bool,
+    has_waited: bool,
+    held: Option<Held>,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    // The server.
+    task: Option<Task>,
+    job: Option<ServerJob>,
+    secret: Option<String>,
+    foreign: bool,
+    now: i64,
+    uids: usize,
+    // The hub.
+    memory: Memory,
+    catalog: Catalog,
+    // What the test keeps count of.
+    jobs_made: usize,
+    /// Jobs that went before any status named them; only those may be made again.
+    jobs_lost_unseen: usize,
+    finalizer_stripped: bool,
+}
+
+/// Where a hub is killed: in the act of this number, before it or while it does it.
+#[derive(Clone, Copy, Debug)]
+struct Kill {
+    act: usize,
+    before: bool,
+}
+
+fn kill() -> impl Strategy<Value = Kill> {
+    (0..4_usize, any::<bool>()).prop_map(|(act, before)| Kill { act, before })
+}
+
+/// What happens to the world.
+#[derive(Clone, Debug)]
+enum Move {
+    /// The hub works until it is killed, if it is. Stale: events did not reach it yet.
+    Pass {
+        stale: bool,
+        killed: Option<Kill>,
+    },
+    Restart,
+    JobEnds(bool, bool),
+    JobVanishes,
+    SecretVanishes,
+    Slot(bool),
+    Waits,
+    Platform(bool),
+    ForeignObject(bool),
+    Later(i64),
+    SpecChanges,
+    StripFinalizer,
+    TenantDeletes,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let pass = (any::<bool>(), prop::option::weighted(0.3, kill()));
+    let one = prop_oneof![
+        12 => pass.prop_map(|(stale, killed)| Move::Pass { stale, killed }),
+        2 => Just(Move::Restart),
+        4 => any::<(bool, bool)>().prop_map(|(good, deadline)| Move::JobEnds(good, deadline)),
+        1 => Just(Move::JobVanishes),
+        1 => Just(Move::SecretVanishes),
+        4 => prop::bool::weighted(0.8).prop_map(Move::Slot),
+        1 => Just(Move::Waits),
+        2 => prop::bool::weighted(0.7).prop_map(Move::Platform),
+        1 => prop::bool::weighted(0.3).prop_map(Move::ForeignObject),
+        3 => prop_oneof![Just(1), Just(61), Just(100_000)].prop_map(Move::Later),
+        1 => Just(Move::SpecChanges),
+        1 => Just(Move::StripFinalizer),
+        1 => Just(Move::TenantDeletes),
+    ];
+    prop::collection::vec(one, 0..30)
+}
+
+fn beginnings() -> impl Strategy<Value = World> {
+    let ttl = || prop_oneof![Just(None), Just(Some(0)), Just(Some(60))];
+    (ttl(), ttl(), any::<bool>(), prop::bool::weighted(0.1)).prop_map(|(kept, removed, finalized, wrong)| {
+        let mut changes = json!({});
+        for (field, ttl) in [("failedJobTTL", kept), ("ttlSecondsAfterFinished", removed)] {
+            if let Some(seconds) = ttl {
+                changes[field] = json!(seconds);
+            }
+        }
+        if wrong {
+            changes["clusterName"] = json!("edge");
+        }
+        let mut task = task_of(spec_with(changes));
+        if !finalized {
+            task.finalizers.clear();
+        }
+        World::of(task)
+    })
+}
+
+impl World {
+    fn of(task: Task) -> Self {
+        Self {
+            task: Some(task),
+            job: None,
+            secret: None,
+            foreign: false,
+            now: 10,
+            uids: 0,
+            memory: Memory {
+                job: JobState::Absent,
+                secret: None,
+                has_slot: false,
+                has_waited: false,
+                held: None,
+            },
+            catalog: platform(),
+            jobs_made: 0,
+            jobs_lost_unseen: 0,
+            finalizer_stripped: false,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.now)
+    }
+
+    fn make(&mut self, move_: &Move) {
+        match move_ {
+            Move::Pass { stale, killed } => self.pass(*stale, *killed),
+            Move::Restart => self.restart(),
+            Move::JobEnds(good, deadline) => self.end_job(*good, *deadline),
+            Move::JobVanishes => self.lose_job(),
+            Move::SecretVanishes => self.secret = None,
+            Move::Slot(has) => self.memory.has_slot = *has,
+            Move::Waits => self.memory.has_waited = true,
+            Move::Platform(works) => {
+                self.catalog = if *works { platform() } else { Catalog::default() };
+                self.memory.held = None;
+            }
+            Move::ForeignObject(exists) => {
+                (self.foreign, self.memory.held) = (*exists && self.job.is_none(), None);
+            }
+            Move::Later(seconds) => self.now += seconds,
+            Move::SpecChanges => {
+                if let Some(task) = &mut self.task {
+                    task.generation += 1;
+                }
+            }
+            Move::StripFinalizer => {
+                if let Some(task) = &mut self.task {
+                    self.finalizer_stripped |= task.is_finalized();
+                    task.finalizers.clear();
+                }
+                self.collect();
+            }
+            Move::TenantDeletes => self.delete(),
+        }
+    }
+
+    fn delete(&mut self) {
+        if let Some(task) = &mut self.task
+            && !task.deleting
+        {
+            // A server counts the mark of a deletion as a new generation.
+            (task.deleting, task.generation) = (true, task.generation + 1);
+        }
+        self.collect();
+    }
+
+    /// The server's part of a deletion.
+    fn collect(&mut self) {
+        self.task = self
+            .task
+            .take()
+            .filter(|t| !t.deleting || !t.finalizers.is_empty());
+    }
+
+    fn end_job(&mut self, good: bool, deadline: bool) {
+        let now = self.now();
+        if let Some(job) = self.job.as_mut().filter(|j| j.verdict == Verdict::Running) {
+            job.verdict = if good {
+                Verdict::Complete(now)
+            } else {
+                Verdict::Failed(now, deadline)
+            };
+        }
+    }
+
+    fn lose_job(&mut self) {
+        let named = self.task.as_ref().is_some_and(|t| t.status.job_ref.is_some());
+        if self.job.take().is_some() && !named {
+            self.jobs_lost_unseen += 1;
+        }
+    }
+
+    /// The hub knows nothing but what a list shows it.
+    fn restart(&mut self) {
+        (self.memory.held, self.memory.has_waited, self.memory.has_slot) = (None, false, self.job.is_some());
+        self.look();
+    }
+
+    /// What watches and the sweep's list show.
+    fn look(&mut self) {
+        self.memory.job = self.job.as_ref().map_or(JobState::Absent, |job| JobState::Seen {
+            uid: job.uid.clone(),
+            spec_hash: job.spec_hash.clone(),
+            chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
+            may_have_ended: job.verdict != Verdict::Running,
+        });
+        self.memory.secret = self.secret.clone();
+    }
+
+    fn pass(&mut self, stale: bool, killed: Option<Kill>) {
+        if !stale {
+            self.look();
+        }
+        for act in 0..MAX_STEPS {
+            let Some(task) = self.task.clone() else { return };
+            let step = self.decide(&task);
+            if let Step::Rest { wake, wants_slot } = step {
+                assert!(
+                    wake.is_none_or(|at| at > self.now()),
+                    "a wake-up in the past is a loop"
+                );
+                self.memory.has_slot &= wants_slot || self.job.is_some();
+                return;
+            }
+            self.is_safe(&task, &step, stale);
+            let killed = killed.filter(|kill| kill.act == act);
+            if killed.is_none_or(|kill| !kill.before) {
+                self.act(&task, step, killed.is_some());
+            }
+            if killed.is_some() {
+                return self.restart();
+            }
+        }
+        panic!("does not settle: {self:#?}");
+    }
+
+    fn decide(&self, task: &Task) -> Step {
+        decide(&Observed {
+            now: self.now(),
+            task,
+            job: &self.memory.job,
+            secret: self.memory.secret.as_deref(),
+            note: None,
+            catalog: &self.catalog,
+            place: &place(),
+            has_slot: self.memory.has_slot,
+            has_waited: self.memory.has_waited,
+            held: self.memory.held,
+        })
+    }
+
+    /// What may never be asked for.
+    fn is_safe(&self, task: &Task, step: &Step, stale: bool) {
+        let phase = task.phase();
+        match step {
+            Step::Create(_) => {
+                assert_eq!(phase, Phase::Pending, "nothing starts twice");
+                assert!(task.status.job_ref.is_none() && !task.deleting && task.is_finalized());
+                assert!(self.memory.job.uid().is_none() && self.memory.has_slot);
+                assert!(stale || self.job.is_none());
+            }
+            Step::DeleteJob(_) | Step::DeleteSecret(_) => {
+                let is_refused = condition(task, JobScheduled).is_some_and(|(status, _)| status == "False");
+                assert!(
+                    phase.is_finished() || task.deleting || is_refused,
+                    "{step:?} before the result is recorded"
+                );
+                if let (Step::DeleteJob(_), false, false) = (step, phase.is_finished(), task.deleting) {
+                    assert_eq!(
+                        condition(task, JobScheduled),
+                        Some(("False", Reason::SpecMutated))
+                    );
+                }
+                let kept =
+                    phase == Phase::Failed && !task.deleting && self.now() < task.failure_cleanup_due();
+                assert!(!kept, "{step:?} within the time that a failure is kept");
+            }
+            Step::RemoveFinalizer => assert!(task.deleting && self.memory.secret.is_none()),
+            Step::DeleteTask => {
+                assert!(phase.is_finished() && task.removal_due().is_some_and(|due| due <= self.now()));
+            }
+            Step::AddFinalizer => assert!(!task.is_finalized() && !task.deleting),
+            Step::WriteStatus(status) => self.is_true(task, status),
+            Step::ReadJob | Step::Rest { .. } => {}
+        }
+    }
+
+    /// What a status may never say.
+    fn is_true(&self, task: &Task, status: &RenderTaskStatus) {
+        let after = Task {
+            status: status.clone(),
+            ..task.clone()
+        };
+        let is = |type_| condition(&after, type_).is_some_and(|(status, _)| status == "True");
+        assert!(!(is(JobSucceeded) && is(JobFailed)));
+        assert!(!task.phase().is_finished(), "a recorded result is never changed");
+        assert_ne!(*status, task.status, "a write that changes nothing");
+        assert!(status.chart_url.as_deref() != Some(""), "the schema refuses it");
+        if is(JobSucceeded) {
+            let job = self.job.as_ref().expect("a success without a Job");
+            assert!(matches!(job.verdict, Verdict::Complete(_)), "{:?}", job.verdict);
+            assert_eq!(
+                status.job_ref.as_ref().and_then(|r| r.uid.as_ref()),
+                Some(&job.uid)
+            );
+        }
+        if after.phase().is_finished() {
+            assert!(status.job_ref.is_some() && status.start_time.is_some());
+            let ended = status.completion_time.as_ref().expect("an end").0;
+            assert!(task.created <= ended && ended <= self.now());
+        }
+    }
+
+    /// Does the step as the server and the worker do; a hub that is killed on the way has made the Secret, not the Job.
+    fn act(&mut self, task: &Task, step: Step, killed: bool) {
+        match step {
+            Step::AddFinalizer => self.change(|t| t.finalizers.push(FINALIZER.to_owned())),
+            Step::RemoveFinalizer => {
+                self.change(|t| t.finalizers.retain(|f| f != FINALIZER));
+                self.collect();
+            }
+            Step::DeleteTask => self.delete(),
+            Step::Create(_) => self.create(task, killed),
+            Step::ReadJob => {
+                self.memory.job = self.job.as_ref().map_or(JobState::Gone, |job| {
+                    JobState::Read(JobReport {
+                        uid: job.uid.clone(),
+                        spec_hash: job.spec_hash.clone(),
+                        chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
+                        verdict: job.verdict,
+                        attempts: 1,
+                        created: Some(task.created),
+                    })
+                });
+            }
+            Step::WriteStatus(status) => {
+                // What comes back is what was stored.
+                let stored = serde_json::to_value(*status).unwrap();
+                self.change(|t| t.status = serde_json::from_value(stored).unwrap());
+            }
+            Step::DeleteJob(uid) => {
+                self.job = self.job.take().filter(|job| job.uid != uid);
+                self.memory.job = JobState::Gone;
+            }
+            Step::DeleteSecret(uid) => {
+                self.secret = self.secret.take().filter(|secret| *secret != uid);
+                self.memory.secret = None;
+            }
+            Step::Rest { .. } => {}
+        }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Task)) {
+        if let Some(task) = &mut self.task {
+            change(task);
+        }
+    }
+
+    fn create(&mut self, task: &Task, killed: bool) {
+        if self.foreign {
+            self.memory.held = Some(Held::NameConflict);
+            return;
+        }
+        let secret = self.secret.clone().unwrap_or_else(|| self.uid("s"));
+        (self.secret, self.memory.secret) = (Some(secret.clone()), Some(secret));
+        if killed {
+            return;
+        }
+        if self.job.is_none() {
+            self.jobs_made += 1;
+            let uid = self.uid("j");
+            self.job = Some(ServerJob {
+                uid,
+                spec_hash: task.spec_hash.clone(),
+                verdict: Verdict::Running,
+            });
+        }
+        self.look();
+    }
+
+    fn uid(&mut self, kind: &str) -> String {
+        self.uids += 1;
+        format!("{kind}{}", self.uids)
+    }
+
+    /// A hub that runs for a while with nothing in its way.
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            self.pass(false, None);
+            if self.memory.held.take().is_none() {
+                self.memory.has_slot = true;
+            }
+        }
+    }
+
+    /// Removes what the sweep would, after its time of grace.
+    fn sweep(&mut self) {
+        let exists = self.task.is_some();
+        let uid = TaskUid::new("11111111-2222-4333-8444-555555555555");
+        let marked = |uid: &String| Marked {
+            name: "render-shop".to_owned(),
+            uid: uid.clone(),
+            task: Some(TaskUid::new("11111111-2222-4333-8444-555555555555")),
+            age: Duration::from_secs(3_600),
+        };
+        let objects: Vec<_> = self
+            .job
+            .iter()
+            .map(|j| &j.uid)
+            .chain(&self.secret)
+            .map(marked)
+            .collect();
+        let live = |asked: &TaskUid| (exists && *asked == uid).then_some(Phase::Pending);
+        let gone: Vec<_> = orphans(&objects, Duration::ZERO, live)
+            .map(|o| o.uid.clone())
+            .collect();
+        self.job = self.job.take().filter(|job| !gone.contains(&job.uid));
+        self.secret = self.secret.take().filter(|secret| !gone.contains(secret));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_life_settles_and_leaves_nothing(mut world in beginnings(), moves in moves()) {
+        for move_ in &moves {
+            world.make(move_);
+            prop_assert!(world.jobs_made <= 1 + world.jobs_lost_unseen, "a second Job");
+        }
+        // The world calms down: what can work works.
+        (world.foreign, world.catalog, world.memory.held) = (false, platform(), None);
+        world.settle();
+        if let Some(phase) = world.task.as_ref().filter(|t| t.generation == 1 && t.spec.as_ref().unwrap().cluster_name.is_none()).map(Task::phase) {
+            prop_assert!(phase.is_finished() || world.job.is_some(), "a task that can run does");
+        }
+        world.end_job(true, false);
+        world.settle();
+        world.now += 1_000_000;
+        world.settle();
+        if let Some(task) = &world.task {
+            let stalled = task.phase() == Phase::Pending || condition(task, JobScheduled) == Some(("False", Reason::SpecMutated));
+            prop_assert!(task.phase().is_finished() || stalled, "{:?}", task.status);
+            prop_assert!(world.job.is_none() && world.secret.is_none(), "what is over is cleared");
+        }
+        world.delete();
+        world.settle();
+        prop_assert!(world.task.is_none(), "{:?}", world.task);
+        if world.finalizer_stripped {
+            world.sweep();
+        }
+        prop_assert!(world.job.is_none() && world.secret.is_none());
+    }
+
+    #[test]
+    fn a_kill_anywhere_changes_no_outcome(
+        good in any::<bool>(),
+        finalized in any::<bool>(),
+        kills in prop::collection::vec((kill(), any::<bool>()), 0..8),
+    ) {
+        let mut task = task_of(spec_with(json!({"failedJobTTL": 0})));
+        if !finalized {
+            task.finalizers.clear();
+        }
+        let mut world = World::of(task);
+        for (kill, ends) in kills {
+            world.memory.has_slot = true;
+            world.pass(false, Some(kill));
+            if ends {
+                // The Job does not wait for the hub to come back.
+                world.end_job(good, false);
+            }
+        }
+        world.memory.has_slot = true;
+        world.settle();
+        world.end_job(good, false);
+        world.settle();
+        let task = world.task.as_ref().unwrap();
+        prop_assert_eq!((task.phase(), world.jobs_made), (if good { Phase::Succeeded } else { Phase::Failed }, 1));
+        prop_assert!(task.status.chart_url.is_some() && world.job.is_none() && world.secret.is_none());
+    }
+}

@@ -1,0 +1,254 @@
+//! What a task costs the API server, counted in its audit log; writes are the currency.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use renderhub::api::RenderTask;
+use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub::api::labels::FINALIZER;
+use renderhub_harness::audit::Mark;
+use renderhub_harness::{ControlPlane, wait_for};
+use serde_json::{Value, json};
+use support::{DIGEST, LIMIT, Stage, plane};
+
+/// Tasks whose writes are counted.
+const TASKS: usize = 8;
+/// Finished tasks that a hub finds when it starts.
+const FINISHED: usize = 1000;
+
+type Counts = BTreeMap<String, usize>;
+
+/// What the hub asked for since `begin`, without watches and without the marks the harness leaves.
+async fn counts(stage: &Stage, begin: Mark) -> Result<Counts> {
+    let mut counts = stage.plane.audit()?.counts(begin, stage.hub_user.name()).await?;
+    counts.retain(|action, _| !action.starts_with("watch "));
+    Ok(counts)
+}
+
+/// Runs tasks from their creation to the last write for them, and counts.
+async fn cost_of_successes(stage: &Stage) -> Result<Counts> {
+    let begin = stage.plane.audit()?.mark().await?;
+    let names = (0..TASKS).map(|number| format!("shop-{number}"));
+    let tasks: Vec<_> = stream::iter(names)
+        .then(|name| async move { stage.submit(stage.task(&name)).await })
+        .try_collect()
+        .await?;
+    for task in &tasks {
+        stage
+            .condition(task, JobScheduled, "True", "JobScheduled")
+            .await?;
+        stage.complete(task).await?;
+    }
+    for task in &tasks {
+        stage
+            .condition(task, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        stage.cleared(task).await?;
+    }
+    wait_for("the last event", LIMIT, async || {
+        Ok((stage.events().await?.len() >= TASKS).then_some(()))
+    })
+    .await?;
+    counts(stage, begin).await
+}
+
+fn sum(counts: &Counts, is_one: impl Fn(&str) -> bool) -> usize {
+    let matching = counts.iter().filter(|(action, _)| is_one(action));
+    matching.map(|(_, count)| count).sum()
+}
+
+fn is_event(action: &str) -> bool {
+    action.ends_with(" events")
+}
+
+fn is_read(action: &str) -> bool {
+    action.starts_with("get ") || action.starts_with("list ")
+}
+
+/// Asserts that each task cost exactly this: one of each but two statuses, a read at most, an event or two.
+fn assert_cost(counts: &Counts, finalizers: usize) {
+    let writes: Counts = counts
+        .iter()
+        .filter(|(action, _)| !is_read(action) && !is_event(action))
+        .map(|(action, count)| (action.clone(), *count))
+        .collect();
+    let mut expected: Counts = [
+        ("create secrets", 1),
+        ("create jobs", 1),
+        ("patch rendertasks/status", 2),
+        ("delete jobs", 1),
+        ("delete secrets", 1),
+    ]
+    .into_iter()
+    .map(|(action, each)| (action.to_owned(), each * TASKS))
+    .collect();
+    if finalizers > 0 {
+        expected.insert("patch rendertasks".to_owned(), finalizers * TASKS);
+    }
+    assert_eq!(writes, expected);
+    let reads = sum(counts, is_read);
+    assert!(reads <= TASKS, "{reads} reads for {TASKS} tasks: {counts:?}");
+    let events = sum(counts, is_event);
+    assert!(events <= 2 * TASKS, "{events} events for {TASKS} tasks");
+}
+
+#[tokio::test]
+async fn a_success_costs_seven_writes_and_a_read() -> Result<()> {
+    let stage = Stage::new("seven").await?;
+    assert_cost(&cost_of_successes(&stage).await?, 1);
+    stage.passed();
+    Ok(())
+}
+
+/// A control plane with the chart's policies in force.
+async fn plane_with_policies() -> Result<&'static ControlPlane> {
+    let plane = plane::start_plane().await?;
+    for kind in ["crds", "policies"] {
+        for file in plane::files(kind)? {
+            plane.apply_file(&file).await?;
+        }
+    }
+    Ok(Box::leak(Box::new(plane)))
+}
+
+/// Waits until the API server puts the finalizer on new tasks.
+async fn until_finalized(stage: &Stage) -> Result<()> {
+    let probe: RenderTask = serde_json::from_value(stage.task("probe"))?;
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    wait_for("the mutating policy to be in force", LIMIT, async || {
+        let made = stage.tasks().create(&dry_run, &probe).await?;
+        Ok((made.finalizers() == [FINALIZER]).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_success_costs_six_writes_where_the_api_server_sets_the_finalizer() -> Result<()> {
+    let mut stage = Stage::on(plane_with_policies().await?, "six", &[]).await?;
+    until_finalized(&stage).await?;
+    stage.make_registry().await?;
+    stage.start_hub().await?;
+    assert_cost(&cost_of_successes(&stage).await?, 0);
+    // Such a task is refused and deleted like any other.
+    let refused = stage
+        .submit_with("refused", json!({"registryRef": {"name": "no-such-registry"}}))
+        .await?;
+    assert_eq!(refused.finalizers(), [FINALIZER]);
+    stage
+        .condition(&refused, JobScheduled, "False", "RegistryNotFound")
+        .await?;
+    stage.delete(&refused).await?;
+    stage.passed();
+    Ok(())
+}
+
+/// The status of a task that ended some time ago, as the hub writes it.
+fn finished_status(stage: &Stage, number: usize) -> Value {
+    let now = Timestamp::now().to_string();
+    let condition = |type_: &str, status: &str, reason: &str| {
+        json!({
+            "type": type_, "status": status, "reason": reason, "message": "the chart was pushed",
+            "observedGeneration": 1, "lastTransitionTime": now,
+        })
+    };
+    let object = |api: &str, kind: &str| {
+        json!({
+            "apiVersion": api, "kind": kind, "namespace": stage.scope.rendering,
+            "name": format!("render-old-{number}"), "uid": format!("00000000-0000-4000-8000-{number:012}"),
+        })
+    };
+    let has_failed = number.is_multiple_of(10);
+    let end = if has_failed { "JobFailed" } else { "JobSucceeded" };
+    let ready = if has_failed { "False" } else { "True" };
+    json!({"status": {
+        "conditions": [
+            condition("JobScheduled", "True", "JobScheduled"),
+            condition(end, "True", end),
+            condition("Ready", ready, end),
+        ],
+        "observedGeneration": 1, "jobRef": object("batch/v1", "Job"), "configSecretRef": object("v1", "Secret"),
+        "chartURL": format!("oci://registry.test:5000/{}/shop:1.0.0", stage.scope.tenant),
+        "digest": DIGEST, "attempts": 1, "startTime": now, "completionTime": now,
+    }})
+}
+
+async fn make_finished(stage: &Stage) -> Result<()> {
+    let tasks: Api<RenderTask> = stage.tasks();
+    let make = |number: usize| {
+        let tasks = tasks.clone();
+        async move {
+            let mut task = stage.task(&format!("old-{number}"));
+            task["metadata"]["finalizers"] = json!([FINALIZER]);
+            if number.is_multiple_of(10) {
+                task["spec"]["failedJobTTL"] = json!(0);
+            }
+            let name = stage.submit(task).await?.name_any();
+            let status = Patch::Merge(finished_status(stage, number));
+            tasks
+                .patch_status(&name, &PatchParams::default(), &status)
+                .await?;
+            anyhow::Ok(())
+        }
+    };
+    stream::iter((0..FINISHED).map(make))
+        .buffer_unordered(8)
+        .try_collect()
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_writes_nothing_for_a_thousand_finished_tasks() -> Result<()> {
+    let mut stage = Stage::without_hub("restart", &[]).await?;
+    make_finished(&stage).await?;
+    stage.make_registry().await?;
+    stage.start_hub().await?;
+    // One more task runs to its end behind them all, so that whatever they ask for has been done.
+    stage.barrier().await?;
+    let made = stage.requests().await?;
+    let about_old: Vec<_> = made
+        .iter()
+        .filter(|e| e.name.contains("old-"))
+        .map(|e| (e.action(), &e.name))
+        .collect();
+    assert!(about_old.is_empty(), "{about_old:?}");
+    stage.knows_finished().await?;
+
+    // Once more, with nothing else to do at all: not a single write, and no object is read.
+    stage.kill_hub();
+    let begin = stage.plane.audit()?.mark().await?;
+    stage.start_hub().await?;
+    stage.knows_finished().await?;
+    let asked = counts(&stage, begin).await?;
+    let writes = sum(&asked, |action| !is_read(action));
+    assert_eq!(writes, 0, "{asked:?}");
+    let reads = sum(&asked, |action| {
+        action.starts_with("get rendertasks") || action.starts_with("get jobs")
+    });
+    assert_eq!(reads, 0, "{asked:?}");
+    stage.passed();
+    Ok(())
+}
+
+impl Stage {
+    /// Waits until the hub shows all finished tasks; it does once its first round over them is done.
+    async fn knows_finished(&self) -> Result<()> {
+        wait_for("the metrics to show all tasks", LIMIT, async || {
+            let text = self.hub().metrics().await?;
+            let shows = |line: String| text.lines().any(|l| l == line);
+            let (good, bad) = (FINISHED * 9 / 10, FINISHED / 10);
+            let all = shows(format!("renderhub_tasks{{kind=\"succeeded\"}} {good}"))
+                && shows(format!("renderhub_tasks{{kind=\"failed\"}} {bad}"));
+            Ok(all.then_some(()))
+        })
+        .await
+    }
+}

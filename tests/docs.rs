@@ -1,0 +1,369 @@
+//! The documentation is complete and true where a program can tell: every reason, flag and metric has its place, every
+//! link leads somewhere, and every page can be found.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use clap::CommandFactory;
+use prometheus_client::encoding::text::encode;
+use renderhub::api::conditions::Reason;
+use renderhub::api::termination;
+use renderhub::config::Cli;
+use renderhub::metrics::{KindLabel, Metrics, PhaseLabel};
+
+/// How the page of a reason says that no code gives it.
+const RESERVED: &str = "No hub of this version gives this reason.";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Files of the repository with this extension, relative to its root, without what is built or hidden.
+fn files(extension: &str) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![root().to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.insert(path.strip_prefix(root()).unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+// === reasons ===
+
+#[test]
+fn every_reason_has_a_page_and_every_page_a_reason() {
+    let words: BTreeSet<_> = Reason::ALL
+        .iter()
+        .map(|reason| reason.as_str().to_owned())
+        .collect();
+    let pages: BTreeSet<_> = files("md")
+        .iter()
+        .filter(|path| path.starts_with("docs/reasons"))
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .filter(|stem| stem != "README" && stem != "failures")
+        .collect();
+    assert_eq!(pages, words);
+    let index = read("docs/reasons/README.md");
+    for word in words {
+        let page = read(&format!("docs/reasons/{word}.md"));
+        assert!(
+            page.starts_with(&format!("# {word}\n")),
+            "{word} has another title"
+        );
+        assert!(
+            index.contains(&format!("[{word}]({word}.md)")),
+            "{word} is not in the index"
+        );
+        let advises = page.contains("## What to do") || page.contains(RESERVED);
+        assert!(advises, "{word}: a reader must learn what to do");
+    }
+}
+
+/// A reason that the code can give must not be called one that it never gives, and the other way round.
+#[test]
+fn the_pages_know_which_reasons_are_given() {
+    let code: String = files("rs")
+        .iter()
+        .filter(|path| path.starts_with("src/plan") || path.starts_with("src/controller"))
+        .filter(|path| !path.iter().any(|part| part == "tests" || part == "tests.rs"))
+        .map(|path| read(path.to_str().unwrap()))
+        .map(|text| text.split("#[cfg(test)]").next().unwrap_or_default().to_owned())
+        .collect();
+    for reason in Reason::ALL {
+        let word = format!("Reason::{reason}");
+        let is_given = code
+            .match_indices(&word)
+            .any(|(at, _)| !code[at + word.len()..].starts_with(|c: char| c.is_alphanumeric()));
+        let page = read(&format!("docs/reasons/{reason}.md"));
+        assert_eq!(page.contains(RESERVED), !is_given, "{reason}: given: {is_given}");
+    }
+}
+
+#[test]
+fn the_pages_say_whether_a_reason_stalls() {
+    for reason in Reason::ALL {
+        let page = read(&format!("docs/reasons/{reason}.md"));
+        if page.contains(RESERVED) {
+            continue;
+        }
+        let is_end = page.contains("`JobFailed=True`");
+        assert_eq!(
+            page.contains("`Stalled=True`"),
+            reason.is_stalled() || is_end,
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn every_failure_has_a_section_with_its_sentence() {
+    let page = read("docs/reasons/failures.md");
+    let sections: BTreeMap<_, _> = page
+        .split("\n## ")
+        .skip(1)
+        .filter_map(|section| section.split_once('\n'))
+        .collect();
+    for reason in termination::Reason::ALL {
+        let section = sections.get(reason.as_str());
+        if reason.is_success() {
+            assert!(section.is_none(), "{reason:?} is no failure");
+            continue;
+        }
+        let section = section.unwrap_or_else(|| panic!("{reason:?} has no section"));
+        assert!(
+            section.contains(&format!("> {}\n", reason.sentence())),
+            "{reason:?}: {section}"
+        );
+    }
+    assert_eq!(
+        sections.len(),
+        termination::Reason::ALL
+            .iter()
+            .filter(|r| !r.is_success())
+            .count()
+            + 1
+    );
+}
+
+// === flags and metrics ===
+
+/// The rows of a page's tables by their first cell, without backticks.
+fn rows(page: &str) -> BTreeMap<String, Vec<String>> {
+    let cells = |line: &str| -> Vec<String> {
+        let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
+        inner.split(" |").map(|cell| cell.trim().to_owned()).collect()
+    };
+    let rows = page.lines().filter(|line| line.starts_with("| `")).map(cells);
+    rows.map(|row| (row[0].trim_matches('`').to_owned(), row))
+        .collect()
+}
+
+#[test]
+fn every_flag_is_documented_with_its_variable_and_default() {
+    let documented: BTreeMap<_, _> = rows(&read("docs/operations/flags.md"))
+        .into_iter()
+        .filter(|(flag, _)| flag.starts_with("--"))
+        .collect();
+    let command = Cli::command();
+    let run = command.find_subcommand("run").unwrap();
+    let mut flags = BTreeSet::new();
+    for argument in run
+        .get_arguments()
+        .filter(|a| !["help", "version"].contains(&a.get_id().as_str()))
+    {
+        let flag = format!("--{}", argument.get_long().unwrap());
+        let row = documented
+            .get(&flag)
+            .unwrap_or_else(|| panic!("{flag} is not documented"));
+        let variable = argument
+            .get_env()
+            .unwrap_or_else(|| panic!("{flag} has no variable"));
+        assert_eq!(row[1], format!("`{}`", variable.to_str().unwrap()), "{flag}");
+        match argument.get_default_values() {
+            [] => assert_eq!(row[2] == "*required*", argument.is_required_set(), "{flag}"),
+            [default] => assert_eq!(row[2], format!("`{}`", default.to_str().unwrap()), "{flag}"),
+            many => panic!("{flag}: {many:?}"),
+        }
+        flags.insert(flag);
+    }
+    assert_eq!(documented.into_keys().collect::<BTreeSet<_>>(), flags);
+}
+
+#[test]
+fn every_metric_is_documented_with_its_type_and_labels() {
+    let (metrics, registry) = Metrics::new();
+    touch(&metrics);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let types = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let shown: BTreeMap<_, _> = types
+        .map(|(name, type_)| {
+            let suffix = if type_ == "counter" { "_total" } else { "" };
+            let name = format!("{name}{suffix}");
+            let labels = labels_of(&text, &name);
+            (name, (type_.to_owned(), labels))
+        })
+        .collect();
+    let documented: BTreeMap<_, _> = rows(&read("docs/operations/metrics.md"))
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("renderhub_"))
+        .map(|(name, row)| (name, (row[1].clone(), row[2].clone())))
+        .collect();
+    assert_eq!(documented, shown);
+}
+
+/// Names of a metric's labels as the page writes them: `a`, `b`.
+fn labels_of(text: &str, metric: &str) -> String {
+    let sample = text
+        .lines()
+        .find_map(|line| line.strip_prefix(metric)?.strip_prefix('{')?.split_once('}'));
+    let (labels, _) = sample.unwrap_or_default();
+    let names = labels.split(',').filter_map(|label| label.split_once('='));
+    names
+        .map(|(name, _)| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Gives every metric a value, since one without may not be shown; a new field makes this fail to compile.
+fn touch(metrics: &Metrics) {
+    let Metrics {
+        reconcile_seconds: _,
+        reconcile_errors,
+        work_queue_depth: _,
+        waiting_tasks: _,
+        tasks,
+        api_calls: _,
+        watch_errors,
+        events_dropped: _,
+        orphans_removed: _,
+    } = metrics;
+    let label = KindLabel { kind: "test" };
+    reconcile_errors.get_or_create(&label).inc();
+    tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
+    watch_errors.get_or_create(&label).inc();
+    metrics.call("get", "tests", 200);
+    metrics.pass(Duration::from_secs(1));
+}
+
+// === pages and links ===
+
+/// Targets of the links of a page, without code.
+fn links(text: &str) -> Vec<String> {
+    let mut in_code = false;
+    let prose: String = text
+        .lines()
+        .filter(|line| {
+            in_code ^= line.trim_start().starts_with("```");
+            !in_code && !line.starts_with("    ")
+        })
+        .flat_map(|line| {
+            let outside = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
+            [outside, "\n".to_owned()]
+        })
+        .collect();
+    prose
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target.to_owned())
+        .collect()
+}
+
+/// Anchors of a page's headings, as they are made by GitHub.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let slug = |line: &str| -> String {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(slug).collect()
+}
+
+/// The file that a link leads to, relative to the root.
+fn target_of(page: &Path, target: &str) -> PathBuf {
+    let mut path = page.parent().unwrap().to_owned();
+    for part in Path::new(target).components() {
+        match part {
+            Component::ParentDir => assert!(path.pop(), "{}: {target} leaves the repository", page.display()),
+            Component::Normal(name) => path.push(name),
+            _ => {}
+        }
+    }
+    path
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut broken = Vec::new();
+    let pages = files("md");
+    assert!(pages.len() > 40, "only {} pages found", pages.len());
+    for page in &pages {
+        let text = read(page.to_str().unwrap());
+        for link in links(&text) {
+            if ["https://", "mailto:"]
+                .iter()
+                .any(|scheme| link.starts_with(scheme))
+            {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() {
+                page.clone()
+            } else {
+                target_of(page, file)
+            };
+            let full = root().join(&target);
+            let is_there = full.exists()
+                && (anchor.is_empty()
+                    || anchors(&std::fs::read_to_string(&full).unwrap_or_default()).contains(anchor));
+            if !is_there {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_page_can_be_found_from_the_first_one() {
+    let mut found = BTreeSet::new();
+    let mut open = vec![PathBuf::from("README.md")];
+    while let Some(page) = open.pop() {
+        let full = root().join(&page);
+        // A folder stands for its first page, as it does where people read it.
+        let page = if full.is_dir() {
+            page.join("README.md")
+        } else {
+            page
+        };
+        let is_page = page.extension().is_some_and(|e| e == "md") && root().join(&page).exists();
+        if !is_page || !found.insert(page.clone()) {
+            continue;
+        }
+        let targets = links(&read(page.to_str().unwrap()))
+            .into_iter()
+            .filter(|link| !link.contains("://"));
+        open.extend(targets.map(|link| target_of(&page, link.split('#').next().unwrap_or_default())));
+    }
+    let docs: BTreeSet<_> = files("md")
+        .into_iter()
+        .filter(|path| path.starts_with("docs"))
+        .collect();
+    let lost: Vec<_> = docs.difference(&found).collect();
+    assert!(
+        lost.is_empty(),
+        "no link leads to {lost:?}; docs/README.md is the place for one"
+    );
+}
+
+#[test]
+fn a_broken_link_and_a_missing_heading_are_seen() {
+    let text = "# A title: `x`\n[a](b.md) `[c](d)` [e](#a-title-x)\n```\n[f](g)\n```\n    [h](i)\n";
+    assert_eq!(links(text), ["b.md", "#a-title-x"]);
+    assert_eq!(anchors(text), BTreeSet::from(["a-title-x".to_owned()]));
+    assert_eq!(
+        target_of(Path::new("docs/a/b.md"), "../c.md"),
+        Path::new("docs/c.md")
+    );
+}

@@ -1,0 +1,186 @@
+//! A plain-HTTP proxy between a hub and its API server that can stop one write on its way, there or back.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use kube::Client;
+use renderhub_harness::rundir;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Where a write is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The API server never hears of it.
+    Before,
+    /// The API server has done it; the hub never hears of that.
+    After,
+}
+
+/// A write that the hub sent.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub method: String,
+    pub path: String,
+    pub body: Value,
+}
+
+/// The proxy; it ends when it is dropped.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+struct Shared {
+    upstream: Client,
+    writes: Mutex<Vec<Write>>,
+    /// The number of the write that is stopped, from 1, and where.
+    stop: Mutex<Option<(usize, Stop)>>,
+    is_stopped: watch::Sender<bool>,
+    is_released: watch::Sender<bool>,
+}
+
+impl Proxy {
+    /// A proxy that passes everything on as `upstream`.
+    pub async fn start(upstream: Client) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            upstream,
+            writes: Mutex::default(),
+            stop: Mutex::default(),
+            is_stopped: watch::Sender::new(false),
+            is_released: watch::Sender::new(false),
+        });
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move { _ = axum::serve(listener, router).await });
+        Ok(Self {
+            address,
+            shared,
+            server,
+        })
+    }
+
+    /// A kubeconfig that leads here; the proxy has the identity, so it holds none.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        let path = rundir::fresh("proxy")?.join("kubeconfig");
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
+            "clusters": [{"name": "proxy", "cluster": {"server": format!("http://{}", self.address)}}],
+            "users": [{"name": "proxy", "user": {}}],
+            "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
+        });
+        rundir::write_private(&path, config.to_string().as_bytes())?;
+        Ok(path)
+    }
+
+    /// Stops the write of this number, counted from 1.
+    pub fn stop_at(&self, number: usize, stop: Stop) {
+        *lock(&self.shared.stop) = Some((number, stop));
+    }
+
+    /// Waits until that write is stopped; a hub that never sends it is an error of the test after a minute.
+    pub async fn stopped(&self) -> Result<()> {
+        let mut stopped = self.shared.is_stopped.subscribe();
+        let waited = tokio::time::timeout(super::LIMIT, stopped.wait_for(|is| *is)).await;
+        let all: Vec<_> = self
+            .writes()
+            .into_iter()
+            .map(|w| format!("{} {}", w.method, w.path))
+            .collect();
+        _ = waited.map_err(|_| anyhow::anyhow!("the write was never sent, only {all:#?}"))??;
+        Ok(())
+    }
+
+    /// Lets the stopped write go on.
+    pub fn release(&self) {
+        self.shared.is_released.send_replace(true);
+    }
+
+    /// The writes so far, without those of events and registries.
+    pub fn writes(&self) -> Vec<Write> {
+        lock(&self.shared.writes).clone()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Shared {
+    /// Notes a write; whether it is the one to stop, and where.
+    fn note(&self, write: Write) -> Option<Stop> {
+        let mut writes = lock(&self.writes);
+        writes.push(write);
+        let stop = (*lock(&self.stop))?;
+        (stop.0 == writes.len()).then_some(stop.1)
+    }
+
+    async fn hold(&self) {
+        self.is_stopped.send_replace(true);
+        let mut released = self.is_released.subscribe();
+        _ = released.wait_for(|is| *is).await;
+    }
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    match try_pass(&shared, request).await {
+        Ok(response) => response,
+        Err(_) => StatusCode::BAD_GATEWAY.into_response(),
+    }
+}
+
+async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, usize::MAX).await?;
+    let path = parts.uri.path().to_owned();
+    let is_counted = parts.method != Method::GET && !path.contains("/events") && !path.contains("registries");
+    let stop = if is_counted {
+        shared.note(Write {
+            method: parts.method.to_string(),
+            path,
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+        })
+    } else {
+        None
+    };
+    if stop == Some(Stop::Before) {
+        shared.hold().await;
+    }
+    let response = forward(shared, parts, body).await?;
+    if stop == Some(Stop::After) {
+        let (parts, body) = response.into_parts();
+        let whole = to_bytes(body, usize::MAX).await?;
+        shared.hold().await;
+        return Ok(Response::from_parts(parts, Body::from(whole)));
+    }
+    Ok(response)
+}
+
+async fn forward(shared: &Shared, mut parts: http::request::Parts, body: Bytes) -> Result<Response> {
+    for name in [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+        parts.headers.remove(name);
+    }
+    let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+    let (mut parts, body) = shared.upstream.send(request).await?.into_parts();
+    for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+        parts.headers.remove(name);
+    }
+    Ok(Response::from_parts(parts, Body::new(body)))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

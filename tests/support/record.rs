@@ -1,0 +1,119 @@
+//! What happened, read back: every status a task had, every request of the hub, everything the hub ever said.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use futures::StreamExt;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
+use kube::discovery::ApiResource;
+use kube::{Resource, ResourceExt};
+use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RenderTaskStatus};
+use renderhub_harness::audit::{self, Mark};
+use serde_json::Value;
+
+use super::{LIMIT, Stage};
+
+impl Stage {
+    /// Every status the task has had since it was submitted, in order. A task that is gone ends with its last one.
+    pub async fn history(&self, task: &RenderTask) -> Result<Vec<RenderTaskStatus>> {
+        let name = task.name_any();
+        let now = self.tasks().get_opt(&name).await?;
+        let last = now
+            .filter(|t| t.uid() == task.uid())
+            .and_then(|t| t.resource_version());
+        let begin = task.resource_version().context("a task that was submitted")?;
+        if last.as_ref() == Some(&begin) {
+            return Ok(Vec::new());
+        }
+        let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let mut events = self.tasks().watch(&only, &begin).await?.boxed();
+        let mut all = Vec::new();
+        loop {
+            let event = tokio::time::timeout(LIMIT, events.next()).await?;
+            match event.context("the watch ended early")?? {
+                WatchEvent::Added(t) | WatchEvent::Modified(t) => {
+                    let is_last = t.resource_version() == last;
+                    all.extend(t.status);
+                    if is_last {
+                        return Ok(all);
+                    }
+                }
+                WatchEvent::Deleted(t) => {
+                    all.extend(t.status);
+                    return Ok(all);
+                }
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(status) => anyhow::bail!("the watch broke with code {}", status.code),
+            }
+        }
+    }
+
+    /// Every request that this stage's hub has made so far and that was answered, in order.
+    pub async fn requests(&self) -> Result<Vec<audit::Event>> {
+        let mut events = self.plane.audit()?.since(Mark::START).await?;
+        // The harness asks in the hub's name whether the hub's rights are in force.
+        let is_hubs = |e: &audit::Event| {
+            e.user == self.hub_user.name()
+                && e.stage == "ResponseComplete"
+                && e.group != "authorization.k8s.io"
+        };
+        events.retain(is_hubs);
+        Ok(events)
+    }
+
+    /// How often the hub was answered with success to requests of this action on objects of this name.
+    pub async fn successes(&self, action: &str, name: &str) -> Result<usize> {
+        let is_one = |e: &&audit::Event| e.action() == action && e.name == name && e.code < 300;
+        Ok(self.requests().await?.iter().filter(is_one).count())
+    }
+
+    /// Everything the hub said where anybody could read it: statuses, events, its log, its metrics.
+    pub async fn everything_said(&self) -> Result<String> {
+        let mut text = String::new();
+        let tasks: Api<DynamicObject> =
+            Api::namespaced_with(self.admin.clone(), &self.scope.tenant, &raw::<RenderTask>());
+        let own = ListParams::default();
+        for object in tasks.list(&own).await? {
+            writeln!(text, "{}", object.data["status"])?;
+        }
+        for kind in [raw::<ClusterRegistry>(), raw::<ClusterRenderTask>()] {
+            let api: Api<DynamicObject> = Api::all_with(self.admin.clone(), &kind);
+            for object in api.list(&own).await? {
+                writeln!(text, "{}", object.data["status"])?;
+            }
+        }
+        for event in self.events().await? {
+            writeln!(text, "{}", serde_json::to_string(&event)?)?;
+        }
+        if let Some(hub) = &self.hub {
+            writeln!(text, "{}\n{}", hub.log(), hub.metrics().await?)?;
+        }
+        Ok(text)
+    }
+
+    /// The events in the tenant's namespace that speak of renderhub's kinds.
+    pub async fn events(&self) -> Result<Vec<Event>> {
+        let api: Api<Event> = Api::namespaced(self.admin.clone(), &self.scope.tenant);
+        let mut events = api.list(&ListParams::default()).await?.items;
+        let speaks_of_ours = |e: &Event| {
+            let kind = e.regarding.as_ref().and_then(|r| r.kind.clone());
+            kind.is_some_and(|kind| kind == "RenderTask")
+        };
+        events.retain(speaks_of_ours);
+        Ok(events)
+    }
+}
+
+/// A kind whose objects are read as they are, whatever the Rust type thinks of them.
+pub fn raw<K: Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+/// The status and reason of a condition of any object.
+pub fn condition_of(object: &DynamicObject, type_: &str) -> Option<(String, String)> {
+    let conditions = object.data["status"]["conditions"].as_array()?;
+    let found = conditions.iter().find(|c| c["type"] == type_)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some((text(&found["status"]), text(&found["reason"])))
+}
