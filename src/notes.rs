@@ -4,6 +4,7 @@
 //! it can wait here for the word, for a moment.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -20,6 +21,26 @@ pub struct Notes(Arc<Inner>);
 struct Inner {
     notes: DashMap<TaskUid, PodNote>,
     arrived: Notify,
+    /// How many wait now, and word that one began to.
+    waiting: AtomicUsize,
+    began: Notify,
+}
+
+/// One that waits, until it is dropped.
+struct Waiting<'a>(&'a Inner);
+
+impl<'a> Waiting<'a> {
+    fn begin(inner: &'a Inner) -> Self {
+        inner.waiting.fetch_add(1, Ordering::Relaxed);
+        inner.began.notify_one();
+        Self(inner)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Notes {
@@ -54,6 +75,10 @@ impl Notes {
         limit: Duration,
         fits: impl Fn(&PodNote) -> bool,
     ) -> Option<PodNote> {
+        if let Some(note) = self.get(task).filter(&fits) {
+            return Some(note);
+        }
+        let _waiting = Waiting::begin(&self.0);
         let arrives = async {
             loop {
                 let mut arrived = std::pin::pin!(self.0.arrived.notified());
@@ -66,6 +91,17 @@ impl Notes {
             }
         };
         tokio::time::timeout(limit, arrives).await.ok()
+    }
+
+    /// How many wait for a word now; they need no worker.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Returns when somebody began to wait since the last call.
+    pub async fn wait_began(&self) {
+        self.0.began.notified().await;
     }
 }
 
@@ -105,9 +141,11 @@ mod tests {
             let (notes, task) = (notes.clone(), task.clone());
             async move { notes.wait(&task, limit, |n| n.succeeded).await }
         });
-        tokio::task::yield_now().await;
+        notes.wait_began().await;
+        assert_eq!(notes.waiting(), 1);
         notes.put(task.clone(), note("b", 2, true));
         assert_eq!(waiter.await.unwrap(), Some(note("b", 2, true)));
+        assert_eq!(notes.waiting(), 0);
         assert_eq!(notes.wait(&TaskUid::new("other"), limit, |_| true).await, None);
     }
 }

@@ -35,6 +35,9 @@ mod outcomes;
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
 
+/// Passes beyond the workers, at most, while others wait for the last words of pods.
+const WAITING: usize = 64;
+
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -131,6 +134,7 @@ impl Engine {
                     self.saw(&Source::Catalog);
                     self.wake_blocked();
                 }
+                () = self.context.notes.wait_began() => {}
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
         }
@@ -153,11 +157,17 @@ impl Engine {
         while let Some(uid) = self.fair.grant() {
             self.queue.add(&uid);
         }
-        while self.passes.len() < self.limits.workers {
+        while self.has_free_worker() {
             let Some(uid) = self.queue.take(now) else { break };
             self.start_pass(uid, now);
         }
         self.show();
+    }
+
+    /// Workers bound the calls in flight; a pass that waits for a pod's word makes none, and holds up nobody else's.
+    fn has_free_worker(&self) -> bool {
+        let waiting = self.context.notes.waiting().min(WAITING);
+        self.passes.len() < self.limits.workers + waiting
     }
 
     fn start_pass(&mut self, uid: TaskUid, now: Instant) {
@@ -227,8 +237,7 @@ impl Engine {
     fn next_wake(&mut self) -> Option<Instant> {
         let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
         let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
-        let work = (self.unseen.is_empty() && self.passes.len() < self.limits.workers)
-            .then(|| self.queue.next_wake());
+        let work = (self.unseen.is_empty() && self.has_free_worker()).then(|| self.queue.next_wake());
         sweep.into_iter().chain(work.flatten()).min()
     }
 
@@ -387,6 +396,25 @@ mod tests {
             chart_url: None,
             hint,
         }
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_waits_for_the_word_of_a_pod_needs_no_worker() {
+        let mut engine = engine();
+        for uid in ["a", "b", "c", "d"] {
+            see(&mut engine, uid);
+        }
+        engine.unseen.clear();
+        engine.start_work();
+        assert_eq!(engine.passes.len(), engine.limits.workers);
+        let notes = engine.context.notes.clone();
+        let waiter = notes.clone();
+        let limit = Duration::from_secs(60);
+        let waits = tokio::spawn(async move { waiter.wait(&TaskUid::new("a"), limit, |_| true).await });
+        notes.wait_began().await;
+        engine.start_work();
+        assert_eq!(engine.passes.len(), engine.limits.workers + 1);
+        waits.abort();
     }
 
     #[tokio::test]

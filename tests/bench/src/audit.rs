@@ -7,9 +7,19 @@ use renderhub_harness::audit::{Event, Mark};
 use renderhub_harness::{Audit, Identity};
 
 use crate::measure::number;
+use crate::objects::PUSH_SECRET;
 
-/// What a task's own requests are about; everything else is of the hub as a whole.
-const OF_TASKS: [&str; 3] = ["rendertasks", "secrets", "jobs"];
+/// Whether a request is about one task, its Job, its config Secret or its pods; all others are of the hub as a whole.
+fn is_of_one_task(event: &Event) -> bool {
+    match event.resource.as_str() {
+        "rendertasks" | "jobs" => event.verb != "list" && event.verb != "watch",
+        // The platform's credential is a Secret too, read once.
+        "secrets" => event.name != PUSH_SECRET && event.verb != "list" && event.verb != "watch",
+        // The hub watches pods; it lists those of a task where their event is late.
+        "pods" => event.verb != "watch",
+        _ => false,
+    }
+}
 
 /// A user's completed requests.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +30,7 @@ pub struct Requests {
     pub writes: usize,
     /// Writes on anything.
     pub all_writes: usize,
-    /// Reads of one such object.
+    /// Reads of such an object, or of a task's pods.
     pub reads: usize,
     /// From the arrival of the first such write to the answer of the last, in seconds.
     pub seconds: f64,
@@ -43,7 +53,7 @@ impl Requests {
         for event in events {
             *requests.counts.entry(event.action()).or_default() += 1;
             requests.all_writes += usize::from(event.is_write());
-            if !OF_TASKS.contains(&event.resource.as_str()) {
+            if !is_of_one_task(event) {
                 continue;
             }
             if event.is_write() {
@@ -51,7 +61,7 @@ impl Requests {
                 first = first.into_iter().chain([event.received]).min();
                 last = last.into_iter().chain([event.reached]).max();
             }
-            requests.reads += usize::from(event.verb == "get");
+            requests.reads += usize::from(!event.is_write());
         }
         if let (Some(first), Some(last)) = (first, last) {
             requests.seconds = last.duration_since(first).as_secs_f64();

@@ -39,7 +39,7 @@ pub struct Run {
     pub apiserver_cpu_seconds: f64,
     /// Writes on tasks, config Secrets and Jobs.
     pub writes: usize,
-    /// Reads of one of them.
+    /// Reads of one of them, or of a task's pods.
     pub reads: usize,
 }
 
