@@ -141,6 +141,12 @@ fn ended_badly(
     now: Timestamp,
 ) -> RenderTaskStatus {
     let wanted = [
+        want(
+            ConditionType::JobScheduled,
+            true,
+            Reason::JobScheduled,
+            "the renderer Job ran",
+        ),
         want(ConditionType::JobFailed, true, reason, message),
         want(ConditionType::Ready, false, reason, message),
         want(ConditionType::Stalled, true, reason, message),
