@@ -26,7 +26,7 @@ const PUSH_DIR: &str = "/etc/renderer/push";
 const CREDENTIALS_DIR: &str = "/etc/renderer/credentials";
 const CA_DIR: &str = "/etc/renderer/ca";
 const CA_FILE: &str = "/etc/renderer/ca/ca-bundle.pem";
-const CHART: &str = "/work/chart.tgz";
+const CHART: &str = "/chart/chart.tgz";
 const COMMAND: &str = "/renderhub-renderer";
 /// Key of a class's certificate ConfigMap.
 const CLASS_CA_KEY: &str = "trust-bundle.pem";
@@ -72,7 +72,7 @@ fn render(class: &RendererClassSpec) -> Container {
     let args = ["render", CONFIG_FILE, "--out", CHART];
     let mounts = vec![
         config_mount(),
-        mount("work", "/work", false),
+        mount("chart", "/chart", false),
         mount("render-tmp", "/tmp", false),
     ];
     container(RENDER_CONTAINER, class, &args, Vec::new(), mounts)
@@ -86,7 +86,7 @@ fn push(resolved: &Resolved) -> Container {
     let mut args = vec!["push", CHART, "--url-file", &url_file, "--registry", host];
     let (mut env, mut mounts) = (
         Vec::new(),
-        vec![mount("work", "/work", true), mount("tmp", "/tmp", false)],
+        vec![mount("chart", "/chart", true), mount("tmp", "/tmp", false)],
     );
     mounts.push(mount("push", PUSH_DIR, true));
     if resolved.plain_http {
@@ -232,7 +232,7 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     ];
     if resolved.class.mode == RendererMode::Split {
         volumes.push(secret_volume("push", name, &[(URL_KEY, URL_KEY)]));
-        volumes.push(empty_dir("work", "16Mi"));
+        volumes.push(empty_dir("chart", "16Mi"));
         // Of its own, so that what reads the tenant's input leaves nothing but the chart for what holds the credential.
         volumes.push(empty_dir("render-tmp", "16Mi"));
     }

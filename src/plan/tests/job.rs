@@ -14,6 +14,8 @@ use crate::plan::catalog::{Catalog, Credential};
 use crate::plan::job::{Manifests, manifests};
 use crate::plan::task::Task;
 
+mod limits;
+
 /// The manifests of a task that the catalog serves.
 fn made(catalog: &Catalog, task: &Task) -> Manifests {
     let resolved = catalog.resolve(task, task.spec.as_ref().unwrap()).unwrap();
@@ -272,13 +274,13 @@ proptest! {
         let mounts = |c: &Container| -> Vec<String> {
             c.volume_mounts.iter().flatten().map(|m| m.name.clone()).collect()
         };
-        prop_assert_eq!(mounts(render), ["config", "work", "render-tmp"]);
+        prop_assert_eq!(mounts(render), ["config", "chart", "render-tmp"]);
         prop_assert_eq!(&render.env, &None);
         let [push] = pod.containers.as_slice() else {
             return Err(TestCaseError::fail("one container pushes"));
         };
         prop_assert!(!mounts(push).contains(&"config".to_owned()));
-        prop_assert!(push.volume_mounts.iter().flatten().any(|m| m.name == "work" && m.read_only == Some(true)));
+        prop_assert!(push.volume_mounts.iter().flatten().any(|m| m.name == "chart" && m.read_only == Some(true)));
         prop_assert!(push.env.iter().flatten().all(|v| v.value_from.is_none()), "credentials are files");
     }
 
@@ -344,118 +346,7 @@ fn restricted_container(container: &Container) -> Result<(), TestCaseError> {
     prop_assert!(container.resources.as_ref().unwrap().limits.is_some());
     prop_assert_eq!(container.termination_message_policy.as_deref(), Some("File"));
     let bounded =
-        |m: &VolumeMount| m.read_only == Some(true) || ["/work", "/tmp"].contains(&m.mount_path.as_str());
+        |m: &VolumeMount| m.read_only == Some(true) || ["/chart", "/tmp"].contains(&m.mount_path.as_str());
     prop_assert!(container.volume_mounts.iter().flatten().all(bounded));
     Ok(())
-}
-
-#[test]
-fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
-    let job = made(&platform(), &super::task()).job.spec.unwrap();
-    assert_eq!(
-        (job.backoff_limit, job.active_deadline_seconds),
-        (Some(3), Some(600))
-    );
-    for (ttl, expected) in [(0, 86_400), (3_600, 90_000), (604_800, 691_200)] {
-        let task = super::task_of(spec_with(json!({"failedJobTTL": ttl})));
-        let net = made(&platform(), &task)
-            .job
-            .spec
-            .unwrap()
-            .ttl_seconds_after_finished
-            .unwrap();
-        assert_eq!(net, expected);
-        assert!(at(net.into()) > at(ttl), "the hub's own clean-up comes first");
-    }
-    let extreme = super::task_of(spec_with(json!({"failedJobTTL": i32::MAX})));
-    assert_eq!(
-        made(&platform(), &extreme)
-            .job
-            .spec
-            .unwrap()
-            .ttl_seconds_after_finished,
-        Some(i32::MAX)
-    );
-}
-
-#[test]
-fn without_a_usable_credential_there_are_no_manifests() {
-    for (credential, reason) in [
-        (Credential::Missing, Reason::PushSecretNotFound),
-        (Credential::Invalid, Reason::PushSecretInvalid),
-    ] {
-        let catalog = offering(json!({}), json!({}), credential);
-        let task = super::task();
-        let refusal = catalog.resolve(&task, task.spec.as_ref().unwrap()).unwrap_err();
-        assert_eq!(refusal.reason, reason);
-    }
-}
-
-#[test]
-fn our_renderers_last_exit_code_ends_the_job_and_a_foreign_ones_does_not() {
-    let rules = |mode: &str| {
-        let catalog = offering(
-            json!({"mode": mode, "allowedNamespaces": ["*"]}),
-            json!({}),
-            basic(),
-        );
-        let job = made(&catalog, &super::task()).job;
-        job.spec.unwrap().pod_failure_policy.unwrap().rules
-    };
-    for mode in ["Split", "Single"] {
-        let first = rules(mode).remove(0);
-        assert_eq!(
-            first.action, "Ignore",
-            "a pod that its node took away does not count"
-        );
-        assert_eq!(first.on_pod_conditions.unwrap()[0].type_, "DisruptionTarget");
-    }
-    let ours = rules("Split").remove(1);
-    assert_eq!(
-        (ours.action.as_str(), ours.on_exit_codes.unwrap().values),
-        ("FailJob", vec![2])
-    );
-    assert_eq!(rules("Single").len(), 1);
-}
-
-#[test]
-fn the_mark_of_the_destination_changes_with_everything_that_decides_where_the_credential_goes() {
-    let mark = |registry: Value, credential: Credential, spec: Value| {
-        let task = super::task_of(spec);
-        let secret = made(&offering(json!({}), registry, credential), &task).secret;
-        secret.metadata.annotations.unwrap()["renderhub.dev/destination"].clone()
-    };
-    let other = Credential::BasicAuth("other".to_owned());
-    let marks = [
-        mark(json!({}), basic(), super::spec()),
-        mark(json!({"hostname": "other.test"}), basic(), super::spec()),
-        mark(json!({"plainHTTP": true}), basic(), super::spec()),
-        mark(json!({"tokenRealm": "https://auth.test"}), basic(), super::spec()),
-        mark(
-            json!({"caConfigMapRef": {"name": "trust"}}),
-            basic(),
-            super::spec(),
-        ),
-        mark(json!({}), other, super::spec()),
-        mark(json!({}), docker(), super::spec()),
-        mark(json!({}), Credential::Anonymous, super::spec()),
-        mark(
-            json!({}),
-            basic(),
-            spec_with(json!({"repository": "team-a/x/shop"})),
-        ),
-    ];
-    for (line, one) in marks.iter().enumerate() {
-        assert_eq!(
-            marks.iter().filter(|m| *m == one).count(),
-            1,
-            "line {line} is like another"
-        );
-    }
-    let allowed = json!({"allowedNamespaces": ["team-a", "team-b"]});
-    assert_eq!(
-        mark(allowed, basic(), super::spec()),
-        marks[0],
-        "who else may push does not matter"
-    );
 }

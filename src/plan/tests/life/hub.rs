@@ -1,0 +1,233 @@
+//! The hub in a model world: it looks, passes, and is killed.
+
+use super::*;
+
+impl World {
+    /// The hub knows nothing but what a list shows it.
+    pub(super) fn restart(&mut self) {
+        (self.memory.held, self.memory.has_waited, self.memory.has_slot) = (None, false, self.job.is_some());
+        self.look();
+    }
+
+    /// What watches and the sweep's list show.
+    pub(super) fn look(&mut self) {
+        self.memory.job = self.job.as_ref().map_or(JobState::Absent, |job| JobState::Seen {
+            uid: job.uid.clone(),
+            spec_hash: job.spec_hash.clone(),
+            chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
+            may_have_ended: job.verdict != Verdict::Running,
+        });
+        self.memory.secret = self.secret.clone();
+    }
+
+    pub(super) fn pass(&mut self, stale: bool, killed: Option<Kill>) {
+        if !stale {
+            self.look();
+        }
+        for act in 0..MAX_STEPS {
+            let Some(task) = self.task.clone() else { return };
+            let step = self.decide(&task);
+            if let Step::Rest { wake, wants_slot } = step {
+                assert!(
+                    wake.is_none_or(|at| at > self.now()),
+                    "a wake-up in the past is a loop"
+                );
+                self.memory.has_slot &= wants_slot || self.job.is_some();
+                return;
+            }
+            self.is_safe(&task, &step, stale);
+            let killed = killed.filter(|kill| kill.act == act);
+            if killed.is_none_or(|kill| !kill.before) {
+                self.act(&task, step, killed.is_some());
+            }
+            if killed.is_some() {
+                return self.restart();
+            }
+        }
+        panic!("does not settle: {self:#?}");
+    }
+
+    pub(super) fn decide(&self, task: &Task) -> Step {
+        decide(&Observed {
+            now: self.now(),
+            task,
+            job: &self.memory.job,
+            secret: self.memory.secret.as_deref(),
+            note: None,
+            catalog: &self.catalog,
+            place: &place(),
+            has_slot: self.memory.has_slot,
+            has_waited: self.memory.has_waited,
+            held: self.memory.held,
+        })
+    }
+
+    /// What may never be asked for.
+    pub(super) fn is_safe(&self, task: &Task, step: &Step, stale: bool) {
+        let phase = task.phase();
+        match step {
+            Step::Create(_) => {
+                assert_eq!(phase, Phase::Pending, "nothing starts twice");
+                assert!(task.status.job_ref.is_none() && !task.deleting && task.is_finalized());
+                assert!(self.memory.job.uid().is_none() && self.memory.has_slot);
+                assert!(stale || self.job.is_none());
+            }
+            Step::DeleteJob(_) | Step::DeleteSecret(_) => {
+                let is_refused = condition(task, JobScheduled).is_some_and(|(status, _)| status == "False");
+                assert!(
+                    phase.is_finished() || task.deleting || is_refused,
+                    "{step:?} before the result is recorded"
+                );
+                if let (Step::DeleteJob(_), false, false) = (step, phase.is_finished(), task.deleting) {
+                    assert_eq!(
+                        condition(task, JobScheduled),
+                        Some(("False", Reason::SpecMutated))
+                    );
+                }
+                let kept =
+                    phase == Phase::Failed && !task.deleting && self.now() < task.failure_cleanup_due();
+                assert!(!kept, "{step:?} within the time that a failure is kept");
+            }
+            Step::RemoveFinalizer => assert!(task.deleting && self.memory.secret.is_none()),
+            Step::DeleteTask => {
+                assert!(phase.is_finished() && task.removal_due().is_some_and(|due| due <= self.now()));
+            }
+            Step::AddFinalizer => assert!(!task.is_finalized() && !task.deleting),
+            Step::WriteStatus(status) => self.is_true(task, status),
+            Step::ReadJob | Step::Rest { .. } => {}
+        }
+    }
+
+    /// What a status may never say.
+    pub(super) fn is_true(&self, task: &Task, status: &RenderTaskStatus) {
+        let after = Task {
+            status: status.clone(),
+            ..task.clone()
+        };
+        let is = |type_| condition(&after, type_).is_some_and(|(status, _)| status == "True");
+        assert!(!(is(JobSucceeded) && is(JobFailed)));
+        assert!(!task.phase().is_finished(), "a recorded result is never changed");
+        assert_ne!(*status, task.status, "a write that changes nothing");
+        assert!(status.chart_url.as_deref() != Some(""), "the schema refuses it");
+        if is(JobSucceeded) {
+            let job = self.job.as_ref().expect("a success without a Job");
+            assert!(matches!(job.verdict, Verdict::Complete(_)), "{:?}", job.verdict);
+            assert_eq!(
+                status.job_ref.as_ref().and_then(|r| r.uid.as_ref()),
+                Some(&job.uid)
+            );
+        }
+        if after.phase().is_finished() {
+            assert!(status.job_ref.is_some() && status.start_time.is_some());
+            let ended = status.completion_time.as_ref().expect("an end").0;
+            assert!(task.created <= ended && ended <= self.now());
+        }
+    }
+
+    /// Does the step as the server and the worker do; a hub that is killed on the way has made the Secret, not the Job.
+    pub(super) fn act(&mut self, task: &Task, step: Step, killed: bool) {
+        match step {
+            Step::AddFinalizer => self.change(|t| t.finalizers.push(FINALIZER.to_owned())),
+            Step::RemoveFinalizer => {
+                self.change(|t| t.finalizers.retain(|f| f != FINALIZER));
+                self.collect();
+            }
+            Step::DeleteTask => self.delete(),
+            Step::Create(_) => self.create(task, killed),
+            Step::ReadJob => {
+                self.memory.job = self.job.as_ref().map_or(JobState::Gone, |job| {
+                    JobState::Read(JobReport {
+                        uid: job.uid.clone(),
+                        spec_hash: job.spec_hash.clone(),
+                        chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
+                        verdict: job.verdict,
+                        attempts: 1,
+                        created: Some(task.created),
+                    })
+                });
+            }
+            Step::WriteStatus(status) => {
+                // What comes back is what was stored.
+                let stored = serde_json::to_value(*status).unwrap();
+                self.change(|t| t.status = serde_json::from_value(stored).unwrap());
+            }
+            Step::DeleteJob(uid) => {
+                self.job = self.job.take().filter(|job| job.uid != uid);
+                self.memory.job = JobState::Gone;
+            }
+            Step::DeleteSecret(uid) => {
+                self.secret = self.secret.take().filter(|secret| *secret != uid);
+                self.memory.secret = None;
+            }
+            Step::Rest { .. } => {}
+        }
+    }
+
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Task)) {
+        if let Some(task) = &mut self.task {
+            change(task);
+        }
+    }
+
+    pub(super) fn create(&mut self, task: &Task, killed: bool) {
+        if self.foreign {
+            self.memory.held = Some(Held::NameConflict);
+            return;
+        }
+        let secret = self.secret.clone().unwrap_or_else(|| self.uid("s"));
+        (self.secret, self.memory.secret) = (Some(secret.clone()), Some(secret));
+        if killed {
+            return;
+        }
+        if self.job.is_none() {
+            self.jobs_made += 1;
+            let uid = self.uid("j");
+            self.job = Some(ServerJob {
+                uid,
+                spec_hash: task.spec_hash.clone(),
+                verdict: Verdict::Running,
+            });
+        }
+        self.look();
+    }
+
+    pub(super) fn uid(&mut self, kind: &str) -> String {
+        self.uids += 1;
+        format!("{kind}{}", self.uids)
+    }
+
+    /// A hub that runs for a while with nothing in its way.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..4 {
+            self.pass(false, None);
+            if self.memory.held.take().is_none() {
+                self.memory.has_slot = true;
+            }
+        }
+    }
+
+    /// Removes what the sweep would, after its time of grace.
+    pub(super) fn sweep(&mut self) {
+        let exists = self.task.is_some();
+        let uid = TaskUid::new("11111111-2222-4333-8444-555555555555");
+        let marked = |uid: &String| Marked {
+            name: "render-shop".to_owned(),
+            uid: uid.clone(),
+            task: Some(TaskUid::new("11111111-2222-4333-8444-555555555555")),
+            age: Duration::from_secs(3_600),
+        };
+        let objects: Vec<_> = self
+            .job
+            .iter()
+            .map(|j| &j.uid)
+            .chain(&self.secret)
+            .map(marked)
+            .collect();
+        let live = |asked: &TaskUid| (exists && *asked == uid).then_some(Phase::Pending);
+        let gone: Vec<_> = orphans(&objects, Duration::ZERO, live)
+            .map(|o| o.uid.clone())
+            .collect();
+        self.job = self.job.take().filter(|job| !gone.contains(&job.uid));
+        self.secret = self.secret.take().filter(|secret| !gone.contains(secret));
+    }
+}
