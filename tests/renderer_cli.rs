@@ -218,6 +218,8 @@ async fn command_lines_that_are_none() {
         &["push", "x"],
         &["render", "config.json"],
         &["--timeout=0", "c"],
+        &["push", "x", "--url=oci://h/a:1", "--registry=oci://h"],
+        &["--registry=h", "config.json"],
     ] {
         let ran = sandbox.run(args).await;
         assert_eq!(ran.code, Some(1), "{args:?}");
@@ -472,6 +474,11 @@ async fn credentials_of_the_one_shot_form() {
     sandbox
         .finish(absent.unwrap())
         .failed(Phase::Push, Reason::Unauthorized, "(401)");
+    sandbox.write("auth.json", r#"{"auths":{"other.example":{"auth":"canary"}}}"#);
+    let other = with(&[]).env("DOCKER_CONFIG", &file).output().await;
+    sandbox
+        .finish(other.unwrap())
+        .failed(Phase::Push, Reason::Unauthorized, "(401)");
     sandbox.write("auth.json", "canary");
     let broken = with(&[]).env("DOCKER_CONFIG", &file).output().await;
     sandbox.finish(broken.unwrap()).failed(
@@ -559,8 +566,53 @@ async fn credentials_of_push_are_files() {
         .env("DOCKER_CONFIG", "auth.json")
         .env("REGISTRY_USERNAME", "canary-user")
         .env("REGISTRY_PASSWORD", PASSWORD);
+    let asked = registry.seen().len();
     let ran = sandbox.finish(other.output().await.unwrap());
-    ran.failed(Phase::Push, Reason::Unauthorized, "(401)");
+    ran.failed(Phase::Push, Reason::BadCredentials, "no entry for the registry");
+    assert_eq!(
+        registry.seen().len(),
+        asked,
+        "nor is it tried without a credential"
+    );
+}
+
+#[tokio::test]
+async fn a_destination_on_another_registry_is_refused_before_any_credential_is_read() {
+    let (sandbox, registry) = (Sandbox::new(), guarded().await);
+    let host = registry.address.to_string();
+    let url = format!("oci://{host}/team-a/shop:1.0.0");
+    sandbox
+        .run(&["render", "config.json", "--out", "chart.tgz"])
+        .await
+        .succeeded(Reason::Rendered, &[]);
+    // None of the files exists, so whoever opened one would say so.
+    let base = ["push", "chart.tgz", "--plain-http", "--url", &url];
+    let files = ["--username-file", "username", "--password-file", "password"];
+    let name = host.split(':').next().unwrap();
+    for other in [
+        "registry.example",
+        name,
+        &format!("{name}:1"),
+        &host.replace(name, "localhost"),
+    ] {
+        let bound = [&base[..], &["--registry", other], &files].concat();
+        let ran = sandbox.run(&bound).await;
+        ran.failed(Phase::Push, Reason::BadDestination, "not on the registry");
+        assert_eq!(ran.code, Some(2), "{other}");
+        let mut docker = sandbox.command(&bound[..base.len() + 2]);
+        let ran = docker.env("DOCKER_CONFIG", "/none").output().await.unwrap();
+        let ran = sandbox.finish(ran);
+        ran.failed(Phase::Push, Reason::BadDestination, "not on the registry");
+    }
+    assert!(registry.seen().is_empty());
+    let bound = [&base[..], &["--registry", &host], &files].concat();
+    sandbox
+        .run(&bound)
+        .await
+        .failed(Phase::Push, Reason::BadCredentials, "no such file or directory");
+    sandbox.write("username", "canary-user");
+    sandbox.write("password", PASSWORD);
+    sandbox.run(&bound).await.succeeded(Reason::Pushed, &[]);
 }
 
 #[tokio::test]
@@ -592,7 +644,7 @@ async fn authorities_that_cannot_be_read() {
     let named = sandbox.run(&[&args[..], &["--ca-file", "none"]].concat()).await;
     named.failed(
         Phase::Push,
-        Reason::BadCredentials,
+        Reason::RegistryUnreachable,
         "failed to read CA file: no such file or directory",
     );
     let variable = sandbox
@@ -603,7 +655,7 @@ async fn authorities_that_cannot_be_read() {
         .unwrap();
     sandbox.finish(variable).failed(
         Phase::Push,
-        Reason::BadCredentials,
+        Reason::RegistryUnreachable,
         "CA file holds no certificate",
     );
 }

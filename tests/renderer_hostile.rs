@@ -39,7 +39,7 @@ async fn a_push_is_seen_once_and_found_again() {
     let registry = Hostile::honest().await;
     assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
     let expected = [
-        "lookup", "blob", "open", "upload", "blob", "open", "upload", "manifest", "verify",
+        "lookup", "blob", "open", "upload", "blob", "open", "upload", "manifest", "verify", "lookup",
     ];
     assert_eq!(registry.steps(), expected);
     assert_eq!(push(registry.address, "a").await, Ok(Pushed::AlreadyExists));
@@ -68,7 +68,10 @@ async fn a_push_is_seen_once_and_found_again() {
 async fn a_blob_that_is_there_is_not_sent_again() {
     let registry = Hostile::start(|seen, _| (seen.step() == "blob").then(|| say(200, &[]))).await;
     assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
-    assert_eq!(registry.steps(), ["lookup", "blob", "blob", "manifest", "verify"]);
+    assert_eq!(
+        registry.steps(),
+        ["lookup", "blob", "blob", "manifest", "verify", "lookup"]
+    );
 }
 
 /// Runs a push against A, whose answers may point at B, and asserts that B learns nothing.
@@ -354,6 +357,32 @@ async fn lies_about_digests_are_found() {
     assert_eq!(
         push(lie("verify", 404).await.address, "a").await,
         Err(PushError::DigestMismatch)
+    );
+}
+
+#[tokio::test]
+async fn a_tag_that_another_pusher_took_meanwhile_is_a_conflict() {
+    // Both found the tag free; the other one's manifest came after ours, so ours is there, but not under the tag.
+    let other = Digest::of(b"other").to_string();
+    let taken = Hostile::start(move |seen, before| {
+        let is_check = seen.step() == "lookup" && before > 0;
+        is_check.then(|| say(200, &[("Docker-Content-Digest", other.clone())]))
+    })
+    .await;
+    assert_eq!(push(taken.address, "a").await, Err(PushError::TagConflict));
+    assert_eq!(taken.steps().last(), Some(&"lookup"), "the tag is asked last");
+    let gone = Hostile::start(|seen, _| (seen.step() == "lookup").then(|| say(404, &[]))).await;
+    assert_eq!(push(gone.address, "a").await, Err(PushError::TagConflict));
+    let broken =
+        Hostile::start(|seen, before| (seen.step() == "lookup" && before > 0).then(|| say(400, &[]))).await;
+    let unknown = PushError::Status {
+        step: Step::Verify,
+        status: 400,
+    };
+    assert_eq!(
+        push(broken.address, "a").await,
+        Err(unknown),
+        "an error is no answer"
     );
 }
 

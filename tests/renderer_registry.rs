@@ -181,12 +181,10 @@ async fn a_registry_with_a_private_authority() -> Result<()> {
     );
     // The certificate is for an address; a name of the same address is another host.
     let port = registry.address().port();
+    let name = format!("localhost:{port}");
+    pusher.write("auth.json", &registry.docker_config_json().replace(&host, &name))?;
     let renamed = pusher
-        .push(
-            &format!("localhost:{port}"),
-            &["--ca-file", "ca.pem", "--timeout", "10"],
-            &[auth],
-        )
+        .push(&name, &["--ca-file", "ca.pem", "--timeout", "10"], &[auth])
         .await?;
     assert_eq!(renamed.reason, Reason::RegistryUnreachable);
     Ok(())
@@ -336,6 +334,32 @@ async fn a_registry_with_a_token_service() -> Result<()> {
         );
     }
     assert_eq!(service.seen().len(), 2, "one token a push");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plain_registry_with_an_encrypted_token_service() -> Result<()> {
+    // Any server with TLS will do: what counts is that its certificate is checked against what the platform trusts.
+    let service = Registry::start(RegistryOptions::new().with_tls()).await?;
+    let realm = format!("https://{}/v2/", service.host());
+    let challenge = format!("Bearer realm=\"{realm}\"");
+    let registry =
+        Hostile::start(move |_, _| Some(say(401, &[("WWW-Authenticate", challenge.clone())]))).await;
+    let (pusher, host) = (Pusher::new().await?, registry.address.to_string());
+    pusher.write("ca.pem", service.ca_pem()?)?;
+    let plain = ["--plain-http", "--timeout", "10", "--token-realm", &realm];
+    assert_eq!(
+        pusher.push(&host, &plain, &[]).await?.reason,
+        Reason::RegistryUnreachable,
+        "unknown authority"
+    );
+    assert!(!service.log().contains("/v2/?"));
+    let trusted = [&plain[..], &["--ca-file", "ca.pem"]].concat();
+    assert_eq!(
+        pusher.push(&host, &trusted, &[]).await?.reason,
+        Reason::Unauthorized,
+        "the service itself refuses"
+    );
     Ok(())
 }
 

@@ -11,7 +11,9 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use secrecy::SecretString;
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::basic_auth;
 use super::oci::RegistryHost;
 
 /// Largest file in bytes; a Kubernetes Secret cannot be larger.
@@ -31,11 +33,11 @@ pub enum DockerConfigError {
     /// More than 1 MiB, or more than 4096 entries.
     #[error("credential file is too large")]
     TooLarge,
-    /// Not a JSON object with an `auths` object of entries.
+    /// Not a JSON object with an `auths` object.
     #[error("credential file is not a docker config")]
     Malformed,
-    /// An `auth` that is not base64 of `username:password`.
-    #[error("credential file has an entry that cannot be decoded")]
+    /// The host's entry is not one: no object, an `auth` that is not base64 of `username:password`, or a colon in `username`.
+    #[error("credential file has an entry for the registry that cannot be decoded")]
     BadEntry,
 }
 
@@ -57,7 +59,8 @@ impl fmt::Debug for Credential {
 /// A parsed credential file.
 #[derive(Clone, Default)]
 pub struct DockerConfig {
-    entries: BTreeMap<String, Credential>,
+    // A broken entry is told to whoever asks for its host, and to nobody else.
+    entries: BTreeMap<String, Result<Credential, DockerConfigError>>,
 }
 
 impl fmt::Debug for DockerConfig {
@@ -69,7 +72,7 @@ impl fmt::Debug for DockerConfig {
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
-    auths: Option<BTreeMap<String, Option<Entry>>>,
+    auths: Option<BTreeMap<String, Value>>,
 }
 
 #[derive(Deserialize)]
@@ -86,7 +89,7 @@ impl DockerConfig {
     /// Parses the file's bytes.
     ///
     /// # Errors
-    /// When the file is too large, is not a docker config, or has an entry that cannot be decoded.
+    /// When the file is too large or is not a docker config.
     pub fn parse(bytes: &[u8]) -> Result<Self, DockerConfigError> {
         if bytes.len() > MAX_BYTES {
             return Err(DockerConfigError::TooLarge);
@@ -100,27 +103,30 @@ impl DockerConfig {
         if auths.len() > MAX_ENTRIES {
             return Err(DockerConfigError::TooLarge);
         }
-        let mut entries = BTreeMap::new();
-        for (key, entry) in auths {
-            if let Some(credential) = entry.map(credential).transpose()?.flatten() {
-                entries.insert(key, credential);
-            }
-        }
-        Ok(Self { entries })
+        let entries = auths
+            .into_iter()
+            .filter_map(|(key, entry)| Some((key, credential(entry).transpose()?)));
+        Ok(Self {
+            entries: entries.collect(),
+        })
     }
 
     /// The credential for exactly this host and port.
     ///
     /// A key that is the host itself wins over one with a scheme or a path, such as `https://host/v1/`.
-    #[must_use]
-    pub fn lookup(&self, host: &RegistryHost) -> Option<&Credential> {
+    ///
+    /// # Errors
+    /// When the host's entry cannot be decoded.
+    pub fn lookup(&self, host: &RegistryHost) -> Result<Option<&Credential>, DockerConfigError> {
         let matches = |key: &str| key.eq_ignore_ascii_case(host.as_str());
         let exact = self.entries.iter().find(|(key, _)| matches(key));
         let found = exact.or_else(|| self.entries.iter().find(|(key, _)| matches(host_of(key))));
-        found.map(|(_, credential)| credential)
+        found
+            .map(|(_, entry)| entry.as_ref().map_err(|error| *error))
+            .transpose()
     }
 
-    /// Whether the file holds no usable credential at all.
+    /// Whether the file has no entry that holds anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -137,7 +143,13 @@ fn host_of(key: &str) -> &str {
 }
 
 /// An entry's credential; `None` for one that holds none (an empty entry left behind by a credential helper).
-fn credential(entry: Entry) -> Result<Option<Credential>, DockerConfigError> {
+fn credential(entry: Value) -> Result<Option<Credential>, DockerConfigError> {
+    // serde also reads a struct from an array.
+    let entry: Entry = match entry {
+        Value::Null => return Ok(None),
+        Value::Object(_) => serde_json::from_value(entry).map_err(|_| DockerConfigError::BadEntry)?,
+        _ => return Err(DockerConfigError::BadEntry),
+    };
     let (username, password) = match entry.auth.filter(|auth| !auth.is_empty()) {
         Some(auth) => decode(&auth)?,
         None => (
@@ -145,11 +157,11 @@ fn credential(entry: Entry) -> Result<Option<Credential>, DockerConfigError> {
             entry.password.unwrap_or_default(),
         ),
     };
-    let usable = !username.is_empty() && !password.is_empty();
-    Ok(usable.then(|| Credential {
-        username,
-        password: password.into(),
-    }))
+    if username.is_empty() || password.is_empty() {
+        return Ok(None);
+    }
+    let credential = basic_auth::pair(&username, &password).map_err(|_| DockerConfigError::BadEntry)?;
+    Ok(Some(credential))
 }
 
 fn decode(auth: &str) -> Result<(String, String), DockerConfigError> {
@@ -168,7 +180,7 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     fn found(config: &DockerConfig, host: &str) -> Option<(String, String)> {
-        let credential = config.lookup(&host.parse().unwrap())?;
+        let credential = config.lookup(&host.parse().unwrap()).unwrap()?;
         Some((
             credential.username.clone(),
             credential.password.expose_secret().to_owned(),
@@ -220,6 +232,26 @@ mod tests {
     }
 
     #[test]
+    fn a_broken_entry_of_another_host_is_none_of_ours() {
+        for broken in [
+            r#"{"auth":"!!"}"#,
+            r#"{"auth":1}"#,
+            r#"{"username":"a:b","password":"p"}"#,
+            "1",
+            "[]",
+            r#""x""#,
+        ] {
+            let text = format!(r#"{{"auths":{{"a.example":{broken},"b.example":{{"auth":"dTpwOnc="}}}}}}"#);
+            let config = parse(&text).unwrap();
+            assert_eq!(
+                found(&config, "b.example"),
+                Some(("u".into(), "p:w".into())),
+                "{broken}"
+            );
+        }
+    }
+
+    #[test]
     fn nothing_in_it_is_not_an_error() {
         for text in [
             "{}",
@@ -233,21 +265,24 @@ mod tests {
 
     #[test]
     fn what_is_refused_and_how() {
-        for text in [
-            "",
-            "[]",
-            "null x",
-            r#"{"auths":[]}"#,
-            r#"{"auths":{"h":1}}"#,
-            r#"{"auths":{"h":{"auth":1}}}"#,
-            &"[".repeat(10_000),
-        ] {
+        for text in ["", "[]", "null x", r#"{"auths":[]}"#, &"[".repeat(10_000)] {
             assert_eq!(parse(text).unwrap_err(), DockerConfigError::Malformed, "{text}");
         }
         // "!!" is not base64, "dQ==" is "u" without a colon, "/zo=" is not UTF-8.
-        for auth in ["!!", "dQ==", "/zo="] {
-            let text = format!(r#"{{"auths":{{"h":{{"auth":"{auth}"}}}}}}"#);
-            assert_eq!(parse(&text).unwrap_err(), DockerConfigError::BadEntry, "{auth}");
+        for entry in [
+            "1",
+            "[]",
+            r#"{"auth":1}"#,
+            r#"{"auth":"!!"}"#,
+            r#"{"auth":"dQ=="}"#,
+            r#"{"auth":"/zo="}"#,
+            r#"{"username":"a:b","password":"p"}"#,
+        ] {
+            // What is said of the host itself counts, even where a vaguer key has a good entry.
+            let text = format!(r#"{{"auths":{{"h":{entry},"https://h/":{{"auth":"dTpwOnc="}}}}}}"#);
+            let config = parse(&text).unwrap();
+            let error = config.lookup(&"h".parse().unwrap()).unwrap_err();
+            assert_eq!(error, DockerConfigError::BadEntry, "{entry}");
         }
         let many: Vec<String> = (0..=MAX_ENTRIES).map(|n| format!(r#""h{n}":{{}}"#)).collect();
         assert_eq!(
@@ -264,7 +299,7 @@ mod tests {
     fn nothing_prints_a_credential() {
         let config =
             parse(r#"{"auths":{"h":{"username":"canary-user","password":"canary-password"}}}"#).unwrap();
-        let credential = config.lookup(&"h".parse().unwrap()).unwrap();
+        let credential = config.lookup(&"h".parse().unwrap()).unwrap().unwrap();
         assert!(!format!("{config:?} {credential:?}").contains("canary"));
     }
 

@@ -1,5 +1,6 @@
 //! The API of renderhub: the types its custom resources are generated from, and the words they use.
 
+pub mod basic_auth;
 mod cluster_registry;
 mod cluster_render_task;
 pub mod conditions;

@@ -49,17 +49,17 @@ pub enum Reason {
     ChartTooLarge,
     /// The chart archive is missing, not a regular file, or not a chart.
     BadArchive,
-    /// The credential files cannot be read or parsed.
+    /// The credential files cannot be read or parsed, or hold no credential for the registry.
     BadCredentials,
-    /// The destination is not an OCI reference, or does not match the chart's name and version.
+    /// The destination is not an OCI reference, is on another registry, or does not match the chart's name and version.
     BadDestination,
     /// The registry does not accept the credential (401).
     Unauthorized,
     /// The registry accepts the credential but not this push (403).
     Forbidden,
-    /// The tag exists with other content.
+    /// The tag exists with other content, or does not hold the chart right after its upload.
     TagConflict,
-    /// The registry cannot be reached: DNS, connection, TLS, or deadline.
+    /// The registry cannot be reached: DNS, connection, TLS, the authorities to trust, or deadline.
     RegistryUnreachable,
     /// The registry answered with an error or with something that is not the OCI protocol.
     RegistryRefused,
@@ -148,7 +148,7 @@ impl Reason {
             Self::BadConfig => "the configuration cannot be parsed or rendered",
             Self::ChartTooLarge => "the configuration or the chart is too large",
             Self::BadArchive => "the chart archive is missing or not a chart",
-            Self::BadCredentials => "the push credential cannot be read",
+            Self::BadCredentials => "the push credential cannot be read or is not for the registry",
             Self::BadDestination => {
                 "the destination is not valid or does not match the chart's name and version"
             }

@@ -78,10 +78,12 @@ fn render(class: &RendererClassSpec) -> Container {
     container(RENDER_CONTAINER, class, &args, Vec::new(), mounts)
 }
 
-/// Holds the credential; takes the chart as bytes and the destination from the hub.
+/// Holds the credential; takes the chart as bytes and the destination from the hub, and the registry's host once more from
+/// its arguments: a destination that came to point elsewhere meets no credential.
 fn push(resolved: &Resolved) -> Container {
     let url_file = format!("{PUSH_DIR}/{URL_KEY}");
-    let mut args = vec!["push", CHART, "--url-file", &url_file];
+    let host = resolved.reference.host.as_str();
+    let mut args = vec!["push", CHART, "--url-file", &url_file, "--registry", host];
     let (mut env, mut mounts) = (
         Vec::new(),
         vec![mount("work", "/work", true), mount("tmp", "/tmp", false)],

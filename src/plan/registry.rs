@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::api::ClusterRegistrySpec;
+use crate::api::basic_auth;
 use crate::api::conditions::{ConditionType, Reason, Wanted};
 use crate::api::docker_config::DockerConfig;
 use crate::api::oci::{RegistryHost, RepositoryPrefix};
@@ -19,9 +20,7 @@ pub fn credential(spec: &ClusterRegistrySpec, secret: Option<&Secret>) -> Creden
         return Credential::Missing;
     };
     match secret.type_.as_deref() {
-        Some("kubernetes.io/basic-auth") if has_text(secret, "username") && has_text(secret, "password") => {
-            Credential::BasicAuth(named.name.clone())
-        }
+        Some("kubernetes.io/basic-auth") if holds_pair(secret) => Credential::BasicAuth(named.name.clone()),
         Some("kubernetes.io/dockerconfigjson") if covers(secret, &spec.hostname) => {
             Credential::DockerConfig(named.name.clone())
         }
@@ -29,9 +28,11 @@ pub fn credential(spec: &ClusterRegistrySpec, secret: Option<&Secret>) -> Creden
     }
 }
 
-fn has_text(secret: &Secret, key: &str) -> bool {
-    let value = secret.data.as_ref().and_then(|d| d.get(key));
-    value.is_some_and(|v| !v.0.is_empty() && std::str::from_utf8(&v.0).is_ok())
+fn holds_pair(secret: &Secret) -> bool {
+    let value = |key: &str| secret.data.as_ref()?.get(key).map(|v| v.0.as_slice());
+    value("username")
+        .zip(value("password"))
+        .is_some_and(|(username, password)| basic_auth::parse(username, password).is_ok())
 }
 
 fn covers(secret: &Secret, hostname: &str) -> bool {
@@ -40,7 +41,7 @@ fn covers(secret: &Secret, hostname: &str) -> bool {
     let host: Option<RegistryHost> = hostname.parse().ok();
     config
         .zip(host)
-        .is_some_and(|(config, host)| config.lookup(&host).is_some())
+        .is_some_and(|(config, host)| matches!(config.lookup(&host), Ok(Some(_))))
 }
 
 /// The `Ready` condition of a registry.
@@ -121,46 +122,66 @@ mod tests {
         }
     }
 
+    const BASIC: &str = "kubernetes.io/basic-auth";
+    const DOCKER: &str = "kubernetes.io/dockerconfigjson";
+
+    fn judged(secret: &Secret) -> Credential {
+        credential(&spec(Some("s")), Some(secret))
+    }
+
     #[test]
-    fn only_a_supported_type_that_covers_the_host_is_usable() {
-        let docker = |host: &str| format!(r#"{{"auths":{{"{host}":{{"username":"u","password":"p"}}}}}}"#);
-        let (ours, foreign) = (docker("registry.test:5000"), docker("other.test"));
-        let basic = "kubernetes.io/basic-auth";
-        let json = "kubernetes.io/dockerconfigjson";
-        let table = [
-            (
-                secret(basic, &[("username", "u"), ("password", "p")]),
-                Credential::BasicAuth("s".into()),
-            ),
-            (secret(basic, &[("username", "u")]), Credential::Invalid),
-            (
-                secret(basic, &[("username", "u"), ("password", "")]),
-                Credential::Invalid,
-            ),
-            (
-                secret(json, &[(".dockerconfigjson", &ours)]),
-                Credential::DockerConfig("s".into()),
-            ),
-            (
-                secret(json, &[(".dockerconfigjson", &foreign)]),
-                Credential::Invalid,
-            ),
-            (secret(json, &[(".dockerconfigjson", "{")]), Credential::Invalid),
-            (
-                secret("Opaque", &[("username", "u"), ("password", "p")]),
-                Credential::Invalid,
-            ),
-        ];
-        for (secret, expected) in table {
-            assert_eq!(
-                credential(&spec(Some("s")), Some(&secret)),
-                expected,
-                "{:?}",
-                secret.type_
-            );
-        }
+    fn only_a_supported_type_is_usable() {
+        let pair = [("username", "u"), ("password", "p")];
+        assert_eq!(judged(&secret(BASIC, &pair)), Credential::BasicAuth("s".into()));
+        assert_eq!(judged(&secret("Opaque", &pair)), Credential::Invalid);
+        assert_eq!(judged(&secret(DOCKER, &pair)), Credential::Invalid);
+        assert_eq!(judged(&secret(BASIC, &pair[..1])), Credential::Invalid);
+        assert_eq!(judged(&Secret::default()), Credential::Invalid);
         assert_eq!(credential(&spec(Some("s")), None), Credential::Missing);
         assert_eq!(credential(&spec(None), None), Credential::Anonymous);
+    }
+
+    #[test]
+    fn a_pair_is_judged_as_the_renderer_reads_it() {
+        let long = "p".repeat(basic_auth::MAX_BYTES + 1);
+        for (username, password, usable) in [
+            ("u", "p:w", true),
+            ("u\n", "p\r\n", true),
+            ("u", "", false),
+            ("u", "\n", false),
+            ("\r\n", "p", false),
+            ("user:name", "p", false),
+            ("u", &long, false),
+        ] {
+            let verdict = judged(&secret(BASIC, &[("username", username), ("password", password)]));
+            let expected = if usable {
+                Credential::BasicAuth("s".into())
+            } else {
+                Credential::Invalid
+            };
+            assert_eq!(verdict, expected, "{username:?}");
+        }
+    }
+
+    #[test]
+    fn dockers_file_must_cover_the_host() {
+        let (good, bad) = (r#"{"username":"u","password":"p"}"#, r#"{"auth":"!!"}"#);
+        for (ours, others, usable) in [
+            (good, "{}", true),
+            (good, bad, true),
+            ("{}", good, false),
+            (bad, good, false),
+            ("", good, false),
+        ] {
+            let file = format!(r#"{{"auths":{{"registry.test:5000":{ours},"other.test":{others}}}}}"#);
+            let expected = if usable {
+                Credential::DockerConfig("s".into())
+            } else {
+                Credential::Invalid
+            };
+            let verdict = judged(&secret(DOCKER, &[(".dockerconfigjson", &file)]));
+            assert_eq!(verdict, expected, "{file}");
+        }
     }
 
     #[test]

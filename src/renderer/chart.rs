@@ -1,8 +1,10 @@
 //! A configuration to the four files of a Helm chart.
 //!
-//! Everything a tenant wrote is serialised by [`yaml`]; the template around it is our own static text. The one thing left
-//! live on purpose is `{{ … }}` inside `release.values` and `valuesTemplate`, which Helm evaluates at install (it is how
-//! userdata reaches a release); it runs with the rights of whoever installs the chart, never here.
+//! Everything a tenant wrote is serialised by [`yaml`]; the template around it is our own static text. Left live on purpose
+//! is every `{{ … }}` that a release puts into its template: in `targetNamespace`, in the keys and strings of `values`, and
+//! in `valuesTemplate`. Helm evaluates them at install (it is how userdata reaches a release), so whoever wrote them can
+//! make the rendered objects what he wants, with the rights of whoever installs the chart; nothing is evaluated here. All
+//! else goes to `Chart.yaml` and `values.yaml`, which Helm reads as data.
 
 use serde_json::{Map, Value, json};
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use http::Uri;
 
+use crate::api::oci::RegistryHost;
+
 /// Where kubelet looks for the termination message.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
@@ -54,6 +56,9 @@ pub struct Push {
     /// File that holds the destination.
     #[arg(long, value_name = "FILE")]
     pub url_file: Option<PathBuf>,
+    /// Registry the destination must be on; any other is refused before a credential is read.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub registry: Option<RegistryHost>,
     /// File that holds the registry user name.
     #[arg(long, value_name = "FILE", requires = "password_file")]
     pub username_file: Option<PathBuf>,
@@ -96,7 +101,7 @@ pub struct OneShot {
 /// How to reach a registry.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
-    /// Use HTTP without TLS for every call.
+    /// Use HTTP without TLS for the registry; a token service named with https keeps TLS.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true",
           action = ArgAction::Set, value_parser = go_bool)]
     pub plain_http: bool,

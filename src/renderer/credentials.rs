@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::file::{self, FileError};
+use crate::api::basic_auth::{self, BasicAuthError};
 use crate::api::docker_config::{Credential, DockerConfig, DockerConfigError};
 use crate::api::oci::RegistryHost;
 
-/// Largest user name or password file in bytes.
-const MAX_WORD: u64 = 64 * 1024;
 /// Largest docker credential file in bytes, as Kubernetes limits a Secret.
 const MAX_CONFIG: u64 = 1024 * 1024;
 
@@ -20,12 +19,12 @@ pub enum CredentialError {
     /// The docker credential file is not one.
     #[error("failed to read credentials: {0}")]
     DockerConfig(#[source] DockerConfigError),
-    /// An empty user name or password, or one that is not text.
-    #[error("failed to read credentials: user name or password is empty or not text")]
-    Empty,
-    /// A colon in the user name, which Basic authentication cannot carry.
-    #[error("failed to read credentials: the user name holds a colon")]
-    Colon,
+    /// The user name and password are no credential.
+    #[error("failed to read credentials: {0}")]
+    BasicAuth(#[from] BasicAuthError),
+    /// A credential is required, and docker's file has none for the registry.
+    #[error("failed to read credentials: docker's file has no entry for the registry")]
+    NoEntry,
 }
 
 /// Where to look.
@@ -44,7 +43,7 @@ pub enum Source {
     DockerConfig {
         /// File or directory.
         path: PathBuf,
-        /// Whether its absence is an error rather than "anonymous".
+        /// Whether it is an error, rather than "anonymous", that there is no file or no entry for the host in it.
         required: bool,
     },
 }
@@ -52,50 +51,29 @@ pub enum Source {
 /// The credential for `host`, if there is one.
 ///
 /// # Errors
-/// When a file is missing that was asked for, or holds something else.
+/// When a file or entry is missing that was asked for, or is something else.
 pub fn load(source: &Source, host: &RegistryHost) -> Result<Option<Credential>, CredentialError> {
     match source {
         Source::None => Ok(None),
-        Source::Files { username, password } => pair(&word(username)?, &word(password)?).map(Some),
+        Source::Files { username, password } => {
+            Ok(Some(basic_auth::parse(&word(username)?, &word(password)?)?))
+        }
         Source::DockerConfig { path, required } => {
             let bytes = match read_config(path) {
                 Err(FileError::NotFound) if !required => return Ok(None),
                 other => other.map_err(CredentialError::Unreadable)?,
             };
             let config = DockerConfig::parse(&bytes).map_err(CredentialError::DockerConfig)?;
-            config.lookup(host).cloned().map(checked).transpose()
+            match config.lookup(host).map_err(CredentialError::DockerConfig)? {
+                None if *required => Err(CredentialError::NoEntry),
+                found => Ok(found.cloned()),
+            }
         }
     }
 }
 
-/// A credential of two words.
-///
-/// # Errors
-/// When one is empty or the user name holds a colon.
-pub fn pair(username: &str, password: &str) -> Result<Credential, CredentialError> {
-    if username.is_empty() || password.is_empty() {
-        return Err(CredentialError::Empty);
-    }
-    checked(Credential {
-        username: username.to_owned(),
-        password: password.into(),
-    })
-}
-
-fn checked(credential: Credential) -> Result<Credential, CredentialError> {
-    if credential.username.contains(':') {
-        Err(CredentialError::Colon)
-    } else {
-        Ok(credential)
-    }
-}
-
-/// One word; a line break at the end is how people make such files, not part of the word.
-fn word(path: &Path) -> Result<String, CredentialError> {
-    let bytes = file::read(path, MAX_WORD).map_err(CredentialError::Unreadable)?;
-    let text = String::from_utf8(bytes).map_err(|_| CredentialError::Empty)?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
+fn word(path: &Path) -> Result<Vec<u8>, CredentialError> {
+    file::read(path, basic_auth::MAX_BYTES as u64).map_err(CredentialError::Unreadable)
 }
 
 fn read_config(path: &Path) -> Result<Vec<u8>, FileError> {
@@ -132,10 +110,22 @@ mod tests {
             found(&source)
         };
         assert_eq!(with(b"u\n", b" p w \r\n"), Ok(Some(("u".into(), " p w ".into()))));
-        assert_eq!(with(b"", b"p"), Err(CredentialError::Empty));
-        assert_eq!(with(b"u", b"\n"), Err(CredentialError::Empty));
-        assert_eq!(with(b"u", b"\xff"), Err(CredentialError::Empty));
-        assert_eq!(with(b"a:b", b"p"), Err(CredentialError::Colon));
+        assert_eq!(
+            with(b"", b"p"),
+            Err(CredentialError::BasicAuth(BasicAuthError::Empty))
+        );
+        assert_eq!(
+            with(b"u", b"\n"),
+            Err(CredentialError::BasicAuth(BasicAuthError::Empty))
+        );
+        assert_eq!(
+            with(b"u", b"\xff"),
+            Err(CredentialError::BasicAuth(BasicAuthError::Empty))
+        );
+        assert_eq!(
+            with(b"a:b", b"p"),
+            Err(CredentialError::BasicAuth(BasicAuthError::Colon))
+        );
         assert_eq!(
             with(b"u", "x".repeat(70_000).as_bytes()),
             Err(CredentialError::Unreadable(FileError::TooLarge))
@@ -159,11 +149,12 @@ mod tests {
         let expected = Ok(Some(("u".to_owned(), "p".to_owned())));
         assert_eq!(found(&source(&file, true)), expected);
         assert_eq!(found(&source(dir.path(), true)), expected);
-        assert!(
-            load(&source(&file, true), &"h:2".parse().unwrap())
-                .unwrap()
-                .is_none()
-        );
+        let elsewhere = |required| {
+            let found = load(&source(&file, required), &"h:2".parse().unwrap());
+            found.map(|one| one.is_none())
+        };
+        assert_eq!(elsewhere(false), Ok(true));
+        assert_eq!(elsewhere(true), Err(CredentialError::NoEntry));
         fs::write(&file, "canary").unwrap();
         let error = found(&source(&file, true)).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"));

@@ -28,7 +28,7 @@ pub enum PushError {
     /// An answer that is not the OCI protocol, or is too large.
     #[error("the registry's answer to {0} is not valid")]
     Protocol(Step),
-    /// The tag is taken by something else.
+    /// The tag is taken by something else, or was taken between the look-up and the check.
     #[error("the tag already exists with other content")]
     TagConflict,
     /// What the registry holds is not what was sent.
@@ -57,7 +57,7 @@ pub enum Step {
     Upload,
     /// Uploading the manifest.
     Manifest,
-    /// Asking for the manifest afterwards.
+    /// Asking for the manifest, and for the tag again, afterwards.
     Verify,
 }
 

@@ -57,6 +57,9 @@ pub enum PushFailure {
     /// The destination is not one.
     #[error("failed to parse reference: {0}")]
     Reference(#[from] OciError),
+    /// The destination is on another registry than the one named.
+    #[error("destination is not on the registry named")]
+    OtherRegistry,
     /// The destination is not the chart's.
     #[error(
         "failed to push chart to registry: strict mode enabled, ref basename and tag must match the chart name and version"
@@ -86,30 +89,73 @@ impl Failure {
     /// What the hub is told.
     #[must_use]
     pub fn termination(&self) -> Termination {
-        use Reason::{BadArchive, BadConfig, ChartTooLarge, Internal};
+        use Reason::{BadArchive, BadConfig, BadDestination, ChartTooLarge, Internal};
         let (phase, reason) = match self {
             Self::ReadConfig(FileError::TooLarge) | Self::Chart { .. } => (Phase::Render, ChartTooLarge),
             Self::Config(ConfigError::Document(DocumentError::TooLarge) | ConfigError::ChartText) => {
                 (Phase::Render, ChartTooLarge)
             }
+            // An I/O error says nothing about the input, and a second attempt may be on a better machine.
+            Self::ReadConfig(FileError::Other) | Self::Package | Self::Write(_) | Self::Start => {
+                (Phase::Render, Internal)
+            }
             Self::ReadConfig(_) | Self::Config(_) => (Phase::Render, BadConfig),
-            Self::Package | Self::Write(_) | Self::Start => (Phase::Render, Internal),
             Self::Interrupted(phase) => (*phase, Internal),
             Self::Push(failure) => (
                 Phase::Push,
                 match failure {
+                    PushFailure::UrlFile(FileError::Other)
+                    | PushFailure::ReadArchive(FileError::Other)
+                    | PushFailure::Tls(TlsError::Setup)
+                    | PushFailure::Manifest => Internal,
                     PushFailure::NoReference
                     | PushFailure::UrlFile(_)
                     | PushFailure::Reference(_)
-                    | PushFailure::Strict => Reason::BadDestination,
+                    | PushFailure::OtherRegistry
+                    | PushFailure::Strict => BadDestination,
                     PushFailure::ReadArchive(FileError::TooLarge) => ChartTooLarge,
                     PushFailure::ReadArchive(_) | PushFailure::NotAChart(_) => BadArchive,
-                    PushFailure::Credential(_) | PushFailure::Tls(_) => Reason::BadCredentials,
-                    PushFailure::Manifest => Internal,
+                    PushFailure::Credential(_) => Reason::BadCredentials,
+                    // What is missing is trust in the registry, as where its certificate is not trusted.
+                    PushFailure::Tls(_) => Reason::RegistryUnreachable,
                     PushFailure::Registry(error) => error.reason(),
                 },
             ),
         };
         Termination::failed(phase, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_cannot_read_is_no_fault_of_the_input() {
+        for (failure, phase) in [
+            (Failure::ReadConfig(FileError::Other), Phase::Render),
+            (PushFailure::UrlFile(FileError::Other).into(), Phase::Push),
+            (PushFailure::ReadArchive(FileError::Other).into(), Phase::Push),
+        ] {
+            let message = failure.termination();
+            assert_eq!(message, Termination::failed(phase, Reason::Internal), "{failure}");
+            assert!(!message.reason.is_permanent(), "{failure}");
+        }
+    }
+
+    #[test]
+    fn certificates_are_no_credentials() {
+        for (failure, reason) in [
+            (
+                TlsError::Unreadable(FileError::NotFound),
+                Reason::RegistryUnreachable,
+            ),
+            (TlsError::NoCertificate, Reason::RegistryUnreachable),
+            (TlsError::NoRoots, Reason::RegistryUnreachable),
+            (TlsError::Setup, Reason::Internal),
+        ] {
+            let message = Failure::from(PushFailure::from(failure)).termination();
+            assert_eq!(message, Termination::failed(Phase::Push, reason), "{failure}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The push: look-up, blobs, manifest, check.
 //!
 //! The order is the promise: nothing is uploaded before the tag is known to be free, and the manifest, which makes the chart
-//! visible, goes last. Blobs are never mounted from other repositories.
+//! visible, goes last. The protocol has no conditional upload, so the tag is asked for again afterwards: who finds another
+//! pusher's manifest there has not pushed. Blobs are never mounted from other repositories.
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
@@ -75,16 +76,20 @@ impl Registry {
     /// Uploads an artifact under a tag that was found free.
     ///
     /// # Errors
-    /// When the registry cannot be reached, refuses, or stores something else.
+    /// When the registry cannot be reached, refuses, stores something else, or the tag does not hold the artifact afterwards.
     pub async fn upload(&mut self, tag: &Tag, artifact: &Artifact) -> Result<(), PushError> {
         self.put_blob(&artifact.layer).await?;
         self.put_blob(&artifact.config).await?;
         self.put_manifest(tag, &artifact.manifest).await?;
         let digest = &artifact.manifest.digest;
-        match self.digest_of(Step::Verify, digest.as_str()).await? {
-            Some(stored) if stored == *digest => Ok(()),
-            _ => Err(PushError::DigestMismatch),
+        if self.digest_of(Step::Verify, digest.as_str()).await?.as_ref() != Some(digest) {
+            return Err(PushError::DigestMismatch);
         }
+        // Last, so that it sees as much as it can of who else found the tag free.
+        if self.digest_of(Step::Verify, tag.as_str()).await?.as_ref() != Some(digest) {
+            return Err(PushError::TagConflict);
+        }
+        Ok(())
     }
 
     /// Digest of the manifest under a tag or digest; `None` if there is none.

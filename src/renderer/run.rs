@@ -23,6 +23,7 @@ use super::origin::Origin;
 use super::registry::{Pushed, Registry};
 use super::tls;
 use super::transport::{Limits, Transport};
+use crate::api::basic_auth::{self, BasicAuthError};
 use crate::api::docker_config::Credential;
 use crate::api::oci::{OciError, Reference};
 use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
@@ -179,7 +180,11 @@ fn destination(args: &Push) -> Result<Reference, PushFailure> {
             String::from_utf8(bytes).map_err(|_| OciError::Reference)?
         }
     };
-    parse_destination(text.trim())
+    let reference = parse_destination(text.trim())?;
+    match &args.registry {
+        Some(host) if *host != reference.host => Err(PushFailure::OtherRegistry),
+        _ => Ok(reference),
+    }
 }
 
 fn parse_destination(text: &str) -> Result<Reference, PushFailure> {
@@ -212,7 +217,9 @@ fn connect(
         .chain(&private)
         .map(PathBuf::as_path)
         .collect();
-    let tls = if args.plain_http {
+    let realm = args.token_realm.as_ref().and_then(Origin::of);
+    let is_all_plain = args.plain_http && !realm.is_some_and(|realm| realm.is_https());
+    let tls = if is_all_plain {
         tls::no_tls()?
     } else {
         tls::client_config(&extra)?
@@ -310,7 +317,7 @@ fn one_shot_credential(args: &OneShot, reference: &Reference) -> Result<Option<C
         or_variable(&args.password, "REGISTRY_PASSWORD")
     };
     if !username.is_empty() && !password.is_empty() {
-        return credentials::pair(&username, &password).map(Some);
+        return Ok(Some(basic_auth::pair(&username, &password)?));
     }
     let file = std::env::var_os("DOCKER_CONFIG")
         .filter(|path| !path.is_empty())
@@ -327,10 +334,10 @@ fn one_shot_credential(args: &OneShot, reference: &Reference) -> Result<Option<C
 fn password_from_stdin() -> Result<String, CredentialError> {
     let mut text = String::new();
     let read = io::stdin().take(64 * 1024).read_to_string(&mut text);
-    read.map_err(|_| CredentialError::Empty)?;
+    read.map_err(|_| BasicAuthError::Empty)?;
     let mut words = text.split_ascii_whitespace();
     match (words.next(), words.next()) {
         (Some(word), None) => Ok(word.to_owned()),
-        _ => Err(CredentialError::Empty),
+        _ => Err(BasicAuthError::Empty.into()),
     }
 }

@@ -232,10 +232,11 @@ fn is_ambiguous(text: &str) -> bool {
     let Some(first) = text.chars().next() else {
         return true;
     };
+    // The blank is there for timestamps, which YAML 1.1 also writes as date, blanks, time, blanks, zone.
     let numeric = first.is_ascii_digit()
         && text
             .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_.:+-".contains(&byte));
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_.:+- ".contains(&byte));
     let safe_start = first.is_ascii_alphanumeric() || matches!(first, '/' | '^' | '_');
     let word = text.len() <= 5 && WORDS.contains(&text.to_ascii_lowercase().as_str());
     numeric || !safe_start || word
@@ -307,6 +308,10 @@ mod tests {
             ("", "''"),
             ("1.0", "'1.0'"),
             ("yes", "'yes'"),
+            ("2001-12-14", "'2001-12-14'"),
+            ("2001-12-14 21:59:43", "'2001-12-14 21:59:43'"),
+            ("2001-12-14 21:59:43.10 -5", "'2001-12-14 21:59:43.10 -5'"),
+            ("2001-12-14t21:59:43.10-05:00", "'2001-12-14t21:59:43.10-05:00'"),
             ("a\tb", "\"a\\tb\""),
             ("a\u{2028}b", "\"a\\u2028b\""),
             ("a\n", "|\n  a"),
@@ -377,6 +382,8 @@ mod tests {
             "1.",
             ".5",
             "2001-01-01",
+            "2001-12-14 21:59:43",
+            "2001-12-14 21:59:43.10 -5",
             "!!str x",
             "!x",
             "&a",

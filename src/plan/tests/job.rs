@@ -105,6 +105,17 @@ fn the_secret_holds_what_the_tenant_wrote_and_where_it_goes() {
     assert_eq!((data.len(), secret.immutable), (2, Some(true)));
 }
 
+#[test]
+fn the_push_is_bound_to_the_host_the_platform_wrote() {
+    let catalog = offering(json!({}), json!({"hostname": "Registry.test:5001"}), docker());
+    let job = made(&catalog, &super::task()).job;
+    let args = pod(&job).containers[0].args.as_ref().unwrap();
+    let bound = args
+        .windows(2)
+        .any(|pair| pair == ["--registry", "registry.test:5001"]);
+    assert!(bound, "{args:?}");
+}
+
 fn pod(job: &Job) -> &PodSpec {
     job.spec.as_ref().unwrap().template.spec.as_ref().unwrap()
 }

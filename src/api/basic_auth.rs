@@ -1,0 +1,87 @@
+//! A user name and a password as a `kubernetes.io/basic-auth` Secret holds them: one rule for the hub, which judges the
+//! Secret, and for the renderer, which reads the files it is mounted as.
+
+use super::docker_config::Credential;
+
+/// Longest user name or password in bytes.
+pub const MAX_BYTES: usize = 64 * 1024;
+
+/// Why a user name and a password are no credential; never with a word of either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BasicAuthError {
+    /// An empty user name or password, or one that is not text.
+    #[error("user name or password is empty or not text")]
+    Empty,
+    /// More than 64 KiB.
+    #[error("user name or password is too long")]
+    TooLong,
+    /// A colon in the user name, which Basic authentication cannot carry.
+    #[error("the user name holds a colon")]
+    Colon,
+}
+
+/// The credential in two files or two keys of a Secret; a line break at the end of either is how people make such files,
+/// not part of the word.
+///
+/// # Errors
+/// When one is empty, not text or too long, or the user name holds a colon.
+pub fn parse(username: &[u8], password: &[u8]) -> Result<Credential, BasicAuthError> {
+    pair(word(username)?, word(password)?)
+}
+
+/// The credential of two words, taken as they are.
+///
+/// # Errors
+/// When one is empty or the user name holds a colon.
+pub fn pair(username: &str, password: &str) -> Result<Credential, BasicAuthError> {
+    if username.is_empty() || password.is_empty() {
+        Err(BasicAuthError::Empty)
+    } else if username.contains(':') {
+        Err(BasicAuthError::Colon)
+    } else {
+        Ok(Credential {
+            username: username.to_owned(),
+            password: password.into(),
+        })
+    }
+}
+
+fn word(bytes: &[u8]) -> Result<&str, BasicAuthError> {
+    if bytes.len() > MAX_BYTES {
+        return Err(BasicAuthError::TooLong);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| BasicAuthError::Empty)?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    Ok(text.strip_suffix('\r').unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret as _;
+
+    #[test]
+    fn two_words_or_nothing() {
+        let long = vec![b'p'; MAX_BYTES + 1];
+        for (username, password, expected) in [
+            (&b"u"[..], &b"p"[..], Ok(("u", "p"))),
+            (b"u\n", b" p w \r\n", Ok(("u", " p w "))),
+            (b"u", b"p\n\n", Ok(("u", "p\n"))),
+            (b"u", b":", Ok(("u", ":"))),
+            (b"", b"p", Err(BasicAuthError::Empty)),
+            (b"u", b"", Err(BasicAuthError::Empty)),
+            (b"u", b"\n", Err(BasicAuthError::Empty)),
+            (b"\r\n", b"p", Err(BasicAuthError::Empty)),
+            (b"u", b"\xff", Err(BasicAuthError::Empty)),
+            (b"a:b", b"p", Err(BasicAuthError::Colon)),
+            (b"u", &long, Err(BasicAuthError::TooLong)),
+            (&long, b"p", Err(BasicAuthError::TooLong)),
+        ] {
+            let found = parse(username, password);
+            let words = found
+                .as_ref()
+                .map(|one| (one.username.as_str(), one.password.expose_secret()));
+            assert_eq!(words.map_err(|error| *error), expected);
+        }
+    }
+}
