@@ -13,7 +13,7 @@ use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub::api::labels::FINALIZER;
 use renderhub_harness::audit::Mark;
-use renderhub_harness::{ControlPlane, wait_for};
+use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 use support::{DIGEST, LIMIT, Stage, plane};
 
@@ -106,17 +106,6 @@ async fn a_success_costs_seven_writes_and_a_read() -> Result<()> {
     Ok(())
 }
 
-/// A control plane with the chart's policies in force.
-async fn plane_with_policies() -> Result<&'static ControlPlane> {
-    let plane = plane::start_plane().await?;
-    for kind in ["crds", "policies"] {
-        for file in plane::files(kind)? {
-            plane.apply_file(&file).await?;
-        }
-    }
-    Ok(Box::leak(Box::new(plane)))
-}
-
 /// Waits until the API server puts the finalizer on new tasks.
 async fn until_finalized(stage: &Stage) -> Result<()> {
     let probe: RenderTask = serde_json::from_value(stage.task("probe"))?;
@@ -133,7 +122,7 @@ async fn until_finalized(stage: &Stage) -> Result<()> {
 
 #[tokio::test]
 async fn a_success_costs_six_writes_where_the_api_server_sets_the_finalizer() -> Result<()> {
-    let mut stage = Stage::on(plane_with_policies().await?, "six", &[]).await?;
+    let mut stage = Stage::on(plane::own_plane(&["crds", "policies"]).await?, "six", &[]).await?;
     until_finalized(&stage).await?;
     stage.make_registry().await?;
     stage.start_hub().await?;
@@ -245,8 +234,8 @@ impl Stage {
             let text = self.hub().metrics().await?;
             let shows = |line: String| text.lines().any(|l| l == line);
             let (good, bad) = (FINISHED * 9 / 10, FINISHED / 10);
-            let all = shows(format!("renderhub_tasks{{kind=\"succeeded\"}} {good}"))
-                && shows(format!("renderhub_tasks{{kind=\"failed\"}} {bad}"));
+            let all = shows(format!("renderhub_tasks{{phase=\"succeeded\"}} {good}"))
+                && shows(format!("renderhub_tasks{{phase=\"failed\"}} {bad}"));
             Ok(all.then_some(()))
         })
         .await

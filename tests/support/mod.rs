@@ -78,20 +78,6 @@ impl Stage {
             serde_json::from_value(json!({"metadata": {"name": "renderhub-renderer"}}))?;
         let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &scope.rendering);
         accounts.create(&PostParams::default(), &account).await?;
-        let mut all = vec![
-            format!("--rendering-namespace={}", scope.rendering),
-            format!("--shard-name={}", scope.shard),
-            "--log-format=plain".to_owned(),
-        ];
-        if !flags.contains(&EVERYWHERE) {
-            all.push(format!("--watch-namespaces={}", scope.tenant));
-        }
-        all.extend(
-            flags
-                .iter()
-                .filter(|f| **f != EVERYWHERE)
-                .map(ToString::to_string),
-        );
         Ok(Self {
             plane,
             scope,
@@ -99,7 +85,7 @@ impl Stage {
             hub: None,
             hub_user,
             watch: Some(watch),
-            flags: all,
+            flags: flags.iter().map(ToString::to_string).collect(),
         })
     }
 
@@ -113,7 +99,20 @@ impl Stage {
 
     /// Starts a hub of this stage with a kubeconfig; its log is part of what a failure shows.
     pub fn spawn_hub(&mut self, kubeconfig: &Path) -> Result<Hub> {
-        let hub = Hub::spawn(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &self.flags)?;
+        self.spawn_hub_with(kubeconfig, &[])
+    }
+
+    /// The same with variables in its environment.
+    pub fn spawn_hub_with(&mut self, kubeconfig: &Path, env: &[(&str, &str)]) -> Result<Hub> {
+        let mut flags = vec![
+            format!("--rendering-namespace={}", self.scope.rendering),
+            format!("--shard-name={}", self.scope.shard),
+        ];
+        if !self.flags.iter().any(|flag| flag == EVERYWHERE) {
+            flags.push(format!("--watch-namespaces={}", self.scope.tenant));
+        }
+        flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
+        let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
         Ok(hub)
     }

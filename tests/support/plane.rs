@@ -37,6 +37,21 @@ pub async fn start_plane() -> Result<ControlPlane> {
         .await
 }
 
+/// A control plane for one test alone, with these of the chart's generated files.
+///
+/// # Errors
+/// If it does not start or does not take a file.
+pub async fn own_plane(kinds: &[&str]) -> Result<&'static ControlPlane> {
+    let plane = start_plane().await?;
+    for kind in kinds {
+        for file in files(kind)? {
+            plane.apply_file(&file).await?;
+        }
+    }
+    // It ends with the process.
+    Ok(Box::leak(Box::new(plane)))
+}
+
 /// The chart's generated CRDs.
 ///
 /// # Errors

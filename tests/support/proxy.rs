@@ -53,7 +53,12 @@ struct Shared {
 impl Proxy {
     /// A proxy that passes everything on as `upstream`.
     pub async fn start(upstream: Client) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        Self::start_at("127.0.0.1:0".parse()?, upstream).await
+    }
+
+    /// The same at an address of this machine.
+    pub async fn start_at(address: SocketAddr, upstream: Client) -> Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             upstream,
@@ -73,15 +78,7 @@ impl Proxy {
 
     /// A kubeconfig that leads here; the proxy has the identity, so it holds none.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
-        let path = rundir::fresh("proxy")?.join("kubeconfig");
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
-            "clusters": [{"name": "proxy", "cluster": {"server": format!("http://{}", self.address)}}],
-            "users": [{"name": "proxy", "user": {}}],
-            "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
-        });
-        rundir::write_private(&path, config.to_string().as_bytes())?;
-        Ok(path)
+        kubeconfig(self.address)
     }
 
     /// Stops the write of this number, counted from 1.
@@ -133,6 +130,19 @@ impl Shared {
         let mut released = self.is_released.subscribe();
         _ = released.wait_for(|is| *is).await;
     }
+}
+
+/// A kubeconfig without credentials for a server that speaks plain HTTP.
+pub fn kubeconfig(address: SocketAddr) -> Result<PathBuf> {
+    let path = rundir::fresh("proxy")?.join("kubeconfig");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
+        "clusters": [{"name": "proxy", "cluster": {"server": format!("http://{}", address)}}],
+        "users": [{"name": "proxy", "user": {}}],
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
+    });
+    rundir::write_private(&path, config.to_string().as_bytes())?;
+    Ok(path)
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {

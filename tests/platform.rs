@@ -1,0 +1,263 @@
+//! What belongs to the platform: its own tasks, and the verdict on its registries. Each test has a control plane of its
+//! own, because its hub is the only one that may judge.
+
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
+mod support;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub::api::{ClusterRegistry, ClusterRenderTask};
+use renderhub::names::{TaskUid, job_name};
+use renderhub_harness::finish::{self, Exit, Outcome};
+use renderhub_harness::wait_for;
+use serde_json::{Value, json};
+use support::record::{condition_of, raw};
+use support::{DIGEST, EVERYWHERE, LIMIT, Stage, plane};
+
+/// Waits until the object's condition has the status and reason; its message.
+async fn told(api: &Api<DynamicObject>, name: &str, type_: &str, wanted: (&str, &str)) -> Result<String> {
+    let is_so = |o: &DynamicObject| {
+        condition_of(o, type_).is_some_and(|(status, reason)| (status.as_str(), reason.as_str()) == wanted)
+    };
+    let what = format!("{type_} of {name} to be {wanted:?}");
+    let object = wait_for(&what, LIMIT, async || {
+        let object = api.get(name).await?;
+        Ok(is_so(&object).then_some(object))
+    })
+    .await?;
+    let conditions = object.data["status"]["conditions"].as_array().cloned();
+    let found = conditions.into_iter().flatten().find(|c| c["type"] == type_);
+    let message = found.and_then(|c| c["message"].as_str().map(str::to_owned));
+    message.context("a condition has a message")
+}
+
+fn cluster_tasks(stage: &Stage) -> Api<DynamicObject> {
+    Api::all_with(stage.admin.clone(), &raw::<ClusterRenderTask>())
+}
+
+/// Submits a task of the platform that pushes to this repository; the name of its Job.
+async fn submit(stage: &Stage, name: &str, repository: &str) -> Result<String> {
+    let mut task = stage.task(name);
+    task["kind"] = json!("ClusterRenderTask");
+    task["metadata"] = json!({"name": name});
+    task["spec"]["repository"] = json!(repository);
+    let task: DynamicObject = serde_json::from_value(task)?;
+    let made = cluster_tasks(stage).create(&PostParams::default(), &task).await?;
+    Ok(job_name(name, &TaskUid::new(&made.uid().unwrap_or_default())))
+}
+
+/// Completes the Job of a task of the platform.
+async fn complete(stage: &Stage, job: &str) -> Result<()> {
+    let job = wait_for("the Job", LIMIT, async || Ok(stage.jobs().get_opt(job).await?)).await?;
+    let said = json!({"phase": "Push", "reason": "Pushed", "digest": DIGEST}).to_string();
+    finish::end_job(&stage.admin, &job, &Outcome::Complete(said)).await
+}
+
+/// Waits until neither Job nor config Secret of this name exists.
+async fn cleared(stage: &Stage, name: &str) -> Result<()> {
+    wait_for("the task's objects to be gone", LIMIT, async || {
+        let job = stage.jobs().get_opt(name).await?;
+        let secret = stage.secrets().get_opt(name).await?;
+        Ok((job.is_none() && secret.is_none()).then_some(()))
+    })
+    .await
+}
+
+async fn gone(api: &Api<DynamicObject>, name: &str) -> Result<()> {
+    api.delete(name, &DeleteParams::default()).await?;
+    wait_for(&format!("{name} to be gone"), LIMIT, async || {
+        Ok(api.get_opt(name).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -> Result<()> {
+    let plane = plane::own_plane(&["crds"]).await?;
+    let listed = {
+        let mut stage = Stage::on(plane, "listed", &[]).await?;
+        stage.make_registry().await?;
+        stage.start_hub().await?;
+        stage
+    };
+    let tasks = cluster_tasks(&listed);
+    submit(&listed, "nobodys", "platform/shop").await?;
+    listed.barrier().await?;
+    // A hub with a list of namespaces leaves them alone, and is not even told of them.
+    assert_eq!(condition_of(&tasks.get("nobodys").await?, "Ready"), None);
+    let asked = listed.requests().await?;
+    assert!(asked.iter().all(|e| e.resource != "clusterrendertasks"));
+    gone(&tasks, "nobodys").await?;
+    listed.passed();
+
+    let mut stage = Stage::on(plane, "all", &[EVERYWHERE]).await?;
+    stage.make_registry().await?;
+    stage.start_hub().await?;
+    stage.barrier().await?;
+    let job = submit(&stage, "chart", "platform/shop").await?;
+    complete(&stage, &job).await?;
+    told(&tasks, "chart", "JobSucceeded", ("True", "JobSucceeded")).await?;
+    told(&tasks, "chart", "Ready", ("True", "JobSucceeded")).await?;
+    let status = tasks.get("chart").await?.data["status"].clone();
+    assert_eq!(status["digest"], DIGEST);
+    assert_eq!(status["chartURL"], "oci://registry.test:5000/platform/shop:1.0.0");
+    cleared(&stage, &job).await?;
+    told_in_events(&stage, "chart").await?;
+    gone(&tasks, "chart").await?;
+
+    let job = submit(&stage, "deleted", "platform/shop").await?;
+    told(&tasks, "deleted", "JobScheduled", ("True", "JobScheduled")).await?;
+    gone(&tasks, "deleted").await?;
+    cleared(&stage, &job).await?;
+    stage.passed();
+    Ok(())
+}
+
+/// The end of a task without a namespace is told in `default`.
+async fn told_in_events(stage: &Stage, task: &str) -> Result<()> {
+    let events: Api<Event> = Api::namespaced(stage.admin.clone(), "default");
+    wait_for("the event of the task", LIMIT, async || {
+        let all = events.list(&ListParams::default()).await?;
+        let is_it = |e: &Event| {
+            let regarding = e.regarding.clone().unwrap_or_default();
+            regarding.kind.as_deref() == Some("ClusterRenderTask")
+                && regarding.name.as_deref() == Some(task)
+                && e.reason.as_deref() == Some("JobSucceeded")
+        };
+        Ok(all.iter().any(is_it).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Result<()> {
+    let plane = plane::own_plane(&["crds"]).await?;
+    let mut stage = Stage::on(plane, "platform", &[EVERYWHERE, "--gc-interval=1s"]).await?;
+    stage
+        .put_registry(json!({"repositoryPrefix": "platform/", "allowedNamespaces": []}))
+        .await?;
+    stage.start_hub().await?;
+    let tasks = cluster_tasks(&stage);
+    submit(&stage, "outside", "elsewhere/shop").await?;
+    told(
+        &tasks,
+        "outside",
+        "JobScheduled",
+        ("False", "RepositoryNotAllowed"),
+    )
+    .await?;
+    // No namespace is allowed, which binds tenants and not the platform.
+    let tenants = stage
+        .submit_with("tenants", json!({"repository": "platform/shop"}))
+        .await?;
+    stage
+        .condition(&tenants, JobScheduled, "False", "RegistryNotAllowed")
+        .await?;
+    let name = submit(&stage, "fails", "platform/shop").await?;
+    let job = wait_for("the Job", LIMIT, async || Ok(stage.jobs().get_opt(&name).await?)).await?;
+    let exit = Exit::new("render", 2, r#"{"phase":"Render","reason":"BadConfig"}"#);
+    finish::end_job(
+        &stage.admin,
+        &job,
+        &Outcome::Failed("PodFailurePolicy".to_owned(), exit),
+    )
+    .await?;
+    let why = told(&tasks, "fails", "JobFailed", ("True", "JobFailed")).await?;
+    assert_eq!(why, "the configuration cannot be parsed or rendered");
+    let no_finalizers = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    tasks
+        .patch("fails", &kube::api::PatchParams::default(), &no_finalizers)
+        .await?;
+    tasks.delete("fails", &DeleteParams::default()).await?;
+    cleared(&stage, &name).await?;
+    stage.passed();
+    Ok(())
+}
+
+const DOCKER: &str = "kubernetes.io/dockerconfigjson";
+
+async fn put_secret(stage: &Stage, type_: &str, data: Value) -> Result<()> {
+    let gone = stage.secrets().delete("push", &DeleteParams::default()).await;
+    assert!(gone.is_ok() || matches!(gone, Err(kube::Error::Api(status)) if status.is_not_found()));
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": "push"}, "type": type_, "stringData": data,
+    }))?;
+    stage.secrets().create(&PostParams::default(), &secret).await?;
+    Ok(())
+}
+
+fn docker_config(entry: &str) -> Value {
+    json!({".dockerconfigjson": format!("{{\"auths\": {entry}}}")})
+}
+
+#[tokio::test]
+async fn a_registry_says_whether_its_credential_can_be_used() -> Result<()> {
+    let mut stage = Stage::on(plane::own_plane(&["crds"]).await?, "creg", &[]).await?;
+    let name = stage.scope.tenant.clone();
+    let registries: Api<DynamicObject> = Api::all_with(stage.admin.clone(), &raw::<ClusterRegistry>());
+    stage
+        .put_registry(json!({"pushSecretRef": {"name": "push"}}))
+        .await?;
+    stage.start_hub().await?;
+    let ready = async |wanted| told(&registries, &name, "Ready", wanted).await;
+    ready(("False", "PushSecretNotFound")).await?;
+    let basic = "kubernetes.io/basic-auth";
+    let good = json!({"username": "pusher", "password": support::CANARY});
+    let host = "registry.test:5000";
+    let entry = |host: &str| format!(r#"{{"{host}": {{"username": "u", "password": "p"}}}}"#);
+    let invalid = ("False", "PushSecretInvalid");
+    let usable = ("True", "Ready");
+    let table = [
+        (basic, good.clone(), usable),
+        ("Opaque", good.clone(), invalid),
+        (DOCKER, docker_config(&entry(host)), usable),
+        (DOCKER, docker_config(&entry("elsewhere.test")), invalid),
+        (
+            DOCKER,
+            docker_config(&entry("registry.test:5000.evil.test")),
+            invalid,
+        ),
+        (basic, good, usable),
+        (DOCKER, docker_config("[]"), invalid),
+    ];
+    for (type_, data, verdict) in table {
+        put_secret(&stage, type_, data).await?;
+        ready(verdict).await?;
+    }
+    stage.secrets().delete("push", &DeleteParams::default()).await?;
+    ready(("False", "PushSecretNotFound")).await?;
+    stage.make_push_secret("push").await?;
+    ready(usable).await?;
+    stage.restart_hub().await?;
+    // A verdict that has not changed is not written again.
+    let begin = stage.plane.audit()?.mark().await?;
+    stage.barrier().await?;
+    let counts = stage.plane.audit()?.counts(begin, stage.hub_user.name()).await?;
+    assert_eq!(counts.get("patch clusterregistries/status"), None);
+    stage.put_registry(json!({"hostname": "moved.test"})).await?;
+    wait_for("the verdict on the new spec", LIMIT, async || {
+        let now = registries.get(&name).await?;
+        let seen = now.data["status"]["observedGeneration"].as_i64();
+        Ok((seen.is_some() && seen == now.metadata.generation).then_some(()))
+    })
+    .await?;
+    assert!(!stage.everything_said().await?.contains(support::CANARY));
+    // Anonymous pushes are a choice, and said to be one.
+    let message = ready(usable).await?;
+    assert_eq!(message, "tasks push anonymously");
+    let task = stage.submit(stage.task("shop")).await?;
+    stage.complete(&task).await?;
+    stage
+        .condition(&task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    stage.passed();
+    Ok(())
+}
