@@ -181,7 +181,7 @@ pub async fn until_all_done(world: &World, hub: &Hub, finisher: &Process, tasks:
 }
 
 fn in_phase(metrics: &str, phase: &str) -> usize {
-    let line = format!("renderhub_tasks{{kind=\"{phase}\"}} ");
+    let line = format!("renderhub_tasks{{phase=\"{phase}\"}} ");
     let count = metrics.lines().find_map(|text| text.strip_prefix(&line));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn a_phase_is_read_from_metrics() {
-        let metrics = "renderhub_tasks{kind=\"running\"} 1\nrenderhub_tasks{kind=\"succeeded\"} 42\n# EOF\n";
+        let metrics =
+            "renderhub_tasks{phase=\"running\"} 1\nrenderhub_tasks{phase=\"succeeded\"} 42\n# EOF\n";
         assert_eq!(
             (in_phase(metrics, "succeeded"), in_phase(metrics, "failed")),
             (42, 0)
