@@ -275,7 +275,7 @@ impl Calls {
         }
     }
 
-    /// Writes a registry's status.
+    /// Writes a registry's status; the new resource version, or `None` where the registry is gone.
     ///
     /// # Errors
     /// Whatever keeps it from being written.
@@ -283,14 +283,12 @@ impl Calls {
         &self,
         name: &str,
         status: &ClusterRegistryStatus,
-    ) -> Result<(), CallError> {
+    ) -> Result<Option<String>, CallError> {
         let path = format!("/apis/{GROUP}/{VERSION}/clusterregistries");
         let body = json!({"status": status});
         let request = Request::new(path).patch_subresource("status", name, &manager(), &Patch::Merge(&body));
-        done(
-            self.send::<Value>("patch", "clusterregistries/status", request)
-                .await,
-        )
+        let answer: Option<Answer> = found(self.send("patch", "clusterregistries/status", request).await)?;
+        Ok(answer.map(|answer| answer.metadata.resource_version))
     }
 
     /// Requests on a kind of the rendering namespace.

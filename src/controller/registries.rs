@@ -41,6 +41,8 @@ struct Watched {
     /// `None` where the Rust type cannot decode it.
     spec: Option<ClusterRegistrySpec>,
     status: ClusterRegistryStatus,
+    /// Resource version of the newest status seen or written; an older event is late and says nothing of it.
+    version: u64,
     /// The verdict; kept until there is a newer one.
     credential: Option<Credential>,
     /// Whether the list under way showed it.
@@ -140,9 +142,13 @@ impl Registries {
         let generation = object.metadata.generation.unwrap_or(1);
         let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
         let status = serde_json::from_value(field("status")).unwrap_or_default();
+        let version = version_of(object.metadata.resource_version.as_deref());
         let known = self.watched.get_mut(&name);
         if let Some(known) = known.filter(|known| known.generation == generation) {
-            (known.status, known.is_seen) = (status, true);
+            known.is_seen = true;
+            if version >= known.version {
+                (known.status, known.version) = (status, version);
+            }
             return;
         }
         let spec = serde_json::from_value(field("spec")).ok();
@@ -150,6 +156,7 @@ impl Registries {
             generation,
             spec,
             status,
+            version,
             credential: None,
             is_seen: true,
         };
@@ -243,8 +250,8 @@ impl Registries {
         );
         status.observed_generation = generation;
         if status != watched.status {
-            self.calls.write_registry_status(name, &status).await?;
-            watched.status = status;
+            let version = self.calls.write_registry_status(name, &status).await?;
+            (watched.status, watched.version) = (status, version_of(version.as_deref()));
         }
         Ok(())
     }
@@ -269,6 +276,11 @@ impl Registries {
     }
 }
 
+/// A resource version as a number, 0 where there is none.
+fn version_of(text: Option<&str>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 fn changes(client: &Client, namespace: &str, metrics: &Metrics) -> BoxStream<'static, Change> {
     let registries = dynamic::<ClusterRegistry>(client, metrics, "clusterregistries").map(Change::Registry);
     let classes = dynamic::<RendererClass>(client, metrics, "rendererclasses").map(Change::Class);
@@ -288,4 +300,57 @@ fn dynamic<K: Resource<DynamicType = ()>>(
     let resource = kube::api::ApiResource::erase::<K>(&());
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     endless(api, Config::default(), metrics.clone(), name).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Config;
+    use serde_json::json;
+
+    use super::*;
+    use crate::names::HubId;
+
+    fn registries() -> Registries {
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let hub_id = HubId::new("test", "00000000-0000").unwrap();
+        let calls = Calls::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
+        Registries::new(calls, RendererClassSpec::default(), watch::channel(None).0)
+    }
+
+    fn registry(version: u64, reason: &str) -> DynamicObject {
+        let condition = json!({"type": "Ready", "status": "False", "reason": reason, "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z"});
+        serde_json::from_value(json!({
+            "metadata": {"name": "main", "generation": 1, "resourceVersion": version.to_string()},
+            "spec": {"hostname": "registry.test"}, "status": {"conditions": [condition]},
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_late_event_does_not_hide_that_a_verdict_must_be_written() {
+        let mut registries = registries();
+        registries.take_registry(registry(5, "PushSecretInvalid"));
+        registries.take_registry(registry(4, "PushSecretNotFound"));
+        assert_eq!(
+            registries.watched["main"].status.conditions[0].reason,
+            "PushSecretInvalid"
+        );
+        registries.take_registry(registry(6, "Ready"));
+        assert_eq!(registries.watched["main"].status.conditions[0].reason, "Ready");
+    }
+
+    #[tokio::test]
+    async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show() {
+        let mut registries = registries();
+        registries.take_registry(registry(5, "Ready"));
+        registries.watched.get_mut("main").unwrap().credential = Some(Credential::Anonymous);
+        registries.take_in(Change::Registry(Event::Init));
+        registries.take_in(Change::Registry(Event::InitApply(registry(5, "Ready"))));
+        registries.take_in(Change::Registry(Event::InitDone));
+        assert_eq!(registries.watched["main"].credential, Some(Credential::Anonymous));
+        registries.take_in(Change::Registry(Event::Init));
+        registries.take_in(Change::Registry(Event::InitDone));
+        assert!(registries.watched.is_empty());
+    }
 }

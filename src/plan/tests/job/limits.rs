@@ -79,23 +79,16 @@ fn the_mark_of_the_destination_changes_with_everything_that_decides_where_the_cr
         secret.metadata.annotations.unwrap()["renderhub.dev/destination"].clone()
     };
     let other = Credential::BasicAuth("other".to_owned());
+    let spec = super::super::spec;
     let marks = [
-        mark(json!({}), basic(), super::super::spec()),
-        mark(json!({"hostname": "other.test"}), basic(), super::super::spec()),
-        mark(json!({"plainHTTP": true}), basic(), super::super::spec()),
-        mark(
-            json!({"tokenRealm": "https://auth.test"}),
-            basic(),
-            super::super::spec(),
-        ),
-        mark(
-            json!({"caConfigMapRef": {"name": "trust"}}),
-            basic(),
-            super::super::spec(),
-        ),
-        mark(json!({}), other, super::super::spec()),
-        mark(json!({}), docker(), super::super::spec()),
-        mark(json!({}), Credential::Anonymous, super::super::spec()),
+        mark(json!({}), basic(), spec()),
+        mark(json!({"hostname": "other.test"}), basic(), spec()),
+        mark(json!({"plainHTTP": true}), basic(), spec()),
+        mark(json!({"tokenRealm": "https://auth.test"}), basic(), spec()),
+        mark(json!({"caConfigMapRef": {"name": "trust"}}), basic(), spec()),
+        mark(json!({}), other, spec()),
+        mark(json!({}), docker(), spec()),
+        mark(json!({}), Credential::Anonymous, spec()),
         mark(
             json!({}),
             basic(),
@@ -111,7 +104,7 @@ fn the_mark_of_the_destination_changes_with_everything_that_decides_where_the_cr
     }
     let allowed = json!({"allowedNamespaces": ["team-a", "team-b"]});
     assert_eq!(
-        mark(allowed, basic(), super::super::spec()),
+        mark(allowed, basic(), spec()),
         marks[0],
         "who else may push does not matter"
     );
