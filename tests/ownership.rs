@@ -2,108 +2,16 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
-use kube::{Api, ResourceExt};
+use anyhow::Result;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
 use renderhub::api::RenderTask;
-use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded, Ready, Stalled};
-use renderhub::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, SPEC_HASH, TASK_UID};
-use renderhub_harness::finish::{self, Exit};
-use renderhub_harness::wait_for;
+use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
+use renderhub_harness::{finish, wait_for};
 use serde_json::{Value, json};
+use support::forge::Marks;
 use support::proxy::{Proxy, Write};
 use support::{DIGEST, LIMIT, Stage, has, job_name_of};
-
-/// What a forger writes on an object.
-#[derive(Clone, Default)]
-struct Marks {
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-}
-
-impl Stage {
-    /// The id of this stage's hub.
-    async fn hub_id(&self) -> Result<String> {
-        let all: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.admin.clone());
-        let uid = all.get("kube-system").await?.uid().unwrap_or_default();
-        Ok(format!("{}-{}", self.scope.shard, &uid[..8]))
-    }
-
-    /// The hub's own marks for the task, but for the hash of the spec.
-    fn marks(&self, task: &RenderTask, hub_id: &str, task_uid: &str) -> Marks {
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let labels = BTreeMap::from([
-            pair(MANAGED_BY, MANAGED_BY_VALUE),
-            pair(HUB_ID, hub_id),
-            pair(TASK_UID, task_uid),
-        ]);
-        let annotations = BTreeMap::from([
-            pair("renderhub.dev/task-kind", "RenderTask"),
-            pair("renderhub.dev/task-namespace", &self.scope.tenant),
-            pair("renderhub.dev/task-name", &task.name_any()),
-            pair(SPEC_HASH, &"0".repeat(64)),
-        ]);
-        Marks { labels, annotations }
-    }
-
-    async fn forge_job(&self, name: &str, marks: &Marks) -> Result<Job> {
-        let mut job: Job = serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "spec": {"template": {"spec": {
-                "restartPolicy": "Never", "containers": [{"name": "renderer", "image": "foreign.test/x"}],
-            }}},
-        }))?;
-        mark(&mut job.metadata, marks);
-        Ok(self.jobs().create(&PostParams::default(), &job).await?)
-    }
-
-    async fn forge_secret(&self, name: &str, marks: &Marks) -> Result<Secret> {
-        let mut secret: Secret = serde_json::from_value(json!({
-            "metadata": {"name": name}, "stringData": {"url": "oci://foreign.test/x:1"},
-        }))?;
-        mark(&mut secret.metadata, marks);
-        Ok(self.secrets().create(&PostParams::default(), &secret).await?)
-    }
-
-    /// Asserts that the foreign object is as it was.
-    async fn job_is_untouched(&self, before: &Job) -> Result<()> {
-        let now = self.jobs().get(&before.name_any()).await?;
-        assert_eq!(version(&now.metadata), version(&before.metadata));
-        assert!(now.metadata.deletion_timestamp.is_none());
-        Ok(())
-    }
-
-    async fn secret_is_untouched(&self, before: &Secret) -> Result<()> {
-        let now = self.secrets().get(&before.name_any()).await?;
-        assert_eq!(version(&now.metadata), version(&before.metadata));
-        Ok(())
-    }
-
-    /// The task says that its name is taken, and never that it succeeded.
-    async fn conflicts(&self, task: &RenderTask) -> Result<()> {
-        let status = self
-            .condition(task, JobScheduled, "False", "NameConflict")
-            .await?;
-        assert!(
-            has(&status, Ready, "False", "NameConflict") && has(&status, Stalled, "True", "NameConflict")
-        );
-        assert!(status.job_ref.is_none());
-        Ok(())
-    }
-}
-
-fn mark(meta: &mut ObjectMeta, marks: &Marks) {
-    meta.labels = Some(marks.labels.clone());
-    meta.annotations = Some(marks.annotations.clone());
-}
-
-fn version(meta: &ObjectMeta) -> (Option<String>, Option<String>) {
-    (meta.uid.clone(), meta.resource_version.clone())
-}
 
 /// Two other tasks' worth of time passes, a restart between; then the task is deleted.
 async fn outlives_restart_and_deletion(stage: &mut Stage, task: &RenderTask) -> Result<()> {
@@ -178,107 +86,6 @@ impl Stage {
         })
         .await
     }
-}
-
-#[tokio::test]
-async fn a_config_secret_made_from_another_spec_is_not_used() -> Result<()> {
-    let mut stage = Stage::without_hub("hash", &[]).await?;
-    stage.make_registry().await?;
-    let task = stage.submit(stage.task("shop")).await?;
-    let (id, uid) = (stage.hub_id().await?, task.uid().unwrap_or_default());
-    let marks = stage.marks(&task, &id, &uid);
-    let foreign = stage.forge_secret(&job_name_of(&task), &marks).await?;
-    stage.start_hub().await?;
-    stage.conflicts(&task).await?;
-    stage.secret_is_untouched(&foreign).await?;
-    assert_eq!(stage.successes("create jobs", &job_name_of(&task)).await?, 0);
-    stage.passed();
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
-    let mut stage = Stage::without_hub("mutated", &[]).await?;
-    stage.make_registry().await?;
-    let task = stage.submit(stage.task("shop")).await?;
-    let (id, uid) = (stage.hub_id().await?, task.uid().unwrap_or_default());
-    let marks = stage.marks(&task, &id, &uid);
-    let foreign = stage.forge_job(&job_name_of(&task), &marks).await?;
-    let name = foreign.name_any();
-    finish::complete_job(&stage.admin, &stage.scope.rendering, &name).await?;
-    let foreign = stage.jobs().get(&name).await?;
-    stage.start_hub().await?;
-    let status = stage
-        .condition(&task, JobScheduled, "False", "SpecMutated")
-        .await?;
-    assert!(has(&status, Ready, "False", "SpecMutated"));
-    stage.barrier().await?;
-    for status in stage.history(&task).await? {
-        assert!(!has(&status, JobSucceeded, "True", "JobSucceeded"));
-    }
-    assert_eq!(stage.successes("create jobs", &name).await?, 0);
-    stage.job_is_untouched(&foreign).await?;
-    stage.passed();
-    Ok(())
-}
-
-#[tokio::test]
-async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
-    let mut stage = Stage::new("copy").await?;
-    let task = stage.submit(stage.task("shop")).await?;
-    stage
-        .condition(&task, JobScheduled, "True", "JobScheduled")
-        .await?;
-    // As somebody does who copies a Job to look into it, and its Secret with it.
-    let ours = stage.job_of(&task).await?;
-    let marks = Marks {
-        labels: ours.metadata.labels.clone().context("marks")?,
-        annotations: ours.metadata.annotations.clone().context("marks")?,
-    };
-    let copy = stage.forge_job("debug-copy", &marks).await?;
-    let secret = stage.forge_secret("debug-copy", &marks).await?;
-    stage.barrier().await?;
-    let status = stage.tasks().get("shop").await?.status.unwrap_or_default();
-    assert_eq!(status.job_ref.and_then(|r| r.uid), ours.uid());
-    finish::complete_job(&stage.admin, &stage.scope.rendering, "debug-copy").await?;
-    stage.restart_hub().await?;
-    stage.barrier().await?;
-    let status = stage.tasks().get("shop").await?.status.unwrap_or_default();
-    assert!(
-        has(&status, JobScheduled, "True", "JobScheduled") && has(&status, Ready, "False", "JobScheduled")
-    );
-    finish_with_copies_word(&stage, &task, &copy).await?;
-    stage.delete(&task).await?;
-    let name = job_name_of(&task);
-    assert!(stage.jobs().get_opt(&name).await?.is_none() && stage.secrets().get_opt(&name).await?.is_none());
-    assert!(stage.jobs().get_opt(&copy.name_any()).await?.is_some());
-    assert!(stage.secrets().get_opt(&secret.name_any()).await?.is_some());
-    stage.passed();
-    Ok(())
-}
-
-/// Ends the task's Job; the copy's pod is the last to speak, and not of this task.
-async fn finish_with_copies_word(stage: &Stage, task: &RenderTask, copy: &Job) -> Result<()> {
-    let word = |digit: &str| {
-        let digest = format!("sha256:{}", digit.repeat(64));
-        let message = json!({"phase": "Push", "reason": "Pushed", "digest": digest}).to_string();
-        (digest, Exit::new("renderer", 0, message))
-    };
-    let ours = stage.job_of(task).await?;
-    let (digest, own_word) = word("a");
-    finish::pod_for_job(&stage.admin, &ours, &[own_word]).await?;
-    let template = ours.spec.clone();
-    let copy = Job {
-        spec: template,
-        ..copy.clone()
-    };
-    finish::pod_for_job(&stage.admin, &copy, &[word("b").1]).await?;
-    finish::complete_job(&stage.admin, &stage.scope.rendering, &ours.name_any()).await?;
-    let done = stage
-        .condition(task, JobSucceeded, "True", "JobSucceeded")
-        .await?;
-    assert_eq!(done.digest, Some(digest));
-    Ok(())
 }
 
 #[tokio::test]

@@ -236,13 +236,15 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
     // A result needs the finalizer no less than a run does; both were there before the Job.
     let cut = |ended: Timestamp| ended.clamp(o.task.created.min(o.now), o.now);
     let task = || caught_up(o, report, report.created.map_or(o.now, cut));
-    let status = match report.verdict {
+    let mut status = match report.verdict {
         Verdict::Running => return running(o, &report.uid),
         Verdict::Complete(ended) => status::succeeded(&task(), report, cut(ended), o.note, o.now),
         Verdict::Failed(ended, deadline) => {
             status::failed(&task(), report, (cut(ended), deadline), o.note, o.now)
         }
     };
+    // The Job says where its chart went; a status may have been written by anybody who may.
+    status.chart_url = report.chart_url.clone().or(status.chart_url);
     Step::WriteStatus(Box::new(status))
 }
 

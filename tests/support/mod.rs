@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod forge;
 pub mod plane;
 pub mod proxy;
 pub mod record;
