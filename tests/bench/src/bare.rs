@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::options::Part;
-use crate::wire::{self, IN_FLIGHT};
+use crate::wire;
 use crate::{finisher, measure, objects};
 
 /// Stands in the statuses where a hub writes the Job's UID: the answers that would tell it are not decoded.
@@ -36,7 +36,7 @@ const SOME_UID: &str = "00000000-0000-0000-0000-000000000000";
 ///
 /// # Errors
 /// If the API server refuses one of them.
-pub async fn run(part: &Part) -> Result<()> {
+pub async fn run(part: &Part, in_flight: usize) -> Result<()> {
     let writer = Arc::new(Writer::new(
         wire::client().await?,
         &part.hub_id,
@@ -44,7 +44,7 @@ pub async fn run(part: &Part) -> Result<()> {
     )?);
     let tasks = all_tasks(&writer.client).await?;
     futures::stream::iter(tasks.into_iter().map(Ok))
-        .try_for_each_concurrent(IN_FLIGHT, |task| {
+        .try_for_each_concurrent(in_flight, |task| {
             let writer = Arc::clone(&writer);
             // A task of its own, so that all cores take part, as for the hub.
             async move { tokio::spawn(async move { writer.whole_life(task).await }).await? }

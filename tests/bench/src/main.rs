@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Finisher(part)) => finisher::run(&part).await,
-        Some(Command::Bare(part)) => bare::run(&part).await,
+        Some(Command::Bare { part, in_flight }) => bare::run(&part, in_flight).await,
         None => measure_all(&cli.options).await,
     }
 }

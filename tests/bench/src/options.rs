@@ -25,7 +25,14 @@ pub enum Command {
     Finisher(Part),
     /// Makes the writes of a hub for each task that exists, and nothing else.
     #[command(hide = true)]
-    Bare(Part),
+    Bare {
+        /// What every part must know.
+        #[command(flatten)]
+        part: Part,
+        /// Requests in flight.
+        #[arg(long)]
+        in_flight: usize,
+    },
 }
 
 /// What a part must know; its cluster and user come from `KUBECONFIG`.
@@ -51,6 +58,9 @@ pub struct Options {
     /// Bursts of the hub and of the bare writer each, in turns; every other pair begins with the hub.
     #[arg(long, default_value_t = 2)]
     pub rounds: usize,
+    /// Requests that the bare writer has in flight in a burst [default: as the hub's workers and the finisher together].
+    #[arg(long, default_value_t = 24, hide_default_value = true)]
+    pub bare_in_flight: usize,
     /// Seconds that a pace is kept up; 0 leaves this part out.
     #[arg(long, default_value_t = 30)]
     pub paced_seconds: usize,

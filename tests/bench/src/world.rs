@@ -48,6 +48,7 @@ pub struct World {
     pub hub_id: String,
     finisher_user: Identity,
     namespaces: Vec<String>,
+    bare_in_flight: usize,
 }
 
 impl World {
@@ -57,8 +58,13 @@ impl World {
     /// If it does not start.
     pub async fn start(options: &Options, with_policy: bool) -> Result<Self> {
         ensure!(
-            options.tasks > 0 && options.namespaces > 0 && options.rounds > 0,
-            "tasks, namespaces and rounds must be at least 1"
+            options
+                .tasks
+                .min(options.namespaces)
+                .min(options.rounds)
+                .min(options.bare_in_flight)
+                > 0,
+            "tasks, namespaces, rounds and requests in flight must be at least 1"
         );
         let plane = ControlPlane::builder()
             .with_audit(AuditLevel::Metadata)
@@ -77,6 +83,7 @@ impl World {
             finisher_user: plane.user_with_rules("finisher", rights::finisher()).await?,
             burst_tasks: options.tasks,
             restart_tasks: options.restart_tasks,
+            bare_in_flight: options.bare_in_flight,
             rendering: plane.namespace("rendering").await?,
             hub_id: hub_id(&plane).await?,
             namespaces,
@@ -229,7 +236,7 @@ impl World {
     /// # Errors
     /// If it does not start.
     pub fn spawn_finisher(&self) -> Result<Process> {
-        self.spawn_part("finisher", &self.finisher_user)
+        self.spawn_part("finisher", &self.finisher_user, &[])
     }
 
     /// Starts the bare writer.
@@ -237,14 +244,16 @@ impl World {
     /// # Errors
     /// If it does not start.
     pub fn spawn_bare(&self) -> Result<Process> {
-        self.spawn_part("bare", &self.bare_user)
+        let in_flight = format!("--in-flight={}", self.bare_in_flight);
+        self.spawn_part("bare", &self.bare_user, &[in_flight])
     }
 
-    fn spawn_part(&self, part: &str, user: &Identity) -> Result<Process> {
+    fn spawn_part(&self, part: &str, user: &Identity, flags: &[String]) -> Result<Process> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args([part, "--hub-id", &self.hub_id, "--rendering-namespace"])
             .arg(&self.rendering)
+            .args(flags)
             .env("KUBECONFIG", user.kubeconfig()?);
         Process::spawn(part, &command, &rundir::fresh(part)?.join("log"))
     }
