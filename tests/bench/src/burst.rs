@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use renderhub_harness::process::Process;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{Hub, wait_for};
@@ -166,18 +166,25 @@ pub async fn until_all_done(world: &World, hub: &Hub, finisher: &Process, tasks:
             ))));
         }
         let metrics = hub.metrics().await?;
-        let is_done = in_phase(&metrics, "succeeded") == tasks && world.is_cleared().await?;
-        let failed = in_phase(&metrics, "failed");
+        let (succeeded, failed) = (in_phase(&metrics, "succeeded"), in_phase(&metrics, "failed"));
+        let is_done = succeeded == tasks && world.is_cleared().await?;
         if failed > 0 {
             return Ok(Some(Err(anyhow::anyhow!("{failed} tasks failed"))));
         }
         // Looking costs the hub and the API server a little, so it is not done more often.
         if !is_done {
             tokio::time::sleep(Duration::from_millis(150)).await;
+            bail!("{succeeded} of {tasks} tasks succeeded");
         }
-        Ok(is_done.then_some(Ok(())))
+        Ok(Some(Ok(())))
     });
-    waited.await?
+    waited.await.with_context(|| tail(&hub.log()))?
+}
+
+/// The end of a log, for an error.
+fn tail(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
 fn in_phase(metrics: &str, phase: &str) -> usize {
@@ -211,16 +218,19 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use renderhub::metrics::{Metrics, PhaseLabel};
+
     use super::*;
 
     #[test]
-    fn a_phase_is_read_from_metrics() {
-        let metrics =
-            "renderhub_tasks{phase=\"running\"} 1\nrenderhub_tasks{phase=\"succeeded\"} 42\n# EOF\n";
-        assert_eq!(
-            (in_phase(metrics, "succeeded"), in_phase(metrics, "failed")),
-            (42, 0)
-        );
+    fn a_phase_is_read_from_metrics_as_the_hub_writes_them() {
+        let (metrics, registry) = Metrics::new();
+        let label = PhaseLabel { phase: "succeeded" };
+        metrics.tasks.get_or_create(&label).set(42);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let count = |phase| in_phase(&text, phase);
+        assert_eq!((count("succeeded"), count("failed")), (42, 0));
     }
 
     #[test]
