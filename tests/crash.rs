@@ -58,15 +58,44 @@ async fn a_deletion_survives_a_kill_around_every_write() -> Result<()> {
 }
 
 async fn every_kill(path: Path) -> Result<()> {
+    make_registry().await?;
+    let stops = [Stop::Before, Stop::After];
+    let kills = (1..=WRITES).flat_map(|write| stops.map(|stop| Kill { path, write, stop }));
+    let lives = kills.map(|kill| async move { survive(kill).await.with_context(|| format!("{kill:?}")) });
+    stream::iter(lives).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn make_registry() -> Result<()> {
     let registry = json!({
         "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry", "metadata": {"name": REGISTRY},
         "spec": {"hostname": "registry.test:5000", "allowedNamespaces": ["*"]},
     });
     apply::object(&support::plane::admin().await?, registry).await?;
-    let stops = [Stop::Before, Stop::After];
-    let kills = (1..=WRITES).flat_map(|write| stops.map(|stop| Kill { path, write, stop }));
-    let lives = kills.map(|kill| async move { survive(kill).await.with_context(|| format!("{kill:?}")) });
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_to_any_write_changes_nothing() -> Result<()> {
+    make_registry().await?;
+    let lives =
+        (1..=WRITES).map(|write| async move { lose_answer(write).await.with_context(|| write.to_string()) });
     stream::iter(lives).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// A success whose hub is told of an error for a write that was done.
+async fn lose_answer(write: usize) -> Result<()> {
+    let mut stage = Stage::without_hub("lost", &[]).await?;
+    let spec = json!({"registryRef": {"name": REGISTRY}});
+    let task = stage.submit_with("shop", spec).await?;
+    let proxy = Proxy::start(stage.hub_user.client().await?).await?;
+    proxy.stop_at(write, Stop::Lost);
+    let _hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
+    let ended = tokio::spawn(end_jobs(&stage, Path::Success));
+    proxy.stopped().await?;
+    succeeded(&stage, &task).await?;
+    ended.abort();
+    stage.passed();
+    Ok(())
 }
 
 async fn survive(kill: Kill) -> Result<()> {

@@ -24,6 +24,8 @@ pub enum Stop {
     Before,
     /// The API server has done it; the hub never hears of that.
     After,
+    /// The API server has done it; the hub hears of an error.
+    Lost,
 }
 
 /// A write that the hub sent.
@@ -170,6 +172,10 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
         shared.hold().await;
     }
     let response = forward(shared, parts, body).await?;
+    if stop == Some(Stop::Lost) {
+        shared.is_stopped.send_replace(true);
+        return Ok(StatusCode::BAD_GATEWAY.into_response());
+    }
     if stop == Some(Stop::After) {
         let (parts, body) = response.into_parts();
         let whole = to_bytes(body, usize::MAX).await?;
