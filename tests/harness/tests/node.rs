@@ -55,7 +55,7 @@ spec:
 
 const CONTAINER: &str = "image: IMAGE, imagePullPolicy: Never, resources: {limits: {memory: 64Mi, cpu: 500m}}, \
     securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}, \
-    volumeMounts: [{name: work, mountPath: /work}, {name: secret, mountPath: /secret, readOnly: true}]";
+    volumeMounts: [{name: work, mountPath: /handover}, {name: secret, mountPath: /secret, readOnly: true}]";
 
 /// Runs the Job in a namespace of its own, and returns that with the condition that ended it.
 async fn run_job(plane: &ControlPlane, render: &str, push: &str) -> Result<(String, String)> {
@@ -87,8 +87,8 @@ async fn run_job(plane: &ControlPlane, render: &str, push: &str) -> Result<(Stri
 #[tokio::test]
 async fn a_restricted_job_of_two_containers_completes() -> Result<()> {
     let (plane, node) = world().await?;
-    let render = "cat /secret/word > /work/file && id -u";
-    let push = r#"[ "$(cat /work/file)" = swordfish ] && ! touch /elsewhere 2>/dev/null && echo handed over"#;
+    let render = "cat /secret/word > /handover/file && id -u";
+    let push = r#"[ "$(cat /handover/file)" = swordfish ] && ! touch /elsewhere 2>/dev/null && echo handed over"#;
     let (namespace, condition) = run_job(plane, render, push).await?;
     assert_eq!(condition, "Complete");
     let mut logs: Command = kubectl(plane.admin())?;
