@@ -88,7 +88,8 @@ async fn run_job(plane: &ControlPlane, render: &str, push: &str) -> Result<(Stri
 async fn a_restricted_job_of_two_containers_completes() -> Result<()> {
     let (plane, node) = world().await?;
     let render = "cat /secret/word > /handover/file && id -u";
-    let push = r#"[ "$(cat /handover/file)" = swordfish ] && ! touch /elsewhere 2>/dev/null && echo handed over"#;
+    let push =
+        r#"[ "$(cat /handover/file)" = swordfish ] && ! touch /elsewhere 2>/dev/null && echo handed over"#;
     let (namespace, condition) = run_job(plane, render, push).await?;
     assert_eq!(condition, "Complete");
     let mut logs: Command = kubectl(plane.admin())?;
