@@ -12,6 +12,7 @@ pub mod queue;
 pub mod registry;
 pub mod status;
 pub mod task;
+pub mod tenancy;
 pub mod validate;
 
 use std::borrow::Cow;
