@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own_objects};
-use crate::api::{ClusterRegistryStatus, RenderTaskStatus};
+use crate::api::{ClusterRegistryStatus, RenderTaskStatus, RendererClassStatus};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind, TaskUid};
 use crate::object::TaskObject;
@@ -284,10 +284,37 @@ impl Calls {
         name: &str,
         status: &ClusterRegistryStatus,
     ) -> Result<Option<String>, CallError> {
-        let path = format!("/apis/{GROUP}/{VERSION}/clusterregistries");
         let body = json!({"status": status});
-        let request = Request::new(path).patch_subresource("status", name, &manager(), &Patch::Merge(&body));
-        let answer: Option<Answer> = found(self.send("patch", "clusterregistries/status", request).await)?;
+        self.write_platform_status("clusterregistries", "clusterregistries/status", name, &body)
+            .await
+    }
+
+    /// Writes the conditions of a class; the new resource version, or `None` where the class is gone.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being written.
+    pub async fn write_class_conditions(
+        &self,
+        name: &str,
+        status: &RendererClassStatus,
+    ) -> Result<Option<String>, CallError> {
+        let body = json!({"status": {
+            "conditions": status.conditions, "observedGeneration": status.observed_generation,
+        }});
+        self.write_platform_status("rendererclasses", "rendererclasses/status", name, &body)
+            .await
+    }
+
+    async fn write_platform_status(
+        &self,
+        plural: &str,
+        resource: &'static str,
+        name: &str,
+        body: &Value,
+    ) -> Result<Option<String>, CallError> {
+        let request = Request::new(format!("/apis/{GROUP}/{VERSION}/{plural}"));
+        let request = request.patch_subresource("status", name, &manager(), &Patch::Merge(body));
+        let answer: Option<Answer> = found(self.send("patch", resource, request).await)?;
         Ok(answer.map(|answer| answer.metadata.resource_version))
     }
 

@@ -3,6 +3,8 @@
 //! Secrets are watched by metadata and read one at a time when one that a registry names changes; their bytes are
 //! dropped with the verdict.
 
+mod classes;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,8 @@ use crate::metrics::Metrics;
 use crate::plan::catalog::{Catalog, Class, Credential, Registry};
 use crate::plan::registry::{credential, ready};
 use crate::watch::endless;
+
+use classes::Classes;
 
 /// Pause before verdicts that a failed call left open are tried again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -62,6 +66,7 @@ pub struct Registries {
     fallback: RendererClassSpec,
     watched: BTreeMap<String, Watched>,
     classes: BTreeMap<String, Class>,
+    verdicts: Classes,
     /// Registries whose verdict is open.
     open: HashSet<String>,
     synced: (bool, bool, bool),
@@ -78,6 +83,7 @@ impl Registries {
             fallback,
             watched: BTreeMap::new(),
             classes: BTreeMap::new(),
+            verdicts: Classes::default(),
             open: HashSet::new(),
             synced: (false, false, false),
             changed: false,
@@ -88,7 +94,7 @@ impl Registries {
     pub async fn run(mut self, client: Client, namespace: String, metrics: Metrics, stop: CancellationToken) {
         let mut changes = changes(&client, &namespace, &metrics);
         loop {
-            let has_open = !self.open.is_empty();
+            let has_open = !self.open.is_empty() || self.verdicts.has_open();
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(change) = changes.next() => self.take_in(change),
@@ -115,15 +121,11 @@ impl Registries {
                 (self.synced.0, self.changed) = (true, true);
             }
             Change::Class(Event::Apply(object) | Event::InitApply(object)) => self.take_class(object),
-            Change::Class(Event::Delete(object)) => {
-                self.changed |= object
-                    .metadata
-                    .name
-                    .is_some_and(|name| self.classes.remove(&name).is_some());
-            }
+            Change::Class(Event::Delete(object)) => self.drop_class(&object),
             Change::Class(Event::Init) => {
                 self.synced.1 = false;
                 self.classes.clear();
+                self.verdicts.clear();
             }
             Change::Class(Event::InitDone) => (self.synced.1, self.changed) = (true, true),
             Change::Secret(Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret)) => {
@@ -174,8 +176,22 @@ impl Registries {
         let Some(name) = object.metadata.name else { return };
         let annotations = object.metadata.annotations.unwrap_or_default();
         let is_default = annotations.get(DEFAULT_CLASS).is_some_and(|v| v == "true");
-        let spec = object.data.get("spec").cloned().unwrap_or_default();
-        if let Ok(spec) = serde_json::from_value(spec) {
+        let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
+        let spec: Option<RendererClassSpec> = serde_json::from_value(field("spec")).ok();
+        let status = serde_json::from_value(field("status")).unwrap_or_default();
+        let version = version_of(object.metadata.resource_version.as_deref());
+        let generation = object.metadata.generation.unwrap_or(1);
+        // An event of what the hub itself said changes nothing for tasks.
+        let is_known = self.verdicts.generation(&name) == Some(generation);
+        let is_same = is_known
+            && self
+                .classes
+                .get(&name)
+                .is_some_and(|c| c.is_default == is_default);
+        self.changed |= !is_same;
+        self.verdicts
+            .take(&name, generation, spec.as_ref(), (status, version));
+        if let Some(spec) = spec {
             self.classes.insert(name, Class { spec, is_default });
         } else {
             tracing::warn!(
@@ -184,7 +200,12 @@ impl Registries {
             );
             self.classes.remove(&name);
         }
-        self.changed = true;
+    }
+
+    fn drop_class(&mut self, object: &DynamicObject) {
+        let Some(name) = &object.metadata.name else { return };
+        self.verdicts.drop(name);
+        self.changed |= self.classes.remove(name).is_some();
     }
 
     /// Asks for a new verdict on the registries that name a Secret.
@@ -214,6 +235,7 @@ impl Registries {
                 ),
             }
         }
+        self.verdicts.write(&self.calls).await;
     }
 
     async fn judge_one(&mut self, name: &str) -> Result<(), CallError> {

@@ -24,6 +24,9 @@ const NONROOT: i64 = 65_532;
 const CONFIG_FILE: &str = "/etc/renderer/config.json";
 const PUSH_DIR: &str = "/etc/renderer/push";
 const CREDENTIALS_DIR: &str = "/etc/renderer/credentials";
+const USERNAME_FILE: &str = "/etc/renderer/credentials/username";
+const PASSWORD_FILE: &str = "/etc/renderer/credentials/password";
+const DOCKER_FILE: &str = "/etc/renderer/credentials/config.json";
 const CA_DIR: &str = "/etc/renderer/ca";
 const CA_FILE: &str = "/etc/renderer/ca/ca-bundle.pem";
 const CHART: &str = "/chart/chart.tgz";
@@ -111,20 +114,13 @@ fn push(resolved: &Resolved) -> Container {
     if let Some(realm) = &resolved.token_realm {
         args.extend(["--token-realm", realm]);
     }
-    let (username, password) = (
-        format!("{CREDENTIALS_DIR}/username"),
-        format!("{CREDENTIALS_DIR}/password"),
-    );
     match &resolved.credential {
         Credential::BasicAuth(_) => {
-            args.extend(["--username-file", &username, "--password-file", &password]);
+            args.extend(["--username-file", USERNAME_FILE, "--password-file", PASSWORD_FILE]);
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
         Credential::DockerConfig(_) => {
-            env.push(variable(
-                "DOCKER_CONFIG",
-                &format!("{CREDENTIALS_DIR}/config.json"),
-            ));
+            env.push(variable("DOCKER_CONFIG", DOCKER_FILE));
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
         Credential::Anonymous | Credential::Missing | Credential::Invalid => {}

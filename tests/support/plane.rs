@@ -95,6 +95,7 @@ pub fn hub_rules() -> Vec<PolicyRule> {
                 "rendertasks/status",
                 "clusterrendertasks/status",
                 "clusterregistries/status",
+                "rendererclasses/status",
             ],
             &["patch"],
         ),

@@ -18,6 +18,7 @@ pub fn hub() -> Vec<PolicyRule> {
         "rendertasks/status",
         "clusterrendertasks/status",
         "clusterregistries/status",
+        "rendererclasses/status",
     ];
     let watch = ["get", "list", "watch"];
     let own = ["get", "list", "watch", "create", "delete"];
