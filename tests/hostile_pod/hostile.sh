@@ -100,7 +100,7 @@ zeros)
     $bb dd if=/dev/zero bs=1M count=1024 2>/dev/null | $bb gzip >/chart/chart.tgz
     ;;
 sparse)
-    $bb truncate -s 1g /chart/chart.tgz
+    $bb truncate -s 1073741824 /chart/chart.tgz
     ;;
 linger)
     echo first >/tmp/loot
@@ -147,7 +147,7 @@ log)
     ;;
 word)
     $bb dd if=/dev/zero of=/dev/termination-log bs=1M count=1024 2>&1
-    $bb sleep 300
+    exit 1
     ;;
 sleep)
     $bb sleep 300
