@@ -149,6 +149,9 @@ word)
     $bb dd if=/dev/zero of=/dev/termination-log bs=1M count=1024 2>&1
     exit 1
     ;;
+listen)
+    $bb nc -ll -p 8080 -e $bb echo "a sibling"
+    ;;
 sleep)
     $bb sleep 300
     ;;

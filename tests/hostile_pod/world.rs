@@ -8,14 +8,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt};
 use renderhub::api::labels::TASK_UID;
 use renderhub::api::{RenderTask, RenderTaskStatus};
+use renderhub_harness::commands::kubectl;
 use renderhub_harness::helm::{self, Helm};
 use renderhub_harness::image::Image;
-use renderhub_harness::process::Process;
+use renderhub_harness::process::{Process, run};
 use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{ControlPlane, Node, apply, rundir, wait_for};
 use serde_json::{Value, json};
@@ -31,6 +33,7 @@ pub const CLOUD_CREDENTIAL: &str = "canary-of-the-cloud";
 /// Where clouds have it.
 pub const METADATA: &str = "169.254.169.254";
 
+const METADATA_PATH: &str = "/latest/meta-data/iam/security-credentials/";
 const IMAGE: &str = "renderhub.test/hostile:1";
 
 /// A cluster with a node, a registry, and the hub as the chart installs it.
@@ -55,13 +58,16 @@ impl World {
         let node = Node::start(&plane).await?;
         let registry = Registry::start(RegistryOptions::new().with_address(node.registry_address())).await?;
         import(&node)?;
-        install(&plane).await?;
+        install(&plane, &registry).await?;
         let metadata = metadata_service(&node)?;
         let admin = plane.admin().client().await?;
         for object in platform(&registry) {
             apply::object(&admin, object).await?;
         }
         let neighbour = neighbour(&admin).await?;
+        // After this a pod is one of the hub's, or it reaches nothing.
+        let renderers = [("app.kubernetes.io/managed-by", "renderhub")];
+        node.enforce_policies(&plane, RENDERING, &renderers).await?;
         Ok(Self {
             node,
             registry,
@@ -167,6 +173,69 @@ impl World {
         helm.pull_plain(&url, "1.0.0", &rundir::fresh("pulled")?).await
     }
 
+    /// The pod that the Job of a task makes.
+    pub async fn template(&self, name: &str) -> Result<Value> {
+        let uid = self.tasks().await?.get(name).await?.uid().unwrap_or_default();
+        let jobs: Api<Job> = Api::namespaced(self.admin().await?, RENDERING);
+        let of_task = ListParams::default().labels(&format!("{TASK_UID}={uid}"));
+        let job = jobs
+            .list(&of_task)
+            .await?
+            .items
+            .pop()
+            .context("the task has no Job")?;
+        Ok(serde_json::to_value(
+            job.spec.context("a Job without a spec")?.template,
+        )?)
+    }
+
+    /// `address:port` of another renderer's pod, which listens.
+    pub async fn sibling(&self) -> Result<String> {
+        self.submit("sibling", "hostile", "listen", json!({})).await?;
+        let address = wait_for("the sibling's address", LIMIT, async || {
+            let pods = self.pods("sibling").await?;
+            Ok(pods.into_iter().find_map(|pod| pod.status?.pod_ip))
+        })
+        .await?;
+        let listens = format!("echo | {} nc -w 1 {address} 8080", Node::busybox()?.display());
+        wait_for("the sibling to listen", LIMIT, async || {
+            let mut shell = self.node.in_network("sh");
+            Ok(run(shell.args(["-c", &listens]))?
+                .contains("a sibling")
+                .then_some(()))
+        })
+        .await?;
+        Ok(format!("{address}:8080"))
+    }
+
+    /// Tries the same from a pod that no policy is for.
+    pub fn reached_without_a_policy(&self, targets: &[(&str, String)]) -> Result<String> {
+        let mut script = String::new();
+        for (name, at) in targets {
+            let (address, port) = at.rsplit_once(':').context("no port")?;
+            writeln!(
+                script,
+                "/bin/busybox nc -w 10 {address} {port} </dev/null >/dev/null && echo CONNECT {name} reached"
+            )?;
+        }
+        write!(
+            script,
+            "printf 'GET {METADATA_PATH} HTTP/1.0\\r\\n\\r\\n' | /bin/busybox nc -w 10 {METADATA} 80"
+        )?;
+        let mut exec = kubectl(self.plane.admin())?;
+        exec.args([
+            "exec",
+            "--namespace",
+            TENANT,
+            "neighbour",
+            "--",
+            "/bin/busybox",
+            "sh",
+            "-c",
+        ]);
+        run(exec.arg(script))
+    }
+
     /// The registry's credential in each form in which it could show.
     pub fn canaries(&self) -> Vec<String> {
         let (username, password) = (self.registry.username(), self.registry.password());
@@ -228,7 +297,7 @@ fn import(node: &Node) -> Result<()> {
 }
 
 /// Installs the chart as a platform operator would, and waits for the hub.
-async fn install(plane: &ControlPlane) -> Result<()> {
+async fn install(plane: &ControlPlane, registry: &Registry) -> Result<()> {
     let chart = helm::renderhub_chart();
     let chart = chart.to_str().context("the path of the chart is no text")?;
     let helm = Helm::new()?.with_cluster(plane.admin().kubeconfig()?);
@@ -240,7 +309,11 @@ async fn install(plane: &ControlPlane) -> Result<()> {
         HUB,
         "--create-namespace",
     ];
-    helm.run(&[&words[..], &["--wait", "--timeout", "2m"]].concat())
+    let to = json!([{"ipBlock": {"cidr": format!("{}/32", registry.address().ip())}}]);
+    let to = format!("networkPolicy.registries.to={to}");
+    let ports = format!("networkPolicy.registries.ports=[{}]", registry.address().port());
+    let values = ["--set-json", &to, "--set-json", &ports];
+    helm.run(&[&words[..], &values, &["--wait", "--timeout", "2m"]].concat())
         .await?;
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -282,7 +355,16 @@ fn platform(registry: &Registry) -> Vec<Value> {
                 "allowedNamespaces": [TENANT],
             },
         }),
+        // What a pod in the rendering namespace would hear of, if it were told of Services.
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "bystander", "namespace": RENDERING},
+            "spec": {"selector": {"app": "bystander"}, "ports": [{"port": 80}]},
+        }),
         class("hostile", json!({})),
+        class(
+            "foreign-hostile",
+            json!({"mode": "Single", "allowedNamespaces": [TENANT]}),
+        ),
         class("brief", json!({"activeDeadlineSeconds": 15})),
         class(
             "foreign",
@@ -295,7 +377,7 @@ fn platform(registry: &Registry) -> Vec<Value> {
 fn metadata_service(node: &Node) -> Result<Process> {
     let mut address = node.in_network("ip");
     address.args(["address", "add", &format!("{METADATA}/32"), "dev", "lo"]);
-    renderhub_harness::process::run(&mut address)?;
+    run(&mut address)?;
     let root = rundir::fresh("metadata")?;
     let place = root.join("latest/meta-data/iam/security-credentials");
     std::fs::create_dir_all(&place)?;
