@@ -6,18 +6,26 @@ use k8s_openapi::api::core::v1::{
 
 use crate::api::{RendererClassSpec, RendererMode};
 
-use super::catalog::{Credential, Resolved};
+use super::catalog::{Certificates, Credential, Resolved};
 use super::outcome::{RENDER_CONTAINER, RENDERER_CONTAINER};
 
 mod parts;
 mod single;
 
-use parts::{ca_volume, config_mount, config_volume, container, empty_dir, mount, secret_volume, variable};
+use parts::{
+    config_map_volume, config_mount, config_volume, container, empty_dir, mount, secret_volume, variable,
+};
 
 /// Key of the config Secret with the tenant's configuration.
 pub const CONFIG_KEY: &str = "config.json";
 /// Key of the config Secret with the destination.
 pub const URL_KEY: &str = "url";
+/// Key of a Secret with a user name, as `kubernetes.io/basic-auth` has it.
+pub const USERNAME_KEY: &str = "username";
+/// Key of a Secret with a password, as `kubernetes.io/basic-auth` has it.
+pub const PASSWORD_KEY: &str = "password";
+/// Key of the config Secret with the certificates of a tenant's registry.
+pub const CA_KEY: &str = "ca.pem";
 
 /// User and group of the images, no user of the node.
 const NONROOT: i64 = 65_532;
@@ -29,6 +37,7 @@ const PASSWORD_FILE: &str = "/etc/renderer/credentials/password";
 const DOCKER_FILE: &str = "/etc/renderer/credentials/config.json";
 const CA_DIR: &str = "/etc/renderer/ca";
 const CA_FILE: &str = "/etc/renderer/ca/ca-bundle.pem";
+const CA_FILE_NAME: &str = "ca-bundle.pem";
 const CHART: &str = "/chart/chart.tgz";
 const COMMAND: &str = "/renderhub-renderer";
 /// Key of a class's certificate ConfigMap.
@@ -111,9 +120,12 @@ fn push(resolved: &Resolved) -> Container {
     if resolved.plain_http {
         args.push("--plain-http");
     }
-    if let Some(realm) = &resolved.token_realm {
-        args.extend(["--token-realm", realm]);
-    }
+    // One word with its flag: whatever a tenant's registry says, it is no flag of its own.
+    let realm = resolved
+        .token_realm
+        .as_ref()
+        .map(|realm| format!("--token-realm={realm}"));
+    args.extend(realm.as_deref());
     match &resolved.credential {
         Credential::BasicAuth(_) => {
             args.extend(["--username-file", USERNAME_FILE, "--password-file", PASSWORD_FILE]);
@@ -145,15 +157,20 @@ fn trust(resolved: &Resolved, env: &mut Vec<EnvVar>, mounts: &mut Vec<VolumeMoun
 }
 
 /// The certificates of the registry, else those of the class.
-fn ca(resolved: &Resolved) -> Option<(String, String)> {
+fn ca(resolved: &Resolved) -> Option<Certificates> {
     let of_class = || {
-        resolved
-            .class
-            .ca_config_map_name
-            .clone()
-            .map(|name| (name, CLASS_CA_KEY.to_owned()))
+        let name = resolved.class.ca_config_map_name.clone()?;
+        Some(Certificates::ConfigMap(name, CLASS_CA_KEY.to_owned()))
     };
     resolved.ca.clone().or_else(of_class)
+}
+
+/// Its volume: a ConfigMap of the platform's, or the tenant's own certificates in the task's Secret `name`.
+fn ca_volume(volume: &str, name: &str, resolved: &Resolved) -> Option<Volume> {
+    Some(match ca(resolved)? {
+        Certificates::ConfigMap(map, key) => config_map_volume(volume, map, (key, CA_FILE_NAME)),
+        Certificates::Copied(_) => secret_volume(volume, name, &[(CA_KEY, CA_FILE_NAME)]),
+    })
 }
 
 fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
@@ -167,7 +184,7 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     ];
     match &resolved.credential {
         Credential::BasicAuth(secret) => {
-            let items = [("username", "username"), ("password", "password")];
+            let items = [(USERNAME_KEY, USERNAME_KEY), (PASSWORD_KEY, PASSWORD_KEY)];
             volumes.push(secret_volume("credentials", secret, &items));
         }
         Credential::DockerConfig(secret) => {
@@ -176,6 +193,6 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
         }
         Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
     }
-    volumes.extend(ca(resolved).map(|(map, key)| ca_volume("ca", map, key)));
+    volumes.extend(ca_volume("ca", name, resolved));
     volumes
 }

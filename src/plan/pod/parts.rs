@@ -72,12 +72,12 @@ fn default_resources() -> ResourceRequirements {
     }
 }
 
-/// The certificates as `ca-bundle.pem`.
-pub(super) fn ca_volume(volume: &str, name: String, key: String) -> Volume {
+/// One key of a ConfigMap, as a file.
+pub(super) fn config_map_volume(volume: &str, name: String, (key, path): (String, &str)) -> Volume {
     let item = KeyToPath {
         key,
         mode: None,
-        path: "ca-bundle.pem".to_owned(),
+        path: path.to_owned(),
     };
     let config_map = ConfigMapVolumeSource {
         name,

@@ -9,10 +9,10 @@ use crate::plan::catalog::{Credential, Resolved};
 use crate::plan::outcome::RENDERER_CONTAINER;
 
 use super::parts::{
-    self, ca_volume, config_mount, config_volume, empty_dir, file_mount, from_field, from_secret, mount,
-    secret_volume, variable,
+    self, config_mount, config_volume, empty_dir, file_mount, from_field, from_secret, mount, secret_volume,
+    variable,
 };
-use super::{CONFIG_FILE, ca};
+use super::{CONFIG_FILE, PASSWORD_KEY, USERNAME_KEY, ca, ca_volume};
 
 const DOCKER_VOLUME: &str = "dockerconfig";
 const DOCKER_KEY: &str = "dockerconfig.json";
@@ -42,8 +42,8 @@ pub(super) fn container(resolved: &Resolved) -> Container {
     }
     match &resolved.credential {
         Credential::BasicAuth(secret) => {
-            env.push(from_secret("REGISTRY_USERNAME", secret, "username"));
-            env.push(from_secret("REGISTRY_PASSWORD", secret, "password"));
+            env.push(from_secret("REGISTRY_USERNAME", secret, USERNAME_KEY));
+            env.push(from_secret("REGISTRY_PASSWORD", secret, PASSWORD_KEY));
         }
         Credential::DockerConfig(_) => {
             env.push(variable("DOCKER_CONFIG", DOCKER_FILE));
@@ -59,7 +59,7 @@ pub(super) fn container(resolved: &Resolved) -> Container {
 /// Its volumes, in the order of its mounts.
 pub(super) fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     let mut volumes = vec![config_volume(name)];
-    volumes.extend(ca(resolved).map(|(map, key)| ca_volume(CA_VOLUME, map, key)));
+    volumes.extend(ca_volume(CA_VOLUME, name, resolved));
     if let Credential::DockerConfig(secret) = &resolved.credential {
         volumes.push(secret_volume(
             DOCKER_VOLUME,
