@@ -8,8 +8,10 @@ pub mod forge;
 pub mod plane;
 pub mod proxy;
 pub mod record;
+pub mod rights;
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -23,10 +25,10 @@ use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
 use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::diagnose::Watch;
 use renderhub_harness::finish::{self, Exit};
-use renderhub_harness::{ControlPlane, Hub, Identity, Scope, wait_for};
+use renderhub_harness::{ControlPlane, Hub, Identity, Rights, Scope, wait_for};
 use serde_json::{Value, json};
 
-use plane::{hub_rules, plane};
+use plane::plane;
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -44,8 +46,11 @@ pub struct Stage {
     pub admin: Client,
     pub hub: Option<Hub>,
     pub hub_user: Identity,
+    /// What the chart gives a hub with the stage's flags, and so the hub's user.
+    pub rights: Rights,
     watch: Option<Watch>,
     flags: Vec<String>,
+    may_be_refused: AtomicBool,
 }
 
 impl Stage {
@@ -71,8 +76,10 @@ impl Stage {
     pub async fn on(plane: &'static ControlPlane, prefix: &str, flags: &[&str]) -> Result<Self> {
         let scope = plane.scope(prefix).await?;
         let admin = plane.admin().client().await?;
+        let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+        let rights = Rights::of_chart(&rights::chart_values(&scope, &flags)).await?;
         let hub_user = plane
-            .user_with_rules(&format!("hub-{}", scope.shard), hub_rules())
+            .user_with_rights(&format!("hub-{}", scope.shard), &rights)
             .await?;
         let watch = Watch::new(plane, &[&scope.tenant, &scope.rendering]);
         let account: ServiceAccount =
@@ -85,8 +92,10 @@ impl Stage {
             admin,
             hub: None,
             hub_user,
+            rights,
             watch: Some(watch),
-            flags: flags.iter().map(ToString::to_string).collect(),
+            flags,
+            may_be_refused: AtomicBool::new(false),
         })
     }
 
@@ -136,8 +145,9 @@ impl Stage {
         self.hub.as_ref().expect("the hub was started")
     }
 
-    /// The test has passed; nothing is printed.
+    /// The test has passed, and the hub asked for nothing that the chart does not let it; nothing is printed.
     pub fn passed(mut self) {
+        self.was_refused_nothing();
         if let Some(watch) = self.watch.take() {
             watch.passed();
         }
