@@ -172,9 +172,9 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
     .await?;
     let why = told(&tasks, "fails", "JobFailed", ("True", "JobFailed")).await?;
     assert_eq!(why, "the configuration cannot be parsed or rendered");
-    let no_finalizers = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let no_finalizers = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     tasks
-        .patch("fails", &kube::api::PatchParams::default(), &no_finalizers)
+        .patch("fails", &PatchParams::default(), &no_finalizers)
         .await?;
     tasks.delete("fails", &DeleteParams::default()).await?;
     cleared(&stage, &name).await?;
