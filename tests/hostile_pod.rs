@@ -16,11 +16,12 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
+use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
 use scan::{everything, found};
 use sweep::{Subject, rights};
-use world::{CLOUD_CREDENTIAL, HUB, METADATA, RENDERING, TENANT, files, world};
+use world::{CLOUD_CREDENTIAL, HUB, LIMIT, METADATA, RENDERING, TENANT, files, world};
 
 const PASSWORD: &str = "/etc/renderer/credentials/password";
 /// Each of these at the start of a line would be a way out, or to somebody else's files.
@@ -72,7 +73,10 @@ async fn a_hostile_renderer_reads_everything_and_finds_no_credential() -> Result
     );
     // Nor does anything that a tenant may read hold it, nor what the cluster knows of its pods.
     let tenant = world.plane.tenant(TENANT).await?.client().await?;
-    let readable = everything(&tenant, Some(TENANT)).await?;
+    let readable = wait_for("all kinds to be served", LIMIT, async || {
+        Ok(Some(everything(&tenant, Some(TENANT)).await?))
+    })
+    .await?;
     ensure!(
         readable.contains("everything"),
         "the scan does not see the tenant's own tasks"
@@ -106,6 +110,8 @@ async fn what_is_put_in_place_of_the_chart_is_not_followed() -> Result<()> {
         ("link-zero", "link", at("/dev/zero"), not_a_chart),
         ("link-environ", "link", at("/proc/self/environ"), not_a_chart),
         ("link-loop", "link", at("/chart/chart.tgz"), not_a_chart),
+        // A chart that would be taken, by a name that is a link to it.
+        ("link-chart", "linkchart", json!({}), not_a_chart),
         ("hardlink", "hardlink", at(PASSWORD), not_a_chart),
         ("link-inside", "linkinside", at(PASSWORD), not_a_chart),
         ("pipe", "pipe", json!({}), not_a_chart),
@@ -470,7 +476,7 @@ async fn no_tenant_has_a_right_where_the_jobs_run() -> Result<()> {
         }))?;
         let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), TENANT);
         bindings.create(&PostParams::default(), &binding).await?;
-        renderhub_harness::wait_for("the binding", world::LIMIT, async || {
+        wait_for("the binding", LIMIT, async || {
             let at_home = rights(&admin, &tenant, TENANT).await?;
             let sees = |right: &str| at_home.iter().any(|found| found == right);
             Ok((sees("get /pods/log") && sees("list renderhub.dev/rendertasks")).then_some(()))
