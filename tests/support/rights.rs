@@ -35,12 +35,15 @@ pub fn chart_values(scope: &Scope, flags: &[String]) -> Vec<String> {
 impl Stage {
     /// Lets the hub be these `ServiceAccounts` of the tenant, as the chart's `tenancy.serviceAccounts` does.
     pub async fn let_hub_be(&mut self, accounts: &[&str]) -> Result<()> {
+        let (tenant, accounts) = (&self.scope.tenant, accounts.join(","));
+        let value = format!("tenancy.serviceAccounts.{tenant}={{{accounts}}}");
+        self.give_rights(&[&value]).await
+    }
+
+    /// Gives the hub what the chart gives with the stage's flags and scope as they are now, and with more values.
+    pub async fn give_rights(&mut self, more: &[&str]) -> Result<()> {
         let mut values = chart_values(&self.scope, &self.flags);
-        values.push(format!(
-            "tenancy.serviceAccounts.{}={{{}}}",
-            self.scope.tenant,
-            accounts.join(",")
-        ));
+        values.extend(more.iter().map(ToString::to_string));
         self.rights = Rights::of_chart(&values).await?;
         self.plane.set_rights(&self.hub_user, &self.rights).await
     }
