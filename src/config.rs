@@ -353,7 +353,7 @@ mod tests {
             .chain(flags);
         match Cli::try_parse_from(all).unwrap().command {
             Command::Run(args) => *args,
-            other => unreachable!("{other:?}"),
+            Command::Probe(args) => unreachable!("{args:?}"),
         }
     }
 

@@ -156,10 +156,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_hub_is_ready_when_it_says_so_and_may_take_its_time() {
-        let late = server(&["HTTP/1.1 503 Service Unavailable\r\n\r\n", "", "HTTP/1.1 200 OK\r\n\r\n"]).await;
+        let late = server(&[
+            "HTTP/1.1 503 Service Unavailable\r\n\r\n",
+            "",
+            "HTTP/1.1 200 OK\r\n\r\n",
+        ])
+        .await;
         assert_eq!(probe(&[&late], &[]).await, Ok(()));
         let never = server(&["HTTP/1.1 503 Service Unavailable\r\n\r\n"]).await;
-        assert_eq!(probe(&[&late, &never], &[]).await, Err(ProbeError::NotReady(never)));
+        assert_eq!(
+            probe(&[&late, &never], &[]).await,
+            Err(ProbeError::NotReady(never))
+        );
     }
 
     #[tokio::test]

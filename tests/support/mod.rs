@@ -9,6 +9,7 @@ pub mod plane;
 pub mod proxy;
 pub mod record;
 pub mod rights;
+pub mod tenant;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -51,6 +52,8 @@ pub struct Stage {
     watch: Option<Watch>,
     flags: Vec<String>,
     may_be_refused: AtomicBool,
+    /// Namespaces that the hub serves besides the tenant's.
+    others: Vec<String>,
 }
 
 impl Stage {
@@ -77,7 +80,7 @@ impl Stage {
         let scope = plane.scope(prefix).await?;
         let admin = plane.admin().client().await?;
         let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
-        let rights = Rights::of_chart(&rights::chart_values(&scope, &flags)).await?;
+        let rights = Rights::of_chart(&rights::chart_values(&scope, &flags, &[])).await?;
         let hub_user = plane
             .user_with_rights(&format!("hub-{}", scope.shard), &rights)
             .await?;
@@ -96,6 +99,7 @@ impl Stage {
             watch: Some(watch),
             flags,
             may_be_refused: AtomicBool::new(false),
+            others: Vec::new(),
         })
     }
 
@@ -119,12 +123,20 @@ impl Stage {
             format!("--shard-name={}", self.scope.shard),
         ];
         if !self.flags.iter().any(|flag| flag == EVERYWHERE) {
-            flags.push(format!("--watch-namespaces={}", self.scope.tenant));
+            let watched = std::iter::once(&self.scope.tenant).chain(&self.others);
+            let watched: Vec<_> = watched.map(String::as_str).collect();
+            flags.push(format!("--watch-namespaces={}", watched.join(",")));
         }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
         let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
         Ok(hub)
+    }
+
+    /// Lets a hub that starts later serve another namespace too.
+    pub async fn also_watch(&mut self, namespace: &str) -> Result<()> {
+        self.others.push(namespace.to_owned());
+        self.give_rights(&[]).await
     }
 
     /// Kills the hub as a crash would.

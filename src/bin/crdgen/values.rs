@@ -49,7 +49,11 @@ pub fn readme(text: &str) -> Result<String, Box<dyn Error>> {
             let value = values.pointer(&format!("/{}", entry.path.join("/")));
             let value = value.ok_or_else(|| format!("{path} is read as a value and is none"))?;
             let meaning = entry.comment.replace('|', "\\|");
-            writeln!(out, "| `{path}` | `{}` | {meaning} |", serde_json::to_string(value)?)?;
+            writeln!(
+                out,
+                "| `{path}` | `{}` | {meaning} |",
+                serde_json::to_string(value)?
+            )?;
         }
         out.push('\n');
     }
@@ -76,7 +80,8 @@ fn words<'a>(lines: impl Iterator<Item = &'a str>) -> String {
 
 /// The keys with a comment, in the order of the text; nothing below such a key is one of its own.
 fn entries(body: &str) -> Vec<Entry> {
-    let (mut found, mut path, mut comment): (Vec<Entry>, Vec<(usize, String)>, Vec<&str>) = Default::default();
+    let (mut found, mut path, mut comment): (Vec<Entry>, Vec<(usize, String)>, Vec<&str>) =
+        Default::default();
     for line in body.lines() {
         let indent = line.len() - line.trim_start().len();
         if line.trim_start().starts_with('#') {
@@ -91,7 +96,9 @@ fn entries(body: &str) -> Vec<Entry> {
         path.push((indent, key.to_owned()));
         let is_inside = found.last().is_some_and(|entry| {
             let is_below = path.len() > entry.path.len();
-            is_below && indent > entry.indent && path.iter().zip(&entry.path).all(|((_, own), outer)| own == outer)
+            is_below
+                && indent > entry.indent
+                && path.iter().zip(&entry.path).all(|((_, own), outer)| own == outer)
         });
         if !comment.is_empty() && !is_inside {
             found.push(Entry {
@@ -114,7 +121,11 @@ fn undocumented(value: &Value, readme: &str, path: &str) -> Vec<String> {
         Some(fields) if !fields.is_empty() => fields
             .iter()
             .flat_map(|(name, value)| {
-                let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let inner = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
                 undocumented(value, readme, &inner)
             })
             .collect(),

@@ -58,7 +58,11 @@ impl Rights {
                 let names = if names.is_empty() { vec![None] } else { names };
                 for group in rule.api_groups.iter().flatten() {
                     for resource in rule.resources.iter().flatten() {
-                        for (verb, name) in rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name))) {
+                        for (verb, name) in rule
+                            .verbs
+                            .iter()
+                            .flat_map(|verb| names.iter().map(move |name| (verb, name)))
+                        {
                             all.insert(Grant {
                                 namespace: bound.namespace.clone(),
                                 group: group.clone(),
@@ -144,13 +148,20 @@ mod tests {
             {"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["builder"], "verbs": ["impersonate"]},
         ]);
         Rights {
-            bound: vec![bound(None, names), bound(Some("rendering"), jobs), bound(Some("team"), become_them)],
+            bound: vec![
+                bound(None, names),
+                bound(Some("rendering"), jobs),
+                bound(Some("team"), become_them),
+            ],
         }
     }
 
     /// `verb group resource namespace name code`, with `-` for nothing.
     fn event(text: &str, impersonated: Option<&str>) -> Event {
-        let words: Vec<_> = text.split(' ').map(|word| if word == "-" { "" } else { word }.to_owned()).collect();
+        let words: Vec<_> = text
+            .split(' ')
+            .map(|word| if word == "-" { "" } else { word }.to_owned())
+            .collect();
         let (resource, subresource) = words[2].split_once('/').unwrap_or((&words[2], ""));
         Event {
             verb: words[0].clone(),
@@ -177,7 +188,10 @@ mod tests {
             event("get - namespaces a a 404", None),
             event("get - namespaces b b 200", None),
             event("patch renderhub.dev rendertasks/status team t 200", None),
-            event("get - secrets team s 200", Some("system:serviceaccount:team:builder")),
+            event(
+                "get - secrets team s 200",
+                Some("system:serviceaccount:team:builder"),
+            ),
         ]
     }
 
