@@ -23,10 +23,10 @@ use crate::plan::queue::{Caps, FairQueue};
 use crate::watch::{Input, Scope};
 use crate::workqueue::WorkQueue;
 
+use super::catalog::Published;
 use super::index::Index;
 use super::outcome::Outcome;
 use super::record::Record;
-use super::registries::Published;
 use super::worker::{Context, work};
 
 mod inputs;

@@ -12,6 +12,7 @@ use crate::api::{
 };
 use crate::names::TaskKind;
 
+use super::namespaces::{Uids, is_allowed};
 use super::task::Task;
 
 /// Why a task cannot start, for its tenant.
@@ -56,6 +57,8 @@ pub struct Registry {
     pub spec: ClusterRegistrySpec,
     /// The credential it is pushed to with.
     pub credential: Credential,
+    /// UID of each namespace it lists, as recorded at first use.
+    pub recorded: Uids,
 }
 
 /// A renderer class by name.
@@ -65,6 +68,8 @@ pub struct Class {
     pub spec: RendererClassSpec,
     /// Whether tasks that name no class get it.
     pub is_default: bool,
+    /// UID of each namespace it lists, as recorded at first use.
+    pub recorded: Uids,
 }
 
 /// Where a task's chart goes, and who makes it.
@@ -93,6 +98,8 @@ pub struct Catalog {
     pub classes: BTreeMap<String, Class>,
     /// The renderer where no class is named and none is the default.
     pub fallback: RendererClassSpec,
+    /// UID, as it is now, of each namespace that some list names and that exists.
+    pub namespaces: Uids,
 }
 
 impl Catalog {
@@ -102,7 +109,7 @@ impl Catalog {
     /// Why the task gets none: the first of registry, namespace, repository, credential and class that refuses.
     pub fn resolve(&self, task: &Task, spec: &RenderTaskSpec) -> Result<Resolved, Refusal> {
         let registry = self.registry(spec)?;
-        if !is_allowed(&registry.spec.allowed_namespaces, task) {
+        if !self.admits(&registry.spec.allowed_namespaces, &registry.recorded, task) {
             return Err(Refusal::new(
                 Reason::RegistryNotAllowed,
                 "the registry does not allow this namespace; ask the platform operator",
@@ -162,30 +169,40 @@ impl Catalog {
     }
 
     fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
+        static NOBODY: Uids = Uids::new();
         let found = match &spec.renderer_class_name {
-            Some(name) => self.classes.get(name).map(|c| &c.spec),
-            None => Some(
-                self.classes
-                    .values()
-                    .find(|c| c.is_default)
-                    .map_or(&self.fallback, |c| &c.spec),
-            ),
+            Some(name) => self.classes.get(name),
+            None => self.classes.values().find(|c| c.is_default),
+        };
+        let found = found.map(|class| (&class.spec, &class.recorded));
+        let fallback = || {
+            spec.renderer_class_name
+                .is_none()
+                .then_some((&self.fallback, &NOBODY))
         };
         // A class that is not for this namespace reads the same as one that does not exist.
-        found.filter(|c| serves(c, task)).ok_or_else(|| {
+        let serving = found
+            .or_else(fallback)
+            .filter(|(class, recorded)| self.serves(class, recorded, task));
+        serving.map(|(class, _)| class).ok_or_else(|| {
             Refusal::new(
                 Reason::RendererClassNotFound,
                 "the renderer class does not exist for this namespace; the task starts by itself once it does",
             )
         })
     }
-}
 
-/// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
-/// credential to the tenant's input: then a namespace must be listed.
-fn serves(class: &RendererClassSpec, task: &Task) -> bool {
-    let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
-    is_open || is_allowed(&class.allowed_namespaces, task)
+    /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
+    /// credential to the tenant's input: then a namespace must be listed.
+    fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
+        let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
+        is_open || self.admits(&class.allowed_namespaces, recorded, task)
+    }
+
+    fn admits(&self, allowed: &[AllowedNamespace], recorded: &Uids, task: &Task) -> bool {
+        let current = self.namespaces.get(&task.id.namespace);
+        is_allowed(allowed, recorded, current, &task.id)
+    }
 }
 
 /// A field of a registry that the schema has and this hub does not serve.
@@ -197,11 +214,6 @@ pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
     spec.target_pull_secret_name
         .as_ref()
         .map(|_| "targetPullSecretName")
-}
-
-/// Whether a list of namespaces admits the task. The platform's own tasks are admitted everywhere.
-fn is_allowed(allowed: &[AllowedNamespace], task: &Task) -> bool {
-    task.id.kind == TaskKind::ClusterRenderTask || allowed.iter().any(|n| n == "*" || *n == task.id.namespace)
 }
 
 /// The full reference, if the repository lies within the prefix that the registry grants.

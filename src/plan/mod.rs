@@ -6,6 +6,7 @@
 pub mod catalog;
 pub mod gc;
 pub mod job;
+pub mod namespaces;
 pub mod outcome;
 mod pod;
 pub mod queue;
