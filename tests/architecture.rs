@@ -57,7 +57,7 @@ const MODULES: &[Module] = &[
     // Floor 2: I/O, and the form in which it carries a task.
     module("object", Pure, &["api", "names", "plan"], "between what a server sends and what a plan reads"),
     module("metrics", Io, &["api", "names"], "everybody above pure code reports here, so it knows none of them"),
-    module("apply", Io, &["api", "names", "plan", "metrics", "object"], "performs what a plan says, and counts it"),
+    module("apply", Io, &["api", "names", "plan", "metrics", "object", "apply"], "performs what a plan says, and counts it"),
     module("events", Io, &["api", "names", "plan", "metrics"], "tells what a plan decided"),
     module("notes", Io, &["names", "plan"], "keeps the last words of pods in the words of a plan"),
     module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object", "watch"], "turns what a server says into what a plan reads"),

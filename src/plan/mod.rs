@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod gc;
 pub mod grants;
 pub mod job;
+pub mod namespaces;
 pub mod outcome;
 mod pod;
 pub mod queue;

@@ -50,6 +50,11 @@ impl Stage {
         self.plane.set_rights(&self.hub_user, &self.rights).await
     }
 
+    /// Gives the hub its rights once more, as the platform does for a namespace that was made anew.
+    pub async fn renew_rights(&self) -> Result<()> {
+        self.plane.set_rights(&self.hub_user, &self.rights).await
+    }
+
     /// Leaves the hub only the rights on resources that are wanted, e.g. `rendertasks/status`; refusals are expected now.
     pub async fn grant(&self, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
         self.allow_forbidden();
