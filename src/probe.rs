@@ -52,7 +52,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             looks: 15,
-            pause: Duration::from_secs(2),
+            pause: Duration::from_secs(1),
             limit: Duration::from_secs(3),
         }
     }

@@ -167,6 +167,7 @@ mod tests {
             verb: words[0].clone(),
             user: "hub".to_owned(),
             impersonated_user: impersonated.map(str::to_owned),
+            impersonated_groups: Vec::new(),
             user_agent: String::new(),
             group: words[1].clone(),
             resource: resource.to_owned(),
