@@ -91,6 +91,7 @@ pub mod lane;
 pub mod net;
 pub mod node;
 pub mod pki;
+mod policy;
 pub mod process;
 pub mod progress;
 pub mod registry;
