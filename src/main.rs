@@ -5,16 +5,22 @@ use std::process::ExitCode;
 use clap::Parser;
 use renderhub::config::{Cli, Command};
 use renderhub::probe::{Patience, ProbeArgs};
-use renderhub::{app, config, probe, telemetry};
+use renderhub::{app, config, hardening, probe, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    let protected = hardening::protect_memory();
     let args = match Cli::try_parse().map(|cli| cli.command) {
         Ok(Command::Run(args)) => args,
         Ok(Command::Probe(args)) => return look(&args).await,
         Err(error) => return refuse(&error),
     };
     telemetry::start(args.log_format, args.log_level);
+    hardening::silence_panics(|place| tracing::error!(place, "a panic"));
+    if let Err(error) = protected {
+        tracing::error!(%error, "the hub ends");
+        return ExitCode::FAILURE;
+    }
     let settings = match args.settings() {
         Ok(settings) => settings,
         Err(error) => {
