@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use crate::apply::Calls;
 use crate::config::{Settings, TenantIdentity};
+use crate::controller::catalog::CatalogLoop;
 use crate::controller::engine::Engine;
-use crate::controller::registries::Registries;
 use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -151,9 +151,10 @@ fn start(
         catalog,
         ready,
     );
-    let registries = Registries::new(calls, settings.fallback_class.clone(), publish);
+    let fallback = settings.fallback_class.clone();
+    let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
-    loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
+    loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
     spawn_watches(loops, client, hub_id, settings, &metrics, notes, input);
     (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }

@@ -15,17 +15,19 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::api::RenderTaskStatus;
 use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own_objects};
-use crate::api::{ClusterRegistryStatus, RenderTaskStatus, RendererClassStatus};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind, TaskUid};
 use crate::object::SlimObject;
 use crate::plan::task::{Task, TaskId};
 
 mod error;
+mod platform;
 
 pub use error::CallError;
 use error::{classify, done, found, gone};
+pub use platform::StatusWrite;
 
 /// Longest a call to the hub's own API server may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -275,49 +277,6 @@ impl Calls {
         }
     }
 
-    /// Writes a registry's status; the new resource version, or `None` where the registry is gone.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being written.
-    pub async fn write_registry_status(
-        &self,
-        name: &str,
-        status: &ClusterRegistryStatus,
-    ) -> Result<Option<String>, CallError> {
-        let body = json!({"status": status});
-        self.write_platform_status("clusterregistries", "clusterregistries/status", name, &body)
-            .await
-    }
-
-    /// Writes the conditions of a class; the new resource version, or `None` where the class is gone.
-    ///
-    /// # Errors
-    /// Whatever keeps them from being written.
-    pub async fn write_class_conditions(
-        &self,
-        name: &str,
-        status: &RendererClassStatus,
-    ) -> Result<Option<String>, CallError> {
-        let body = json!({"status": {
-            "conditions": status.conditions, "observedGeneration": status.observed_generation,
-        }});
-        self.write_platform_status("rendererclasses", "rendererclasses/status", name, &body)
-            .await
-    }
-
-    async fn write_platform_status(
-        &self,
-        plural: &str,
-        resource: &'static str,
-        name: &str,
-        body: &Value,
-    ) -> Result<Option<String>, CallError> {
-        let request = Request::new(format!("/apis/{GROUP}/{VERSION}/{plural}"));
-        let request = request.patch_subresource("status", name, &manager(), &Patch::Merge(body));
-        let answer: Option<Answer> = found(self.send("patch", resource, request).await)?;
-        Ok(answer.map(|answer| answer.metadata.resource_version))
-    }
-
     /// Requests on a kind of the rendering namespace.
     fn own<K: Resource<DynamicType = ()>>(&self) -> Request {
         Request::new(K::url_path(&(), Some(&self.namespace)))
@@ -330,10 +289,12 @@ impl Calls {
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let request = request.map_err(|_| CallError::Transport)?;
-        let answer = tokio::time::timeout(DEADLINE, self.client.request::<T>(request)).await;
+        // As text, because kube logs the whole of an answer that it cannot decode, a Secret like anything else.
+        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
         let answer = answer
             .map_err(|_| CallError::Timeout)
-            .and_then(|a| a.map_err(|e| classify(&e)));
+            .and_then(|a| a.map_err(|e| classify(&e)))
+            .and_then(|text| serde_json::from_str(&text).map_err(|_| CallError::Transport));
         self.metrics
             .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer

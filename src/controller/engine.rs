@@ -24,10 +24,10 @@ use crate::plan::queue::{Caps, FairQueue};
 use crate::watch::{Input, Scope, tenants};
 use crate::workqueue::WorkQueue;
 
+use super::catalog::Published;
 use super::index::Index;
 use super::outcome::Outcome;
 use super::record::Record;
-use super::registries::Published;
 use super::worker::{Context, Offers, work};
 
 mod inputs;

@@ -248,8 +248,7 @@ impl Registries {
                     Some(named) => self.calls.get_secret(&named.name).await?,
                     None => None,
                 };
-                let named = spec.push_secret_ref.as_ref().map(|named| named.name.as_str());
-                let verdict = credential(named, &spec.hostname, secret.as_ref());
+                let verdict = credential(spec, secret.as_ref());
                 let wanted = ready(spec, &verdict);
                 watched.credential = Some(verdict);
                 wanted

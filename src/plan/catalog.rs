@@ -11,6 +11,7 @@ use crate::api::{
 };
 use crate::names::{TaskKind, job_name};
 
+use super::namespaces::{Uids, is_allowed};
 use super::task::Task;
 use super::tenant::{Access, Login, Own};
 use super::validate::MAX_CONFIG_BYTES;
@@ -57,6 +58,8 @@ pub struct Registry {
     pub spec: ClusterRegistrySpec,
     /// The credential it is pushed to with.
     pub credential: Credential,
+    /// UID of each namespace it lists, as recorded at first use.
+    pub recorded: Uids,
 }
 
 /// A renderer class by name.
@@ -66,6 +69,8 @@ pub struct Class {
     pub spec: RendererClassSpec,
     /// Whether tasks that name no class get it.
     pub is_default: bool,
+    /// UID of each namespace it lists, as recorded at first use.
+    pub recorded: Uids,
 }
 
 /// Where a registry's certificates are.
@@ -105,6 +110,8 @@ pub struct Catalog {
     pub classes: BTreeMap<String, Class>,
     /// The renderer where no class is named and none is the default.
     pub fallback: RendererClassSpec,
+    /// UID, as it is now, of each namespace that some list names and that exists.
+    pub namespaces: Uids,
 }
 
 impl Catalog {
@@ -126,7 +133,7 @@ impl Catalog {
 
     fn with_platforms(&self, task: &Task, spec: &RenderTaskSpec) -> Result<Resolved, Refusal> {
         let registry = self.registry(spec)?;
-        if !is_allowed(&registry.spec.allowed_namespaces, task) {
+        if !self.admits(&registry.spec.allowed_namespaces, &registry.recorded, task) {
             return Err(Refusal::new(
                 Reason::RegistryNotAllowed,
                 "the registry does not allow this namespace; ask the platform operator",
@@ -198,23 +205,51 @@ impl Catalog {
     }
 
     fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
+        static NOBODY: Uids = Uids::new();
         let found = match &spec.renderer_class_name {
-            Some(name) => self.classes.get(name).map(|c| &c.spec),
-            None => Some(
-                self.classes
-                    .values()
-                    .find(|c| c.is_default)
-                    .map_or(&self.fallback, |c| &c.spec),
-            ),
+            Some(name) => self.classes.get(name),
+            None => self.classes.values().find(|c| c.is_default),
+        };
+        let found = found.map(|class| (&class.spec, &class.recorded));
+        let fallback = || {
+            spec.renderer_class_name
+                .is_none()
+                .then_some((&self.fallback, &NOBODY))
         };
         // A class that is not for this namespace reads the same as one that does not exist.
-        found.filter(|c| serves(c, task)).ok_or_else(|| {
+        let serving = found
+            .or_else(fallback)
+            .filter(|(class, recorded)| self.serves(class, recorded, task));
+        serving.map(|(class, _)| class).ok_or_else(|| {
             Refusal::new(
                 Reason::RendererClassNotFound,
                 "the renderer class does not exist for this namespace; the task starts by itself once it does",
             )
         })
     }
+
+    /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
+    /// credential to the tenant's input: then a namespace must be listed.
+    fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
+        let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
+        is_open || self.admits(&class.allowed_namespaces, recorded, task)
+    }
+
+    fn admits(&self, allowed: &[AllowedNamespace], recorded: &Uids, task: &Task) -> bool {
+        let current = self.namespaces.get(&task.id.namespace);
+        is_allowed(allowed, recorded, current, &task.id)
+    }
+}
+
+/// A field of a registry that the schema has and this hub does not serve.
+#[must_use]
+pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
+    if spec.verify == Verification::Digest {
+        return Some("verify: Digest");
+    }
+    spec.target_pull_secret_name
+        .as_ref()
+        .map(|_| "targetPullSecretName")
 }
 
 /// A credential that a push can be made with.
@@ -230,29 +265,6 @@ fn usable(credential: &Credential) -> Result<Credential, Refusal> {
         )),
         usable => Ok(usable.clone()),
     }
-}
-
-/// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
-/// credential to the tenant's input: then a namespace must be listed.
-fn serves(class: &RendererClassSpec, task: &Task) -> bool {
-    let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
-    is_open || is_allowed(&class.allowed_namespaces, task)
-}
-
-/// A field of a registry that the schema has and this hub does not serve.
-#[must_use]
-pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
-    if spec.verify == Verification::Digest {
-        return Some("verify: Digest");
-    }
-    spec.target_pull_secret_name
-        .as_ref()
-        .map(|_| "targetPullSecretName")
-}
-
-/// Whether a list of namespaces admits the task. The platform's own tasks are admitted everywhere.
-fn is_allowed(allowed: &[AllowedNamespace], task: &Task) -> bool {
-    task.id.kind == TaskKind::ClusterRenderTask || allowed.iter().any(|n| n == "*" || *n == task.id.namespace)
 }
 
 /// The full reference, if the repository lies within the prefix that the registry grants.

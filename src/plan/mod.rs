@@ -8,6 +8,7 @@ pub mod class;
 pub mod gc;
 pub mod grants;
 pub mod job;
+pub mod namespaces;
 pub mod outcome;
 mod pod;
 pub mod queue;

@@ -9,8 +9,10 @@ pub mod plane;
 pub mod proxy;
 pub mod record;
 pub mod rights;
+pub mod scan;
+pub mod tenant;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -23,12 +25,14 @@ use renderhub::api::conditions::ConditionType;
 use renderhub::api::labels::TASK_UID;
 use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
 use renderhub::names::{TaskUid, job_name};
+use renderhub_harness::canary::Hit;
 use renderhub_harness::diagnose::Watch;
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{ControlPlane, Hub, Identity, Rights, Scope, wait_for};
 use serde_json::{Value, json};
 
 use plane::plane;
+pub use scan::CANARY;
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -36,8 +40,6 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 pub const FIXED_LIMIT: Duration = Duration::from_secs(5);
 /// A digest as the renderer would report it.
 pub const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-/// The password of every credential a stage makes; it may show nowhere.
-pub const CANARY: &str = "canary-password";
 
 /// One test's part of the control plane: two namespaces, a registry, a hub.
 pub struct Stage {
@@ -51,6 +53,10 @@ pub struct Stage {
     watch: Option<Watch>,
     flags: Vec<String>,
     may_be_refused: AtomicBool,
+    /// Namespaces that the hub serves besides the tenant's.
+    others: Vec<String>,
+    /// The log of every hub that was started.
+    logs: Vec<PathBuf>,
 }
 
 impl Stage {
@@ -77,7 +83,7 @@ impl Stage {
         let scope = plane.scope(prefix).await?;
         let admin = plane.admin().client().await?;
         let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
-        let rights = Rights::of_chart(&rights::chart_values(&scope, &flags)).await?;
+        let rights = Rights::of_chart(&rights::chart_values(&scope, &flags, &[])).await?;
         let hub_user = plane
             .user_with_rights(&format!("hub-{}", scope.shard), &rights)
             .await?;
@@ -96,6 +102,8 @@ impl Stage {
             watch: Some(watch),
             flags,
             may_be_refused: AtomicBool::new(false),
+            others: Vec::new(),
+            logs: Vec::new(),
         })
     }
 
@@ -119,12 +127,21 @@ impl Stage {
             format!("--shard-name={}", self.scope.shard),
         ];
         if !self.flags.iter().any(|flag| flag == EVERYWHERE) {
-            flags.push(format!("--watch-namespaces={}", self.scope.tenant));
+            let watched = std::iter::once(&self.scope.tenant).chain(&self.others);
+            let watched: Vec<_> = watched.map(String::as_str).collect();
+            flags.push(format!("--watch-namespaces={}", watched.join(",")));
         }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
         let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
+        self.logs.push(hub.log_path().to_owned());
         Ok(hub)
+    }
+
+    /// Lets a hub that starts later serve another namespace too.
+    pub async fn also_watch(&mut self, namespace: &str) -> Result<()> {
+        self.others.push(namespace.to_owned());
+        self.give_rights(&[]).await
     }
 
     /// Kills the hub as a crash would.
@@ -145,9 +162,26 @@ impl Stage {
         self.hub.as_ref().expect("the hub was started")
     }
 
-    /// The test has passed, and the hub asked for nothing that the chart does not let it; nothing is printed.
+    /// The test has passed, if no secret shows and the hub asked for nothing that the chart does not let it; nothing is printed
+    /// then.
+    ///
+    /// # Panics
+    /// If a secret shows somewhere, or that cannot be told.
     pub fn passed(mut self) {
         self.was_refused_nothing();
+        // A test's runtime may be busy with servers of the test, so another one looks.
+        let looked = std::thread::scope(|scope| scope.spawn(|| scan_now(&self)).join());
+        let hits = looked
+            .expect("the look itself is sound")
+            .expect("what is looked at can be read");
+        assert!(hits.is_empty(), "a secret shows: {}", scan::told(&hits));
+        if let Some(watch) = self.watch.take() {
+            watch.passed();
+        }
+    }
+
+    /// The test has passed, and planted secrets itself; nothing is printed.
+    pub fn passed_with_leaks(mut self) {
         if let Some(watch) = self.watch.take() {
             watch.passed();
         }
@@ -337,6 +371,13 @@ impl Stage {
         })
         .await
     }
+}
+
+fn scan_now(stage: &Stage) -> Result<Vec<Hit>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(stage.hits())
 }
 
 /// Whether a status has a condition with this status and reason.

@@ -7,12 +7,14 @@ use renderhub_harness::{Rights, Scope};
 
 use super::{EVERYWHERE, Stage};
 
-/// The chart's values that stand for a hub's flags in this scope, each as after helm's `--set`.
-pub fn chart_values(scope: &Scope, flags: &[String]) -> Vec<String> {
+/// The chart's values that stand for a hub's flags in this scope, with other namespaces it serves, each as after helm's
+/// `--set`.
+pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<String> {
     let mut values = vec![format!("renderingNamespace.name={}", scope.rendering)];
     let mut watched = Vec::new();
     if !flags.iter().any(|flag| flag == EVERYWHERE) {
         watched.push(scope.tenant.as_str());
+        watched.extend(others.iter().map(String::as_str));
     }
     for flag in flags {
         let (flag, value) = flag.split_once('=').unwrap_or((flag, "true"));
@@ -35,13 +37,21 @@ pub fn chart_values(scope: &Scope, flags: &[String]) -> Vec<String> {
 impl Stage {
     /// Lets the hub be these `ServiceAccounts` of the tenant, as the chart's `tenancy.serviceAccounts` does.
     pub async fn let_hub_be(&mut self, accounts: &[&str]) -> Result<()> {
-        let mut values = chart_values(&self.scope, &self.flags);
-        values.push(format!(
-            "tenancy.serviceAccounts.{}={{{}}}",
-            self.scope.tenant,
-            accounts.join(",")
-        ));
+        let (tenant, accounts) = (&self.scope.tenant, accounts.join(","));
+        let value = format!("tenancy.serviceAccounts.{tenant}={{{accounts}}}");
+        self.give_rights(&[&value]).await
+    }
+
+    /// Gives the hub what the chart gives with the stage's flags and scope as they are now, and with more values.
+    pub async fn give_rights(&mut self, more: &[&str]) -> Result<()> {
+        let mut values = chart_values(&self.scope, &self.flags, &self.others);
+        values.extend(more.iter().map(ToString::to_string));
         self.rights = Rights::of_chart(&values).await?;
+        self.plane.set_rights(&self.hub_user, &self.rights).await
+    }
+
+    /// Gives the hub its rights once more, as the platform does for a namespace that was made anew.
+    pub async fn renew_rights(&self) -> Result<()> {
         self.plane.set_rights(&self.hub_user, &self.rights).await
     }
 

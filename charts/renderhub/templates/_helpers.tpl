@@ -162,3 +162,41 @@ the API server, by its Service and its endpoints where Helm has a cluster to ask
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* What the pods of `helm test` have in common. */}}
+{{- define "renderhub.testPod" -}}
+restartPolicy: Never
+automountServiceAccountToken: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "renderhub.testContainer" -}}
+name: test
+image: {{ include "renderhub.image" (dict "image" .Values.image "appVersion" .Chart.AppVersion) | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+resources:
+  requests:
+    cpu: 10m
+    memory: 16Mi
+  limits:
+    cpu: 100m
+    memory: 64Mi
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}

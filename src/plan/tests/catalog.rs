@@ -212,6 +212,41 @@ fn an_asterisk_admits_every_namespace_and_an_empty_list_none() {
     }
 }
 
+/// Holds: T8.
+#[test]
+fn a_recreated_namespace_reads_like_one_that_is_not_listed() {
+    let refusal = |catalog: &Catalog, changes: Value| {
+        let task = super::task_of(spec_with(changes));
+        catalog.resolve(&task, task.spec.as_ref().unwrap(), None).err()
+    };
+    let mut catalog = usable(json!({}));
+    let class_of = |allowed: Value| class(json!({"allowedNamespaces": allowed}), false);
+    catalog
+        .classes
+        .insert("ours".to_owned(), class_of(json!(["team-a"])));
+    let ours = json!({"rendererClassName": "ours"});
+    assert_eq!(refusal(&catalog, ours.clone()), None);
+    let unlisted = refusal(&usable(json!({"allowedNamespaces": []})), json!({}));
+    let unknown = refusal(&catalog, json!({"rendererClassName": "absent"}));
+
+    catalog
+        .namespaces
+        .insert("team-a".to_owned(), "another".to_owned());
+    assert_eq!(refusal(&catalog, json!({})), unlisted);
+    catalog.namespaces.remove("team-a");
+    assert_eq!(refusal(&catalog, json!({})), unlisted);
+
+    // The registry grants the namespace again; the class has a record of its own.
+    catalog
+        .namespaces
+        .insert("team-a".to_owned(), "another".to_owned());
+    catalog.registries.get_mut("main").unwrap().recorded = catalog.namespaces.clone();
+    assert_eq!(refusal(&catalog, json!({})), None);
+    assert_eq!(refusal(&catalog, ours.clone()), unknown);
+    catalog.classes.get_mut("ours").unwrap().recorded = catalog.namespaces.clone();
+    assert_eq!(refusal(&catalog, ours), None);
+}
+
 /// Repositories as an attacker would write them around two namespaces whose names are prefixes of each other.
 fn repository() -> impl Strategy<Value = String> {
     let segment = prop_oneof![

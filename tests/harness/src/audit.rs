@@ -22,6 +22,8 @@ pub struct Event {
     pub user: String,
     /// On whose behalf, where the request impersonates.
     pub impersonated_user: Option<String>,
+    /// The groups of that user, as the API server saw them.
+    pub impersonated_groups: Vec<String>,
     /// The client's own name for itself.
     pub user_agent: String,
     /// The API group, empty for the core group.
@@ -112,6 +114,16 @@ impl Audit {
         Ok(Mark(end))
     }
 
+    /// The lines of the log as they are in which this word is, e.g. the name of a user.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn lines_with(&self, word: &str) -> Result<String> {
+        let log = self.read(Mark::START)?;
+        let lines = log.lines().filter(|line| line.contains(word));
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+
     /// Every event between two places, in the order of the log.
     ///
     /// # Errors
@@ -181,6 +193,11 @@ fn parse(line: &str) -> Result<Event> {
     Ok(Event {
         verb: raw.verb,
         user: raw.user.username,
+        impersonated_groups: raw
+            .impersonated_user
+            .as_ref()
+            .map(|user| user.groups.clone())
+            .unwrap_or_default(),
         impersonated_user: raw.impersonated_user.map(|user| user.username),
         user_agent: raw.user_agent,
         group: object.api_group,
@@ -217,6 +234,8 @@ struct Raw {
 struct RawUser {
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    groups: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]

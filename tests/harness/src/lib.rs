@@ -78,6 +78,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod canary;
 pub mod commands;
 pub mod control_plane;
 pub mod diagnose;
@@ -94,6 +95,7 @@ pub mod pki;
 mod policy;
 pub mod process;
 pub mod progress;
+pub mod reach;
 pub mod registry;
 pub mod rights;
 pub mod rundir;
@@ -101,6 +103,7 @@ pub mod tools;
 mod wait;
 
 pub use audit::Audit;
+pub use canary::Canaries;
 pub use control_plane::{AuditLevel, ControlPlane, Scope};
 pub use diagnose::Watch;
 pub use hub::Hub;

@@ -1,11 +1,15 @@
 //! What the chart lets the hub do: read from its rendered templates, given to a test's own user, so that no list of rights
 //! is kept by hand beside the chart's.
 
+mod used;
+
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
 use crate::helm::{self, Helm};
+
+pub use used::Grant;
 
 /// The namespace that the chart is rendered for; a hub of a test runs in none.
 pub const RELEASE_NAMESPACE: &str = "renderhub-system";
