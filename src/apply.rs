@@ -77,6 +77,12 @@ impl Calls {
         }
     }
 
+    /// Who the hub is.
+    #[must_use]
+    pub fn hub_id(&self) -> &HubId {
+        &self.hub_id
+    }
+
     /// Puts the hub's finalizer on a task; the new resource version.
     ///
     /// # Errors
@@ -128,13 +134,18 @@ impl Calls {
             .filter(|t| t.id.uid == id.uid))
     }
 
-    /// Writes a task's status; the new resource version.
+    /// Writes a task's status in the place of whatever is there; the new resource version.
     ///
     /// # Errors
     /// [`CallError::Conflict`] when the task is another one of the same name.
     pub async fn write_status(&self, id: &TaskId, status: &RenderTaskStatus) -> Result<String, CallError> {
-        let body = json!({"metadata": {"uid": id.uid.as_str()}, "status": status_patch(status)});
-        let request = tasks(id).patch_subresource("status", &id.name, &manager(), &Patch::Merge(&body));
+        // Unlike a merge, it leaves nothing of what others wrote, and needs no read before.
+        let body = json!([
+            {"op": "replace", "path": "/metadata/uid", "value": id.uid.as_str()},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
+        let request = tasks(id).patch_subresource("status", &id.name, &manager(), &patch);
         let answer: Answer = self.send("patch", status_resource(id.kind), request).await?;
         Ok(answer.metadata.resource_version)
     }
@@ -311,17 +322,6 @@ impl Calls {
             .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer
     }
-}
-
-/// The status as a merge patch: fields that are empty now are removed, not kept.
-fn status_patch(status: &RenderTaskStatus) -> Value {
-    let mut value = serde_json::to_value(status).unwrap_or_default();
-    if let Some(fields) = value.as_object_mut() {
-        for field in ["failure", "digest", "completionTime"] {
-            fields.entry(field).or_insert(Value::Null);
-        }
-    }
-    value
 }
 
 fn manager() -> PatchParams {

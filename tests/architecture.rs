@@ -61,6 +61,7 @@ const MODULES: &[Module] = &[
     module("events", Io, &["api", "names", "plan", "metrics"], "tells what a plan decided"),
     module("notes", Io, &["names", "plan"], "keeps the last words of pods in the words of a plan"),
     module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object"], "turns what a server says into what a plan reads"),
+    module("seal_key", Io, &["apply", "plan"], "fetches or makes the one secret that is the hub's own"),
     // Floor 3: control loops.
     module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
         "object", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
@@ -71,7 +72,7 @@ const MODULES: &[Module] = &[
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
-        "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
+        "seal_key", "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),

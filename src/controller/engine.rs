@@ -20,6 +20,7 @@ use crate::backoff::Backoff;
 use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
 use crate::plan::queue::{Caps, FairQueue};
+use crate::plan::task::Task;
 use crate::watch::{Input, Scope};
 use crate::workqueue::WorkQueue;
 
@@ -81,6 +82,9 @@ pub struct Engine {
     passes: HashMap<Id, TaskUid>,
     /// Tasks whose pass began before the catalog changed: what it found is not kept.
     outdated: HashSet<TaskUid>,
+    /// What the watch showed of tasks that a worker has, the newest of each: until it is back nobody knows which status on
+    /// the object is the worker's.
+    parked: HashMap<TaskUid, (Scope, Box<Task>)>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// What was not seen whole yet.
@@ -114,6 +118,7 @@ impl Engine {
             running: JoinSet::new(),
             passes: HashMap::new(),
             outdated: HashSet::new(),
+            parked: HashMap::new(),
             jobs_gone: HashSet::new(),
             unseen: scopes.into_iter().map(Source::Tasks).chain(others).collect(),
             sweep_due: Instant::now(),
@@ -178,6 +183,7 @@ impl Engine {
             if let Some(due) = due {
                 self.queue.add_at(&uid, instant(due));
             }
+            self.await_restore(&uid);
             return;
         };
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
@@ -200,6 +206,7 @@ impl Engine {
                 self.passes.remove(&id);
                 self.metrics.pass(started.elapsed());
                 self.take_outcome(&uid, &outcome);
+                self.take_parked(&uid);
                 self.queue.done(&uid);
             }
             Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
@@ -207,6 +214,7 @@ impl Engine {
             Err(error) => {
                 if let Some(uid) = self.passes.remove(&error.id()) {
                     self.fail(&uid, "Panic");
+                    self.take_parked(&uid);
                     self.queue.done(&uid);
                 } else {
                     // Only sweeps are not passes.
@@ -277,7 +285,7 @@ mod tests {
     use crate::plan::catalog::Catalog;
     use crate::plan::job::Place;
     use crate::plan::outcome::EndHint;
-    use crate::plan::task::Task;
+    use crate::plan::seal::SealKey;
     use crate::watch::{Change, JobMark};
 
     use super::super::outcome::JobNews;
@@ -302,6 +310,7 @@ mod tests {
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
+            key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
         };
         let caps = Caps {
             total: 2,

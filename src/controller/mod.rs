@@ -6,4 +6,5 @@ mod outcome;
 mod record;
 pub mod registries;
 mod sweep;
+mod word;
 pub mod worker;

@@ -7,22 +7,23 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use crate::api::RenderTaskStatus;
-use crate::api::conditions::{ConditionType, Reason, is_true};
 use crate::api::labels::{DESTINATION, FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
 use crate::apply::{CallError, Calls};
-use crate::events::{Events, Notice};
+use crate::events::Events;
 use crate::names::job_name;
 use crate::notes::Notes;
 use crate::plan::catalog::{Catalog, Resolved};
 use crate::plan::job::{Manifests, Place, manifests};
 use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, read_job, read_pod};
-use crate::plan::task::{Phase, Task};
+use crate::plan::seal::SealKey;
+use crate::plan::task::Task;
 use crate::plan::{Held, JobState, Observed, Step, decide};
 use crate::watch::{JobMark, job_mark, pod_task};
 
 use super::index::View;
 use super::outcome::{JobNews, Outcome, SecretNews, WorkError};
+
+mod statuses;
 
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
@@ -41,6 +42,8 @@ pub struct Context {
     pub notes: Notes,
     /// Where Jobs run.
     pub place: Place,
+    /// What statuses are sealed with.
+    pub key: SealKey,
 }
 
 /// Passes over a task until nothing is left to do now.
@@ -92,7 +95,8 @@ impl Pass<'_> {
 
     async fn task(&mut self) -> Result<Option<Arc<Task>>, WorkError> {
         if self.view.task.is_none() {
-            let read = self.context.calls.get_task(&self.view.id).await?.map(Arc::new);
+            let read = self.context.calls.get_task(&self.view.id).await?;
+            let read = read.map(|task| Arc::new(self.believe(task)));
             (self.view.task, self.outcome.task) = (read.clone(), read);
         }
         Ok(self.view.task.clone())
@@ -110,6 +114,7 @@ impl Pass<'_> {
             has_slot: self.has_slot,
             has_waited: self.view.has_waited,
             held: self.view.held,
+            is_forged: self.view.is_forged && self.view.may_restore,
         })
     }
 
@@ -136,6 +141,7 @@ impl Pass<'_> {
             Step::Create(resolved) => self.create(task, &resolved).await?,
             Step::ReadJob => self.read_job(&name).await?,
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
+            Step::RestoreStatus => self.restore_status(task).await?,
             Step::DeleteJob(uid) => {
                 calls.delete_job(&name, &uid).await?;
                 self.view.job = JobState::Gone;
@@ -297,22 +303,6 @@ impl Pass<'_> {
         let notes = own.filter_map(read_pod).filter(fits);
         Ok(notes.max_by_key(|note| note.created))
     }
-
-    async fn write_status(&mut self, task: &Arc<Task>, status: RenderTaskStatus) -> Result<(), WorkError> {
-        let version = match self.context.calls.write_status(&task.id, &status).await {
-            Err(CallError::NotFound) => {
-                self.outcome.is_gone = true;
-                return Ok(());
-            }
-            answer => answer?,
-        };
-        let is_first = task.status.conditions.is_empty();
-        self.changed(task, version, |t| t.status = status);
-        if let Some(task) = &self.view.task {
-            tell(&self.context.events, task, is_first);
-        }
-        Ok(())
-    }
 }
 
 /// Whether two objects agree on an annotation.
@@ -324,27 +314,4 @@ fn has_same(annotation: &str, a: &ObjectMeta, b: &ObjectMeta) -> bool {
             .cloned()
     };
     of(a).is_some() && of(a) == of(b)
-}
-
-/// At most two events a task: why it cannot start, and how it ended.
-fn tell(events: &Events, task: &Task, is_first: bool) {
-    let type_ = match task.phase() {
-        Phase::Succeeded => ConditionType::JobSucceeded,
-        Phase::Failed => ConditionType::JobFailed,
-        Phase::Pending if is_first => ConditionType::JobScheduled,
-        _ => return,
-    };
-    let Some(condition) = task.status.conditions.iter().find(|c| c.type_ == type_.as_str()) else {
-        return;
-    };
-    let Some(reason) = Reason::parse(&condition.reason) else {
-        return;
-    };
-    let is_good = is_true(&task.status.conditions, ConditionType::JobSucceeded) || reason == Reason::Queued;
-    events.tell(Notice {
-        task: task.id.clone(),
-        is_warning: !is_good,
-        reason,
-        note: condition.message.clone(),
-    });
 }

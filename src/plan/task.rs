@@ -12,6 +12,8 @@ use crate::api::labels::FINALIZER;
 use crate::api::{RenderTaskSpec, RenderTaskStatus};
 use crate::names::{TaskKind, TaskUid, hex};
 
+use super::seal::StatusDigest;
+
 /// Seconds a failed Job and its config Secret are kept where the task does not say.
 const DEFAULT_FAILED_JOB_TTL: i32 = 3600;
 
@@ -74,6 +76,8 @@ pub struct Task {
     pub spec_bytes: usize,
     /// What the hub said of it.
     pub status: RenderTaskStatus,
+    /// Digest of the status as it stands on the object.
+    pub status_digest: Option<StatusDigest>,
 }
 
 impl Task {
@@ -107,8 +111,15 @@ impl Task {
             config: config.into(),
             spec_hash,
             spec_bytes: canonical.len(),
+            status_digest: StatusDigest::of(&status),
             status: status_of(status),
         })
+    }
+
+    /// Puts a status on the task.
+    pub fn set_status(&mut self, status: RenderTaskStatus) {
+        self.status_digest = StatusDigest::of_typed(&status);
+        self.status = status;
     }
 
     /// Whether the hub's finalizer is on the object.

@@ -99,6 +99,7 @@ pub fn hub_rules() -> Vec<PolicyRule> {
             &["patch"],
         ),
         rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule("renderhub.dev", &["hubs"], &["act"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("", &["namespaces"], &["get"]),
         rule("batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),

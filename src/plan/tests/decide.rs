@@ -26,6 +26,7 @@ struct Situation {
     has_slot: bool,
     has_waited: bool,
     held: Option<Held>,
+    is_forged: bool,
 }
 
 impl Situation {
@@ -41,6 +42,7 @@ impl Situation {
             has_slot: true,
             has_waited: false,
             held: None,
+            is_forged: false,
         }
     }
 
@@ -61,6 +63,7 @@ impl Situation {
             has_slot: self.has_slot,
             has_waited: self.has_waited,
             held: self.held,
+            is_forged: self.is_forged,
         })
     }
 
@@ -80,6 +83,7 @@ impl Situation {
                 let wake = wake.map_or(String::new(), |w| format!(" until {w}"));
                 format!("rest{wake}{}", if wants_slot { " in line" } else { "" })
             }
+            Step::RestoreStatus => "restore".to_owned(),
             Step::AddFinalizer => "add finalizer".to_owned(),
             Step::Create(_) => "create".to_owned(),
             Step::ReadJob => "read".to_owned(),
@@ -325,4 +329,28 @@ fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
             "write Running SpecMutated"
         );
     }
+}
+
+/// Holds: T1.
+#[test]
+fn a_forged_status_is_put_right_first_and_keeps_no_deletion_waiting() {
+    let forged = |situation: Situation| situation.with(|s| s.is_forged = true).word();
+    assert_eq!(forged(fresh()), "restore");
+    assert_eq!(forged(Situation::of(running())), "restore");
+    let done = |deleting: bool, finalized: bool| {
+        let mut task = ended(Verdict::Complete(at(50)), json!({}));
+        task.deleting = deleting;
+        if !finalized {
+            task.finalizers = vec!["example.com/theirs".to_owned()];
+        }
+        Situation::of(task)
+    };
+    assert_eq!(forged(done(false, true)), "restore");
+    assert_eq!(forged(done(true, true)), "remove finalizer");
+    assert_eq!(
+        forged(done(true, true).with(|s| s.secret = Some("s1"))),
+        "delete s1"
+    );
+    assert_eq!(forged(done(true, false)), "restore");
+    assert_eq!(done(true, false).word(), "rest");
 }

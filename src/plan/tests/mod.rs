@@ -18,6 +18,7 @@ mod decide;
 mod job;
 mod life;
 mod outcome;
+mod seal;
 mod status;
 mod validate;
 

@@ -29,6 +29,7 @@ pub fn hub() -> Vec<PolicyRule> {
         ),
         rule("renderhub.dev", &statuses, &["patch"]),
         rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule("renderhub.dev", &["hubs"], &["act"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("", &["namespaces"], &["get"]),
         rule("batch", &["jobs"], &own),
