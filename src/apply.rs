@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Request as HttpRequest;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource};
@@ -20,7 +21,7 @@ use crate::api::{ClusterRegistryStatus, RenderTaskStatus};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind, TaskUid};
 use crate::object::TaskObject;
-use crate::plan::task::{Task, TaskId};
+use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
 
@@ -45,6 +46,11 @@ struct AnswerMeta {
     uid: String,
     #[serde(default)]
     resource_version: String,
+    #[serde(default)]
+    generation: i64,
+    deletion_timestamp: Option<Time>,
+    #[serde(default)]
+    finalizers: Vec<String>,
 }
 
 /// Calls to the hub's own cluster.
@@ -134,11 +140,11 @@ impl Calls {
             .filter(|t| t.id.uid == id.uid))
     }
 
-    /// Writes a task's status in the place of whatever is there; the new resource version.
+    /// Writes a task's status in the place of whatever is there; what became of the rest of the task.
     ///
     /// # Errors
     /// [`CallError::Conflict`] when the task is another one of the same name.
-    pub async fn write_status(&self, id: &TaskId, status: &RenderTaskStatus) -> Result<String, CallError> {
+    pub async fn write_status(&self, id: &TaskId, status: &RenderTaskStatus) -> Result<Standing, CallError> {
         // Unlike a merge, it leaves nothing of what others wrote, and needs no read before.
         let body = json!([
             {"op": "replace", "path": "/metadata/uid", "value": id.uid.as_str()},
@@ -147,7 +153,12 @@ impl Calls {
         let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
         let request = tasks(id).patch_subresource("status", &id.name, &manager(), &patch);
         let answer: Answer = self.send("patch", status_resource(id.kind), request).await?;
-        Ok(answer.metadata.resource_version)
+        Ok(Standing {
+            resource_version: answer.metadata.resource_version,
+            generation: answer.metadata.generation,
+            deleting: answer.metadata.deletion_timestamp.is_some(),
+            finalizers: answer.metadata.finalizers,
+        })
     }
 
     /// Deletes a task whose time to live is over.

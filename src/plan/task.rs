@@ -51,6 +51,19 @@ impl Phase {
     }
 }
 
+/// What others may change of a task while the hub works on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Version of the object.
+    pub resource_version: String,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// Whether somebody asked for its deletion.
+    pub deleting: bool,
+    /// All finalizers on the object.
+    pub finalizers: Vec<String>,
+}
+
 /// A whole task.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -114,6 +127,15 @@ impl Task {
             status_digest: StatusDigest::of(&status),
             status: status_of(status),
         })
+    }
+
+    /// Takes in how the object stands after a write of the hub. What others changed just before has no later event than that
+    /// write's own, which is no news any more.
+    pub fn take_standing(&mut self, standing: Standing) {
+        self.resource_version = standing.resource_version;
+        self.generation = standing.generation;
+        self.deleting = standing.deleting;
+        self.finalizers = standing.finalizers;
     }
 
     /// Puts a status on the task.

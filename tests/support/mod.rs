@@ -8,6 +8,7 @@ pub mod forge;
 pub mod plane;
 pub mod proxy;
 pub mod record;
+pub mod tenant;
 
 use std::path::Path;
 use std::time::Duration;
@@ -79,7 +80,7 @@ impl Stage {
             serde_json::from_value(json!({"metadata": {"name": "renderhub-renderer"}}))?;
         let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &scope.rendering);
         accounts.create(&PostParams::default(), &account).await?;
-        Ok(Self {
+        let stage = Self {
             plane,
             scope,
             admin,
@@ -87,7 +88,10 @@ impl Stage {
             hub_user,
             watch: Some(watch),
             flags: flags.iter().map(ToString::to_string).collect(),
-        })
+        };
+        // As if a hub had been here before: what its first start costs and does has tests of its own.
+        stage.make_seal_key().await?;
+        Ok(stage)
     }
 
     /// Starts the hub and waits until it is ready.

@@ -48,7 +48,7 @@ impl Pass<'_> {
         let status = self.context.key.sealed(&task.id.uid, status);
         let answer = self.context.calls.write_status(&task.id, &status).await;
         self.outcome.status.in_doubt = answer.as_ref().is_err_and(|error| error.leaves_doubt());
-        let version = match answer {
+        let standing = match answer {
             Err(CallError::NotFound) => {
                 self.outcome.is_gone = true;
                 return Ok(());
@@ -57,7 +57,10 @@ impl Pass<'_> {
         };
         self.view.is_forged = false;
         (self.outcome.status.is_forged, self.outcome.status.was_written) = (Some(false), true);
-        self.changed(task, version, |task| task.set_status(status));
+        self.changed(task, String::new(), |task| {
+            task.take_standing(standing);
+            task.set_status(status);
+        });
         Ok(())
     }
 }
