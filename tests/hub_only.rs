@@ -12,7 +12,7 @@ use renderhub::api::labels::FINALIZER;
 use renderhub::api::{ClusterRegistry, RenderTask};
 use renderhub_harness::{ControlPlane, wait_for};
 use serde_json::{Value, json};
-use support::tenant::{put_finalizers, put_status};
+use support::careless::{put_finalizers, put_status};
 use support::{FIXED_LIMIT, LIMIT, Stage, job_name_of, plane};
 use tokio::sync::OnceCell;
 

@@ -15,8 +15,8 @@ use renderhub::seal_key;
 use renderhub_harness::finish::Exit;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
+use support::careless::put_status;
 use support::forge::Marks;
-use support::tenant::put_status;
 use support::{DIGEST, FIXED_LIMIT, LIMIT, Stage, job_name_of};
 
 fn condition(type_: &str, status: &str) -> Value {

@@ -14,7 +14,7 @@ use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::wait_for;
 use serde_json::json;
-use support::tenant::put_status;
+use support::careless::put_status;
 use support::{FIXED_LIMIT, Stage, job_name_of};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, interval};
@@ -57,10 +57,9 @@ impl Stage {
                 tasks.patch(name, &PatchParams::default(), &note).await.map(drop)
             }
         });
-        Ok(writes
-            .buffer_unordered(AT_ONCE)
-            .try_fold(0, async |n, ()| Ok(n + 1))
-            .await?)
+        // More at once only make the API server repeat its own work on the one object, until it gives up on some.
+        let answers: Vec<kube::Result<()>> = writes.buffer_unordered(4).collect().await;
+        Ok(answers.iter().filter(|answer| answer.is_ok()).count())
     }
 
     /// Writes a false status as often as the API server takes one; how often.
@@ -69,8 +68,8 @@ impl Stage {
         let mut beat = interval(BEAT);
         let mut writes = 0;
         while beat.tick().await < end {
-            put_status(&tasks, name, &json!({"attempts": writes % 1_000})).await?;
-            writes += 1;
+            let answer = put_status(&tasks, name, &json!({"attempts": writes % 1_000})).await;
+            writes += usize::from(answer.is_ok());
         }
         Ok(writes)
     }

@@ -14,6 +14,17 @@ use super::word::Word;
 
 /// Time between two writes that put one task's status right: who forges it over and over costs no more than this.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+/// Who must change something before a task can start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Blocked {
+    /// Nobody.
+    #[default]
+    No,
+    /// The platform.
+    ByPlatform,
+    /// A tenant of this namespace.
+    ByTenant(Arc<str>),
+}
 
 /// What is remembered of a task.
 #[derive(Debug)]
@@ -27,8 +38,8 @@ pub struct Record {
     pub phase: Phase,
     /// Whether somebody asked for its deletion.
     pub deleting: bool,
-    /// Whether nothing but a change of the platform's offers can start it.
-    pub blocked: bool,
+    /// Who must change something before it can start.
+    pub blocked: Blocked,
     /// Since when it waits for a slot.
     pub waits_since: Option<Instant>,
     /// What keeps its objects from being created, and until when that is believed.

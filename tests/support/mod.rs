@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod careless;
 pub mod forge;
 pub mod plane;
 pub mod proxy;
@@ -47,6 +48,8 @@ pub struct Stage {
     pub hub_user: Identity,
     watch: Option<Watch>,
     flags: Vec<String>,
+    /// Namespaces that the hub serves besides the tenant's.
+    others: Vec<String>,
 }
 
 impl Stage {
@@ -88,6 +91,7 @@ impl Stage {
             hub_user,
             watch: Some(watch),
             flags: flags.iter().map(ToString::to_string).collect(),
+            others: Vec::new(),
         };
         // As if a hub had been here before: what its first start costs and does has tests of its own.
         stage.make_seal_key().await?;
@@ -114,12 +118,19 @@ impl Stage {
             format!("--shard-name={}", self.scope.shard),
         ];
         if !self.flags.iter().any(|flag| flag == EVERYWHERE) {
-            flags.push(format!("--watch-namespaces={}", self.scope.tenant));
+            let watched = std::iter::once(&self.scope.tenant).chain(&self.others);
+            let watched: Vec<_> = watched.map(String::as_str).collect();
+            flags.push(format!("--watch-namespaces={}", watched.join(",")));
         }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
         let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
         Ok(hub)
+    }
+
+    /// Lets a hub that starts later serve another namespace too.
+    pub fn also_watch(&mut self, namespace: &str) {
+        self.others.push(namespace.to_owned());
     }
 
     /// Kills the hub as a crash would.

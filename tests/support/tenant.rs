@@ -1,84 +1,144 @@
-//! A tenant whom a careless role lets write more than its tasks.
+//! A tenant with a registry, a credential and a `ServiceAccount` of its own.
 
 use anyhow::Result;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
-use renderhub_harness::{apply, wait_for};
+use renderhub_harness::{apply, audit};
 use serde_json::{Value, json};
 
-use super::{LIMIT, Stage};
+use super::Stage;
+
+/// The tenant's `ServiceAccount`.
+pub const BUILDER: &str = "builder";
+/// The tenant's own password; it may be in the tenant's Secret and the task's config Secret, and nowhere else.
+pub const OWN: &str = "canary-own-password";
+
+/// The name of a `ServiceAccount` as a user.
+pub fn account(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
 
 impl Stage {
-    /// The tasks as a user sees them who has every right on everything of renderhub's in the tenant's namespace: on the status
-    /// of tasks, and even the one that makes a hub.
-    pub async fn careless_tenant(&self) -> Result<Api<RenderTask>> {
-        let namespace = &self.scope.tenant;
-        let name = format!("careless-{namespace}");
-        let user = self.plane.user(&name, &[])?;
-        let role: Role = serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "rules": [{"apiGroups": ["renderhub.dev"], "resources": ["*"], "verbs": ["*"]}],
-        }))?;
-        let binding: RoleBinding = serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.name()}],
-        }))?;
-        let post = PostParams::default();
-        let roles: Api<Role> = Api::namespaced(self.admin.clone(), namespace);
-        let bindings: Api<RoleBinding> = Api::namespaced(self.admin.clone(), namespace);
-        roles.create(&post, &role).await?;
-        bindings.create(&post, &binding).await?;
-        let tasks: Api<RenderTask> = Api::namespaced(user.client().await?, namespace);
-        wait_for("the tenant's rights to be in force", LIMIT, async || {
-            let answer = tasks.list(&kube::api::ListParams::default()).await;
-            Ok(answer.is_ok().then_some(()))
-        })
-        .await?;
-        Ok(tasks)
+    /// Makes the `ServiceAccount`, lets the hub become it in this way, and lets it read what tasks name.
+    pub async fn make_builder(&self, verb: &str) -> Result<()> {
+        let tenant = self.scope.tenant.clone();
+        self.make_account(&tenant, BUILDER).await?;
+        self.let_hub_become(&tenant, BUILDER, verb).await?;
+        self.let_read(
+            &tenant,
+            &tenant,
+            BUILDER,
+            &["secrets", "configmaps", "registries"],
+        )
+        .await
     }
 
-    /// Gives a user the hub's rights in the whole cluster.
-    pub async fn make_hub(&self, subject: Value) -> Result<()> {
-        let name = format!(
-            "{}-{}",
-            self.scope.rendering,
-            subject["name"].as_str().unwrap_or_default()
-        );
-        let role = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name}, "rules": super::plane::hub_rules(),
-        });
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": name}, "subjects": [subject],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        });
+    pub async fn make_account(&self, namespace: &str, name: &str) -> Result<()> {
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": namespace}});
+        apply::object(&self.admin, account).await?;
+        Ok(())
+    }
+
+    /// Lets the hub become one `ServiceAccount`: `create` its tokens, or `impersonate` it.
+    pub async fn let_hub_become(&self, namespace: &str, name: &str, verb: &str) -> Result<()> {
+        let resource = match verb {
+            "create" => "serviceaccounts/token",
+            _ => "serviceaccounts",
+        };
+        let right =
+            json!({"apiGroups": [""], "resources": [resource], "resourceNames": [name], "verbs": [verb]});
+        let hub = self.hub_subject();
+        self.bind(namespace, &format!("become-{name}"), &right, &hub)
+            .await
+    }
+
+    /// Lets a `ServiceAccount` of `of` get these resources in `namespace`.
+    pub async fn let_read(&self, of: &str, namespace: &str, name: &str, resources: &[&str]) -> Result<()> {
+        let right = json!({"apiGroups": ["", "renderhub.dev"], "resources": resources, "verbs": ["get"]});
+        let account = json!({"kind": "ServiceAccount", "name": name, "namespace": of});
+        self.bind(namespace, &format!("{of}-{name}"), &right, &account)
+            .await
+    }
+
+    /// Gives a subject a right in a namespace.
+    pub async fn bind(&self, namespace: &str, name: &str, right: &Value, subject: &Value) -> Result<()> {
+        let meta = json!({"name": name, "namespace": namespace});
+        let group = "rbac.authorization.k8s.io";
+        let role =
+            json!({"apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": meta, "rules": [right]});
         apply::object(&self.admin, role).await?;
+        let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": meta,
+            "subjects": [subject], "roleRef": {"apiGroup": group, "kind": "Role", "name": name}});
         apply::object(&self.admin, binding).await?;
         Ok(())
     }
-}
 
-/// Puts a whole status in the place of the one that is there.
-///
-/// # Errors
-/// The API server's refusal.
-pub async fn put_status(tasks: &Api<RenderTask>, name: &str, status: &Value) -> kube::Result<()> {
-    let patch = json!([{"op": "add", "path": "/status", "value": status}]);
-    let patch: Patch<Value> = Patch::Json(serde_json::from_value(patch).map_err(kube::Error::SerdeError)?);
-    tasks
-        .patch_status(name, &PatchParams::default(), &patch)
-        .await
-        .map(drop)
-}
+    /// The hub, as the subject of a binding.
+    pub fn hub_subject(&self) -> Value {
+        json!({"kind": "User", "name": self.hub_user.name(), "apiGroup": "rbac.authorization.k8s.io"})
+    }
 
-/// Puts these finalizers in the place of those that are there.
-///
-/// # Errors
-/// The API server's refusal.
-pub async fn put_finalizers(tasks: &Api<RenderTask>, name: &str, finalizers: &Value) -> kube::Result<()> {
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
-    tasks.patch(name, &PatchParams::default(), &patch).await.map(drop)
+    /// Makes a credential in a namespace that is not the rendering namespace.
+    pub async fn make_own_secret(&self, namespace: &str, name: &str) -> Result<()> {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/basic-auth",
+            "metadata": {"name": name, "namespace": namespace},
+            "stringData": {"username": "me", "password": OWN}});
+        apply::object(&self.admin, secret).await?;
+        Ok(())
+    }
+
+    /// Makes a `Registry` that names the Secret `own-push`.
+    pub async fn make_own_registry(&self, namespace: &str, name: &str) -> Result<()> {
+        let registry = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "Registry",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"hostname": "registry.mine:5000", "pushSecretRef": {"name": "own-push"}}});
+        apply::object(&self.admin, registry).await?;
+        Ok(())
+    }
+
+    /// Submits a task that names the tenant's `Registry`.
+    pub async fn submit_for_registry(&self, name: &str, registry: Value) -> Result<RenderTask> {
+        let mut named = json!({"kind": "Registry"});
+        for (key, value) in registry.as_object().into_iter().flatten() {
+            named[key] = value.clone();
+        }
+        let spec = json!({"registryRef": named, "serviceAccountName": BUILDER});
+        self.submit_with(name, spec).await
+    }
+
+    /// Submits a task that describes its registry itself.
+    pub async fn submit_for_host(&self, name: &str, secret: &str) -> Result<RenderTask> {
+        let spec = json!({"registryRef": null, "baseURL": "registry.mine:5000", "pushSecretRef": {"name": secret},
+            "serviceAccountName": BUILDER});
+        self.submit_with(name, spec).await
+    }
+
+    /// Every answered request on something in the namespace by a user, or on a user's behalf.
+    pub async fn requests_of(&self, user: &str, namespace: &str) -> Result<Vec<audit::Event>> {
+        let mut events = self.plane.audit()?.since(audit::Mark::START).await?;
+        events.retain(|e| {
+            let who = e.impersonated_user.as_deref().unwrap_or(&e.user);
+            who == user && e.namespace == namespace && e.stage == "ResponseComplete"
+        });
+        Ok(events)
+    }
+
+    /// Asserts that the hub as itself has read nothing of what tenants name in this namespace.
+    pub async fn hub_read_nothing_itself(&self, namespace: &str) -> Result<()> {
+        let own = self.requests_of(self.hub_user.name(), namespace).await?;
+        let read: Vec<_> = own
+            .iter()
+            .filter(|e| {
+                ["secrets", "configmaps"].contains(&e.resource.as_str()) || e.action() == "get registries"
+            })
+            .map(|e| (e.action(), &e.name))
+            .collect();
+        assert!(read.is_empty(), "the hub read as itself: {read:?}");
+        Ok(())
+    }
+
+    /// How many tokens of the `ServiceAccount` the hub got.
+    pub async fn tokens_of(&self, name: &str) -> Result<usize> {
+        self.successes("create serviceaccounts/token", name).await
+    }
 }
