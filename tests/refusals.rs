@@ -104,6 +104,7 @@ async fn fields_that_this_hub_does_not_serve_are_refused_by_name() -> Result<()>
     Ok(())
 }
 
+/// Holds: T5.
 #[tokio::test]
 async fn a_configuration_that_fits_no_secret_is_refused() -> Result<()> {
     let stage = Stage::new("large").await?;
@@ -158,6 +159,7 @@ async fn a_registry_decides_who_pushes_where() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C3.
 #[tokio::test]
 async fn a_repository_lies_within_the_prefix_segment_by_segment() -> Result<()> {
     let stage = Stage::new("prefix").await?;

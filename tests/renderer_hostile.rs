@@ -34,6 +34,7 @@ fn basic(seen: &Seen) -> Option<Reply> {
     (seen.authorization() != Some(BASIC)).then(|| say(401, &challenge))
 }
 
+/// Holds: C8.
 #[tokio::test]
 async fn a_push_is_seen_once_and_found_again() {
     let registry = Hostile::honest().await;
@@ -360,6 +361,7 @@ async fn lies_about_digests_are_found() {
     );
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn a_tag_that_another_pusher_took_meanwhile_is_a_conflict() {
     // Both found the tag free; the other one's manifest came after ours, so ours is there, but not under the tag.
@@ -407,6 +409,7 @@ async fn without_a_digest_header_the_manifest_itself_counts() {
     assert_eq!(push(lying.address, "a").await, Err(PushError::DigestMismatch));
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn an_error_is_never_an_absence() {
     for status in [
