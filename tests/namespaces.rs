@@ -48,6 +48,8 @@ impl Stage {
             .await?;
         let now = self.tenant_uid().await?;
         assert_ne!(Some(&now), before.metadata.uid.as_ref());
+        // The hub's rights in a namespace go with it; here it is about what it does with those that it has.
+        self.renew_rights().await?;
         Ok(now)
     }
 
