@@ -1,7 +1,7 @@
 //! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
-//! I/O ([`apply`], [`events`], [`metrics`], [`notes`], [`object`], [`watch`]), control loops ([`controller`]) and wiring
+//! I/O ([`apply`], [`events`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`watch`]), control loops ([`controller`]) and wiring
 //! ([`config`], [`telemetry`], [`admin`], [`app`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only.
 
@@ -13,11 +13,13 @@ pub mod backoff;
 pub mod config;
 pub mod controller;
 pub mod events;
+pub mod lease;
 pub mod metrics;
 pub mod names;
 pub mod notes;
 pub mod object;
 pub mod plan;
+pub mod preflight;
 pub mod renderer;
 pub mod telemetry;
 pub mod watch;

@@ -3,22 +3,24 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use renderhub::config::{Cli, Command};
+use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings};
 use renderhub::{app, config, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Command::Run(args) = match Cli::try_parse() {
-        Ok(cli) => cli.command,
-        Err(error) => return refuse(&error),
-    };
-    telemetry::start(args.log_format, args.log_level);
-    let settings = match args.settings() {
+    match Cli::try_parse() {
+        Ok(cli) => match cli.command {
+            Command::Run(args) => run(&args).await,
+            Command::Preflight(args) => preflight(&args).await,
+        },
+        Err(error) => refuse(&error),
+    }
+}
+
+async fn run(args: &RunArgs) -> ExitCode {
+    let settings = match settings(args) {
         Ok(settings) => settings,
-        Err(error) => {
-            tracing::error!(%error, "the settings are refused");
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     };
     match app::run(settings).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -27,6 +29,36 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+async fn preflight(args: &PreflightArgs) -> ExitCode {
+    let settings = match settings(&args.hub) {
+        Ok(settings) => settings,
+        Err(code) => return code,
+    };
+    match app::preflight(settings, args.output).await {
+        Ok((text, is_good)) => {
+            print!("{text}");
+            if is_good {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            tracing::error!(%error, "nothing was looked at");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts logging; the settings, or the exit code of a program whose settings are refused.
+fn settings(args: &RunArgs) -> Result<Settings, ExitCode> {
+    telemetry::start(args.log_format, args.log_level);
+    args.settings().map_err(|error| {
+        tracing::error!(%error, "the settings are refused");
+        ExitCode::from(2)
+    })
 }
 
 /// Says in one line why a command line is refused; help and the version are shown as they are.

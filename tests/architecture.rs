@@ -59,6 +59,8 @@ const MODULES: &[Module] = &[
     module("metrics", Io, &["api", "names"], "everybody above pure code reports here, so it knows none of them"),
     module("apply", Io, &["api", "names", "plan", "metrics", "object"], "performs what a plan says, and counts it"),
     module("events", Io, &["api", "names", "plan", "metrics"], "tells what a plan decided"),
+    module("lease", Io, &["api", "metrics", "plan"], "writes the claim that a plan says, and knows nothing of tasks"),
+    module("preflight", Io, &["api", "metrics", "plan"], "asks for the facts that a plan judges"),
     module("notes", Io, &["names", "plan"], "keeps the last words of pods in the words of a plan"),
     module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object"], "turns what a server says into what a plan reads"),
     // Floor 3: control loops.
@@ -71,7 +73,7 @@ const MODULES: &[Module] = &[
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
-        "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
+        "watch", "controller", "config", "telemetry", "admin", "lease", "preflight", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),

@@ -86,7 +86,7 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
         }
     }
     assert_eq!(
-        looked_at, 11,
+        looked_at, 17,
         "the rules of the hub in the cluster and in the rendering namespace, and of tenants"
     );
     Ok(())

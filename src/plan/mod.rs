@@ -6,8 +6,11 @@
 pub mod catalog;
 pub mod gc;
 pub mod job;
+pub mod lease;
 pub mod outcome;
 mod pod;
+pub mod posture;
+pub mod preflight;
 pub mod queue;
 pub mod registry;
 pub mod status;

@@ -104,6 +104,20 @@ pub fn hub_rules() -> Vec<PolicyRule> {
         rule("batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
         rule("", &["secrets"], &["get", "list", "watch", "create", "delete"]),
         rule("", &["pods"], &["list", "watch"]),
+        // What a hub looks at before it starts, and its Lease.
+        rule("", &["resourcequotas"], &["list"]),
+        rule("networking.k8s.io", &["networkpolicies"], &["list"]),
+        rule("rbac.authorization.k8s.io", &["rolebindings"], &["list"]),
+        rule(
+            "authorization.k8s.io",
+            &["localsubjectaccessreviews"],
+            &["create"],
+        ),
+        rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &["get", "list", "create", "update"],
+        ),
     ]
 }
 

@@ -34,6 +34,19 @@ pub fn hub() -> Vec<PolicyRule> {
         rule("batch", &["jobs"], &own),
         rule("", &["secrets"], &own),
         rule("", &["pods"], &["list", "watch"]),
+        rule("", &["resourcequotas"], &["list"]),
+        rule("networking.k8s.io", &["networkpolicies"], &["list"]),
+        rule("rbac.authorization.k8s.io", &["rolebindings"], &["list"]),
+        rule(
+            "authorization.k8s.io",
+            &["localsubjectaccessreviews"],
+            &["create"],
+        ),
+        rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &["get", "list", "create", "update"],
+        ),
     ]
 }
 

@@ -84,7 +84,7 @@ impl World {
             burst_tasks: options.tasks,
             restart_tasks: options.restart_tasks,
             bare_in_flight: options.bare_in_flight,
-            rendering: plane.namespace("rendering").await?,
+            rendering: plane.rendering_namespace("rendering").await?,
             hub_id: hub_id(&plane).await?,
             namespaces,
             plane,
