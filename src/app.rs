@@ -155,6 +155,8 @@ async fn supervise(
     (stop, grace_period): (&CancellationToken, Duration),
 ) -> Result<(), AppError> {
     tokio::select! {
+        // First, because loops end by it too.
+        biased;
         () = stop.cancelled() => {}
         error = lease.lost() => return Err(error),
         _ = loops.join_next() => return Err(AppError::LoopEnded),
