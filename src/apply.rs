@@ -19,7 +19,7 @@ use crate::api::RenderTaskStatus;
 use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own_objects};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind, TaskUid};
-use crate::object::TaskObject;
+use crate::object::SlimObject;
 use crate::plan::task::{Task, TaskId};
 
 mod error;
@@ -124,7 +124,7 @@ impl Calls {
     /// Whatever keeps it from being read.
     pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
         let request = tasks(id).get(&id.name, &kube::api::GetParams::default());
-        let read: Option<TaskObject> = found(self.send("get", resource(id.kind), request).await)?;
+        let read: Option<SlimObject> = found(self.send("get", resource(id.kind), request).await)?;
         Ok(read
             .and_then(|o| o.into_task(id.kind))
             .filter(|t| t.id.uid == id.uid))

@@ -52,6 +52,18 @@ async fn a_hub_for_some_namespaces_has_rights_on_tasks_there_only() -> Result<()
     let args = &of_kind(&objects, "Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
     let args = args.as_array().context("no arguments")?;
     assert!(args.contains(&json!("--watch-namespaces=a,b")), "{args:?}");
+    let rules = |object: &Value| object["rules"].as_array().cloned().unwrap_or_default();
+    let on_namespaces: Vec<_> = objects
+        .iter()
+        .flat_map(rules)
+        .filter(|rule| rule["resources"] == json!(["namespaces"]) && rule["verbs"] != json!(["get"]))
+        .map(|rule| rule["resourceNames"].clone())
+        .collect();
+    assert_eq!(
+        on_namespaces,
+        [json!(["a", "b"])],
+        "it learns of no other namespace"
+    );
     Ok(())
 }
 
@@ -81,12 +93,17 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
                 .iter()
                 .any(|group| rule["apiGroups"] == json!([group]));
             let id = rule["resourceNames"] == json!(["kube-system"]) && rule["verbs"] == json!(["get"]);
-            assert!(own || id || role["metadata"]["namespace"] == RENDERING, "{text}");
+            let uids =
+                rule["resources"] == json!(["namespaces"]) && rule["verbs"] == json!(["list", "watch"]);
+            assert!(
+                own || id || uids || role["metadata"]["namespace"] == RENDERING,
+                "{text}"
+            );
             looked_at += 1;
         }
     }
     assert_eq!(
-        looked_at, 11,
+        looked_at, 13,
         "the rules of the hub in the cluster and in the rendering namespace, and of tenants"
     );
     Ok(())
@@ -138,10 +155,7 @@ async fn the_generated_crds_come_through_unchanged_and_outlive_the_release() -> 
         );
         compared += 1;
     }
-    assert_eq!(
-        compared, 4,
-        "RenderTask, ClusterRenderTask, ClusterRegistry, RendererClass"
-    );
+    assert_eq!(compared, 6, "each kind of renderhub.dev");
     Ok(())
 }
 

@@ -100,6 +100,11 @@ pub fn hub_rules() -> Vec<PolicyRule> {
             &["patch"],
         ),
         rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule(
+            "renderhub.dev",
+            &["registries", "referencegrants"],
+            &["list", "watch"],
+        ),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("", &["namespaces"], &watch),
         rule("batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),

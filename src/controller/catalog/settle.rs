@@ -58,7 +58,8 @@ impl CatalogLoop {
             Some(named) => self.calls.get_secret(&named.name).await?,
             None => None,
         };
-        let verdict = credential(spec, secret.as_ref());
+        let named = spec.push_secret_ref.as_ref().map(|named| named.name.as_str());
+        let verdict = credential(named, &spec.hostname, secret.as_ref());
         self.has_changed |= self.credentials.insert(name.to_owned(), verdict.clone()) != Some(verdict);
         Ok(())
     }
