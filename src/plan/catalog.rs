@@ -241,6 +241,17 @@ impl Catalog {
     }
 }
 
+/// A field of a registry that the schema has and this hub does not serve.
+#[must_use]
+pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
+    if spec.verify == Verification::Digest {
+        return Some("verify: Digest");
+    }
+    spec.target_pull_secret_name
+        .as_ref()
+        .map(|_| "targetPullSecretName")
+}
+
 /// A credential that a push can be made with.
 fn usable(credential: &Credential) -> Result<Credential, Refusal> {
     match credential {
@@ -254,17 +265,6 @@ fn usable(credential: &Credential) -> Result<Credential, Refusal> {
         )),
         usable => Ok(usable.clone()),
     }
-}
-
-/// A field of a registry that the schema has and this hub does not serve.
-#[must_use]
-pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
-    if spec.verify == Verification::Digest {
-        return Some("verify: Digest");
-    }
-    spec.target_pull_secret_name
-        .as_ref()
-        .map(|_| "targetPullSecretName")
 }
 
 /// The full reference, if the repository lies within the prefix that the registry grants.
