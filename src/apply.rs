@@ -289,10 +289,12 @@ impl Calls {
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let request = request.map_err(|_| CallError::Transport)?;
-        let answer = tokio::time::timeout(DEADLINE, self.client.request::<T>(request)).await;
+        // As text, because kube logs the whole of an answer that it cannot decode, a Secret like anything else.
+        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
         let answer = answer
             .map_err(|_| CallError::Timeout)
-            .and_then(|a| a.map_err(|e| classify(&e)));
+            .and_then(|a| a.map_err(|e| classify(&e)))
+            .and_then(|text| serde_json::from_str(&text).map_err(|_| CallError::Transport));
         self.metrics
             .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer

@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod config;
 pub mod controller;
 pub mod events;
+pub mod hardening;
 pub mod metrics;
 pub mod names;
 pub mod notes;

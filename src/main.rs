@@ -4,15 +4,21 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use renderhub::config::{Cli, Command};
-use renderhub::{app, config, telemetry};
+use renderhub::{app, config, hardening, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    let protected = hardening::protect_memory();
     let Command::Run(args) = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => return refuse(&error),
     };
     telemetry::start(args.log_format, args.log_level);
+    hardening::silence_panics(|place| tracing::error!(place, "a panic"));
+    if let Err(error) = protected {
+        tracing::error!(%error, "the hub ends");
+        return ExitCode::FAILURE;
+    }
     let settings = match args.settings() {
         Ok(settings) => settings,
         Err(error) => {

@@ -54,6 +54,7 @@ const MODULES: &[Module] = &[
     module("plan", Pure, &["api", "names", "plan"], "a decision reads words and other decisions"),
     module("backoff", Pure, &["names"], "a delay depends on the key and the clock it is given"),
     module("workqueue", Pure, &["names", "backoff"], "an order of keys, with their delays"),
+    module("hardening", Io, &[], "it is the first thing that both programs do, before they know anything"),
     // Floor 2: I/O, and the form in which it carries a task.
     module("object", Pure, &["api", "names", "plan"], "between what a server sends and what a plan reads"),
     module("metrics", Io, &["api", "names"], "everybody above pure code reports here, so it knows none of them"),
@@ -67,7 +68,7 @@ const MODULES: &[Module] = &[
     module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
         "object", "tenant", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
     // The renderer is another program, beside the hub.
-    module("renderer", Io, &["api", "names", "renderer"], "it shares the hub's words and none of its powers"),
+    module("renderer", Io, &["api", "names", "hardening", "renderer"], "it shares the hub's words and none of its powers"),
     // Floor 4: wiring, which nothing below imports.
     module("config", Io, &["api", "names", "plan", "controller"], "turns text from outside into values of the floors below"),
     module("telemetry", Io, &["config"], "how logs look is a setting"),
@@ -75,7 +76,7 @@ const MODULES: &[Module] = &[
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
         "tenant", "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
-    module("main", Io, &["app", "config", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
+    module("main", Io, &["app", "config", "hardening", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),
     module("bin::crdgen", Io, &["api"], "the CRDs are made of the words alone"),
 ];

@@ -7,6 +7,11 @@
 
 mod support;
 
+#[path = "disclosure/planted.rs"]
+mod planted;
+#[path = "disclosure/servers.rs"]
+mod servers;
+
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -2,6 +2,9 @@
 
 mod support;
 
+#[path = "process/memory.rs"]
+mod memory;
+
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 

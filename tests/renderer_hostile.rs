@@ -7,6 +7,8 @@
     reason = "this is all test code, and its tables are long"
 )]
 
+#[path = "renderer_hostile/matrix.rs"]
+mod matrix;
 mod renderer_support;
 
 use std::net::SocketAddr;

@@ -4,6 +4,7 @@
 //! killed between two steps therefore finds the next one by looking, and needs no memory of its own.
 
 pub mod catalog;
+pub mod class;
 pub mod gc;
 pub mod grants;
 pub mod job;

@@ -8,9 +8,10 @@ pub mod forge;
 pub mod plane;
 pub mod proxy;
 pub mod record;
+pub mod scan;
 pub mod tenant;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,12 +23,14 @@ use renderhub::api::conditions::ConditionType;
 use renderhub::api::labels::TASK_UID;
 use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
 use renderhub::names::{TaskUid, job_name};
+use renderhub_harness::canary::Hit;
 use renderhub_harness::diagnose::Watch;
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{ControlPlane, Hub, Identity, Scope, wait_for};
 use serde_json::{Value, json};
 
 use plane::{hub_rules, plane};
+pub use scan::CANARY;
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -35,8 +38,6 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 pub const FIXED_LIMIT: Duration = Duration::from_secs(5);
 /// A digest as the renderer would report it.
 pub const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-/// The password of every credential a stage makes; it may show nowhere.
-pub const CANARY: &str = "canary-password";
 
 /// One test's part of the control plane: two namespaces, a registry, a hub.
 pub struct Stage {
@@ -49,6 +50,8 @@ pub struct Stage {
     flags: Vec<String>,
     /// Namespaces that the hub serves besides the tenant's.
     others: Vec<String>,
+    /// The log of every hub that was started.
+    logs: Vec<PathBuf>,
 }
 
 impl Stage {
@@ -91,6 +94,7 @@ impl Stage {
             watch: Some(watch),
             flags: flags.iter().map(ToString::to_string).collect(),
             others: Vec::new(),
+            logs: Vec::new(),
         })
     }
 
@@ -121,6 +125,7 @@ impl Stage {
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
         let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
+        self.logs.push(hub.log_path().to_owned());
         Ok(hub)
     }
 
@@ -147,8 +152,24 @@ impl Stage {
         self.hub.as_ref().expect("the hub was started")
     }
 
-    /// The test has passed; nothing is printed.
+    /// The test has passed, if no secret shows; nothing is printed then.
+    ///
+    /// # Panics
+    /// If a secret shows somewhere, or that cannot be told.
     pub fn passed(mut self) {
+        // A test's runtime may be busy with servers of the test, so another one looks.
+        let looked = std::thread::scope(|scope| scope.spawn(|| scan_now(&self)).join());
+        let hits = looked
+            .expect("the look itself is sound")
+            .expect("what is looked at can be read");
+        assert!(hits.is_empty(), "a secret shows: {}", scan::told(&hits));
+        if let Some(watch) = self.watch.take() {
+            watch.passed();
+        }
+    }
+
+    /// The test has passed, and planted secrets itself; nothing is printed.
+    pub fn passed_with_leaks(mut self) {
         if let Some(watch) = self.watch.take() {
             watch.passed();
         }
@@ -338,6 +359,13 @@ impl Stage {
         })
         .await
     }
+}
+
+fn scan_now(stage: &Stage) -> Result<Vec<Hit>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(stage.hits())
 }
 
 /// Whether a status has a condition with this status and reason.

@@ -114,6 +114,16 @@ impl Audit {
         Ok(Mark(end))
     }
 
+    /// The lines of the log as they are in which this word is, e.g. the name of a user.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn lines_with(&self, word: &str) -> Result<String> {
+        let log = self.read(Mark::START)?;
+        let lines = log.lines().filter(|line| line.contains(word));
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+
     /// Every event between two places, in the order of the log.
     ///
     /// # Errors

@@ -78,6 +78,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod canary;
 pub mod commands;
 pub mod control_plane;
 pub mod diagnose;
@@ -91,14 +92,17 @@ pub mod lane;
 pub mod net;
 pub mod node;
 pub mod pki;
+mod policy;
 pub mod process;
 pub mod progress;
+pub mod reach;
 pub mod registry;
 pub mod rundir;
 pub mod tools;
 mod wait;
 
 pub use audit::Audit;
+pub use canary::Canaries;
 pub use control_plane::{AuditLevel, ControlPlane, Scope};
 pub use diagnose::Watch;
 pub use hub::Hub;
