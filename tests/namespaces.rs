@@ -169,6 +169,14 @@ impl Stage {
         .await
     }
 
+    /// The message of the class's `Ready` condition.
+    async fn told_of_class(&self) -> Result<String> {
+        let api: Api<RendererClass> = Api::all(self.admin.clone());
+        let status = api.get(&self.scope.tenant).await?.status.unwrap_or_default();
+        let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
+        ready.map(|c| c.message).context("the class is told of")
+    }
+
     /// The message of the registry's `Ready` condition.
     async fn told_of_registry(&self) -> Result<String> {
         let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
