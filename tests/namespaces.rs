@@ -229,6 +229,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
     stage.until_recorded(&[(&tenant, &new)]).await?;
     stage.condition(&second, JobScheduled, "False", NO_CLASS).await?;
+    assert!(stage.told_of_class().await?.contains(&tenant));
     assert!(!stage.told_of_registry().await?.contains(&tenant));
     stage.put_class(&["somebody-else"]).await?;
     stage.until_class_recorded(None).await?;
