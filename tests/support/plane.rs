@@ -100,6 +100,7 @@ pub fn hub_rules() -> Vec<PolicyRule> {
             &["patch"],
         ),
         rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule("renderhub.dev", &["hubs"], &["act"]),
         rule(
             "renderhub.dev",
             &["registries", "referencegrants"],

@@ -30,6 +30,7 @@ pub fn hub() -> Vec<PolicyRule> {
         ),
         rule("renderhub.dev", &statuses, &["patch"]),
         rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule("renderhub.dev", &["hubs"], &["act"]),
         rule("renderhub.dev", &["registries"], &["list", "watch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("", &["namespaces"], &watch),
