@@ -13,6 +13,7 @@ use crate::controller::engine::Limits;
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::plan::queue::Caps;
 use crate::plan::tenancy::Tenancy;
+use crate::probe::ProbeArgs;
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
@@ -31,6 +32,8 @@ pub struct Cli {
 pub enum Command {
     /// Run the hub until it is told to stop.
     Run(Box<RunArgs>),
+    /// Look at the network from here, and fail unless it is as it should be.
+    Probe(ProbeArgs),
 }
 
 /// How logs are written.
@@ -348,8 +351,10 @@ mod tests {
         let all = ["renderhub", "run", "--rendering-namespace", "rendering"]
             .iter()
             .chain(flags);
-        let Command::Run(args) = Cli::try_parse_from(all).unwrap().command;
-        *args
+        match Cli::try_parse_from(all).unwrap().command {
+            Command::Run(args) => *args,
+            Command::Probe(args) => unreachable!("{args:?}"),
+        }
     }
 
     #[test]

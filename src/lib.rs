@@ -2,7 +2,7 @@
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
 //! I/O ([`apply`], [`events`], [`metrics`], [`notes`], [`object`], [`seal_key`], [`tenant`], [`watch`]), control loops ([`controller`]) and wiring
-//! ([`config`], [`telemetry`], [`admin`], [`app`]). A module imports only from floors below its own, as
+//! ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only.
 
 pub mod admin;
@@ -19,6 +19,7 @@ pub mod names;
 pub mod notes;
 pub mod object;
 pub mod plan;
+pub mod probe;
 pub mod renderer;
 pub mod seal_key;
 pub mod telemetry;

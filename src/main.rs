@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use renderhub::config::{Cli, Command};
-use renderhub::{app, config, hardening, telemetry};
+use renderhub::probe::{Patience, ProbeArgs};
+use renderhub::{app, config, hardening, probe, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let protected = hardening::protect_memory();
-    let Command::Run(args) = match Cli::try_parse() {
-        Ok(cli) => cli.command,
+    let args = match Cli::try_parse().map(|cli| cli.command) {
+        Ok(Command::Run(args)) => args,
+        Ok(Command::Probe(args)) => return look(&args).await,
         Err(error) => return refuse(&error),
     };
     telemetry::start(args.log_format, args.log_level);
@@ -30,6 +32,19 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the hub ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn look(args: &ProbeArgs) -> ExitCode {
+    match probe::run(args, Patience::default()).await {
+        Ok(()) => {
+            println!("everything is as it should be");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }

@@ -71,13 +71,14 @@ const MODULES: &[Module] = &[
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "names", "hardening", "renderer"], "it shares the hub's words and none of its powers"),
     // Floor 4: wiring, which nothing below imports.
-    module("config", Io, &["api", "names", "plan", "controller"], "turns text from outside into values of the floors below"),
+    module("probe", Io, &[], "looks at the network as any pod would, and knows nothing of the hub it asks for"),
+    module("config", Io, &["api", "names", "plan", "controller", "probe"], "turns text from outside into values of the floors below"),
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
         "seal_key", "tenant", "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
-    module("main", Io, &["app", "config", "hardening", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
+    module("main", Io, &["app", "config", "hardening", "probe", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),
     module("bin::crdgen", Io, &["api"], "the CRDs are made of the words alone"),
 ];

@@ -101,16 +101,7 @@ impl Stage {
 
     /// Takes the hub's right to write statuses of tasks, or gives it back, and waits until that is in force.
     async fn may_write_status(&self, may: bool) -> Result<()> {
-        let api: kube::Api<k8s_openapi::api::rbac::v1::ClusterRole> = kube::Api::all(self.admin.clone());
-        let mut rules = support::plane::hub_rules();
-        if !may {
-            rules.retain(|rule| {
-                let resources = rule.resources.as_deref().unwrap_or_default();
-                !resources.contains(&"rendertasks/status".to_owned())
-            });
-        }
-        let patch = Patch::Merge(json!({"rules": rules}));
-        api.patch(self.hub_user.name(), &PatchParams::default(), &patch)
+        self.grant(|resource| may || resource != "rendertasks/status")
             .await?;
         let hub = self.hub_user.client().await?;
         let tasks: kube::Api<RenderTask> = kube::Api::namespaced(hub, &self.scope.tenant);

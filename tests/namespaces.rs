@@ -12,9 +12,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
 use renderhub_harness::{apply, wait_for};
@@ -23,8 +22,6 @@ use support::{FIXED_LIMIT, LIMIT, Stage};
 
 const NOT_ALLOWED: &str = "RegistryNotAllowed";
 const NO_CLASS: &str = "RendererClassNotFound";
-
-type Rights = (Vec<Role>, Vec<RoleBinding>);
 
 impl Stage {
     fn namespaces(&self) -> Api<Namespace> {
@@ -37,66 +34,23 @@ impl Stage {
         namespace.metadata.uid.context("a namespace has a UID")
     }
 
-    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels, with the
-    /// same roles in it, as an installer that runs again does. Its UID.
+    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels.
     async fn recreate_namespace(&self) -> Result<String> {
-        let name = self.scope.tenant.as_str();
-        let before = self.namespaces().get(name).await?;
-        let rights = self.rights_in_namespace().await?;
-        self.delete_namespace().await?;
-        self.make_namespace(before.labels(), rights).await?;
-        let now = self.tenant_uid().await?;
-        assert_ne!(Some(&now), before.metadata.uid.as_ref());
-        Ok(now)
-    }
-
-    async fn delete_namespace(&self) -> Result<()> {
         let (api, name) = (self.namespaces(), self.scope.tenant.as_str());
+        let before = api.get(name).await?;
         api.delete(name, &DeleteParams::default()).await?;
         wait_for("the namespace to be gone", LIMIT, async || {
             Ok(api.get_metadata_opt(name).await?.is_none().then_some(()))
         })
-        .await
-    }
-
-    async fn make_namespace(&self, labels: &BTreeMap<String, String>, rights: Rights) -> Result<()> {
-        let (name, create) = (self.scope.tenant.as_str(), PostParams::default());
-        let namespace = json!({"metadata": {"name": name, "labels": labels}});
-        let namespace = serde_json::from_value(namespace)?;
-        self.namespaces().create(&create, &namespace).await?;
-        for role in rights.0 {
-            Api::namespaced(self.admin.clone(), name)
-                .create(&create, &role)
-                .await?;
-        }
-        for binding in rights.1 {
-            Api::namespaced(self.admin.clone(), name)
-                .create(&create, &binding)
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// The roles and bindings in the tenant's namespace, as they can be made again.
-    async fn rights_in_namespace(&self) -> Result<Rights> {
-        let fresh = |metadata: &mut ObjectMeta| {
-            *metadata = ObjectMeta {
-                name: metadata.name.take(),
-                labels: metadata.labels.take(),
-                ..ObjectMeta::default()
-            };
-        };
-        let all = ListParams::default();
-        let roles: Api<Role> = Api::namespaced(self.admin.clone(), &self.scope.tenant);
-        let bindings: Api<RoleBinding> = Api::namespaced(self.admin.clone(), &self.scope.tenant);
-        let (mut roles, mut bindings) = (roles.list(&all).await?.items, bindings.list(&all).await?.items);
-        for role in &mut roles {
-            fresh(&mut role.metadata);
-        }
-        for binding in &mut bindings {
-            fresh(&mut binding.metadata);
-        }
-        Ok((roles, bindings))
+        .await?;
+        let again = json!({"metadata": {"name": name, "labels": before.labels()}});
+        api.create(&PostParams::default(), &serde_json::from_value(again)?)
+            .await?;
+        let now = self.tenant_uid().await?;
+        assert_ne!(Some(&now), before.metadata.uid.as_ref());
+        // The hub's rights in a namespace go with it; here it is about what it does with those that it has.
+        self.renew_rights().await?;
+        Ok(now)
     }
 
     /// Puts a label on the tenant's namespace, as a careless role lets its tenant do.
@@ -332,12 +286,21 @@ async fn a_namespace_that_is_listed_before_it_exists_is_granted_when_it_does() -
     let uid = stage.tenant_uid().await?;
     stage.until_recorded(&[(&tenant, &uid)]).await?;
     // Off the list while it is gone, and back on it before the next one of the name exists.
-    let rights = stage.rights_in_namespace().await?;
-    stage.delete_namespace().await?;
+    stage
+        .namespaces()
+        .delete(&tenant, &DeleteParams::default())
+        .await?;
     stage.put_registry(json!({"allowedNamespaces": []})).await?;
     stage.until_recorded(&[]).await?;
+    wait_for("the namespace to be gone", LIMIT, async || {
+        let found = stage.namespaces().get_metadata_opt(&tenant).await?;
+        Ok(found.is_none().then_some(()))
+    })
+    .await?;
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
-    stage.make_namespace(&BTreeMap::new(), rights).await?;
+    let again: Namespace = serde_json::from_value(json!({"metadata": {"name": tenant}}))?;
+    stage.namespaces().create(&PostParams::default(), &again).await?;
+    stage.renew_rights().await?;
     let task = stage.submit(stage.task("shop")).await?;
     stage
         .condition(&task, JobScheduled, "True", "JobScheduled")

@@ -255,6 +255,7 @@ async fn two_hubs_in_one_rendering_namespace_leave_each_other_alone() -> Result<
     let first = Stage::new("first").await?;
     let mut second = Stage::without_hub("second", &["--gc-interval=1s"]).await?;
     second.scope.rendering.clone_from(&first.scope.rendering);
+    second.give_rights(&[]).await?;
     second
         .put_registry(json!({"pushSecretRef": {"name": "push"}}))
         .await?;

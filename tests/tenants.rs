@@ -338,7 +338,7 @@ impl Stage {
 async fn a_reference_to_another_namespace_needs_a_grant_and_tells_nothing() -> Result<()> {
     let mut stage = Stage::without_hub("grants", &["--no-cross-namespace-refs=false"]).await?;
     let other = stage.plane.namespace("owner").await?;
-    stage.also_watch(&other);
+    stage.also_watch(&other).await?;
     stage.make_registry().await?;
     stage.start_hub().await?;
     stage.make_builder("create").await?;
@@ -378,7 +378,7 @@ async fn a_reference_to_another_namespace_needs_a_grant_and_tells_nothing() -> R
 async fn a_grant_wakes_its_tasks_and_its_end_leaves_running_jobs_alone() -> Result<()> {
     let mut stage = Stage::without_hub("wakes", &["--no-cross-namespace-refs=false"]).await?;
     let other = stage.plane.namespace("owner").await?;
-    stage.also_watch(&other);
+    stage.also_watch(&other).await?;
     stage.make_registry().await?;
     stage.start_hub().await?;
     stage.make_builder("create").await?;

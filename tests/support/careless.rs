@@ -48,7 +48,7 @@ impl Stage {
         );
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name}, "rules": super::plane::hub_rules(),
+            "metadata": {"name": name}, "rules": self.rights.rules().collect::<Vec<_>>(),
         });
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
