@@ -92,6 +92,7 @@ fn the_environment_is_heard_and_flags_win() -> Result<()> {
     Ok(())
 }
 
+/// Holds: I7.
 #[test]
 fn what_the_machine_does_not_give_is_said_in_one_line() -> Result<()> {
     let rendering = ("RENDERHUB_RENDERING_NAMESPACE", "rendering");
