@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
+use kube::config::AuthInfo;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
 use tokio::net::TcpListener;
@@ -15,15 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::apply::Calls;
-use crate::config::Settings;
+use crate::config::{Settings, TenantIdentity};
+use crate::controller::catalog::CatalogLoop;
 use crate::controller::engine::Engine;
-use crate::controller::registries::Registries;
 use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::names::{HubId, HubIdError};
 use crate::notes::Notes;
 use crate::plan::job::Place;
+use crate::tenant::{Identities, Method};
 use crate::watch::{self as watches, Input, Scope};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
@@ -66,7 +68,7 @@ pub enum AppError {
 /// # Errors
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
-    let client = client().await?;
+    let clients = clients().await?;
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
@@ -79,13 +81,13 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     let admin = admin::serve(listener, registry, is_ready, stop.clone());
     loops.spawn(async move { _ = admin.await });
     let hub_id = tokio::select! {
-        found = hub_id(&client, &settings.shard_name) => found?,
+        found = hub_id(&clients.hub, &settings.shard_name) => found?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
     tracing::info!(hub_id = %hub_id, rendering_namespace = settings.rendering_namespace, "starting");
 
-    let (events, engine) = start(&mut loops, &client, &hub_id, &settings, (metrics, ready), &stop);
+    let (events, engine) = start(&mut loops, &clients, &hub_id, &settings, (metrics, ready), &stop);
     let mut engine = tokio::spawn(engine);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -109,12 +111,13 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
-    client: &Client,
+    clients: &Clients,
     hub_id: &HubId,
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),
     stop: &CancellationToken,
 ) -> (JoinHandle<()>, impl Future<Output = ()> + use<>) {
+    let client = &clients.hub;
     let namespace = settings.rendering_namespace.clone();
     let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
@@ -129,6 +132,14 @@ fn start(
         events,
         notes: notes.clone(),
         place,
+        identities: Identities::new(
+            client.clone(),
+            clients.nobody.clone(),
+            method(settings.tenant_identity),
+            settings.tenancy.is_single_tenant,
+            metrics.clone(),
+        ),
+        tenancy: settings.tenancy.clone(),
     });
     let (publish, catalog) = watch::channel(None);
     let (input, inputs) = mpsc::channel(BACKLOG);
@@ -140,9 +151,10 @@ fn start(
         catalog,
         ready,
     );
-    let registries = Registries::new(calls, settings.fallback_class.clone(), publish);
+    let fallback = settings.fallback_class.clone();
+    let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
-    loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
+    loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
     spawn_watches(loops, client, hub_id, settings, &metrics, notes, input);
     (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }
@@ -157,7 +169,16 @@ fn spawn_watches(
     notes: Notes,
     out: mpsc::Sender<Input>,
 ) {
-    for scope in Scope::of(&settings.watch_namespaces) {
+    let scopes = Scope::of(&settings.watch_namespaces);
+    for namespace in watches::tenants(&scopes) {
+        let (client, metrics, out) = (client.clone(), metrics.clone(), out.clone());
+        if settings.tenancy.crosses_namespaces {
+            let (client, namespace) = (client.clone(), namespace.clone());
+            loops.spawn(watches::grants(client, namespace, metrics.clone(), out.clone()));
+        }
+        loops.spawn(watches::registries(client, namespace, metrics, out));
+    }
+    for scope in scopes {
         loops.spawn(watches::tasks(
             client.clone(),
             scope,
@@ -184,8 +205,21 @@ fn spawn_watches(
     ));
 }
 
-/// The client of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
-async fn client() -> Result<Client, AppError> {
+const fn method(identity: TenantIdentity) -> Method {
+    match identity {
+        TenantIdentity::Token => Method::Token,
+        TenantIdentity::Impersonate => Method::Impersonate,
+    }
+}
+
+/// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
+struct Clients {
+    hub: Client,
+    /// Reaches the same API server without any credential.
+    nobody: Client,
+}
+
+async fn clients() -> Result<Clients, AppError> {
     let debugging = [
         "KUBE_RS_DEBUG_IMPERSONATE_USER",
         "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
@@ -205,7 +239,13 @@ async fn client() -> Result<Client, AppError> {
     };
     config.default_retry = false;
     config.proxy_url = None;
-    Client::try_from(config).map_err(|_| AppError::NoCluster)
+    let mut nobody = config.clone();
+    nobody.auth_info = AuthInfo::default();
+    let client = |config| Client::try_from(config).map_err(|_| AppError::NoCluster);
+    Ok(Clients {
+        hub: client(config)?,
+        nobody: client(nobody)?,
+    })
 }
 
 /// The hub's id, for which the API server is asked until it answers: a hub that starts before it is no broken hub.

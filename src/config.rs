@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use k8s_openapi::api::core::v1::LocalObjectReference;
 
 use crate::api::{PullPolicy, RendererClassSpec};
 use crate::controller::engine::Limits;
-use crate::names::is_dns_label;
+use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::plan::queue::Caps;
+use crate::plan::tenancy::Tenancy;
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
@@ -39,6 +40,15 @@ pub enum LogFormat {
     Json,
     /// For people.
     Plain,
+}
+
+/// How the hub becomes the ServiceAccount of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TenantIdentity {
+    /// By a token of ten minutes.
+    Token,
+    /// By impersonation.
+    Impersonate,
 }
 
 /// Flags of `renderhub run`; each can be given as an environment variable, the flag wins.
@@ -79,6 +89,34 @@ pub struct RunArgs {
     /// Jobs at once for the tasks of one namespace.
     #[arg(long, env = "RENDERHUB_MAX_ACTIVE_JOBS_PER_NAMESPACE", default_value_t = 32)]
     pub max_active_jobs_per_namespace: usize,
+    /// What tenants' references are read with: a short-lived token of the task's ServiceAccount, or impersonation of it.
+    #[arg(long, env = "RENDERHUB_TENANT_IDENTITY", value_enum, default_value_t = TenantIdentity::Token)]
+    pub tenant_identity: TenantIdentity,
+    /// `ServiceAccount` in the task's namespace for tasks that name none.
+    #[arg(long, env = "RENDERHUB_DEFAULT_SERVICE_ACCOUNT")]
+    pub default_service_account: Option<String>,
+    /// Whether every reference must stay in the task's namespace; false lets a `ReferenceGrant` allow others.
+    #[arg(
+        long,
+        env = "RENDERHUB_NO_CROSS_NAMESPACE_REFS",
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set
+    )]
+    pub no_cross_namespace_refs: bool,
+    /// Whether the hub reads as itself what a task without a ServiceAccount names; only where one team owns the cluster.
+    #[arg(
+        long,
+        env = "RENDERHUB_SINGLE_TENANT",
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set
+    )]
+    pub single_tenant: bool,
     /// Time between sweeps for objects whose task is gone, such as 90s, 5m or 1h.
     #[arg(long, env = "RENDERHUB_GC_INTERVAL", default_value = "5m", value_parser = duration)]
     pub gc_interval: Duration,
@@ -111,6 +149,11 @@ pub enum SettingsError {
     /// A tenant with rights in the rendering namespace could read the platform's credentials.
     #[error("--watch-namespaces must not contain the rendering namespace")]
     WatchesRendering,
+    /// A ServiceAccount's name is a DNS subdomain.
+    #[error(
+        "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
+    )]
+    NotAServiceAccount,
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,
@@ -127,6 +170,10 @@ pub struct Settings {
     pub watch_namespaces: Vec<String>,
     /// ServiceAccount of renderer pods.
     pub renderer_service_account: String,
+    /// How the hub becomes the ServiceAccount of a task.
+    pub tenant_identity: TenantIdentity,
+    /// What tenants' references may do.
+    pub tenancy: Tenancy,
     /// The renderer of tasks without a class.
     pub fallback_class: RendererClassSpec,
     /// What bounds the engine.
@@ -168,6 +215,8 @@ impl RunArgs {
             shard_name: self.shard_name.clone(),
             watch_namespaces,
             renderer_service_account: self.renderer_service_account.clone(),
+            tenant_identity: self.tenant_identity,
+            tenancy: self.tenancy()?,
             fallback_class: self.fallback_class(),
             limits: Limits {
                 caps,
@@ -176,6 +225,18 @@ impl RunArgs {
             },
             grace_period: self.grace_period,
             admin_address: self.admin_address,
+        })
+    }
+
+    fn tenancy(&self) -> Result<Tenancy, SettingsError> {
+        let account = self.default_service_account.as_deref().unwrap_or_default().trim();
+        if !account.is_empty() && !is_dns_subdomain(account) {
+            return Err(SettingsError::NotAServiceAccount);
+        }
+        Ok(Tenancy {
+            default_service_account: (!account.is_empty()).then(|| account.to_owned()),
+            crosses_namespaces: !self.no_cross_namespace_refs,
+            is_single_tenant: self.single_tenant,
         })
     }
 
@@ -310,6 +371,10 @@ mod tests {
             ),
             (&["--max-active-jobs", "5"], SettingsError::CapsContradict),
             (&["--gc-interval", "10ms"], SettingsError::SweepsTooOften),
+            (
+                &["--default-service-account", "a:b"],
+                SettingsError::NotAServiceAccount,
+            ),
         ];
         for (flags, error) in table {
             assert_eq!(parse(flags).settings().unwrap_err(), *error, "{flags:?}");
@@ -331,6 +396,18 @@ mod tests {
                 .chain(*flags);
             assert!(Cli::try_parse_from(all).is_err(), "{flags:?}");
         }
+    }
+
+    #[test]
+    fn the_safe_mode_needs_no_flag_and_each_relaxation_is_one() {
+        let tenancy = |flags: &[&str]| parse(flags).settings().unwrap().tenancy;
+        let safe = tenancy(&[]);
+        assert!(!safe.crosses_namespaces && !safe.is_single_tenant && safe.default_service_account.is_none());
+        assert_eq!(tenancy(&["--no-cross-namespace-refs"]), safe);
+        assert!(tenancy(&["--no-cross-namespace-refs=false"]).crosses_namespaces);
+        assert!(tenancy(&["--single-tenant"]).is_single_tenant);
+        let named = tenancy(&["--default-service-account", " builder "]);
+        assert_eq!(named.default_service_account.as_deref(), Some("builder"));
     }
 
     #[test]

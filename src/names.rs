@@ -148,12 +148,23 @@ pub fn hex(bytes: &[u8]) -> String {
 /// Whether the text is a lower-case DNS label (RFC 1123).
 #[must_use]
 pub fn is_dns_label(text: &str) -> bool {
+    (1..=LABEL_MAX).contains(&text.len()) && is_label_shaped(text)
+}
+
+/// Whether the text is a DNS subdomain (RFC 1123), as Kubernetes wants names of most objects: labels with dots between
+/// them, at most 253 characters in all.
+#[must_use]
+pub fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label_shaped)
+}
+
+/// Lower-case letters, digits and hyphens, with no hyphen at an end.
+fn is_label_shaped(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let bytes = text.as_bytes();
-    (1..=LABEL_MAX).contains(&bytes.len())
+    let ends = bytes.first().zip(bytes.last());
+    ends.is_some_and(|(&first, &last)| inner(first) && inner(last))
         && bytes.iter().all(|&c| inner(c) || c == b'-')
-        && inner(bytes[0])
-        && inner(bytes[bytes.len() - 1])
 }
 
 #[cfg(test)]
@@ -197,6 +208,29 @@ mod tests {
         fn names_of_different_tasks_differ(name in "[a-z0-9.]{1,60}", a in "[a-f0-9]{32}", b in "[a-f0-9]{32}") {
             prop_assume!(a != b);
             prop_assert_ne!(job_name(&name, &TaskUid::new(&a)), job_name(&name, &TaskUid::new(&b)));
+        }
+    }
+
+    #[test]
+    fn names_of_objects_are_subdomains() {
+        let long = "a".repeat(253);
+        for (text, is_one) in [
+            ("builder", true),
+            ("a.b-c.d", true),
+            (long.as_str(), true),
+            (&format!("{long}a"), false),
+            ("", false),
+            (" ", false),
+            ("a..b", false),
+            (".a", false),
+            ("a-", false),
+            ("A", false),
+            ("a:b", false),
+            ("a\r\nb", false),
+            ("\u{e4}", false),
+            ("a/b", false),
+        ] {
+            assert_eq!(is_dns_subdomain(text), is_one, "{text:?}");
         }
     }
 }

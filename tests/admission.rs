@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 fn idle_changes() -> [Value; 3] {
     [
         json!({ "unknown": { "a": 1 } }),
-        json!({ "registryRef": { "namespace": "kube-system" } }),
+        json!({ "registryRef": { "apiVersion": "v1" } }),
         json!({ "failedJobTTL": null, "owner": { "namespace": null } }),
     ]
 }

@@ -58,13 +58,15 @@ const MODULES: &[Module] = &[
     // Floor 2: I/O, and the form in which it carries a task.
     module("object", Pure, &["api", "names", "plan"], "between what a server sends and what a plan reads"),
     module("metrics", Io, &["api", "names"], "everybody above pure code reports here, so it knows none of them"),
-    module("apply", Io, &["api", "names", "plan", "metrics", "object"], "performs what a plan says, and counts it"),
+    module("apply", Io, &["api", "names", "plan", "metrics", "object", "apply"], "performs what a plan says, and counts it"),
     module("events", Io, &["api", "names", "plan", "metrics"], "tells what a plan decided"),
     module("notes", Io, &["names", "plan"], "keeps the last words of pods in the words of a plan"),
-    module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object"], "turns what a server says into what a plan reads"),
+    module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object", "watch"], "turns what a server says into what a plan reads"),
+    module("tenant", Io, &["api", "names", "plan", "metrics", "apply", "tenant"], "reads what a plan says, as somebody else than the hub"),
+    module("tenant::lookup", Pure, &["api", "plan", "apply::CallError", "tenant"], "it resolves what a tenant named, and cannot obtain a client"),
     // Floor 3: control loops.
     module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
-        "object", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
+        "object", "tenant", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "names", "hardening", "renderer"], "it shares the hub's words and none of its powers"),
     // Floor 4: wiring, which nothing below imports.
@@ -72,7 +74,7 @@ const MODULES: &[Module] = &[
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
-        "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
+        "tenant", "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "hardening", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),
@@ -223,6 +225,8 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("backoff.rs", "fn f() -> u8 { std::time::Instant::now() }", "the module is pure"),
     ("renderer/push.rs", "use crate::apply;", "none of its powers"),
     ("controller/task.rs", "use crate::config::Settings;", "imports config"),
+    ("tenant/lookup.rs", "use kube::Client;", "imports kube::Client"),
+    ("tenant/lookup.rs", "use crate::apply::Calls;", "cannot obtain a client"),
     ("bin/renderer.rs", "use renderhub::controller;", "a door to the renderer alone"),
     ("bin/other.rs", "fn main() {}", "module bin::other is unknown"),
     ("helpers.rs", "fn f() {}", "add it to MODULES"),

@@ -205,7 +205,8 @@ async fn each_bound_holds() -> Result<()> {
             seen.insert(format!("{kind} {}", generic(&spec_schema(kind), &probe.path)));
         }
     }
-    for kind in [KINDS[0], KINDS[1], "ClusterRegistry", "RendererClass"] {
+    let others = ["ClusterRegistry", "RendererClass", "Registry", "ReferenceGrant"];
+    for kind in KINDS.into_iter().chain(others) {
         let mut bounded = Vec::new();
         bounded_paths(&spec_schema(kind), "spec", &mut bounded);
         for path in bounded {

@@ -8,7 +8,8 @@ use std::process::Command;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use proptest::prelude::*;
 use renderhub::api::{
-    ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass, custom_resource_definitions,
+    ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderTask, RendererClass,
+    custom_resource_definitions,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -197,7 +198,8 @@ fn every_kind_is_found_and_shown() {
             assert_eq!(names.categories.unwrap(), ["renderhub"]);
             let version = &crd.spec.versions[0];
             let has_status = version.subresources.as_ref().is_some_and(|s| s.status.is_some());
-            assert_eq!(has_status, names.kind != "RendererClass", "{}", names.kind);
+            let has_none = ["Registry", "ReferenceGrant"].contains(&names.kind.as_str());
+            assert_eq!(has_status, !has_none, "{}", names.kind);
             let columns = version.additional_printer_columns.as_ref().unwrap();
             assert_eq!(
                 columns.iter().filter(|c| c.name == "Age").count(),
@@ -213,6 +215,8 @@ fn every_kind_is_found_and_shown() {
         ("clusterrendertasks", "crt"),
         ("clusterregistries", "creg"),
         ("rendererclasses", "rcls"),
+        ("registries", "reg"),
+        ("referencegrants", "rgrant"),
     ];
     assert_eq!(
         short,
@@ -330,4 +334,6 @@ fn the_types_decode_whatever_the_schema_admits() {
     decodes::<ClusterRenderTask>("ClusterRenderTask");
     decodes::<ClusterRegistry>("ClusterRegistry");
     decodes::<RendererClass>("RendererClass");
+    decodes::<Registry>("Registry");
+    decodes::<ReferenceGrant>("ReferenceGrant");
 }

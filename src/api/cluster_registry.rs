@@ -1,5 +1,7 @@
 //! `ClusterRegistry`: binds a platform credential to the one place it may go to.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -114,4 +116,8 @@ pub struct ClusterRegistryStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
+    /// UID of each listed namespace when the hub first saw it: another namespace of the same name is not allowed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::namespace_uids")]
+    pub namespaces: BTreeMap<String, String>,
 }

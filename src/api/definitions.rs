@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use super::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass};
+use super::{ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderTask, RendererClass};
 
 /// A column of `kubectl get`: its name, where its text is, and whether only `-o wide` shows it.
 type Column = (&'static str, &'static str, bool);
@@ -53,6 +53,20 @@ const CLASS_COLUMNS: &[Column] = &[
     AGE,
 ];
 
+/// Columns of a tenant's registry.
+const TENANT_REGISTRY_COLUMNS: &[Column] = &[
+    ("Host", ".spec.hostname", false),
+    ("Secret", ".spec.pushSecretRef.name", false),
+    AGE,
+];
+
+/// Columns of a grant: the first of each list, which is mostly the only one.
+const GRANT_COLUMNS: &[Column] = &[
+    ("From", ".spec.from[0].namespace", false),
+    ("To", ".spec.to[0].kind", false),
+    AGE,
+];
+
 /// The column that every kind has.
 const AGE: Column = ("Age", ".metadata.creationTimestamp", false);
 
@@ -64,6 +78,8 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         finished(ClusterRenderTask::crd(), TASK_COLUMNS),
         finished(ClusterRegistry::crd(), REGISTRY_COLUMNS),
         finished(RendererClass::crd(), CLASS_COLUMNS),
+        finished(Registry::crd(), TENANT_REGISTRY_COLUMNS),
+        finished(ReferenceGrant::crd(), GRANT_COLUMNS),
     ]
 }
 

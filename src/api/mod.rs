@@ -9,6 +9,8 @@ pub mod docker_config;
 pub mod labels;
 pub mod oci;
 pub mod policy;
+mod reference_grant;
+mod registry;
 mod render_task;
 mod renderer_class;
 mod renderer_config;
@@ -21,11 +23,13 @@ pub use cluster_registry::{
 };
 pub use cluster_render_task::{ClusterRenderTask, ClusterRenderTaskSpec};
 pub use definitions::custom_resource_definitions;
+pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrant, ReferenceGrantSpec};
+pub use registry::{Registry, RegistrySpec};
 pub use render_task::{
     FailurePhase, KubeConfigReference, KubeConfigSecretReference, ObjectRef, Owner, RegistryKind,
     RegistryReference, RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure,
 };
-pub use renderer_class::{PullPolicy, RendererClass, RendererClassSpec, RendererMode};
+pub use renderer_class::{PullPolicy, RendererClass, RendererClassSpec, RendererClassStatus, RendererMode};
 pub use renderer_config::{
     BootstrapConfig, BootstrapInput, ChartMetadata, Component, Entrypoint, EntrypointType, HelmResource,
     ReleaseConfig, ReleaseInput, RendererConfig, Resource,

@@ -99,6 +99,10 @@ pub struct RenderTaskSpec {
 /// Names a registry.
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.namespace) || self.kind == 'Registry'")
+        .message("namespace is allowed only with kind Registry")
+)]
 pub struct RegistryReference {
     /// Kind of the registry.
     #[serde(default)]
@@ -106,6 +110,10 @@ pub struct RegistryReference {
     /// Name of the registry.
     #[schemars(schema_with = "schema::object_name")]
     pub name: String,
+    /// Namespace of a `Registry`. Default: the task's namespace; another one must have a `ReferenceGrant`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::namespace")]
+    pub namespace: Option<String>,
 }
 
 /// Kind of a registry a task can name.
@@ -198,6 +206,10 @@ pub struct RenderTaskStatus {
     /// Why the Job failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<TaskFailure>,
+    /// Proves that the hub wrote the status; without it the status is written anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::seal")]
+    pub seal: Option<String>,
 }
 
 /// An object that serves a task.

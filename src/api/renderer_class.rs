@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,8 @@ use super::{cluster_registry::AllowedNamespace, schema};
     kind = "RendererClass",
     plural = "rendererclasses",
     shortname = "rcls",
-    category = "renderhub"
+    category = "renderhub",
+    status = "RendererClassStatus"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RendererClassSpec {
@@ -100,4 +102,22 @@ pub enum RendererMode {
     Split,
     /// One container does both.
     Single,
+}
+
+/// What the hub says of a class.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RendererClassStatus {
+    /// `Ready`, and `Isolated`: whether the credential and the tenant's input are kept in containers of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// Generation of the spec that the conditions speak of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub observed_generation: Option<i64>,
+    /// UID of each listed namespace when the hub first saw it: another namespace of the same name is not allowed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::namespace_uids")]
+    pub namespaces: BTreeMap<String, String>,
 }

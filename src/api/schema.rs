@@ -38,6 +38,8 @@ const URL: &str = r"^https?://[^/@#\s]+(/[^@#\s]*)?$";
 const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 /// Digest of a manifest.
 const DIGEST: &str = r"^sha256:[0-9a-f]{64}$";
+/// An HMAC-SHA256.
+const SEAL: &str = r"^[0-9a-f]{64}$";
 /// Type of a condition, as `metav1.Condition` has it.
 const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 /// Reason of a condition, as `metav1.Condition` has it.
@@ -86,6 +88,8 @@ texts! {
     chart_url = WORD, 1024;
     /// Digest of a pushed manifest.
     digest = DIGEST, 71;
+    /// What the hub proves with that it wrote something.
+    seal = SEAL, 64;
 }
 
 /// Namespace of an object; empty for one without.
@@ -138,6 +142,17 @@ pub(super) fn allowed_namespaces(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": 1024, "x-kubernetes-list-type": "set",
         "items": { "type": "string", "minLength": 1, "maxLength": LABEL_MAX, "pattern": DNS_LABEL_OR_ALL },
+    })
+}
+
+/// UIDs of namespaces by name.
+pub(super) fn namespace_uids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 1024,
+        "additionalProperties": { "type": "string", "minLength": 1, "maxLength": 64, "pattern": WORD },
+        "x-kubernetes-validations": [{
+            "rule": "self.all(key, size(key) <= 63)", "message": "a namespace's name has at most 63 characters",
+        }],
     })
 }
 

@@ -9,6 +9,8 @@ pub fn all() -> Vec<Value> {
     let mut all: Vec<Value> = KINDS.iter().flat_map(|kind| tasks(kind)).collect();
     all.push(registry());
     all.push(class());
+    all.push(tenants_registry());
+    all.push(grant());
     all
 }
 
@@ -30,7 +32,7 @@ pub fn tasks(kind: &str) -> [Value; 4] {
         "config": { "release": { "chart": chart, "targetNamespace": "a", "input": { "resources": { "chart": resource } } } },
         "clusterName": "a", "rendererClassName": "a", "serviceAccountName": "a", "failedJobTTL": 1,
         "ttlSecondsAfterFinished": 1, "owner": { "kind": "A", "name": "a", "namespace": "a" },
-        "registryRef": { "kind": "Registry" },
+        "registryRef": { "kind": "Registry", "namespace": "a" },
     });
     merge(&mut local["spec"], &more);
     let mut bundle = release(kind, "full");
@@ -68,4 +70,23 @@ pub fn class() -> Value {
         "activeDeadlineSeconds": 600, "allowedNamespaces": ["team-a"],
     });
     with_spec("RendererClass", "full", &spec)
+}
+
+/// A tenant's registry with every field.
+pub fn tenants_registry() -> Value {
+    let spec = json!({
+        "hostname": "registry.example", "plainHTTP": false, "pushSecretRef": { "name": "a" },
+        "repositoryPrefix": "{namespace}/", "tokenRealm": "https://auth.example/token",
+        "caConfigMapRef": { "name": "a", "key": "a" },
+    });
+    with_spec("Registry", "full", &spec)
+}
+
+/// A grant with every field.
+pub fn grant() -> Value {
+    let spec = json!({
+        "from": [{ "group": "renderhub.dev", "kind": "RenderTask", "namespace": "team-a" }],
+        "to": [{ "group": "renderhub.dev", "kind": "Registry", "name": "a" }],
+    });
+    with_spec("ReferenceGrant", "full", &spec)
 }

@@ -76,6 +76,7 @@ pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
     let plural = match kind {
         "ClusterRegistry" => "clusterregistries".to_owned(),
         "RendererClass" => "rendererclasses".to_owned(),
+        "Registry" => "registries".to_owned(),
         task => format!("{}s", task.to_lowercase()),
     };
     let resource = ApiResource {
@@ -85,7 +86,7 @@ pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
         kind: kind.to_owned(),
         plural,
     };
-    if kind == "RenderTask" {
+    if ["RenderTask", "Registry", "ReferenceGrant"].contains(&kind) {
         Api::namespaced_with(client.clone(), NAMESPACE, &resource)
     } else {
         Api::all_with(client.clone(), &resource)

@@ -9,6 +9,7 @@ pub mod plane;
 pub mod proxy;
 pub mod record;
 pub mod scan;
+pub mod tenant;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub struct Stage {
     flags: Vec<String>,
     /// The log of every hub that was started.
     logs: Vec<PathBuf>,
+    /// Namespaces that the hub serves besides the tenant's.
+    others: Vec<String>,
 }
 
 impl Stage {
@@ -91,6 +94,7 @@ impl Stage {
             watch: Some(watch),
             flags: flags.iter().map(ToString::to_string).collect(),
             logs: Vec::new(),
+            others: Vec::new(),
         })
     }
 
@@ -114,13 +118,20 @@ impl Stage {
             format!("--shard-name={}", self.scope.shard),
         ];
         if !self.flags.iter().any(|flag| flag == EVERYWHERE) {
-            flags.push(format!("--watch-namespaces={}", self.scope.tenant));
+            let watched = std::iter::once(&self.scope.tenant).chain(&self.others);
+            let watched: Vec<_> = watched.map(String::as_str).collect();
+            flags.push(format!("--watch-namespaces={}", watched.join(",")));
         }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
         let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
         self.logs.push(hub.log_path().to_owned());
         Ok(hub)
+    }
+
+    /// Lets a hub that starts later serve another namespace too.
+    pub fn also_watch(&mut self, namespace: &str) {
+        self.others.push(namespace.to_owned());
     }
 
     /// Kills the hub as a crash would.
