@@ -25,6 +25,8 @@ use crate::metrics::Metrics;
 use crate::names::{HubId, HubIdError};
 use crate::notes::Notes;
 use crate::plan::job::Place;
+use crate::plan::seal::SealKey;
+use crate::seal_key::{self, SealKeyError};
 use crate::tenant::{Identities, Method};
 use crate::watch::{self as watches, Input, Scope};
 
@@ -52,6 +54,9 @@ pub enum AppError {
     /// The hub id cannot be made.
     #[error(transparent)]
     HubId(#[from] HubIdError),
+    /// There is nothing to seal statuses with.
+    #[error(transparent)]
+    SealKey(#[from] SealKeyError),
     /// The admin address cannot be bound.
     #[error("the admin address cannot be bound")]
     Bind(#[source] std::io::Error),
@@ -80,14 +85,19 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     let mut loops = JoinSet::new();
     let admin = admin::serve(listener, registry, is_ready, stop.clone());
     loops.spawn(async move { _ = admin.await });
-    let hub_id = tokio::select! {
-        found = hub_id(&clients.hub, &settings.shard_name) => found?,
+    let (calls, key) = tokio::select! {
+        found = calls(&clients.hub, &settings, &metrics) => found?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    tracing::info!(hub_id = %hub_id, rendering_namespace = settings.rendering_namespace, "starting");
-
-    let (events, engine) = start(&mut loops, &clients, &hub_id, &settings, (metrics, ready), &stop);
+    let (events, engine) = start(
+        &mut loops,
+        &clients,
+        (calls, key),
+        &settings,
+        (metrics, ready),
+        &stop,
+    );
     let mut engine = tokio::spawn(engine);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -108,18 +118,32 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     Ok(())
 }
 
+/// What every loop needs first: who the hub is, and what it seals with.
+async fn calls(
+    client: &Client,
+    settings: &Settings,
+    metrics: &Metrics,
+) -> Result<(Calls, SealKey), AppError> {
+    let hub_id = hub_id(client, &settings.shard_name).await?;
+    let namespace = settings.rendering_namespace.clone();
+    tracing::info!(hub_id = %hub_id, rendering_namespace = namespace, "starting");
+    let calls = Calls::new(client.clone(), metrics.clone(), namespace, hub_id);
+    let key = seal_key::load(&calls).await?;
+    Ok((calls, key))
+}
+
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
     clients: &Clients,
-    hub_id: &HubId,
+    (calls, key): (Calls, SealKey),
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),
     stop: &CancellationToken,
 ) -> (JoinHandle<()>, impl Future<Output = ()> + use<>) {
     let client = &clients.hub;
     let namespace = settings.rendering_namespace.clone();
-    let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
+    let hub_id = calls.hub_id().clone();
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
     let notes = Notes::default();
     let place = Place {
@@ -132,6 +156,7 @@ fn start(
         events,
         notes: notes.clone(),
         place,
+        key,
         identities: Identities::new(
             client.clone(),
             clients.nobody.clone(),
@@ -155,7 +180,7 @@ fn start(
     let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
     loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    spawn_watches(loops, client, hub_id, settings, &metrics, notes, input);
+    spawn_watches(loops, client, &hub_id, settings, &metrics, notes, input);
     (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }
 

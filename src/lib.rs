@@ -1,7 +1,7 @@
 //! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
-//! I/O ([`apply`], [`events`], [`metrics`], [`notes`], [`object`], [`tenant`], [`watch`]), control loops ([`controller`]) and wiring
+//! I/O ([`apply`], [`events`], [`metrics`], [`notes`], [`object`], [`seal_key`], [`tenant`], [`watch`]), control loops ([`controller`]) and wiring
 //! ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only.
 
@@ -21,6 +21,7 @@ pub mod object;
 pub mod plan;
 pub mod probe;
 pub mod renderer;
+pub mod seal_key;
 pub mod telemetry;
 pub mod tenant;
 pub mod watch;

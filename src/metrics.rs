@@ -56,6 +56,8 @@ pub struct Metrics {
     pub events_dropped: Counter,
     /// Objects that a sweep removed because their task was gone.
     pub orphans_removed: Counter,
+    /// Statuses seen that the hub did not write.
+    pub forged_statuses: Counter,
 }
 
 impl Metrics {
@@ -72,6 +74,7 @@ impl Metrics {
             watch_errors: Family::default(),
             events_dropped: Counter::default(),
             orphans_removed: Counter::default(),
+            forged_statuses: Counter::default(),
         };
         let mut registry = Registry::with_prefix("renderhub");
         metrics.register(&mut registry);
@@ -113,6 +116,11 @@ impl Metrics {
             "orphans_removed",
             "Objects removed by a sweep",
             self.orphans_removed.clone(),
+        );
+        registry.register(
+            "forged_statuses",
+            "Statuses seen that the hub did not write",
+            self.forged_statuses.clone(),
         );
     }
 

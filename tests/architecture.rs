@@ -64,6 +64,7 @@ const MODULES: &[Module] = &[
     module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object", "watch"], "turns what a server says into what a plan reads"),
     module("tenant", Io, &["api", "names", "plan", "metrics", "apply", "tenant"], "reads what a plan says, as somebody else than the hub"),
     module("tenant::lookup", Pure, &["api", "plan", "apply::CallError", "tenant"], "it resolves what a tenant named, and cannot obtain a client"),
+    module("seal_key", Io, &["apply", "plan"], "fetches or makes the one secret that is the hub's own"),
     // Floor 3: control loops.
     module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
         "object", "tenant", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
@@ -75,7 +76,7 @@ const MODULES: &[Module] = &[
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
-        "tenant", "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
+        "seal_key", "tenant", "watch", "controller", "config", "telemetry", "admin", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "hardening", "probe", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),

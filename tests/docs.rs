@@ -234,6 +234,7 @@ fn touch(metrics: &Metrics) {
         watch_errors,
         events_dropped: _,
         orphans_removed: _,
+        forged_statuses: _,
     } = metrics;
     let label = KindLabel { kind: "test" };
     reconcile_errors.get_or_create(&label).inc();

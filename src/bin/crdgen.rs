@@ -42,11 +42,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         write_yaml(&args.dir.join(path), &yaml(crd)?)?;
     }
     let policies = args.dir.join("policies");
-    let (policy, binding) = policy::immutable_spec();
-    write_yaml(
-        &policies.join("validating.yaml"),
-        &(yaml(&policy)? + "---\n" + &yaml(&binding)?),
-    )?;
+    let mut validating = Vec::new();
+    for (policy, binding) in policy::validating_policies() {
+        validating.extend([yaml(&policy)?, yaml(&binding)?]);
+    }
+    write_yaml(&policies.join("validating.yaml"), &validating.join("---\n"))?;
     let (policy, binding) = policy::set_finalizer();
     write_yaml(
         &policies.join("mutating.yaml"),

@@ -21,6 +21,7 @@ use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
 use crate::plan::grants::Grants;
 use crate::plan::queue::{Caps, FairQueue};
+use crate::plan::task::Task;
 use crate::watch::{Input, Scope, tenants};
 use crate::workqueue::WorkQueue;
 
@@ -84,6 +85,9 @@ pub struct Engine {
     passes: HashMap<Id, TaskUid>,
     /// Tasks whose pass began before the catalog changed: what it found is not kept.
     outdated: HashSet<TaskUid>,
+    /// What the watch showed of tasks that a worker has, the newest of each: until it is back nobody knows which status on
+    /// the object is the worker's.
+    parked: HashMap<TaskUid, (Scope, Box<Task>)>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// References that namespaces allow.
@@ -129,6 +133,7 @@ impl Engine {
             running: JoinSet::new(),
             passes: HashMap::new(),
             outdated: HashSet::new(),
+            parked: HashMap::new(),
             jobs_gone: HashSet::new(),
             grants: Arc::default(),
             shown_grants: HashMap::new(),
@@ -203,6 +208,7 @@ impl Engine {
             if let Some(due) = due {
                 self.queue.add_at(&uid, instant(due));
             }
+            self.await_restore(&uid);
             return;
         };
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
@@ -226,6 +232,7 @@ impl Engine {
                 self.passes.remove(&id);
                 self.metrics.pass(started.elapsed());
                 self.take_outcome(&uid, &outcome);
+                self.take_parked(&uid);
                 self.queue.done(&uid);
             }
             Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
@@ -233,6 +240,7 @@ impl Engine {
             Err(error) => {
                 if let Some(uid) = self.passes.remove(&error.id()) {
                     self.fail(&uid, "Panic");
+                    self.take_parked(&uid);
                     self.queue.done(&uid);
                 } else {
                     // Only sweeps are not passes.
@@ -304,7 +312,7 @@ mod tests {
     use crate::plan::catalog::Catalog;
     use crate::plan::job::Place;
     use crate::plan::outcome::EndHint;
-    use crate::plan::task::Task;
+    use crate::plan::seal::SealKey;
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
     use crate::watch::{Change, JobMark};
@@ -332,6 +340,7 @@ mod tests {
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
+            key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
             identities,
             tenancy: Tenancy::default(),
         };

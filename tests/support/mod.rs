@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod careless;
 pub mod forge;
 pub mod plane;
 pub mod proxy;
@@ -92,7 +93,7 @@ impl Stage {
             serde_json::from_value(json!({"metadata": {"name": "renderhub-renderer"}}))?;
         let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &scope.rendering);
         accounts.create(&PostParams::default(), &account).await?;
-        Ok(Self {
+        let stage = Self {
             plane,
             scope,
             admin,
@@ -104,7 +105,10 @@ impl Stage {
             may_be_refused: AtomicBool::new(false),
             others: Vec::new(),
             logs: Vec::new(),
-        })
+        };
+        // As if a hub had been here before: what its first start costs and does has tests of its own.
+        stage.make_seal_key().await?;
+        Ok(stage)
     }
 
     /// Starts the hub and waits until it is ready.
@@ -162,11 +166,11 @@ impl Stage {
         self.hub.as_ref().expect("the hub was started")
     }
 
-    /// The test has passed, if no secret shows and the hub asked for nothing that the chart does not let it; nothing is printed
-    /// then.
+    /// The test has passed, if no secret shows and the hub asked for nothing that the chart does not let it; nothing is
+    /// printed then.
     ///
     /// # Panics
-    /// If a secret shows somewhere, or that cannot be told.
+    /// If a secret shows somewhere, if that cannot be told, or if the hub was refused something.
     pub fn passed(mut self) {
         self.was_refused_nothing();
         // A test's runtime may be busy with servers of the test, so another one looks.
