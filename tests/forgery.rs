@@ -13,6 +13,7 @@ use serde_json::json;
 use support::forge::Marks;
 use support::{DIGEST, Stage, has, job_name_of};
 
+/// Holds: C5.
 #[tokio::test]
 async fn a_config_secret_made_from_another_spec_is_not_used() -> Result<()> {
     let mut stage = Stage::without_hub("hash", &[]).await?;
@@ -29,6 +30,7 @@ async fn a_config_secret_made_from_another_spec_is_not_used() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C5.
 #[tokio::test]
 async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
     let mut stage = Stage::without_hub("mutated", &[]).await?;
@@ -55,6 +57,7 @@ async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C5, T3.
 #[tokio::test]
 async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
     let mut stage = Stage::new("copy").await?;

@@ -96,6 +96,7 @@ async fn nothing_reaches_b(
     assert!(b.seen().is_empty(), "{name}: {:?}", b.seen());
 }
 
+/// Holds: O1.
 #[tokio::test]
 async fn realms_elsewhere_get_nothing() {
     let realms: [(&str, Pointer); 9] = [
@@ -120,6 +121,7 @@ async fn realms_elsewhere_get_nothing() {
     }
 }
 
+/// Holds: O3.
 #[tokio::test]
 async fn redirects_are_never_followed() {
     let steps = [
@@ -158,6 +160,7 @@ async fn redirects_on_the_registry_itself_are_not_followed_either() {
     .await;
 }
 
+/// Holds: O1, O3.
 #[tokio::test]
 async fn token_calls_are_not_redirected() {
     for status in [301, 302, 307, 308] {
@@ -178,6 +181,7 @@ async fn token_calls_are_not_redirected() {
     }
 }
 
+/// Holds: O2.
 #[tokio::test]
 async fn uploads_elsewhere_get_nothing() {
     let locations: [(&str, Pointer); 8] = [
@@ -295,6 +299,9 @@ async fn an_expired_token_is_renewed_once_per_call() {
     assert_eq!(tokens(&never), 2);
 }
 
+/// Whatever scope a challenge asks for, the token is for one repository.
+///
+/// Holds: R6.
 #[tokio::test]
 async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
     let registry = with_tokens(0).await;
@@ -335,6 +342,7 @@ async fn anonymous_tokens_need_no_credential() {
     assert_eq!(token.authorization(), None);
 }
 
+/// Holds: O6.
 #[tokio::test]
 async fn lies_about_digests_are_found() {
     let other = Digest::of(b"other").to_string();
@@ -362,6 +370,7 @@ async fn lies_about_digests_are_found() {
     );
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn a_tag_that_another_pusher_took_meanwhile_is_a_conflict() {
     // Both found the tag free; the other one's manifest came after ours, so ours is there, but not under the tag.
@@ -409,6 +418,7 @@ async fn without_a_digest_header_the_manifest_itself_counts() {
     assert_eq!(push(lying.address, "a").await, Err(PushError::DigestMismatch));
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn an_error_is_never_an_absence() {
     for status in [
@@ -557,6 +567,7 @@ async fn a_broken_connection_is_tried_again_and_a_closed_port_reported() {
     assert_eq!(push(gone, "a").await, Err(PushError::Unreachable));
 }
 
+/// Holds: E3, E4.
 #[tokio::test]
 async fn no_error_repeats_what_the_registry_said_or_the_credential() {
     let body = b"canary-body \x1b[31m".to_vec();

@@ -386,6 +386,7 @@ mod tests {
         TaskUid::new(uid)
     }
 
+    /// Holds: D4.
     #[tokio::test]
     async fn a_panic_costs_one_task_an_error_and_a_retry() {
         let mut engine = engine();

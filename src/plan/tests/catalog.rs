@@ -161,6 +161,7 @@ fn a_class_that_shows_the_credential_to_its_container_is_for_those_it_names() {
     }
 }
 
+/// Holds: T9.
 #[test]
 fn a_tenant_cannot_tell_a_class_of_others_from_none() {
     let mut catalog = platform();
@@ -258,6 +259,7 @@ fn repository() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    /// Holds: C3.
     #[test]
     fn no_namespace_gets_out_of_its_prefix(
         repository in repository(),
@@ -284,6 +286,7 @@ proptest! {
         }
     }
 
+    /// Holds: C3.
     #[test]
     fn two_namespaces_never_share_a_repository(
         repository in repository(), a in "team-[a-c]{1,2}", b in "team-[a-c]{1,2}",
