@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::apply::Calls;
-use crate::config::Settings;
+use crate::config::{Settings, TenantIdentity};
+use crate::controller::catalog::CatalogLoop;
 use crate::controller::engine::Engine;
-use crate::controller::registries::Registries;
 use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::lease::{Held, LeaseError};
@@ -22,11 +22,13 @@ use crate::metrics::Metrics;
 use crate::names::{HubId, HubIdError};
 use crate::notes::Notes;
 use crate::plan::job::Place;
+use crate::tenant::{Identities, Method};
 use crate::watch::{self as watches, Input, Scope};
 
 mod start;
 
 pub use start::preflight;
+use start::{Clients, clients};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -77,7 +79,7 @@ pub enum AppError {
 /// # Errors
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
-    let client = start::client().await?;
+    let clients = clients().await?;
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
@@ -89,12 +91,13 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     let admin = admin::serve(listener, registry, is_ready, stop.clone());
     loops.spawn(async move { _ = admin.await });
 
-    let Some(start::Started { hub_id, lease }) = start::start_up(&client, &settings, &metrics, &stop).await?
+    let Some(start::Started { hub_id, lease }) =
+        start::start_up(&clients.hub, &settings, &metrics, &stop).await?
     else {
         return Ok(());
     };
     let lease = Keeper::start(lease);
-    let (events, engine) = start(&mut loops, &client, &hub_id, &settings, (metrics, ready), &stop);
+    let (events, engine) = start(&mut loops, &clients, &hub_id, &settings, (metrics, ready), &stop);
     supervise(
         loops,
         lease,
@@ -182,12 +185,13 @@ async fn supervise(
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
-    client: &Client,
+    clients: &Clients,
     hub_id: &HubId,
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),
     stop: &CancellationToken,
 ) -> (JoinHandle<()>, impl Future<Output = ()> + use<>) {
+    let client = &clients.hub;
     let namespace = settings.rendering_namespace.clone();
     let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
@@ -202,6 +206,14 @@ fn start(
         events,
         notes: notes.clone(),
         place,
+        identities: Identities::new(
+            client.clone(),
+            clients.nobody.clone(),
+            method(settings.tenant_identity),
+            settings.tenancy.is_single_tenant,
+            metrics.clone(),
+        ),
+        tenancy: settings.tenancy.clone(),
     });
     let (publish, catalog) = watch::channel(None);
     let (input, inputs) = mpsc::channel(BACKLOG);
@@ -213,9 +225,10 @@ fn start(
         catalog,
         ready,
     );
-    let registries = Registries::new(calls, settings.fallback_class.clone(), publish);
+    let fallback = settings.fallback_class.clone();
+    let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
-    loops.spawn(registries.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
+    loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
     spawn_watches(loops, client, hub_id, settings, &metrics, notes, input);
     (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }
@@ -230,7 +243,16 @@ fn spawn_watches(
     notes: Notes,
     out: mpsc::Sender<Input>,
 ) {
-    for scope in Scope::of(&settings.watch_namespaces) {
+    let scopes = Scope::of(&settings.watch_namespaces);
+    for namespace in watches::tenants(&scopes) {
+        let (client, metrics, out) = (client.clone(), metrics.clone(), out.clone());
+        if settings.tenancy.crosses_namespaces {
+            let (client, namespace) = (client.clone(), namespace.clone());
+            loops.spawn(watches::grants(client, namespace, metrics.clone(), out.clone()));
+        }
+        loops.spawn(watches::registries(client, namespace, metrics, out));
+    }
+    for scope in scopes {
         loops.spawn(watches::tasks(
             client.clone(),
             scope,
@@ -255,4 +277,11 @@ fn spawn_watches(
         notes,
         out,
     ));
+}
+
+const fn method(identity: TenantIdentity) -> Method {
+    match identity {
+        TenantIdentity::Token => Method::Token,
+        TenantIdentity::Impersonate => Method::Impersonate,
+    }
 }

@@ -15,17 +15,19 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::api::RenderTaskStatus;
 use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own_objects};
-use crate::api::{ClusterRegistryStatus, RenderTaskStatus};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind, TaskUid};
-use crate::object::TaskObject;
+use crate::object::SlimObject;
 use crate::plan::task::{Task, TaskId};
 
 mod error;
+mod platform;
 
 pub use error::CallError;
 use error::{classify, done, found, gone};
+pub use platform::StatusWrite;
 
 /// Longest a call to the hub's own API server may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -122,7 +124,7 @@ impl Calls {
     /// Whatever keeps it from being read.
     pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
         let request = tasks(id).get(&id.name, &kube::api::GetParams::default());
-        let read: Option<TaskObject> = found(self.send("get", resource(id.kind), request).await)?;
+        let read: Option<SlimObject> = found(self.send("get", resource(id.kind), request).await)?;
         Ok(read
             .and_then(|o| o.into_task(id.kind))
             .filter(|t| t.id.uid == id.uid))
@@ -273,22 +275,6 @@ impl Calls {
                 None => return Ok(all),
             }
         }
-    }
-
-    /// Writes a registry's status; the new resource version, or `None` where the registry is gone.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being written.
-    pub async fn write_registry_status(
-        &self,
-        name: &str,
-        status: &ClusterRegistryStatus,
-    ) -> Result<Option<String>, CallError> {
-        let path = format!("/apis/{GROUP}/{VERSION}/clusterregistries");
-        let body = json!({"status": status});
-        let request = Request::new(path).patch_subresource("status", name, &manager(), &Patch::Merge(&body));
-        let answer: Option<Answer> = found(self.send("patch", "clusterregistries/status", request).await)?;
-        Ok(answer.map(|answer| answer.metadata.resource_version))
     }
 
     /// Requests on a kind of the rendering namespace.

@@ -1,7 +1,8 @@
 //! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
-//! I/O ([`apply`], [`events`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`watch`]), control loops ([`controller`]) and wiring
+//! I/O ([`apply`], [`events`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`tenant`], [`watch`]), control
+//! loops ([`controller`]) and wiring
 //! ([`config`], [`telemetry`], [`admin`], [`app`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only.
 
@@ -22,5 +23,6 @@ pub mod plan;
 pub mod preflight;
 pub mod renderer;
 pub mod telemetry;
+pub mod tenant;
 pub mod watch;
 pub mod workqueue;

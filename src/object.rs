@@ -1,4 +1,4 @@
-//! Task objects as they cross the wire: either kind, whatever the schema lets through.
+//! Objects of our kinds as they cross the wire, whatever the schema lets through.
 
 use std::borrow::Cow;
 
@@ -30,9 +30,9 @@ pub fn task_resource(kind: TaskKind) -> ApiResource {
     }
 }
 
-/// A task object of either kind, with its spec and status as they are, so that nothing a server holds fails to decode.
+/// An object with its spec and status as they are, so that nothing a server holds fails to decode.
 #[derive(Clone, Debug, Deserialize)]
-pub struct TaskObject {
+pub struct SlimObject {
     #[serde(deserialize_with = "slim")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "shallow")]
@@ -41,7 +41,13 @@ pub struct TaskObject {
     status: Value,
 }
 
-impl TaskObject {
+impl SlimObject {
+    /// Its metadata and its spec.
+    #[must_use]
+    pub fn into_spec(self) -> (ObjectMeta, Value) {
+        (self.metadata, self.spec)
+    }
+
     /// The task in the object; `None` without a name or a UID.
     #[must_use]
     pub fn into_task(self, kind: TaskKind) -> Option<Task> {
@@ -49,7 +55,7 @@ impl TaskObject {
     }
 }
 
-impl Resource for TaskObject {
+impl Resource for SlimObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

@@ -23,9 +23,13 @@ use crate::api::labels::{self, TASK_UID, own_objects};
 use crate::metrics::{KindLabel, Metrics};
 use crate::names::{HubId, TaskKind, TaskUid, is_name_of};
 use crate::notes::Notes;
-use crate::object::{TaskObject, task_resource};
+use crate::object::{SlimObject, task_resource};
 use crate::plan::outcome::{self, EndHint};
 use crate::plan::task::Task;
+
+mod tenants;
+
+pub use tenants::{Grant, GrantChange, grants, registries, tenants};
 
 /// Pause before a watch is opened anew, so that a server that refuses each start is not asked in a loop.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
@@ -103,12 +107,16 @@ pub enum Input {
     Job(Change<JobMark>),
     /// Every pod that ended was noted.
     PodsSeen,
+    /// A reference that a namespace allows, or not any more.
+    Grant(GrantChange),
+    /// A tenant's registry changed in this namespace.
+    Registry(String),
 }
 
 /// Watches the tasks of a scope until the channel closes.
 pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Sender<Input>) {
     let resource = task_resource(scope.kind);
-    let api: Api<TaskObject> = match &scope.namespace {
+    let api: Api<SlimObject> = match &scope.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
@@ -118,7 +126,7 @@ pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Se
         TaskKind::ClusterRenderTask => "clusterrendertasks",
     };
     run(api, Config::default(), metrics, name, out, move |event| {
-        let change = change(event, |o: TaskObject| o.into_task(kind).map(Box::new), uid_of)?;
+        let change = change(event, |o: SlimObject| o.into_task(kind).map(Box::new), uid_of)?;
         Some(Input::Task(scope.clone(), change))
     })
     .await;
@@ -288,7 +296,7 @@ fn change<K, T>(
     }
 }
 
-fn uid_of(object: &TaskObject) -> Option<TaskUid> {
+fn uid_of(object: &SlimObject) -> Option<TaskUid> {
     object.meta().uid.as_deref().map(TaskUid::new)
 }
 

@@ -189,10 +189,13 @@ async fn what_no_schema_refuses_the_hub_refuses() -> Result<()> {
             json!({"kubeConfig": {"secretRef": {"name": "x"}}}),
         ),
         ("FeatureDisabled", json!({"deploymentNamespace": "x"})),
-        ("FeatureDisabled", json!({"serviceAccountName": "x"})),
-        ("FeatureDisabled", json!({"baseURL": "evil.test"})),
-        ("FeatureDisabled", json!({"pushSecretRef": {"name": "push"}})),
-        ("FeatureDisabled", json!({"plainHTTP": true})),
+        ("InvalidSpec", json!({"baseURL": "evil.test"})),
+        ("InvalidSpec", json!({"pushSecretRef": {"name": "push"}})),
+        ("InvalidSpec", json!({"plainHTTP": true})),
+        (
+            "RBACDenied",
+            json!({"registryRef": {"kind": "Registry", "name": "x"}, "serviceAccountName": "x:y"}),
+        ),
         ("InvalidSpec", json!({"registryRef": null})),
         ("InvalidSpec", no_release),
         (

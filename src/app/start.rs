@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
+use kube::config::AuthInfo;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
@@ -71,7 +72,7 @@ pub(super) async fn start_up(
 /// # Errors
 /// The cluster cannot be asked.
 pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bool), AppError> {
-    let client = client().await?;
+    let client = clients().await?.hub;
     let findings = tokio::time::timeout(PATIENCE, findings(&client, &settings))
         .await
         .map_err(|_| AppError::NoAnswer)??;
@@ -176,8 +177,15 @@ fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
     }
 }
 
-/// The client of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
-pub(super) async fn client() -> Result<Client, AppError> {
+/// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
+pub(super) struct Clients {
+    /// The hub itself.
+    pub hub: Client,
+    /// Reaches the same API server without any credential.
+    pub nobody: Client,
+}
+
+pub(super) async fn clients() -> Result<Clients, AppError> {
     let debugging = [
         "KUBE_RS_DEBUG_IMPERSONATE_USER",
         "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
@@ -197,7 +205,13 @@ pub(super) async fn client() -> Result<Client, AppError> {
     };
     config.default_retry = false;
     config.proxy_url = None;
-    Client::try_from(config).map_err(|_| AppError::NoCluster)
+    let mut nobody = config.clone();
+    nobody.auth_info = AuthInfo::default();
+    let client = |config| Client::try_from(config).map_err(|_| AppError::NoCluster);
+    Ok(Clients {
+        hub: client(config)?,
+        nobody: client(nobody)?,
+    })
 }
 
 /// The hub's id, for which the API server is asked until it answers: a hub that starts before it is no broken hub.

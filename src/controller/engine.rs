@@ -4,7 +4,7 @@
 //! One owner means no locks. `inputs` and `outcomes` are the two ways in which what it remembers changes.
 //! Workers are tasks of their own, so a panic in one costs its task an error and a retry.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,15 +19,16 @@ use crate::apply::CallError;
 use crate::backoff::Backoff;
 use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
+use crate::plan::grants::Grants;
 use crate::plan::queue::{Caps, FairQueue};
-use crate::watch::{Input, Scope};
+use crate::watch::{Input, Scope, tenants};
 use crate::workqueue::WorkQueue;
 
+use super::catalog::Published;
 use super::index::Index;
 use super::outcome::Outcome;
 use super::record::Record;
-use super::registries::Published;
-use super::worker::{Context, work};
+use super::worker::{Context, Offers, work};
 
 mod inputs;
 mod outcomes;
@@ -57,6 +58,8 @@ enum Source {
     Pods,
     Secrets,
     Catalog,
+    /// Grants of a namespace, or of all.
+    Grants(Option<Arc<str>>),
 }
 
 /// What a spawned piece of work was.
@@ -83,6 +86,13 @@ pub struct Engine {
     outdated: HashSet<TaskUid>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
+    /// References that namespaces allow.
+    grants: Arc<Grants>,
+    /// Grants that each list under way has shown so far.
+    shown_grants: HashMap<Option<Arc<str>>, BTreeSet<String>>,
+    /// Namespaces in which a tenant changed something that tasks may wait for, and when they are told.
+    soiled: HashSet<String>,
+    clean_due: Option<Instant>,
     /// What was not seen whole yet.
     unseen: HashSet<Source>,
     sweep_due: Instant,
@@ -101,6 +111,11 @@ impl Engine {
         ready: watch::Sender<bool>,
     ) -> Self {
         let others = [Source::Jobs, Source::Pods, Source::Secrets, Source::Catalog];
+        let crosses = context.tenancy.crosses_namespaces;
+        let grants = tenants(&scopes)
+            .filter(|_| crosses)
+            .map(Source::Grants)
+            .collect::<Vec<_>>();
         Self {
             context,
             metrics,
@@ -115,7 +130,16 @@ impl Engine {
             passes: HashMap::new(),
             outdated: HashSet::new(),
             jobs_gone: HashSet::new(),
-            unseen: scopes.into_iter().map(Source::Tasks).chain(others).collect(),
+            grants: Arc::default(),
+            shown_grants: HashMap::new(),
+            soiled: HashSet::new(),
+            clean_due: None,
+            unseen: scopes
+                .into_iter()
+                .map(Source::Tasks)
+                .chain(others)
+                .chain(grants)
+                .collect(),
             sweep_due: Instant::now(),
             is_sweeping: false,
         }
@@ -143,6 +167,7 @@ impl Engine {
 
     fn start_work(&mut self) {
         let now = Instant::now();
+        self.clean(now);
         // The first list of Secrets is made when all else is known, to be compared with it.
         let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
         if is_known && self.sweep_due <= now && !self.is_sweeping {
@@ -181,14 +206,15 @@ impl Engine {
             return;
         };
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
-        let (context, catalog) = (
-            Arc::clone(&self.context),
-            self.catalog.borrow().clone().unwrap_or_default(),
-        );
+        let context = Arc::clone(&self.context);
+        let offers = Offers {
+            catalog: self.catalog.borrow().clone().unwrap_or_default(),
+            grants: Arc::clone(&self.grants),
+        };
         let key = uid.clone();
         self.jobs_gone.remove(&uid);
         let handle = self.running.spawn(async move {
-            let outcome = work(context, catalog, view, has_slot).await;
+            let outcome = work(context, offers, view, has_slot).await;
             Finished::Pass(key, now, Box::new(outcome))
         });
         self.passes.insert(handle.id(), uid);
@@ -238,7 +264,8 @@ impl Engine {
         let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
         let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
         let work = (self.unseen.is_empty() && self.has_free_worker()).then(|| self.queue.next_wake());
-        sweep.into_iter().chain(work.flatten()).min()
+        let times = [sweep, work.flatten(), self.clean_due];
+        times.into_iter().flatten().min()
     }
 
     fn show(&self) {
@@ -278,6 +305,8 @@ mod tests {
     use crate::plan::job::Place;
     use crate::plan::outcome::EndHint;
     use crate::plan::task::Task;
+    use crate::plan::tenancy::Tenancy;
+    use crate::tenant::{Identities, Method};
     use crate::watch::{Change, JobMark};
 
     use super::super::outcome::JobNews;
@@ -288,6 +317,7 @@ mod tests {
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
+        let identities = identities(&client, &metrics);
         let context = Context {
             calls: Calls::new(
                 client.clone(),
@@ -302,13 +332,12 @@ mod tests {
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
+            identities,
+            tenancy: Tenancy::default(),
         };
-        let caps = Caps {
-            total: 2,
-            per_namespace: 2,
-        };
+        let (total, per_namespace) = (2, 2);
         let limits = Limits {
-            caps,
+            caps: Caps { total, per_namespace },
             workers: 2,
             gc_interval: Duration::from_secs(300),
         };
@@ -325,6 +354,11 @@ mod tests {
             catalog,
             watch::channel(false).0,
         )
+    }
+
+    fn identities(client: &Client, metrics: &Metrics) -> Identities {
+        let (hub, nobody) = (client.clone(), client.clone());
+        Identities::new(hub, nobody, Method::Token, false, metrics.clone())
     }
 
     fn scopes() -> Vec<Scope> {

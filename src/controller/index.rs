@@ -126,7 +126,7 @@ impl Index {
             created: task.created,
             phase,
             deleting: task.deleting,
-            blocked: old.as_ref().is_some_and(|r| r.blocked),
+            blocked: old.as_ref().map(|r| r.blocked.clone()).unwrap_or_default(),
             waits_since: old.as_ref().and_then(|r| r.waits_since),
             held: old.as_ref().and_then(|r| r.held),
             cleared_secret: old.as_ref().is_some_and(|r| r.cleared_secret),
@@ -200,7 +200,8 @@ impl Index {
         self.epochs.get(&scope.cloned()).copied().unwrap_or_default()
     }
 
-    fn intern(&mut self, namespace: &str) -> Arc<str> {
+    /// The one copy of a namespace's name.
+    pub fn intern(&mut self, namespace: &str) -> Arc<str> {
         if let Some(known) = self.namespaces.get(namespace) {
             return Arc::clone(known);
         }

@@ -1,9 +1,9 @@
-//! The control loops: tasks, registries and the sweep.
+//! The control loops: tasks, what the platform offers them, and the sweep.
 
+pub mod catalog;
 pub mod engine;
 mod index;
 mod outcome;
 mod record;
-pub mod registries;
 mod sweep;
 pub mod worker;

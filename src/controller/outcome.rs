@@ -77,6 +77,8 @@ pub struct Outcome {
     pub wake: Option<Timestamp>,
     /// Whether the task waits for a slot.
     pub wants_slot: bool,
+    /// The namespace whose tenant can start the task.
+    pub waits_for: Option<String>,
     /// Why the pass ended early.
     pub error: Option<WorkError>,
 }

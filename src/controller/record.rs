@@ -10,6 +10,18 @@ use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::JobMark;
 
+/// Who must change something before a task can start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Blocked {
+    /// Nobody.
+    #[default]
+    No,
+    /// The platform.
+    ByPlatform,
+    /// A tenant of this namespace.
+    ByTenant(Arc<str>),
+}
+
 /// What is remembered of a task.
 #[derive(Debug)]
 pub struct Record {
@@ -22,8 +34,8 @@ pub struct Record {
     pub phase: Phase,
     /// Whether somebody asked for its deletion.
     pub deleting: bool,
-    /// Whether nothing but a change of the platform's offers can start it.
-    pub blocked: bool,
+    /// Who must change something before it can start.
+    pub blocked: Blocked,
     /// Since when it waits for a slot.
     pub waits_since: Option<Instant>,
     /// What keeps its objects from being created, and until when that is believed.

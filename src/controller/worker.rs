@@ -3,26 +3,31 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ObjectMeta;
 
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::{ConditionType, Reason, is_true};
-use crate::api::labels::{DESTINATION, FINALIZER, HUB_ID, SPEC_HASH, TASK_UID};
+use crate::api::labels::FINALIZER;
 use crate::apply::{CallError, Calls};
 use crate::events::{Events, Notice};
-use crate::names::job_name;
+use crate::names::{TaskKind, job_name};
 use crate::notes::Notes;
-use crate::plan::catalog::{Catalog, Resolved};
-use crate::plan::job::{Manifests, Place, manifests};
-use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, read_job, read_pod};
+use crate::plan::catalog::{Catalog, Refusal};
+use crate::plan::grants::Grants;
+use crate::plan::job::Place;
+use crate::plan::outcome::{JobReport, PodNote, Verdict, read_job, read_pod};
+use crate::plan::registry::credential;
 use crate::plan::task::{Phase, Task};
-use crate::plan::{Held, JobState, Observed, Step, decide};
-use crate::watch::{JobMark, job_mark, pod_task};
+use crate::plan::tenancy::Tenancy;
+use crate::plan::tenant::{Access, Missing, Named, Own, Reference};
+use crate::plan::{JobState, Observed, Step, decide};
+use crate::tenant::{Identities, look_up};
+use crate::watch::{job_mark, pod_task};
 
 use super::index::View;
 use super::outcome::{JobNews, Outcome, SecretNews, WorkError};
+
+mod create;
 
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
@@ -41,15 +46,20 @@ pub struct Context {
     pub notes: Notes,
     /// Where Jobs run.
     pub place: Place,
+    /// Who reads what tenants name.
+    pub identities: Identities,
+    /// What the platform lets tenants' references do.
+    pub tenancy: Tenancy,
 }
 
 /// Passes over a task until nothing is left to do now.
-pub async fn work(context: Arc<Context>, catalog: Arc<Catalog>, view: View, has_slot: bool) -> Outcome {
+pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: bool) -> Outcome {
     let mut pass = Pass {
         context: &context,
-        catalog: &catalog,
+        offers: &offers,
         view,
         note: None,
+        own: None,
         has_slot,
         outcome: Outcome::default(),
     };
@@ -60,11 +70,22 @@ pub async fn work(context: Arc<Context>, catalog: Arc<Catalog>, view: View, has_
     pass.outcome
 }
 
+/// What others than the tenant of a task offer it.
+#[derive(Clone, Debug)]
+pub struct Offers {
+    /// The platform.
+    pub catalog: Arc<Catalog>,
+    /// Other namespaces.
+    pub grants: Arc<Grants>,
+}
+
 struct Pass<'a> {
     context: &'a Context,
-    catalog: &'a Catalog,
+    offers: &'a Offers,
     view: View,
     note: Option<PodNote>,
+    /// What the task's own destination turned out to be.
+    own: Option<Result<Own, Refusal>>,
     has_slot: bool,
     outcome: Outcome,
 }
@@ -77,8 +98,14 @@ impl Pass<'_> {
                 return Ok(());
             };
             let step = self.decide(&task);
-            if let Step::Rest { wake, wants_slot } = step {
+            if let Step::Rest {
+                wake,
+                wants_slot,
+                waits_for,
+            } = step
+            {
                 (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
+                self.outcome.waits_for = waits_for;
                 return Ok(());
             }
             let is_last = matches!(step, Step::DeleteTask);
@@ -105,7 +132,10 @@ impl Pass<'_> {
             job: &self.view.job,
             secret: self.view.secret.as_deref(),
             note: self.note.as_ref(),
-            catalog: self.catalog,
+            catalog: &self.offers.catalog,
+            tenancy: &self.context.tenancy,
+            grants: &self.offers.grants,
+            own: self.own.as_ref(),
             place: &self.context.place,
             has_slot: self.has_slot,
             has_waited: self.view.has_waited,
@@ -133,6 +163,7 @@ impl Pass<'_> {
                 self.outcome.is_gone = !task.is_finalized();
                 self.changed(task, task.resource_version.clone(), |t| t.deleting = true);
             }
+            Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
             Step::Create(resolved) => self.create(task, &resolved).await?,
             Step::ReadJob => self.read_job(&name).await?,
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
@@ -159,106 +190,25 @@ impl Pass<'_> {
         (self.view.task, self.outcome.task) = (Some(Arc::clone(&task)), Some(task));
     }
 
-    async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
-        let Manifests { secret, job } = manifests(&self.context.place, task, resolved);
-        // Also where a Secret is known: it may be of an earlier attempt, with another destination.
-        let created = self.context.calls.create_secret(&secret).await;
-        let Some(uid) = self.created_secret(task, &secret, created).await? else {
-            return Ok(());
-        };
-        (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
-        let created = self.context.calls.create_job(&job).await;
-        let mark = match created {
-            Ok(uid) => job_mark(&ObjectMeta {
-                uid: Some(uid),
-                managed_fields: None,
-                ..job.metadata.clone()
-            })
-            .map(|mark| JobMark {
-                hint: EndHint::No,
-                ..mark
-            }),
-            Err(CallError::AlreadyExists) => self.existing_job(task, &job.metadata).await?,
-            Err(CallError::Invalid) => {
-                self.view.held = Some(Held::JobRefused);
-                return Ok(());
-            }
-            Err(CallError::Forbidden | CallError::NotFound) => {
-                self.view.held = Some(Held::NotAdmitted);
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let Some(mark) = mark else { return Ok(()) };
-        self.view.job = JobState::Seen {
-            uid: mark.uid.clone(),
-            spec_hash: mark.spec_hash.clone(),
-            chart_url: mark.chart_url.clone(),
-            may_have_ended: mark.hint != EndHint::No,
-        };
-        self.outcome.job = JobNews::Known(mark);
-        Ok(())
-    }
-
-    /// UID of the config Secret: the one just made, or one that is provably ours and has the same destination.
-    async fn created_secret(
-        &mut self,
-        task: &Task,
-        wanted: &Secret,
-        created: Result<String, CallError>,
-    ) -> Result<Option<String>, WorkError> {
-        match created {
-            Ok(uid) => return Ok(Some(uid)),
-            Err(CallError::AlreadyExists) => {}
-            Err(CallError::Forbidden | CallError::NotFound) => {
-                self.view.held = Some(Held::NotAdmitted);
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
+    /// The destination that a task names. A platform's own task names a Secret beside the platform's credentials.
+    async fn look_up(&self, task: &Task, reference: &Reference) -> Result<Result<Own, Refusal>, WorkError> {
+        if task.id.kind == TaskKind::RenderTask {
+            return Ok(look_up(&self.context.identities, reference).await?);
         }
-        let calls = &self.context.calls;
-        let name = wanted.metadata.name.as_deref().unwrap_or_default();
-        // What went between the two calls is made anew by the next pass.
-        let found = calls
-            .get_secret_metadata(name)
-            .await?
-            .ok_or(CallError::Conflict)?;
-        let Some(uid) = found.uid.clone().filter(|_| self.is_ours(task, &found)) else {
-            self.view.held = Some(Held::NameConflict);
-            return Ok(None);
+        let Named::Host(spec) = &reference.named else {
+            return Ok(Err(reference.refusal(Missing::Registry)));
         };
-        if has_same(DESTINATION, &found, &wanted.metadata) {
-            return Ok(Some(uid));
-        }
-        // No Job uses it, because one would have been found; a Job never gets it with a credential of now.
-        calls.delete_secret(name, &uid).await?;
-        Ok(Some(calls.create_secret(wanted).await?))
-    }
-
-    /// The Job that has the name, if it is provably ours.
-    async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
-        let name = wanted.name.as_deref().unwrap_or_default();
-        let found = self
-            .context
-            .calls
-            .get_job(name)
-            .await?
-            .ok_or(CallError::Conflict)?
-            .metadata;
-        let mark = job_mark(&found).filter(|_| self.is_ours(task, &found));
-        if mark.is_none() {
-            self.view.held = Some(Held::NameConflict);
-        }
-        Ok(mark)
-    }
-
-    /// Whether an object carries this hub's mark for exactly this task and spec.
-    fn is_ours(&self, task: &Task, meta: &ObjectMeta) -> bool {
-        let label = |key: &str| meta.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str);
-        let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
-        label(HUB_ID) == Some(self.context.place.hub_id.as_str())
-            && label(TASK_UID) == Some(task.id.uid.as_str())
-            && hash.is_some_and(|hash| *hash == task.spec_hash)
+        let secret = match &spec.push_secret_ref {
+            Some(named) => self.context.calls.get_secret(&named.name).await?,
+            None => None,
+        };
+        let named = spec.push_secret_ref.as_ref();
+        let credential = credential(named.map(|n| n.name.as_str()), &spec.hostname, secret.as_ref());
+        Ok(Ok(Own {
+            spec: spec.clone(),
+            access: Access::Mounted(credential),
+            certificates: None,
+        }))
     }
 
     async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
@@ -313,17 +263,6 @@ impl Pass<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether two objects agree on an annotation.
-fn has_same(annotation: &str, a: &ObjectMeta, b: &ObjectMeta) -> bool {
-    let of = |meta: &ObjectMeta| {
-        meta.annotations
-            .as_ref()
-            .and_then(|all| all.get(annotation))
-            .cloned()
-    };
-    of(a).is_some() && of(a) == of(b)
 }
 
 /// At most two events a task: why it cannot start, and how it ended.

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use crate::api::conditions::Reason;
 use crate::api::oci::{Reference, RegistryHost, Repository, RepositoryPrefix, Tag};
 use crate::api::{
-    AllowedNamespace, ClusterRegistrySpec, RegistryKind, RenderTaskSpec, RendererClassSpec, RendererMode,
-    Verification,
+    AllowedNamespace, ClusterRegistrySpec, RenderTaskSpec, RendererClassSpec, RendererMode, Verification,
 };
-use crate::names::TaskKind;
+use crate::names::{TaskKind, job_name};
 
+use super::namespaces::{Uids, is_allowed};
 use super::task::Task;
+use super::tenant::{Access, Login, Own};
+use super::validate::MAX_CONFIG_BYTES;
 
 /// Why a task cannot start, for its tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct Registry {
     pub spec: ClusterRegistrySpec,
     /// The credential it is pushed to with.
     pub credential: Credential,
+    /// UID of each namespace it lists, as recorded at first use.
+    pub recorded: Uids,
 }
 
 /// A renderer class by name.
@@ -65,6 +69,17 @@ pub struct Class {
     pub spec: RendererClassSpec,
     /// Whether tasks that name no class get it.
     pub is_default: bool,
+    /// UID of each namespace it lists, as recorded at first use.
+    pub recorded: Uids,
+}
+
+/// Where a registry's certificates are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificates {
+    /// In this ConfigMap of the rendering namespace, under this key.
+    ConfigMap(String, String),
+    /// A tenant's, to be put into the config Secret.
+    Copied(String),
 }
 
 /// Where a task's chart goes, and who makes it.
@@ -78,8 +93,10 @@ pub struct Resolved {
     pub credential: Credential,
     /// Token service of another origin that the registry may send the pusher to.
     pub token_realm: Option<String>,
-    /// ConfigMap and key with the registry's certificates.
-    pub ca: Option<(String, String)>,
+    /// The registry's certificates.
+    pub ca: Option<Certificates>,
+    /// A tenant's credential, which goes into the config Secret.
+    pub login: Option<Login>,
     /// The renderer.
     pub class: RendererClassSpec,
 }
@@ -93,16 +110,30 @@ pub struct Catalog {
     pub classes: BTreeMap<String, Class>,
     /// The renderer where no class is named and none is the default.
     pub fallback: RendererClassSpec,
+    /// UID, as it is now, of each namespace that some list names and that exists.
+    pub namespaces: Uids,
 }
 
 impl Catalog {
-    /// The destination and renderer of a task.
+    /// The destination and renderer of a task; `own` is the destination where it is not the platform's.
     ///
     /// # Errors
     /// Why the task gets none: the first of registry, namespace, repository, credential and class that refuses.
-    pub fn resolve(&self, task: &Task, spec: &RenderTaskSpec) -> Result<Resolved, Refusal> {
+    pub fn resolve(
+        &self,
+        task: &Task,
+        spec: &RenderTaskSpec,
+        own: Option<&Own>,
+    ) -> Result<Resolved, Refusal> {
+        match own {
+            Some(own) => self.with_own(task, spec, own),
+            None => self.with_platforms(task, spec),
+        }
+    }
+
+    fn with_platforms(&self, task: &Task, spec: &RenderTaskSpec) -> Result<Resolved, Refusal> {
         let registry = self.registry(spec)?;
-        if !is_allowed(&registry.spec.allowed_namespaces, task) {
+        if !self.admits(&registry.spec.allowed_namespaces, &registry.recorded, task) {
             return Err(Refusal::new(
                 Reason::RegistryNotAllowed,
                 "the registry does not allow this namespace; ask the platform operator",
@@ -114,18 +145,13 @@ impl Catalog {
             );
             return Err(Refusal::new(Reason::FeatureDisabled, message));
         }
-        let reference = destination(registry, task, spec)?;
-        let credential = match &registry.credential {
-            Credential::Missing => Err(Refusal::new(
-                Reason::PushSecretNotFound,
-                "the registry's credential does not exist; the task starts by itself once the platform operator makes it",
-            )),
-            Credential::Invalid => Err(Refusal::new(
-                Reason::PushSecretInvalid,
-                "the registry's credential cannot be used for its host; the task starts by itself once the platform operator mends it",
-            )),
-            usable => Ok(usable.clone()),
-        }?;
+        let reference = destination(
+            &registry.spec.hostname,
+            &registry.spec.repository_prefix,
+            task,
+            spec,
+        )?;
+        let credential = usable(&registry.credential)?;
         Ok(Resolved {
             reference,
             plain_http: registry.spec.plain_http,
@@ -135,25 +161,42 @@ impl Catalog {
                 .spec
                 .ca_config_map_ref
                 .as_ref()
-                .map(|r| (r.name.clone(), r.key.clone())),
+                .map(|r| Certificates::ConfigMap(r.name.clone(), r.key.clone())),
+            login: None,
+            class: self.class(task, spec)?.clone(),
+        })
+    }
+
+    fn with_own(&self, task: &Task, spec: &RenderTaskSpec, own: &Own) -> Result<Resolved, Refusal> {
+        if task.config.len() + own.bytes() > MAX_CONFIG_BYTES {
+            let message = "the configuration and what is copied beside it are larger than 1020 KiB; make a new task with less";
+            return Err(Refusal::new(Reason::ConfigTooLarge, message));
+        }
+        let prefix = own.spec.repository_prefix.as_deref().unwrap_or_default();
+        let reference = destination(&own.spec.hostname, prefix, task, spec)?;
+        let (credential, login) = match &own.access {
+            Access::Anonymous => (Credential::Anonymous, None),
+            Access::Mounted(credential) => (usable(credential)?, None),
+            Access::Copied(login) => {
+                // The config Secret has the name of the Job.
+                let copy = job_name(&task.id.name, &task.id.uid);
+                (Credential::BasicAuth(copy), Some(login.clone()))
+            }
+        };
+        Ok(Resolved {
+            reference,
+            plain_http: own.spec.plain_http.unwrap_or_default(),
+            credential,
+            token_realm: own.spec.token_realm.clone(),
+            ca: own.certificates.clone().map(Certificates::Copied),
+            login,
             class: self.class(task, spec)?.clone(),
         })
     }
 
     fn registry(&self, spec: &RenderTaskSpec) -> Result<&Registry, Refusal> {
-        let Some(named) = &spec.registry_ref else {
-            return Err(Refusal::new(
-                Reason::FeatureDisabled,
-                "baseURL is not served by this hub; use registryRef",
-            ));
-        };
-        if named.kind == RegistryKind::Registry {
-            return Err(Refusal::new(
-                Reason::FeatureDisabled,
-                "registries of kind Registry are not served by this hub; use a ClusterRegistry",
-            ));
-        }
-        self.registries.get(&named.name).ok_or_else(|| {
+        let name = spec.registry_ref.as_ref().map_or("", |named| &named.name);
+        self.registries.get(name).ok_or_else(|| {
             Refusal::new(
                 Reason::RegistryNotFound,
                 "the ClusterRegistry does not exist; the task starts by itself once it does",
@@ -162,30 +205,40 @@ impl Catalog {
     }
 
     fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
+        static NOBODY: Uids = Uids::new();
         let found = match &spec.renderer_class_name {
-            Some(name) => self.classes.get(name).map(|c| &c.spec),
-            None => Some(
-                self.classes
-                    .values()
-                    .find(|c| c.is_default)
-                    .map_or(&self.fallback, |c| &c.spec),
-            ),
+            Some(name) => self.classes.get(name),
+            None => self.classes.values().find(|c| c.is_default),
+        };
+        let found = found.map(|class| (&class.spec, &class.recorded));
+        let fallback = || {
+            spec.renderer_class_name
+                .is_none()
+                .then_some((&self.fallback, &NOBODY))
         };
         // A class that is not for this namespace reads the same as one that does not exist.
-        found.filter(|c| serves(c, task)).ok_or_else(|| {
+        let serving = found
+            .or_else(fallback)
+            .filter(|(class, recorded)| self.serves(class, recorded, task));
+        serving.map(|(class, _)| class).ok_or_else(|| {
             Refusal::new(
                 Reason::RendererClassNotFound,
                 "the renderer class does not exist for this namespace; the task starts by itself once it does",
             )
         })
     }
-}
 
-/// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
-/// credential to the tenant's input: then a namespace must be listed.
-fn serves(class: &RendererClassSpec, task: &Task) -> bool {
-    let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
-    is_open || is_allowed(&class.allowed_namespaces, task)
+    /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
+    /// credential to the tenant's input: then a namespace must be listed.
+    fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
+        let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
+        is_open || self.admits(&class.allowed_namespaces, recorded, task)
+    }
+
+    fn admits(&self, allowed: &[AllowedNamespace], recorded: &Uids, task: &Task) -> bool {
+        let current = self.namespaces.get(&task.id.namespace);
+        is_allowed(allowed, recorded, current, &task.id)
+    }
 }
 
 /// A field of a registry that the schema has and this hub does not serve.
@@ -199,32 +252,44 @@ pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
         .map(|_| "targetPullSecretName")
 }
 
-/// Whether a list of namespaces admits the task. The platform's own tasks are admitted everywhere.
-fn is_allowed(allowed: &[AllowedNamespace], task: &Task) -> bool {
-    task.id.kind == TaskKind::ClusterRenderTask || allowed.iter().any(|n| n == "*" || *n == task.id.namespace)
+/// A credential that a push can be made with.
+fn usable(credential: &Credential) -> Result<Credential, Refusal> {
+    match credential {
+        Credential::Missing => Err(Refusal::new(
+            Reason::PushSecretNotFound,
+            "the registry's credential does not exist; the task starts by itself once the platform operator makes it",
+        )),
+        Credential::Invalid => Err(Refusal::new(
+            Reason::PushSecretInvalid,
+            "the registry's credential cannot be used for its host; the task starts by itself once the platform operator mends it",
+        )),
+        usable => Ok(usable.clone()),
+    }
 }
 
 /// The full reference, if the repository lies within the prefix that the registry grants.
-fn destination(registry: &Registry, task: &Task, spec: &RenderTaskSpec) -> Result<Reference, Refusal> {
+fn destination(
+    hostname: &str,
+    prefix: &str,
+    task: &Task,
+    spec: &RenderTaskSpec,
+) -> Result<Reference, Refusal> {
     let invalid = |what: &str| Refusal::new(Reason::InvalidSpec, format!("{what}; make a new task"));
     let repository: Repository = spec
         .repository
         .parse()
         .map_err(|_| invalid("repository is no OCI repository name"))?;
     let tag: Tag = spec.tag.parse().map_err(|_| invalid("tag is no OCI tag"))?;
-    let host: RegistryHost = registry.spec.hostname.parse().map_err(|_| {
+    let host: RegistryHost = hostname.parse().map_err(|_| {
         Refusal::new(
             Reason::RegistryNotFound,
-            "the ClusterRegistry's hostname cannot be used; ask the platform operator",
+            "the registry's hostname cannot be used; whoever owns the registry can mend it",
         )
     })?;
     let is_platform = task.id.kind == TaskKind::ClusterRenderTask;
     // The platform's own tasks have no namespace, so a prefix made of one cannot bind them.
-    if !(is_platform && registry.spec.repository_prefix.contains("{namespace}")) {
-        let prefix = registry
-            .spec
-            .repository_prefix
-            .replace("{namespace}", &task.id.namespace);
+    if !(is_platform && prefix.contains("{namespace}")) {
+        let prefix = prefix.replace("{namespace}", &task.id.namespace);
         let granted = prefix
             .parse::<RepositoryPrefix>()
             .is_ok_and(|granted| repository.is_within(&granted));

@@ -12,15 +12,17 @@ use k8s_openapi::api::batch::v1::{
 };
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
 use kube::api::ObjectMeta;
+use secrecy::ExposeSecret as _;
 use sha2::{Digest, Sha256};
 
 use crate::api::termination::PERMANENT_FAILURE;
 use crate::api::{RendererMode, labels};
 use crate::names::{HubId, hex, job_name};
 
-use super::catalog::Resolved;
+use super::catalog::{Certificates, Resolved};
 use super::pod;
 use super::task::Task;
+use super::tenant::Login;
 
 /// Seconds a finished Job outlives the hub's own clean-up, as a net for a hub that is gone.
 const DEAD_HUB_NET: i32 = 86_400;
@@ -43,7 +45,7 @@ pub struct Place {
 /// The two objects of a task; both have the same name.
 #[derive(Clone, Debug)]
 pub struct Manifests {
-    /// Immutable; `config.json` and `url`.
+    /// Immutable; `config.json`, `url`, and of a tenant's own registry the credential and the certificates.
     pub secret: Secret,
     /// One pod that renders, then pushes.
     pub job: Job,
@@ -61,20 +63,22 @@ pub fn manifests(place: &Place, task: &Task, resolved: &Resolved) -> Manifests {
 }
 
 fn secret(metadata: ObjectMeta, task: &Task, resolved: &Resolved) -> Secret {
-    let data = BTreeMap::from([
-        (
-            pod::CONFIG_KEY.to_owned(),
-            ByteString(task.config.as_bytes().to_vec()),
-        ),
-        (
-            pod::URL_KEY.to_owned(),
-            ByteString(resolved.reference.url().into_bytes()),
-        ),
-    ]);
+    let url = resolved.reference.url();
+    let mut parts = vec![(pod::CONFIG_KEY, &*task.config), (pod::URL_KEY, &url)];
+    if let Some(Login { credential, .. }) = &resolved.login {
+        parts.push((pod::USERNAME_KEY, &credential.username));
+        parts.push((pod::PASSWORD_KEY, credential.password.expose_secret()));
+    }
+    if let Some(Certificates::Copied(certificates)) = &resolved.ca {
+        parts.push((pod::CA_KEY, certificates));
+    }
+    let data = parts
+        .into_iter()
+        .map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     Secret {
         metadata,
         immutable: Some(true),
-        data: Some(data),
+        data: Some(data.collect()),
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     }
@@ -172,9 +176,14 @@ fn destination(resolved: &Resolved) -> String {
         credential,
         token_realm,
         ca,
+        login,
         ..
     } = resolved;
-    let all = format!("{:?}", (reference.url(), plain_http, credential, token_realm, ca));
+    let version = login.as_ref().map(|login| &login.version);
+    let all = format!(
+        "{:?}",
+        (reference.url(), plain_http, credential, token_realm, ca, version)
+    );
     hex(&Sha256::digest(all.as_bytes()))
 }
 

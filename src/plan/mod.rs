@@ -5,17 +5,21 @@
 
 pub mod catalog;
 pub mod gc;
+pub mod grants;
 pub mod job;
 pub mod lease;
+pub mod namespaces;
 pub mod outcome;
 mod pod;
 pub mod posture;
 pub mod preflight;
 pub mod queue;
 pub mod registry;
+mod start;
 pub mod status;
 pub mod task;
 pub mod tenancy;
+pub mod tenant;
 pub mod validate;
 
 use std::borrow::Cow;
@@ -26,10 +30,13 @@ use crate::api::RenderTaskStatus;
 use crate::api::conditions::Reason;
 
 use catalog::{Catalog, Refusal, Resolved};
+use grants::Grants;
 use job::Place;
 use outcome::{JobReport, PodNote, Verdict};
 use status::Started;
 use task::{Phase, Task};
+use tenancy::Tenancy;
+use tenant::{Own, Reference};
 
 /// What is known of a task's Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +96,12 @@ pub struct Observed<'a> {
     pub note: Option<&'a PodNote>,
     /// What the platform offers.
     pub catalog: &'a Catalog,
+    /// What the platform lets references do.
+    pub tenancy: &'a Tenancy,
+    /// References that namespaces allow.
+    pub grants: &'a Grants,
+    /// What the task's own destination turned out to be, once it was read.
+    pub own: Option<&'a Result<Own, Refusal>>,
     /// Where Jobs run.
     pub place: &'a Place,
     /// Whether the task holds a slot of the queue.
@@ -134,6 +147,8 @@ impl Held {
 pub enum Step {
     /// Put the hub's finalizer on the task.
     AddFinalizer,
+    /// Read what the task names, as whom it says.
+    LookUp(Box<Reference>),
     /// Create the config Secret and the Job.
     Create(Box<Resolved>),
     /// Read the Job, to see whether it ended or is really gone.
@@ -154,6 +169,8 @@ pub enum Step {
         wake: Option<Timestamp>,
         /// Whether the task only waits for a slot.
         wants_slot: bool,
+        /// The namespace whose tenant can start the task, where it is not the platform's turn.
+        waits_for: Option<String>,
     },
 }
 
@@ -161,6 +178,7 @@ impl Step {
     const REST: Self = Self::Rest {
         wake: None,
         wants_slot: false,
+        waits_for: None,
     };
 }
 
@@ -195,6 +213,7 @@ fn remove(o: &Observed<'_>) -> Step {
         wake => Step::Rest {
             wake,
             wants_slot: false,
+            waits_for: None,
         },
     }
 }
@@ -206,6 +225,7 @@ fn wait_for_cleanup(o: &Observed<'_>) -> Step {
         Step::Rest { wake, .. } => Step::Rest {
             wake: Some(wake.map_or(kept, |w| w.min(kept))),
             wants_slot: false,
+            waits_for: None,
         },
         step => step,
     }
@@ -232,7 +252,7 @@ fn unfinished(o: &Observed<'_>) -> Step {
         JobState::Gone if o.task.phase() == Phase::Running => {
             Step::WriteStatus(Box::new(status::lost(o.task, o.now)))
         }
-        JobState::Absent | JobState::Gone => start(o, spec),
+        JobState::Absent | JobState::Gone => start::start(o, spec),
     }
 }
 
@@ -282,38 +302,6 @@ fn started(o: &Observed<'_>, job_uid: &str, since: Timestamp) -> Option<RenderTa
         since,
     };
     Some(status::scheduled(o.task, started, o.now))
-}
-
-fn start(o: &Observed<'_>, spec: &crate::api::RenderTaskSpec) -> Step {
-    if let Some(held) = o.held {
-        return refuse(o, &held.refusal(), Step::REST);
-    }
-    let resolved = match o.catalog.resolve(o.task, spec) {
-        Ok(resolved) => resolved,
-        Err(refusal) => return refuse(o, &refusal, Step::REST),
-    };
-    if !o.has_slot {
-        return queued(o);
-    }
-    if !o.task.is_finalized() {
-        return Step::AddFinalizer;
-    }
-    Step::Create(Box::new(resolved))
-}
-
-fn queued(o: &Observed<'_>) -> Step {
-    let rest = Step::Rest {
-        wake: None,
-        wants_slot: true,
-    };
-    if !o.has_waited {
-        return rest;
-    }
-    refuse(
-        o,
-        &Refusal::new(Reason::Queued, "the task waits for a free slot"),
-        rest,
-    )
 }
 
 /// Records why nothing runs, and leaves what is there alone: it is not provably the hub's, and without it a second Job

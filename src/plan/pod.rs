@@ -11,13 +11,19 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::api::{PullPolicy, RendererClassSpec, RendererMode};
 
-use super::catalog::{Credential, Resolved};
+use super::catalog::{Certificates, Credential, Resolved};
 use super::outcome::{RENDER_CONTAINER, RENDERER_CONTAINER};
 
 /// Key of the config Secret with the tenant's configuration.
 pub const CONFIG_KEY: &str = "config.json";
 /// Key of the config Secret with the destination.
 pub const URL_KEY: &str = "url";
+/// Key of a Secret with a user name, as `kubernetes.io/basic-auth` has it.
+pub const USERNAME_KEY: &str = "username";
+/// Key of a Secret with a password, as `kubernetes.io/basic-auth` has it.
+pub const PASSWORD_KEY: &str = "password";
+/// Key of the config Secret with the certificates of a tenant's registry.
+pub const CA_KEY: &str = "ca.pem";
 
 /// User and group of the images, no user of the node.
 const NONROOT: i64 = 65_532;
@@ -26,6 +32,7 @@ const PUSH_DIR: &str = "/etc/renderer/push";
 const CREDENTIALS_DIR: &str = "/etc/renderer/credentials";
 const CA_DIR: &str = "/etc/renderer/ca";
 const CA_FILE: &str = "/etc/renderer/ca/ca-bundle.pem";
+const CA_FILE_NAME: &str = "ca-bundle.pem";
 const CHART: &str = "/chart/chart.tgz";
 const COMMAND: &str = "/renderhub-renderer";
 /// Key of a class's certificate ConfigMap.
@@ -128,8 +135,8 @@ fn single(resolved: &Resolved) -> Container {
     let mut env = Vec::new();
     match &resolved.credential {
         Credential::BasicAuth(secret) => {
-            env.push(from_secret("REGISTRY_USERNAME", secret, "username"));
-            env.push(from_secret("REGISTRY_PASSWORD", secret, "password"));
+            env.push(from_secret("REGISTRY_USERNAME", secret, USERNAME_KEY));
+            env.push(from_secret("REGISTRY_PASSWORD", secret, PASSWORD_KEY));
         }
         Credential::DockerConfig(_) => {
             env.push(variable(
@@ -152,13 +159,10 @@ fn trust(resolved: &Resolved, env: &mut Vec<EnvVar>, mounts: &mut Vec<VolumeMoun
 }
 
 /// The certificates of the registry, else those of the class.
-fn ca(resolved: &Resolved) -> Option<(String, String)> {
+fn ca(resolved: &Resolved) -> Option<Certificates> {
     let of_class = || {
-        resolved
-            .class
-            .ca_config_map_name
-            .clone()
-            .map(|name| (name, CLASS_CA_KEY.to_owned()))
+        let name = resolved.class.ca_config_map_name.clone()?;
+        Some(Certificates::ConfigMap(name, CLASS_CA_KEY.to_owned()))
     };
     resolved.ca.clone().or_else(of_class)
 }
@@ -238,7 +242,7 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     }
     match &resolved.credential {
         Credential::BasicAuth(secret) if resolved.class.mode == RendererMode::Split => {
-            let items = [("username", "username"), ("password", "password")];
+            let items = [(USERNAME_KEY, USERNAME_KEY), (PASSWORD_KEY, PASSWORD_KEY)];
             volumes.push(secret_volume("credentials", secret, &items));
         }
         Credential::DockerConfig(secret) => {
@@ -250,7 +254,10 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
         }
         _ => {}
     }
-    volumes.extend(ca(resolved).map(|(name, key)| ca_volume(name, key)));
+    volumes.extend(ca(resolved).map(|ca| match ca {
+        Certificates::ConfigMap(name, key) => ca_volume(name, key),
+        Certificates::Copied(_) => secret_volume("ca", name, &[(CA_KEY, CA_FILE_NAME)]),
+    }));
     volumes
 }
 
@@ -258,7 +265,7 @@ fn ca_volume(name: String, key: String) -> Volume {
     let item = KeyToPath {
         key,
         mode: None,
-        path: "ca-bundle.pem".to_owned(),
+        path: CA_FILE_NAME.to_owned(),
     };
     let config_map = ConfigMapVolumeSource {
         name,

@@ -10,19 +10,19 @@ use crate::api::oci::{RegistryHost, RepositoryPrefix};
 
 use super::catalog::{Credential, unserved};
 
-/// Judges the Secret that a registry names.
+/// Judges the Secret of this name that is to be used for the host.
 #[must_use]
-pub fn credential(spec: &ClusterRegistrySpec, secret: Option<&Secret>) -> Credential {
-    let Some(named) = &spec.push_secret_ref else {
+pub fn credential(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> Credential {
+    let Some(name) = name else {
         return Credential::Anonymous;
     };
     let Some(secret) = secret else {
         return Credential::Missing;
     };
     match secret.type_.as_deref() {
-        Some("kubernetes.io/basic-auth") if holds_pair(secret) => Credential::BasicAuth(named.name.clone()),
-        Some("kubernetes.io/dockerconfigjson") if covers(secret, &spec.hostname) => {
-            Credential::DockerConfig(named.name.clone())
+        Some("kubernetes.io/basic-auth") if holds_pair(secret) => Credential::BasicAuth(name.to_owned()),
+        Some("kubernetes.io/dockerconfigjson") if covers(secret, hostname) => {
+            Credential::DockerConfig(name.to_owned())
         }
         _ => Credential::Invalid,
     }
@@ -126,7 +126,7 @@ mod tests {
     const DOCKER: &str = "kubernetes.io/dockerconfigjson";
 
     fn judged(secret: &Secret) -> Credential {
-        credential(&spec(Some("s")), Some(secret))
+        credential(Some("s"), "registry.test:5000", Some(secret))
     }
 
     #[test]
@@ -137,8 +137,9 @@ mod tests {
         assert_eq!(judged(&secret(DOCKER, &pair)), Credential::Invalid);
         assert_eq!(judged(&secret(BASIC, &pair[..1])), Credential::Invalid);
         assert_eq!(judged(&Secret::default()), Credential::Invalid);
-        assert_eq!(credential(&spec(Some("s")), None), Credential::Missing);
-        assert_eq!(credential(&spec(None), None), Credential::Anonymous);
+        let host = "registry.test:5000";
+        assert_eq!(credential(Some("s"), host, None), Credential::Missing);
+        assert_eq!(credential(None, host, None), Credential::Anonymous);
     }
 
     #[test]

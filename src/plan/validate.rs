@@ -2,7 +2,7 @@
 
 use crate::api::conditions::Reason;
 use crate::api::oci::{Repository, Tag};
-use crate::api::{ChartMetadata, RenderTaskSpec};
+use crate::api::{ChartMetadata, RegistryKind, RegistryReference, RenderTaskSpec};
 
 use super::catalog::Refusal;
 use super::task::Task;
@@ -40,21 +40,27 @@ fn features(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
         ("clusterName", spec.cluster_name.is_some()),
         ("kubeConfig", spec.kube_config.is_some()),
         ("deploymentNamespace", spec.deployment_namespace.is_some()),
-        ("serviceAccountName", spec.service_account_name.is_some()),
-        ("baseURL", spec.base_url.is_some()),
-        ("pushSecretRef", spec.push_secret_ref.is_some()),
-        ("plainHTTP", spec.plain_http.is_some()),
     ];
     let (field, _) = unserved.into_iter().find(|(_, is_set)| *is_set)?;
     let message = format!("{field} is not served by this hub; make a new task without it");
     Some(Refusal::new(Reason::FeatureDisabled, message))
 }
 
+/// The schema says the same; where it was not in force, nothing is silently ignored either.
 fn sources(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
-    let message = "registryRef is missing; make a new task that names a registry";
-    spec.registry_ref
-        .is_none()
-        .then(|| Refusal::new(Reason::InvalidSpec, message))
+    let of_platform = |r: &RegistryReference| r.kind == RegistryKind::ClusterRegistry;
+    let message = match (&spec.registry_ref, &spec.base_url) {
+        (None, None) => "registryRef is missing; make a new task that names a registry",
+        (Some(_), Some(_)) => "registryRef and baseURL exclude each other; make a new task",
+        (Some(_), None) if spec.push_secret_ref.is_some() || spec.plain_http.is_some() => {
+            "pushSecretRef and plainHTTP go with baseURL; make a new task"
+        }
+        (Some(named), None) if of_platform(named) && named.namespace.is_some() => {
+            "registryRef.namespace is for kind Registry; make a new task"
+        }
+        _ => return None,
+    };
+    Some(Refusal::new(Reason::InvalidSpec, message))
 }
 
 fn types(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {

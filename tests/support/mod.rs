@@ -8,6 +8,7 @@ pub mod forge;
 pub mod plane;
 pub mod proxy;
 pub mod record;
+pub mod tenant;
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct Stage {
     pub hub_user: Identity,
     watch: Option<Watch>,
     flags: Vec<String>,
+    /// Namespaces that the hub serves besides the tenant's.
+    others: Vec<String>,
 }
 
 impl Stage {
@@ -87,6 +90,7 @@ impl Stage {
             hub_user,
             watch: Some(watch),
             flags: flags.iter().map(ToString::to_string).collect(),
+            others: Vec::new(),
         })
     }
 
@@ -110,12 +114,19 @@ impl Stage {
             format!("--shard-name={}", self.scope.shard),
         ];
         if !self.flags.iter().any(|flag| flag == EVERYWHERE) {
-            flags.push(format!("--watch-namespaces={}", self.scope.tenant));
+            let watched = std::iter::once(&self.scope.tenant).chain(&self.others);
+            let watched: Vec<_> = watched.map(String::as_str).collect();
+            flags.push(format!("--watch-namespaces={}", watched.join(",")));
         }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
         let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
         Ok(hub)
+    }
+
+    /// Lets a hub that starts later serve another namespace too.
+    pub fn also_watch(&mut self, namespace: &str) {
+        self.others.push(namespace.to_owned());
     }
 
     /// Kills the hub as a crash would.

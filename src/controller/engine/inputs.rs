@@ -1,12 +1,18 @@
 //! What the engine takes in from its watches.
 
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::names::TaskUid;
 use crate::plan::task::Task;
-use crate::watch::{Change, Input, JobMark, Scope};
+use crate::watch::{Change, GrantChange, Input, JobMark, Scope};
 
+use super::super::record::Blocked;
 use super::{Engine, Record, Source};
+
+/// Time in which changes of tenants' registries and grants are gathered.
+const SETTLE: Duration = Duration::from_millis(500);
 
 impl Engine {
     pub(super) fn take_in(&mut self, input: Input) {
@@ -14,6 +20,8 @@ impl Engine {
             Input::Task(scope, change) => self.take_in_task(&scope, change),
             Input::Job(change) => self.take_in_job(change),
             Input::PodsSeen => self.saw(&Source::Pods),
+            Input::Grant(change) => self.take_in_grant(change),
+            Input::Registry(namespace) => self.soil(namespace),
         }
     }
 
@@ -90,14 +98,7 @@ impl Engine {
 
     /// What the platform offers changed: tasks that waited for it look again.
     pub(super) fn wake_blocked(&mut self) {
-        let blocked = |r: &Record| r.blocked || r.held.is_some();
-        let uids: Vec<_> = self
-            .index
-            .tasks()
-            .filter(|(_, r)| blocked(r))
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        for uid in uids {
+        for uid in self.tasks_that(|r| r.blocked == Blocked::ByPlatform || r.held.is_some()) {
             self.index.hold(&uid, None, Instant::now());
             self.queue.add(&uid);
         }
@@ -105,6 +106,64 @@ impl Engine {
         for uid in self.passes.values() {
             self.outdated.insert(uid.clone());
             self.queue.add(uid);
+        }
+    }
+
+    fn tasks_that(&self, is_so: impl Fn(&Record) -> bool) -> Vec<TaskUid> {
+        let found = self.index.tasks().filter(|(_, record)| is_so(record));
+        found.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    fn take_in_grant(&mut self, change: GrantChange) {
+        let grants = Arc::make_mut(&mut self.grants);
+        match change {
+            GrantChange::Restart(scope) => _ = self.shown_grants.insert(scope, BTreeSet::new()),
+            GrantChange::Seen(scope, grant) => {
+                self.shown_grants
+                    .entry(scope)
+                    .or_default()
+                    .insert(grant.uid.clone());
+                grants.put(&grant.namespace, &grant.uid, grant.spec);
+                self.soil(grant.namespace);
+            }
+            GrantChange::Gone(grant) => {
+                grants.remove(&grant.namespace, &grant.uid);
+                self.soil(grant.namespace);
+            }
+            GrantChange::Synced(scope) => {
+                let shown = self.shown_grants.remove(&scope).unwrap_or_default();
+                for namespace in grants.keep(scope.as_deref(), &shown) {
+                    self.soil(namespace);
+                }
+                self.saw(&Source::Grants(scope));
+            }
+        }
+    }
+
+    /// Something of a tenant changed in this namespace. Tasks that wait for it look again soon, and not each time: a tenant
+    /// that changes things without end keeps only its own tasks busy, and those within measure.
+    fn soil(&mut self, namespace: String) {
+        if self.soiled.is_empty() {
+            self.clean_due = Some(Instant::now() + SETTLE);
+        }
+        self.soiled.insert(namespace);
+    }
+
+    /// Wakes the tasks that wait for the tenants of the namespaces in which something changed.
+    pub(super) fn clean(&mut self, now: Instant) {
+        if self.clean_due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.clean_due = None;
+        let soiled = std::mem::take(&mut self.soiled);
+        for uid in self.tasks_that(|r| matches!(&r.blocked, Blocked::ByTenant(ns) if soiled.contains(&**ns)))
+        {
+            self.queue.add(&uid);
+        }
+        // A pass under way may have read what was there before.
+        let uids: Vec<_> = self.passes.values().cloned().collect();
+        for uid in uids {
+            self.queue.add(&uid);
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::watch::secret_task;
 
 use super::super::index::QUEUED_AFTER;
 use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
+use super::super::record::Blocked;
 use super::super::sweep::{Sweep, marked, remove_orphans};
 use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
@@ -81,11 +82,16 @@ impl Engine {
 
     fn take_slot(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let has_job = self.index.has_job(uid);
+        let tenant = outcome.waits_for.as_deref().map(|ns| self.index.intern(ns));
         let Some(record) = self.index.task_mut(uid) else {
             return;
         };
         let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
-        record.blocked = is_waiting && !outcome.wants_slot;
+        record.blocked = match tenant {
+            _ if !is_waiting || outcome.wants_slot => Blocked::No,
+            Some(namespace) => Blocked::ByTenant(namespace),
+            None => Blocked::ByPlatform,
+        };
         if outcome.wants_slot {
             let now = Instant::now();
             let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;

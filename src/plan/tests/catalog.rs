@@ -9,7 +9,7 @@ use crate::api::conditions::Reason::{
     RegistryNotFound, RendererClassNotFound, RepositoryNotAllowed,
 };
 use crate::names::TaskKind;
-use crate::plan::catalog::{Catalog, Credential, Resolved};
+use crate::plan::catalog::{Catalog, Certificates, Credential, Resolved};
 
 /// A catalog whose only registry, `main`, is so.
 fn offering(changes: Value, credential: Credential) -> Catalog {
@@ -32,7 +32,9 @@ fn ask(catalog: &Catalog, spec: Value) -> Result<Resolved, Reason> {
 fn ask_as(catalog: &Catalog, namespace: &str, kind: TaskKind, spec: Value) -> Result<Resolved, Reason> {
     let task = task_in(namespace, kind, spec);
     let spec = task.spec.as_ref().expect("the spec can be decoded");
-    catalog.resolve(&task, spec).map_err(|refusal| refusal.reason)
+    catalog
+        .resolve(&task, spec, None)
+        .map_err(|refusal| refusal.reason)
 }
 
 #[test]
@@ -46,7 +48,8 @@ fn a_task_gets_what_the_registry_binds() {
     assert_eq!(got.reference.url(), "oci://registry.test:5000/team-a/shop:1.0.0");
     assert_eq!(got.credential, Credential::BasicAuth("push".to_owned()));
     assert_eq!(got.token_realm.as_deref(), Some("https://auth.test/token"));
-    assert_eq!(got.ca, Some(("trust".to_owned(), "root.pem".to_owned())));
+    let trust = Certificates::ConfigMap("trust".to_owned(), "root.pem".to_owned());
+    assert_eq!(got.ca, Some(trust));
     assert!(got.plain_http);
     assert_eq!(got.class.image, "renderer.test/renderer:1");
 }
@@ -55,11 +58,8 @@ fn a_task_gets_what_the_registry_binds() {
 #[rustfmt::skip]
 fn each_refusal_has_its_cause() {
     let missing = || offering(json!({}), Credential::Missing);
-    let of_tenants = json!({"registryRef": {"kind": "Registry", "name": "main"}});
     let table = [
         (usable(json!({})), json!({"registryRef": {"name": "other"}}), RegistryNotFound),
-        (usable(json!({})), of_tenants, FeatureDisabled),
-        (usable(json!({})), json!({"registryRef": null, "baseURL": "registry.evil"}), FeatureDisabled),
         (usable(json!({"allowedNamespaces": []})), json!({}), RegistryNotAllowed),
         (usable(json!({"allowedNamespaces": ["team-a2", "team"]})), json!({}), RegistryNotAllowed),
         (usable(json!({"hostname": "https://x"})), json!({}), RegistryNotFound),
@@ -170,7 +170,9 @@ fn a_tenant_cannot_tell_a_class_of_others_from_none() {
     );
     let refusal = |name: &str| {
         let task = super::task_of(spec_with(json!({"rendererClassName": name})));
-        catalog.resolve(&task, task.spec.as_ref().unwrap()).unwrap_err()
+        catalog
+            .resolve(&task, task.spec.as_ref().unwrap(), None)
+            .unwrap_err()
     };
     assert_eq!(refusal("secret"), refusal("absent"));
 }
@@ -208,6 +210,41 @@ fn an_asterisk_admits_every_namespace_and_an_empty_list_none() {
         let answer = ask_as(&catalog, namespace, TaskKind::RenderTask, spec);
         assert_eq!(answer.is_ok(), admitted, "{allowed} {namespace}");
     }
+}
+
+/// Holds: T8.
+#[test]
+fn a_recreated_namespace_reads_like_one_that_is_not_listed() {
+    let refusal = |catalog: &Catalog, changes: Value| {
+        let task = super::task_of(spec_with(changes));
+        catalog.resolve(&task, task.spec.as_ref().unwrap(), None).err()
+    };
+    let mut catalog = usable(json!({}));
+    let class_of = |allowed: Value| class(json!({"allowedNamespaces": allowed}), false);
+    catalog
+        .classes
+        .insert("ours".to_owned(), class_of(json!(["team-a"])));
+    let ours = json!({"rendererClassName": "ours"});
+    assert_eq!(refusal(&catalog, ours.clone()), None);
+    let unlisted = refusal(&usable(json!({"allowedNamespaces": []})), json!({}));
+    let unknown = refusal(&catalog, json!({"rendererClassName": "absent"}));
+
+    catalog
+        .namespaces
+        .insert("team-a".to_owned(), "another".to_owned());
+    assert_eq!(refusal(&catalog, json!({})), unlisted);
+    catalog.namespaces.remove("team-a");
+    assert_eq!(refusal(&catalog, json!({})), unlisted);
+
+    // The registry grants the namespace again; the class has a record of its own.
+    catalog
+        .namespaces
+        .insert("team-a".to_owned(), "another".to_owned());
+    catalog.registries.get_mut("main").unwrap().recorded = catalog.namespaces.clone();
+    assert_eq!(refusal(&catalog, json!({})), None);
+    assert_eq!(refusal(&catalog, ours.clone()), unknown);
+    catalog.classes.get_mut("ours").unwrap().recorded = catalog.namespaces.clone();
+    assert_eq!(refusal(&catalog, ours), None);
 }
 
 /// Repositories as an attacker would write them around two namespaces whose names are prefixes of each other.

@@ -6,13 +6,17 @@ use serde_json::json;
 use super::{at, class, place, platform, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
-use crate::plan::catalog::{Catalog, Credential};
+use crate::plan::catalog::{Catalog, Credential, Refusal};
+use crate::plan::grants::Grants;
 use crate::plan::job::Place;
 use crate::plan::outcome::{JobReport, PodNote, Verdict};
 use crate::plan::task::Task;
+use crate::plan::tenancy::Tenancy;
+use crate::plan::tenant::Own;
 use crate::plan::{Held, JobState, Observed, Step, decide};
 
 mod ended;
+mod own;
 
 /// A situation; what is not said is as it is for a task that may start at once.
 struct Situation {
@@ -22,6 +26,9 @@ struct Situation {
     secret: Option<&'static str>,
     note: Option<PodNote>,
     catalog: Catalog,
+    tenancy: Tenancy,
+    grants: Grants,
+    own: Option<Result<Own, Refusal>>,
     place: Place,
     has_slot: bool,
     has_waited: bool,
@@ -37,6 +44,9 @@ impl Situation {
             secret: None,
             note: None,
             catalog: platform(),
+            tenancy: Tenancy::default(),
+            grants: Grants::default(),
+            own: None,
             place: place(),
             has_slot: true,
             has_waited: false,
@@ -57,6 +67,9 @@ impl Situation {
             secret: self.secret,
             note: self.note.as_ref(),
             catalog: &self.catalog,
+            tenancy: &self.tenancy,
+            grants: &self.grants,
+            own: self.own.as_ref(),
             place: &self.place,
             has_slot: self.has_slot,
             has_waited: self.has_waited,
@@ -75,12 +88,18 @@ impl Situation {
                 let ready = super::condition(&task, crate::api::conditions::ConditionType::Ready);
                 format!("write {:?} {}", task.phase(), ready.unwrap().1)
             }
-            Step::Rest { wake, wants_slot } => {
+            Step::Rest {
+                wake,
+                wants_slot,
+                waits_for,
+            } => {
                 let wake = wake.map(|w| w.duration_since(at(0)).as_secs());
                 let wake = wake.map_or(String::new(), |w| format!(" until {w}"));
-                format!("rest{wake}{}", if wants_slot { " in line" } else { "" })
+                let tenant = waits_for.map_or(String::new(), |ns| format!(" for {ns}"));
+                format!("rest{wake}{tenant}{}", if wants_slot { " in line" } else { "" })
             }
             Step::AddFinalizer => "add finalizer".to_owned(),
+            Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
             Step::Create(_) => "create".to_owned(),
             Step::ReadJob => "read".to_owned(),
             Step::DeleteJob(uid) | Step::DeleteSecret(uid) => format!("delete {uid}"),

@@ -18,7 +18,7 @@ mod limits;
 
 /// The manifests of a task that the catalog serves.
 fn made(catalog: &Catalog, task: &Task) -> Manifests {
-    let resolved = catalog.resolve(task, task.spec.as_ref().unwrap()).unwrap();
+    let resolved = catalog.resolve(task, task.spec.as_ref().unwrap(), None).unwrap();
     manifests(&place(), task, &resolved)
 }
 

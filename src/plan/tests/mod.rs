@@ -11,6 +11,7 @@ use crate::names::{HubId, TaskKind};
 
 use super::catalog::{Catalog, Class, Credential, Registry};
 use super::job::Place;
+use super::namespaces::Uids;
 use super::task::Task;
 
 mod catalog;
@@ -98,14 +99,31 @@ fn registry(changes: Value, credential: Credential) -> Registry {
     let mut spec = json!({"hostname": "registry.test:5000", "allowedNamespaces": ["team-a"]});
     overlay(&mut spec, changes);
     let spec: ClusterRegistrySpec = serde_json::from_value(spec).unwrap();
-    Registry { spec, credential }
+    Registry {
+        recorded: recorded(&spec.allowed_namespaces),
+        spec,
+        credential,
+    }
+}
+
+/// Records each namespace as it is in [`platform`].
+fn recorded(allowed: &[String]) -> Uids {
+    allowed.iter().map(|name| (name.clone(), uid(name))).collect()
+}
+
+fn uid(namespace: &str) -> String {
+    format!("uid-of-{namespace}")
 }
 
 fn class(changes: Value, is_default: bool) -> Class {
     let mut spec = json!({"image": "renderer.test/renderer:1"});
     overlay(&mut spec, changes);
     let spec: RendererClassSpec = serde_json::from_value(spec).unwrap();
-    Class { spec, is_default }
+    Class {
+        recorded: recorded(&spec.allowed_namespaces),
+        spec,
+        is_default,
+    }
 }
 
 /// A registry `main` with a credential, and no class but the hub's own renderer.
@@ -114,6 +132,9 @@ fn platform() -> Catalog {
     Catalog {
         registries: [("main".to_owned(), main)].into(),
         fallback: class(json!({}), false).spec,
+        namespaces: ["team-a", "team-a2", "team-b", "team"]
+            .map(|name| (name.to_owned(), uid(name)))
+            .into(),
         ..Catalog::default()
     }
 }

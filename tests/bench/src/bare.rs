@@ -16,7 +16,7 @@ use kube::{Api, Client, Resource};
 use renderhub::api::RenderTaskStatus;
 use renderhub::api::labels::{FIELD_MANAGER, FINALIZER};
 use renderhub::names::{TaskKind, job_name};
-use renderhub::object::{TaskObject, task_resource};
+use renderhub::object::{SlimObject, task_resource};
 use renderhub::plan::catalog::Catalog;
 use renderhub::plan::job::{Manifests, Place, manifests};
 use renderhub::plan::outcome::{JobReport, Verdict};
@@ -55,7 +55,7 @@ pub async fn run(part: &Part, in_flight: usize) -> Result<()> {
 }
 
 async fn all_tasks(client: &Client) -> Result<Vec<Task>> {
-    let api: Api<TaskObject> = Api::all_with(client.clone(), &task_resource(TaskKind::RenderTask));
+    let api: Api<SlimObject> = Api::all_with(client.clone(), &task_resource(TaskKind::RenderTask));
     let listed = api.list(&ListParams::default()).await?;
     let tasks = listed
         .items
@@ -101,7 +101,7 @@ impl Writer {
         let spec = task.spec.as_ref().context("a task without a spec")?;
         let resolved = self
             .catalog
-            .resolve(task, spec)
+            .resolve(task, spec, None)
             .map_err(|refusal| anyhow!("the task is refused: {}", refusal.message))?;
         let Manifests { secret, job } = manifests(&self.place, task, &resolved);
         self.create(&secret).await?;
@@ -190,7 +190,7 @@ pub fn finished(task: &Task) -> RenderTaskStatus {
 
 /// Requests on the tasks of a task's namespace.
 pub fn tasks(task: &Task) -> Request {
-    Request::new(TaskObject::url_path(
+    Request::new(SlimObject::url_path(
         &task_resource(task.id.kind),
         Some(&task.id.namespace),
     ))

@@ -68,6 +68,7 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
     let registry = Registry {
         spec,
         credential: Credential::BasicAuth(PUSH_SECRET.to_owned()),
+        recorded: BTreeMap::new(),
     };
     let words = ["renderhub".to_owned(), "run".to_owned()]
         .into_iter()
@@ -79,6 +80,8 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
         registries: BTreeMap::from([(REGISTRY.to_owned(), registry)]),
         classes: BTreeMap::new(),
         fallback: flags.settings()?.fallback_class,
+        // The registry is open to every namespace.
+        namespaces: BTreeMap::new(),
     })
 }
 

@@ -18,6 +18,7 @@ pub fn hub() -> Vec<PolicyRule> {
         "rendertasks/status",
         "clusterrendertasks/status",
         "clusterregistries/status",
+        "rendererclasses/status",
     ];
     let watch = ["get", "list", "watch"];
     let own = ["get", "list", "watch", "create", "delete"];
@@ -29,8 +30,9 @@ pub fn hub() -> Vec<PolicyRule> {
         ),
         rule("renderhub.dev", &statuses, &["patch"]),
         rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
+        rule("renderhub.dev", &["registries"], &["list", "watch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
-        rule("", &["namespaces"], &["get"]),
+        rule("", &["namespaces"], &watch),
         rule("batch", &["jobs"], &own),
         rule("", &["secrets"], &own),
         rule("", &["pods"], &["list", "watch"]),

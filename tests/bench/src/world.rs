@@ -14,7 +14,7 @@ use kube::{Api, Client, Resource};
 use renderhub::api::ClusterRegistry;
 use renderhub::api::labels::{FINALIZER, HUB_ID};
 use renderhub::names::{HubId, TaskKind};
-use renderhub::object::{TaskObject, task_resource};
+use renderhub::object::{SlimObject, task_resource};
 use renderhub::plan::task::Task;
 use renderhub_harness::process::Process;
 use renderhub_harness::progress::Progress;
@@ -147,7 +147,7 @@ impl World {
         let request = self
             .tasks_in(turn)
             .create(&PostParams::default(), serde_json::to_vec(&task)?)?;
-        let made: TaskObject = self.admin.request(request).await?;
+        let made: SlimObject = self.admin.request(request).await?;
         made.into_task(TaskKind::RenderTask)
             .context("a task without a UID")
     }
@@ -184,7 +184,7 @@ impl World {
                 .delete_collection(&DeleteParams::default(), &ListParams::default());
             wire::send(&self.admin, request).await?;
         }
-        let all: Api<TaskObject> = Api::all_with(self.admin.clone(), &Self::resource());
+        let all: Api<SlimObject> = Api::all_with(self.admin.clone(), &Self::resource());
         wait_for("the tasks to be gone", LIMIT, async || {
             let left = all.list_metadata(&ListParams::default().limit(1)).await?;
             Ok(left.items.is_empty().then_some(()))
@@ -197,7 +197,7 @@ impl World {
     }
 
     fn tasks_in(&self, turn: usize) -> kube::core::Request {
-        let path = TaskObject::url_path(&Self::resource(), Some(&self.namespaces[turn]));
+        let path = SlimObject::url_path(&Self::resource(), Some(&self.namespaces[turn]));
         kube::core::Request::new(path)
     }
 

@@ -22,6 +22,8 @@ pub struct Event {
     pub user: String,
     /// On whose behalf, where the request impersonates.
     pub impersonated_user: Option<String>,
+    /// The groups of that user, as the API server saw them.
+    pub impersonated_groups: Vec<String>,
     /// The client's own name for itself.
     pub user_agent: String,
     /// The API group, empty for the core group.
@@ -166,6 +168,11 @@ fn parse(line: &str) -> Result<Event> {
     Ok(Event {
         verb: raw.verb,
         user: raw.user.username,
+        impersonated_groups: raw
+            .impersonated_user
+            .as_ref()
+            .map(|user| user.groups.clone())
+            .unwrap_or_default(),
         impersonated_user: raw.impersonated_user.map(|user| user.username),
         user_agent: raw.user_agent,
         group: object.api_group,
@@ -202,6 +209,8 @@ struct Raw {
 struct RawUser {
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    groups: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]

@@ -1,6 +1,8 @@
 //! The hub in a model world: it looks, passes, and is killed.
 
 use super::*;
+use crate::plan::grants::Grants;
+use crate::plan::tenancy::Tenancy;
 
 impl World {
     /// The hub knows nothing but what a list shows it.
@@ -27,7 +29,7 @@ impl World {
         for act in 0..MAX_STEPS {
             let Some(task) = self.task.clone() else { return };
             let step = self.decide(&task);
-            if let Step::Rest { wake, wants_slot } = step {
+            if let Step::Rest { wake, wants_slot, .. } = step {
                 assert!(
                     wake.is_none_or(|at| at > self.now()),
                     "a wake-up in the past is a loop"
@@ -55,6 +57,9 @@ impl World {
             secret: self.memory.secret.as_deref(),
             note: None,
             catalog: &self.catalog,
+            tenancy: &Tenancy::default(),
+            grants: &Grants::default(),
+            own: None,
             place: &place(),
             has_slot: self.memory.has_slot,
             has_waited: self.memory.has_waited,
@@ -95,6 +100,7 @@ impl World {
             Step::AddFinalizer => assert!(!task.is_finalized() && !task.deleting),
             Step::WriteStatus(status) => self.is_true(task, status),
             Step::ReadJob | Step::Rest { .. } => {}
+            Step::LookUp(_) => panic!("the task names nothing of the tenant's"),
         }
     }
 
@@ -159,7 +165,7 @@ impl World {
                 self.secret = self.secret.take().filter(|secret| *secret != uid);
                 self.memory.secret = None;
             }
-            Step::Rest { .. } => {}
+            Step::LookUp(_) | Step::Rest { .. } => {}
         }
     }
 

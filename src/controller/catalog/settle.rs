@@ -1,0 +1,248 @@
+//! What follows from what was seen: verdicts on credentials, records of namespaces, statuses, and the catalog itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::AllowedNamespace;
+use crate::api::conditions::{self, ConditionType, Reason, Wanted};
+use crate::apply::{CallError, StatusWrite};
+use crate::plan::catalog::{Catalog, Class, Registry};
+use crate::plan::namespaces::{self, RecordPatch, Uids, named};
+use crate::plan::registry::{credential, ready};
+
+use super::CatalogLoop;
+use super::shelf::{Status, Watched};
+
+impl CatalogLoop {
+    /// Whether something waits for a call to be tried again.
+    pub(super) fn has_work(&self) -> bool {
+        !(self.open.is_empty() && self.registries_to_tell.is_empty() && self.classes_to_tell.is_empty())
+    }
+
+    /// Brings verdicts, records and the catalog up to what was seen.
+    pub(super) async fn catch_up(&mut self) {
+        // A namespace that went takes its grants along before any call is waited for.
+        if std::mem::take(&mut self.has_withdrawn) && self.open.is_empty() {
+            self.publish();
+        }
+        self.judge().await;
+        // Recorded before it is published: what only this process knows would be granted anew after a restart.
+        self.tell().await;
+        self.publish();
+    }
+
+    /// Gives the verdicts that are open; those that a failed call leaves open are given later.
+    async fn judge(&mut self) {
+        for name in std::mem::take(&mut self.open) {
+            match self.judge_one(&name).await {
+                Ok(()) => _ = self.registries_to_tell.insert(name),
+                Err(error) => {
+                    tracing::warn!(
+                        registry = name,
+                        kind = error.kind(),
+                        "no verdict yet; it is repeated"
+                    );
+                    self.open.insert(name);
+                }
+            }
+        }
+    }
+
+    async fn judge_one(&mut self, name: &str) -> Result<(), CallError> {
+        let Some(spec) = self.registries.get(name).and_then(|w| w.spec.as_ref()) else {
+            return Ok(());
+        };
+        let secret = match &spec.push_secret_ref {
+            Some(named) => self.calls.get_secret(&named.name).await?,
+            None => None,
+        };
+        let named = spec.push_secret_ref.as_ref().map(|named| named.name.as_str());
+        let verdict = credential(named, &spec.hostname, secret.as_ref());
+        self.has_changed |= self.credentials.insert(name.to_owned(), verdict.clone()) != Some(verdict);
+        Ok(())
+    }
+
+    /// Writes the statuses that may not say what is so; those that a failed call leaves are written later.
+    async fn tell(&mut self) {
+        let mut failed = BTreeSet::new();
+        while let Some(name) = self.registries_to_tell.pop_first() {
+            if let Err(error) = self.tell_registry(&name).await {
+                tracing::warn!(
+                    registry = name,
+                    kind = error.kind(),
+                    "status not written; it is repeated"
+                );
+                failed.insert(name);
+            }
+        }
+        self.registries_to_tell = std::mem::take(&mut failed);
+        while let Some(name) = self.classes_to_tell.pop_first() {
+            if let Err(error) = self.tell_class(&name).await {
+                tracing::warn!(
+                    class = name,
+                    kind = error.kind(),
+                    "status not written; it is repeated"
+                );
+                failed.insert(name);
+            }
+        }
+        self.classes_to_tell = failed;
+    }
+
+    async fn tell_registry(&mut self, name: &str) -> Result<(), CallError> {
+        let Some(watched) = self.registries.get(name) else {
+            return Ok(());
+        };
+        let (record, wanted) = match (&watched.spec, self.credentials.get(name)) {
+            (Some(spec), Some(verdict)) => {
+                let mut wanted = ready(spec, verdict);
+                let recreated = self.recreated(&spec.allowed_namespaces, &watched.status.namespaces);
+                namespaces::mention(&mut wanted.message, &recreated);
+                (
+                    self.record(&spec.allowed_namespaces, &watched.status.namespaces),
+                    wanted,
+                )
+            }
+            // It is told with the verdict.
+            (Some(_), None) => return Ok(()),
+            (None, _) => (RecordPatch::new(), undecodable()),
+        };
+        let next = next_status(watched, &record, &[wanted]);
+        if next == watched.status {
+            return Ok(());
+        }
+        let write = status_write(watched, &next, &record);
+        let version = self.calls.write_registry_status(name, &write).await?;
+        self.has_changed |= !record.is_empty();
+        self.registries.wrote(name, next, version.as_deref());
+        // What is to be recorded is written once nothing is to leave the record.
+        if !record.is_empty() {
+            self.registries_to_tell.insert(name.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn tell_class(&mut self, name: &str) -> Result<(), CallError> {
+        let Some((watched, spec)) = self.classes.get(name).and_then(|w| Some((w, w.spec.as_ref()?))) else {
+            return Ok(());
+        };
+        let recorded = &watched.status.namespaces;
+        let mut message = "it serves the namespaces it lists".to_owned();
+        let recreated = self.recreated(&spec.allowed_namespaces, recorded);
+        if !recreated.is_empty() {
+            namespaces::mention(&mut message, &recreated);
+            tracing::warn!(
+                class = name,
+                message,
+                "a renderer class lists namespaces that were recreated"
+            );
+        }
+        let record = self.record(&spec.allowed_namespaces, recorded);
+        let next = next_status(watched, &record, &[]);
+        if next == watched.status {
+            return Ok(());
+        }
+        let write = status_write(watched, &next, &record);
+        let version = self.calls.write_class_status(name, &write).await?;
+        self.has_changed = true;
+        self.classes.wrote(name, next, version.as_deref());
+        if !record.is_empty() {
+            self.classes_to_tell.insert(name.to_owned());
+        }
+        Ok(())
+    }
+
+    fn record(&self, allowed: &[AllowedNamespace], recorded: &Uids) -> RecordPatch {
+        namespaces::record(allowed, recorded, self.land.existing(), |name| {
+            self.land.is_own(name)
+        })
+    }
+
+    fn recreated(&self, allowed: &[AllowedNamespace], recorded: &Uids) -> Vec<String> {
+        namespaces::recreated(allowed, recorded, self.land.existing())
+    }
+
+    fn publish(&mut self) {
+        if !std::mem::take(&mut self.has_changed) {
+            return;
+        }
+        let registries = self.registries.iter().filter_map(|(name, watched)| {
+            let registry = Registry {
+                spec: watched.spec.clone()?,
+                credential: self.credentials.get(name)?.clone(),
+                recorded: watched.status.namespaces.clone(),
+            };
+            Some((name.clone(), registry))
+        });
+        let classes = self.classes.iter().filter_map(|(name, watched)| {
+            let class = Class {
+                spec: watched.spec.clone()?,
+                is_default: watched.is_default,
+                recorded: watched.status.namespaces.clone(),
+            };
+            Some((name.clone(), class))
+        });
+        let catalog = Catalog {
+            registries: registries.collect(),
+            classes: classes.collect(),
+            fallback: self.fallback.clone(),
+            namespaces: self.listed(),
+        };
+        self.out.send_replace(Some(Arc::new(catalog)));
+    }
+
+    /// UIDs of the existing namespaces that some list names; of thousands most are named by none.
+    fn listed(&self) -> Uids {
+        let by_registries = self
+            .registries
+            .iter()
+            .filter_map(|(_, w)| Some(&w.spec.as_ref()?.allowed_namespaces));
+        let by_classes = self
+            .classes
+            .iter()
+            .filter_map(|(_, w)| Some(&w.spec.as_ref()?.allowed_namespaces));
+        let names = by_registries.chain(by_classes).flat_map(|allowed| named(allowed));
+        names
+            .filter_map(|name| Some((name.clone(), self.land.existing().get(name)?.clone())))
+            .collect()
+    }
+}
+
+fn undecodable() -> Wanted {
+    Wanted {
+        type_: ConditionType::Ready,
+        status: false,
+        reason: Reason::InvalidSpec,
+        message: "the spec does not have the shape this hub understands".to_owned(),
+    }
+}
+
+/// The status of an object with these changes.
+fn next_status<S>(watched: &Watched<S>, record: &RecordPatch, wanted: &[Wanted]) -> Status {
+    let mut next = watched.status.clone();
+    namespaces::apply(&mut next.namespaces, record);
+    if !wanted.is_empty() {
+        let generation = Some(watched.generation);
+        conditions::merge(&mut next.conditions, wanted, &[], generation, Timestamp::now());
+        next.observed_generation = generation;
+    }
+    next
+}
+
+/// Writes what the hub says, and of the record only what it changes: other hubs keep their namespaces in it. A first use
+/// that somebody has recorded since is not recorded over.
+pub(super) fn status_write<'a, S>(
+    watched: &'a Watched<S>,
+    next: &'a Status,
+    record: &'a RecordPatch,
+) -> StatusWrite<'a> {
+    StatusWrite {
+        uid: &watched.uid,
+        version: record.values().any(Option::is_some).then_some(watched.version),
+        conditions: &next.conditions,
+        observed_generation: next.observed_generation,
+        namespaces: record,
+    }
+}

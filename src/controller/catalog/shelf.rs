@@ -1,0 +1,171 @@
+//! The objects of one kind of the platform's, as watched.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::api::labels::DEFAULT_CLASS;
+use crate::plan::namespaces::Uids;
+
+/// What the statuses of all the platform's kinds hold.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// What the hub says of the object.
+    pub conditions: Vec<Condition>,
+    /// Generation of the spec that the conditions speak of.
+    pub observed_generation: Option<i64>,
+    /// UIDs of the namespaces that the object lists, as recorded at first use.
+    pub namespaces: Uids,
+}
+
+/// An object as watched.
+pub struct Watched<S> {
+    pub uid: String,
+    pub generation: i64,
+    /// `None` where the Rust type cannot decode it.
+    pub spec: Option<S>,
+    /// Whether its annotation makes it the one that is meant where none is named.
+    pub is_default: bool,
+    pub status: Status,
+    /// Resource version of the newest status seen or written; an older event is late and says nothing of it.
+    pub version: u64,
+    /// Whether the list under way showed it.
+    is_shown: bool,
+}
+
+/// What an event changed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A list began; what is on the shelf may be outdated until it ends.
+    Listing,
+    /// The list ended.
+    Listed,
+    /// The object is new, or its spec is.
+    NewSpec(String),
+    /// Somebody else changed which namespaces are recorded.
+    NewRecord(String),
+    /// The object is gone.
+    Gone(String),
+    /// Nothing that counts here.
+    Nothing,
+}
+
+/// The objects of one kind.
+pub struct Shelf<S>(BTreeMap<String, Watched<S>>);
+
+impl<S> Default for Shelf<S> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<S: DeserializeOwned> Shelf<S> {
+    /// Takes in what a watch saw.
+    pub fn take(&mut self, event: Event<DynamicObject>) -> Turn {
+        match event {
+            Event::Apply(object) | Event::InitApply(object) => self.put(object),
+            Event::Delete(object) => {
+                let name = object.metadata.name.filter(|name| self.0.remove(name).is_some());
+                name.map_or(Turn::Nothing, Turn::Gone)
+            }
+            Event::Init => {
+                self.0.values_mut().for_each(|watched| watched.is_shown = false);
+                Turn::Listing
+            }
+            Event::InitDone => {
+                self.0.retain(|_, watched| watched.is_shown);
+                Turn::Listed
+            }
+        }
+    }
+
+    fn put(&mut self, object: DynamicObject) -> Turn {
+        let Some(name) = object.metadata.name.clone() else {
+            return Turn::Nothing;
+        };
+        let mut seen = Watched::<S>::read(object);
+        let Some(known) = self.0.get_mut(&name).filter(|known| known.uid == seen.uid) else {
+            self.0.insert(name.clone(), seen);
+            return Turn::NewSpec(name);
+        };
+        let is_late = seen.version < known.version;
+        let is_new = known.generation != seen.generation || known.is_default != seen.is_default;
+        let has_new_record = !is_late && known.status.namespaces != seen.status.namespaces;
+        if is_late {
+            seen.status = std::mem::take(&mut known.status);
+            seen.version = known.version;
+        }
+        *known = seen;
+        match (is_new, has_new_record) {
+            (true, _) => Turn::NewSpec(name),
+            (false, true) => Turn::NewRecord(name),
+            (false, false) => Turn::Nothing,
+        }
+    }
+}
+
+impl<S> Shelf<S> {
+    /// The object of this name.
+    pub fn get(&self, name: &str) -> Option<&Watched<S>> {
+        self.0.get(name)
+    }
+
+    /// Takes in what was written to an object's status.
+    pub fn wrote(&mut self, name: &str, status: Status, version: Option<&str>) {
+        if let Some(watched) = self.0.get_mut(name) {
+            (watched.status, watched.version) = (status, version_of(version));
+        }
+    }
+
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
+    /// All objects by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Watched<S>)> {
+        self.0.iter()
+    }
+
+    /// Names of the objects whose spec is so.
+    pub fn naming(&self, is_so: impl Fn(&S) -> bool) -> Vec<String> {
+        let fits = |watched: &Watched<S>| watched.spec.as_ref().is_some_and(&is_so);
+        let fitting = self.0.iter().filter(|(_, watched)| fits(watched));
+        fitting.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl<S: DeserializeOwned> Watched<S> {
+    fn read(object: DynamicObject) -> Self {
+        let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
+        let annotations = object.metadata.annotations.as_ref();
+        let default = annotations.and_then(|all| all.get(DEFAULT_CLASS));
+        // A status without its record would look as if no namespace had been seen, and the next one would be granted.
+        let status: Option<Status> = match field("status") {
+            Value::Null => Some(Status::default()),
+            status => serde_json::from_value(status).ok(),
+        };
+        Self {
+            spec: serde_json::from_value(field("spec"))
+                .ok()
+                .filter(|_| status.is_some()),
+            is_default: default.is_some_and(|value| value == "true"),
+            status: status.unwrap_or_default(),
+            version: version_of(object.metadata.resource_version.as_deref()),
+            generation: object.metadata.generation.unwrap_or(1),
+            uid: object.metadata.uid.unwrap_or_default(),
+            is_shown: true,
+        }
+    }
+}
+
+/// A resource version as a number, 0 where there is none.
+fn version_of(text: Option<&str>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,144 @@
+//! What the loop makes of late events and of lists under way.
+
+use kube::Config;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::names::HubId;
+
+fn catalog_loop(watched: &[&str]) -> CatalogLoop {
+    let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+    let hub_id = HubId::new("test", "00000000-0000").unwrap();
+    let calls = Calls::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
+    let watched: Vec<String> = watched.iter().map(ToString::to_string).collect();
+    CatalogLoop::new(
+        calls,
+        RendererClassSpec::default(),
+        &watched,
+        watch::channel(None).0,
+    )
+}
+
+/// A registry of this generation and version, with this record.
+fn registry(uid: &str, (generation, version): (u64, u64), namespaces: Value) -> Event<DynamicObject> {
+    let object = json!({
+        "metadata": {"name": "main", "uid": uid, "generation": generation, "resourceVersion": version.to_string()},
+        "spec": {"hostname": "registry.test", "allowedNamespaces": ["team-a"]},
+        "status": {"namespaces": namespaces},
+    });
+    Event::Apply(serde_json::from_value(object).unwrap())
+}
+
+fn shelf() -> Shelf<ClusterRegistrySpec> {
+    Shelf::default()
+}
+
+#[test]
+fn a_late_event_does_not_hide_what_was_written() {
+    let mut shelf = shelf();
+    let new_spec = Turn::NewSpec("main".to_owned());
+    assert_eq!(
+        shelf.take(registry("1", (1, 5), json!({"team-a": "1"}))),
+        new_spec
+    );
+    let mut status = shelf.get("main").unwrap().status.clone();
+    status.namespaces.clear();
+    shelf.wrote("main", status, Some("7"));
+    // The spec is new, the status in the event is older than what was written.
+    assert_eq!(
+        shelf.take(registry("1", (2, 6), json!({"team-a": "1"}))),
+        new_spec
+    );
+    let known = shelf.get("main").unwrap();
+    assert_eq!((known.generation, known.version), (2, 7));
+    assert!(known.status.namespaces.is_empty());
+    assert_eq!(shelf.take(registry("1", (2, 7), json!({}))), Turn::Nothing);
+    let new_record = Turn::NewRecord("main".to_owned());
+    assert_eq!(
+        shelf.take(registry("1", (2, 8), json!({"team-b": "1"}))),
+        new_record
+    );
+}
+
+#[test]
+fn another_object_of_the_same_name_inherits_nothing() {
+    let mut shelf = shelf();
+    shelf.take(registry("1", (1, 9), json!({"team-a": "1"})));
+    let turn = shelf.take(registry("2", (1, 8), json!({})));
+    assert_eq!(turn, Turn::NewSpec("main".to_owned()));
+    assert!(shelf.get("main").unwrap().status.namespaces.is_empty());
+}
+
+/// Holds: T6, T8.
+#[test]
+fn a_record_that_cannot_be_read_grants_nothing() {
+    let mut shelf = shelf();
+    shelf.take(registry("1", (1, 1), json!({"team-a": ["1"]})));
+    assert!(
+        shelf.get("main").unwrap().spec.is_none(),
+        "an empty record would be filled anew"
+    );
+}
+
+/// Holds: T8.
+#[test]
+fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over_any() {
+    let mut shelf = shelf();
+    shelf.take(registry("1", (1, 5), json!({})));
+    let watched = shelf.get("main").unwrap();
+    let version = |uid: Option<&str>| {
+        let record = [("team-a".to_owned(), uid.map(str::to_owned))].into();
+        settle::status_write(watched, &watched.status, &record).version
+    };
+    assert_eq!(version(Some("1")), Some(5));
+    assert_eq!(version(None), None);
+}
+
+#[tokio::test]
+async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show() {
+    let mut catalog = catalog_loop(&[]);
+    catalog.take_in(Change::Registry(registry("1", (1, 5), json!({}))));
+    catalog
+        .credentials
+        .insert("main".to_owned(), Credential::Anonymous);
+    catalog.take_in(Change::Registry(Event::Init));
+    catalog.take_in(Change::Registry(registry("1", (1, 5), json!({}))));
+    catalog.take_in(Change::Registry(Event::InitDone));
+    assert_eq!(catalog.credentials.len(), 1);
+    catalog.take_in(Change::Registry(Event::Init));
+    catalog.take_in(Change::Registry(Event::InitDone));
+    assert!(catalog.credentials.is_empty() && catalog.registries.get("main").is_none());
+}
+
+#[tokio::test]
+async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
+    let mut catalog = catalog_loop(&["team-a", "team-b"]);
+    catalog.take_in(Change::Registry(registry("1", (1, 5), json!({}))));
+    let mut see = |name: &str, uid: &str| {
+        (catalog.has_changed, catalog.registries_to_tell) = (false, BTreeSet::new());
+        let metadata = json!({"metadata": {"name": name, "uid": uid, "labels": {"tier": "gold"}}});
+        let seen: PartialObjectMeta<Namespace> = serde_json::from_value(metadata).unwrap();
+        catalog.take_in(Change::Namespace(Some(name.into()), Event::Apply(seen)));
+        (catalog.has_changed, catalog.registries_to_tell.len())
+    };
+    assert_eq!(see("team-a", "1"), (true, 1));
+    assert_eq!(see("team-a", "1"), (false, 0), "it was only relabelled");
+    assert_eq!(see("team-b", "1"), (false, 0), "nobody lists it");
+    assert_eq!(see("team-a", "2"), (true, 1));
+}
+
+#[tokio::test]
+async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
+    let mut catalog = catalog_loop(&["team-a", "team-b"]);
+    for change in [
+        Change::Registry(Event::InitDone),
+        Change::Class(Event::InitDone),
+        Change::Secret(Event::InitDone),
+    ] {
+        catalog.take_in(change);
+    }
+    catalog.take_in(Change::Namespace(Some("team-a".into()), Event::InitDone));
+    assert!(!catalog.unseen.is_empty());
+    catalog.take_in(Change::Namespace(Some("team-b".into()), Event::InitDone));
+    assert!(catalog.unseen.is_empty());
+}

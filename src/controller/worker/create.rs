@@ -1,0 +1,133 @@
+//! Makes the config Secret and the Job of a task, and takes over what is provably ours of an earlier attempt.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+
+use crate::api::labels::{DESTINATION, HUB_ID, SPEC_HASH, TASK_UID};
+use crate::apply::CallError;
+use crate::plan::catalog::Resolved;
+use crate::plan::job::{Manifests, manifests};
+use crate::plan::outcome::EndHint;
+use crate::plan::task::Task;
+use crate::plan::{Held, JobState};
+use crate::watch::{JobMark, job_mark};
+
+use super::super::outcome::{JobNews, SecretNews, WorkError};
+use super::Pass;
+
+impl Pass<'_> {
+    pub(super) async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
+        let Manifests { secret, job } = manifests(&self.context.place, task, resolved);
+        // Also where a Secret is known: it may be of an earlier attempt, with another destination.
+        let created = self.context.calls.create_secret(&secret).await;
+        let Some(uid) = self.created_secret(task, &secret, created).await? else {
+            return Ok(());
+        };
+        (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
+        let created = self.context.calls.create_job(&job).await;
+        let mark = match created {
+            Ok(uid) => job_mark(&ObjectMeta {
+                uid: Some(uid),
+                managed_fields: None,
+                ..job.metadata.clone()
+            })
+            .map(|mark| JobMark {
+                hint: EndHint::No,
+                ..mark
+            }),
+            Err(CallError::AlreadyExists) => self.existing_job(task, &job.metadata).await?,
+            Err(CallError::Invalid) => {
+                self.view.held = Some(Held::JobRefused);
+                return Ok(());
+            }
+            Err(CallError::Forbidden | CallError::NotFound) => {
+                self.view.held = Some(Held::NotAdmitted);
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Some(mark) = mark else { return Ok(()) };
+        self.view.job = JobState::Seen {
+            uid: mark.uid.clone(),
+            spec_hash: mark.spec_hash.clone(),
+            chart_url: mark.chart_url.clone(),
+            may_have_ended: mark.hint != EndHint::No,
+        };
+        self.outcome.job = JobNews::Known(mark);
+        Ok(())
+    }
+
+    /// UID of the config Secret: the one just made, or one that is provably ours and has the same destination.
+    async fn created_secret(
+        &mut self,
+        task: &Task,
+        wanted: &Secret,
+        created: Result<String, CallError>,
+    ) -> Result<Option<String>, WorkError> {
+        match created {
+            Ok(uid) => return Ok(Some(uid)),
+            Err(CallError::AlreadyExists) => {}
+            Err(CallError::Forbidden | CallError::NotFound) => {
+                self.view.held = Some(Held::NotAdmitted);
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let calls = &self.context.calls;
+        let name = wanted.metadata.name.as_deref().unwrap_or_default();
+        // What went between the two calls is made anew by the next pass.
+        let found = calls
+            .get_secret_metadata(name)
+            .await?
+            .ok_or(CallError::Conflict)?;
+        let Some(uid) = found.uid.clone().filter(|_| self.is_ours(task, &found)) else {
+            self.view.held = Some(Held::NameConflict);
+            return Ok(None);
+        };
+        if has_same(DESTINATION, &found, &wanted.metadata) {
+            return Ok(Some(uid));
+        }
+        // No Job uses it, because one would have been found; a Job never gets it with a credential of now.
+        calls.delete_secret(name, &uid).await?;
+        Ok(Some(calls.create_secret(wanted).await?))
+    }
+
+    /// The Job that has the name, if it is provably ours.
+    async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
+        let name = wanted.name.as_deref().unwrap_or_default();
+        let found = self
+            .context
+            .calls
+            .get_job(name)
+            .await?
+            .ok_or(CallError::Conflict)?
+            .metadata;
+        let mark = job_mark(&found).filter(|_| self.is_ours(task, &found));
+        if mark.is_none() {
+            self.view.held = Some(Held::NameConflict);
+        }
+        Ok(mark)
+    }
+
+    /// Whether an object carries this hub's mark for exactly this task and spec.
+    fn is_ours(&self, task: &Task, meta: &ObjectMeta) -> bool {
+        let label = |key: &str| meta.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str);
+        let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+        label(HUB_ID) == Some(self.context.place.hub_id.as_str())
+            && label(TASK_UID) == Some(task.id.uid.as_str())
+            && hash.is_some_and(|hash| *hash == task.spec_hash)
+    }
+}
+
+/// Whether two objects agree on an annotation.
+fn has_same(annotation: &str, a: &ObjectMeta, b: &ObjectMeta) -> bool {
+    let of = |meta: &ObjectMeta| {
+        meta.annotations
+            .as_ref()
+            .and_then(|all| all.get(annotation))
+            .cloned()
+    };
+    of(a).is_some() && of(a) == of(b)
+}

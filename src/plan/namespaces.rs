@@ -1,0 +1,251 @@
+//! Grants by the name of a namespace: whom a list admits, and which namespaces are recorded for it.
+//!
+//! A name is granted to the namespace that had it when the grant was first used. Whoever deletes and recreates a namespace
+//! has another one, of another UID, and inherits nothing; labels decide nothing at all.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::api::AllowedNamespace;
+use crate::names::TaskKind;
+
+use super::task::TaskId;
+
+/// Stands for every namespace in a list; who writes it means those too that are made later, so nothing is recorded.
+const EVERY: &str = "*";
+/// Names in a message, at most.
+const NAMED: usize = 5;
+
+/// UIDs of namespaces by name.
+pub type Uids = BTreeMap<String, String>;
+
+/// What is to be changed in a record: names with their UID, or with nothing where they leave it.
+pub type RecordPatch = BTreeMap<String, Option<String>>;
+
+/// Whether a list of namespaces, of which `recorded` were seen, admits the task whose namespace has the UID `current` now.
+/// The platform's own tasks are admitted everywhere.
+#[must_use]
+pub fn is_allowed(
+    allowed: &[AllowedNamespace],
+    recorded: &Uids,
+    current: Option<&String>,
+    task: &TaskId,
+) -> bool {
+    let is_same = current.is_some() && recorded.get(&task.namespace) == current;
+    let admits = |name: &AllowedNamespace| name == EVERY || (*name == task.namespace && is_same);
+    task.kind == TaskKind::ClusterRenderTask || allowed.iter().any(admits)
+}
+
+/// The names a list grants one by one.
+pub fn named(allowed: &[AllowedNamespace]) -> impl Iterator<Item = &String> {
+    allowed.iter().filter(|name| *name != EVERY)
+}
+
+/// What a record holds of names that are no longer listed; where it holds none, what it lacks of the namespaces that exist.
+///
+/// The two are written one after the other: what leaves is taken off whatever else was written meanwhile, so that a name
+/// that is put back at once is granted again, while a first use is recorded only over the version it was decided on.
+/// `is_own` says which names this hub answers for: hubs with other namespaces keep theirs in the same record.
+#[must_use]
+pub fn record(
+    allowed: &[AllowedNamespace],
+    recorded: &Uids,
+    existing: &Uids,
+    is_own: impl Fn(&str) -> bool,
+) -> RecordPatch {
+    let is_unlisted = |name: &&String| is_own(name) && !allowed.contains(name);
+    let leaving: RecordPatch = recorded
+        .keys()
+        .filter(is_unlisted)
+        .map(|name| (name.clone(), None))
+        .collect();
+    if !leaving.is_empty() || allowed.iter().any(|name| name == EVERY) {
+        return leaving;
+    }
+    named(allowed)
+        .filter(|name| is_own(name) && !recorded.contains_key(*name))
+        .filter_map(|name| Some((name.clone(), Some(existing.get(name)?.clone()))))
+        .collect()
+}
+
+/// Lays a patch over a record.
+pub fn apply(recorded: &mut Uids, patch: &RecordPatch) {
+    for (name, uid) in patch {
+        match uid {
+            Some(uid) => _ = recorded.insert(name.clone(), uid.clone()),
+            None => _ = recorded.remove(name),
+        }
+    }
+}
+
+/// The listed names under which another namespace exists than the one recorded.
+#[must_use]
+pub fn recreated(allowed: &[AllowedNamespace], recorded: &Uids, existing: &Uids) -> Vec<String> {
+    let is_other = |name: &&String| {
+        let both = recorded.get(*name).zip(existing.get(*name));
+        both.is_some_and(|(recorded, existing)| recorded != existing)
+    };
+    let is_open = allowed.iter().any(|name| name == EVERY);
+    named(allowed)
+        .filter(|name| !is_open && is_other(name))
+        .cloned()
+        .collect()
+}
+
+/// Says in a condition's message which namespaces are refused because they were recreated.
+pub fn mention(message: &mut String, recreated: &[String]) {
+    if recreated.is_empty() {
+        return;
+    }
+    let shown = recreated.len().min(NAMED);
+    let names = recreated[..shown].join(", ");
+    _ = write!(
+        message,
+        "; refused because they were deleted and recreated: {names}"
+    );
+    if recreated.len() > shown {
+        _ = write!(message, " and {} more", recreated.len() - shown);
+    }
+    message.push_str("; to grant one again, take it off allowedNamespaces and put it back");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::TaskUid;
+
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn uids(pairs: &[(&str, &str)]) -> Uids {
+        pairs
+            .iter()
+            .map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()))
+            .collect()
+    }
+
+    fn task(kind: TaskKind) -> TaskId {
+        TaskId {
+            kind,
+            namespace: "a".to_owned(),
+            name: "shop".to_owned(),
+            uid: TaskUid::new("1"),
+        }
+    }
+
+    /// Holds: T8.
+    #[test]
+    fn a_name_is_granted_to_the_namespace_that_had_it_first() {
+        let table: &[(&[&str], &[(&str, &str)], Option<&str>, bool)] = &[
+            (&["a"], &[("a", "1")], Some("1"), true),
+            (&["a"], &[("a", "1")], Some("2"), false),
+            // Not recorded yet, unknown, or gone: refused like one that is not listed.
+            (&["a"], &[], Some("1"), false),
+            (&["a"], &[("a", "1")], None, false),
+            (&["a"], &[], None, false),
+            (&["b"], &[("a", "1"), ("b", "1")], Some("1"), false),
+            (&[], &[("a", "1")], Some("1"), false),
+            (&["*"], &[], Some("2"), true),
+            (&["*"], &[("a", "1")], Some("2"), true),
+            (&["*"], &[], None, true),
+            (&["b", "*"], &[], None, true),
+        ];
+        for (allowed, recorded, current, admitted) in table {
+            let current = current.map(str::to_owned);
+            let (allowed, recorded) = (list(allowed), uids(recorded));
+            let ask = |kind| is_allowed(&allowed, &recorded, current.as_ref(), &task(kind));
+            assert_eq!(ask(TaskKind::RenderTask), *admitted, "{allowed:?} {recorded:?}");
+            assert!(ask(TaskKind::ClusterRenderTask), "{allowed:?}");
+        }
+    }
+
+    /// Holds: T8.
+    #[test]
+    fn each_namespace_is_recorded_once_and_forgotten_with_its_name() {
+        let existing = uids(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        let is_own = |name: &str| name != "other";
+        type Case = (
+            &'static [&'static str],
+            &'static [(&'static str, &'static str)],
+            &'static [(&'static str, Option<&'static str>)],
+        );
+        let table: &[Case] = &[
+            (&["a"], &[], &[("a", Some("1"))]),
+            (&["a", "b"], &[("a", "1")], &[("b", Some("2"))]),
+            (&["a"], &[("a", "1")], &[]),
+            // Another namespace has the name now: the record stays as it is.
+            (&["a"], &[("a", "0")], &[]),
+            // One that does not exist is recorded when it does.
+            (&["z"], &[], &[]),
+            (&["z"], &[("z", "0")], &[]),
+            (&[], &[("a", "1")], &[("a", None)]),
+            (&["b"], &[("a", "1")], &[("a", None)]),
+            (&["b"], &[], &[("b", Some("2"))]),
+            // What another hub answers for is left alone, listed or not.
+            (&[], &[("other", "9")], &[]),
+            (&["other"], &[("other", "9")], &[]),
+            (&["other"], &[], &[]),
+            // Everybody is meant, whoever comes.
+            (&["*"], &[], &[]),
+            (&["*", "a"], &[], &[]),
+            (&["*", "a"], &[("a", "1"), ("b", "2")], &[("b", None)]),
+        ];
+        for (allowed, recorded, expected) in table {
+            let (allowed, mut recorded) = (list(allowed), uids(recorded));
+            let patch = record(&allowed, &recorded, &existing, is_own);
+            let expected: RecordPatch = expected
+                .iter()
+                .map(|(name, uid)| ((*name).to_owned(), uid.map(str::to_owned)))
+                .collect();
+            assert_eq!(patch, expected, "{allowed:?} {recorded:?}");
+            for _ in 0..2 {
+                let patch = record(&allowed, &recorded, &existing, is_own);
+                apply(&mut recorded, &patch);
+            }
+            let rest = record(&allowed, &recorded, &existing, is_own);
+            assert!(rest.is_empty(), "{allowed:?} does not come to rest");
+        }
+    }
+
+    /// Holds: T8.
+    #[test]
+    fn taking_a_name_off_and_putting_it_back_grants_it_again() {
+        let (existing, mut recorded) = (uids(&[("a", "2")]), uids(&[("a", "1")]));
+        let current = existing.get("a");
+        let step = |allowed: &[&str], recorded: &mut Uids| {
+            let allowed = list(allowed);
+            let patch = record(&allowed, recorded, &existing, |_| true);
+            apply(recorded, &patch);
+            is_allowed(&allowed, recorded, current, &task(TaskKind::RenderTask))
+        };
+        assert!(!step(&["a"], &mut recorded));
+        assert!(!step(&[], &mut recorded));
+        assert!(step(&["a"], &mut recorded));
+    }
+
+    #[test]
+    fn a_message_names_the_recreated_and_stays_short() {
+        let existing: Uids = (0..40)
+            .map(|n| (format!("{n:02}{}", "x".repeat(61)), "2".to_owned()))
+            .collect();
+        let recorded: Uids = existing
+            .keys()
+            .map(|name| (name.clone(), "1".to_owned()))
+            .collect();
+        let mut allowed: Vec<String> = existing.keys().cloned().collect();
+        let mut message = "tasks push with the Secret".to_owned();
+        mention(&mut message, &recreated(&allowed, &recorded, &existing));
+        assert!(
+            message.contains(&allowed[0]) && message.contains(" and 35 more"),
+            "{message}"
+        );
+        assert!(message.len() < 600, "{}", message.len());
+
+        let mut quiet = "tasks push anonymously".to_owned();
+        mention(&mut quiet, &recreated(&allowed, &recorded, &recorded));
+        allowed.push(EVERY.to_owned());
+        mention(&mut quiet, &recreated(&allowed, &recorded, &existing));
+        assert_eq!(quiet, "tasks push anonymously");
+    }
+}

@@ -1,0 +1,334 @@
+//! What a task names that is not the platform's: as whom it is read, and the destination that comes of it.
+//!
+//! [`wanted`] says what to read; whoever reads it has the rights of the task's ServiceAccount and no others.
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Secret;
+use secrecy::ExposeSecret as _;
+
+use crate::api::conditions::Reason;
+use crate::api::docker_config::{self, DockerConfig};
+use crate::api::oci::RegistryHost;
+use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec, basic_auth};
+use crate::names::{TaskKind, is_dns_label, is_dns_subdomain};
+
+use super::catalog::{Credential, Refusal};
+use super::grants::Grants;
+use super::task::Task;
+use super::tenancy::Tenancy;
+
+/// A ServiceAccount by the namespace of its task and its name; both are legal names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceAccount {
+    namespace: String,
+    name: String,
+}
+
+impl ServiceAccount {
+    /// The account; `None` where either part is no legal name, so that nothing can slip into a path or a header.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Option<Self> {
+        (is_dns_label(namespace) && is_dns_subdomain(name)).then(|| Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its name as a user of the API server.
+    #[must_use]
+    pub fn username(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// Who reads what a task names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The task's ServiceAccount.
+    ServiceAccount(ServiceAccount),
+    /// The hub itself, for the platform's own tasks and where one team owns the cluster.
+    Hub,
+}
+
+/// What a task names.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// A `Registry`.
+    Registry(String),
+    /// A host, given in the task, with a Secret.
+    Host(RegistrySpec),
+}
+
+/// Something to read before a task can start.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    /// As whom.
+    pub reader: Reader,
+    /// Namespace of all that is named; empty for the rendering namespace.
+    pub namespace: String,
+    /// Whether that is another namespace than the task's: then nothing is told of what is there.
+    pub crosses: bool,
+    /// What is named.
+    pub named: Named,
+}
+
+impl Reference {
+    /// What is said of something that the reader did not find, or may not read.
+    #[must_use]
+    pub fn refusal(&self, missing: Missing) -> Refusal {
+        if self.crosses {
+            return crossing();
+        }
+        match missing {
+            Missing::Registry => Refusal::new(
+                Reason::RegistryNotFound,
+                "the Registry does not exist in the task's namespace; the task starts by itself once it does",
+            ),
+            Missing::Secret => Refusal::new(
+                Reason::PushSecretNotFound,
+                "the push Secret does not exist in the task's namespace; the task starts by itself within five minutes once it does",
+            ),
+            Missing::Certificates => Refusal::new(
+                Reason::RegistryNotFound,
+                "the ConfigMap with the registry's certificates, or the key in it, does not exist; the task starts by itself \
+                 within five minutes once it does",
+            ),
+            Missing::Account => Refusal::new(
+                Reason::RBACDenied,
+                "the task's ServiceAccount does not exist, or the hub may not act as it; make it, or ask the platform operator",
+            ),
+            Missing::Right(what) => Refusal::new(
+                Reason::RBACDenied,
+                format!(
+                    "the task's ServiceAccount may not get the {what} that the task names; give it that right"
+                ),
+            ),
+        }
+    }
+}
+
+/// What keeps something from being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The `Registry` does not exist.
+    Registry,
+    /// The Secret does not exist.
+    Secret,
+    /// The certificates do not exist.
+    Certificates,
+    /// The ServiceAccount does not exist, or the hub may not act as it.
+    Account,
+    /// The ServiceAccount may not read this kind of object.
+    Right(&'static str),
+}
+
+/// A credential that a tenant owns, and which state of its Secret it was read from.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// User name and password.
+    pub credential: docker_config::Credential,
+    /// UID and version of the Secret.
+    pub version: String,
+}
+
+/// What a destination of the task's own is pushed to with.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Nothing.
+    Anonymous,
+    /// A Secret of the rendering namespace, mounted in place.
+    Mounted(Credential),
+    /// A tenant's credential, copied into the task's own config Secret.
+    Copied(Login),
+}
+
+/// A destination that is not the platform's.
+#[derive(Clone)]
+pub struct Own {
+    /// The registry.
+    pub spec: RegistrySpec,
+    /// What it is pushed to with.
+    pub access: Access,
+    /// Its certificates.
+    pub certificates: Option<String>,
+}
+
+impl Own {
+    /// Bytes that are copied into the config Secret.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let login = match &self.access {
+            Access::Copied(login) => {
+                login.credential.username.len() + login.credential.password.expose_secret().len()
+            }
+            Access::Anonymous | Access::Mounted(_) => 0,
+        };
+        login + self.certificates.as_ref().map_or(0, String::len)
+    }
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own")
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the destination of a task comes from.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// From the platform.
+    Platform,
+    /// From the task alone.
+    Given(Own),
+    /// From what it names.
+    Read(Reference),
+}
+
+/// Where the destination of a task comes from.
+///
+/// # Errors
+/// Why nothing is read: no identity, or a reference that leaves the namespace without a grant.
+pub fn wanted(
+    task: &Task,
+    spec: &RenderTaskSpec,
+    tenancy: &Tenancy,
+    grants: &Grants,
+) -> Result<Wanted, Refusal> {
+    let of_platform = task.id.kind == TaskKind::ClusterRenderTask;
+    if of_platform && spec.service_account_name.is_some() {
+        return Err(invalid("serviceAccountName is for tasks in a namespace"));
+    }
+    let (named, namespace) = match (&spec.registry_ref, &spec.base_url) {
+        (Some(named), _) if named.kind == RegistryKind::ClusterRegistry => return Ok(Wanted::Platform),
+        (Some(_), _) if of_platform => {
+            return Err(invalid("a ClusterRenderTask names a ClusterRegistry, or baseURL"));
+        }
+        (Some(named), _) => (
+            Named::Registry(named.name.clone()),
+            named.namespace.as_ref().unwrap_or(&task.id.namespace),
+        ),
+        (None, Some(host)) => {
+            let own = host_of(spec, host);
+            if own.push_secret_ref.is_none() {
+                return Ok(Wanted::Given(Own {
+                    spec: own,
+                    access: Access::Anonymous,
+                    certificates: None,
+                }));
+            }
+            (Named::Host(own), &task.id.namespace)
+        }
+        (None, None) => return Err(invalid("registryRef is missing; name a registry")),
+    };
+    let crosses = *namespace != task.id.namespace;
+    if let Named::Registry(name) = &named
+        && crosses
+        && !(tenancy.crosses_namespaces && grants.allows(&task.id.namespace, namespace, name))
+    {
+        return Err(crossing());
+    }
+    Ok(Wanted::Read(Reference {
+        reader: reader(task, spec, tenancy)?,
+        namespace: namespace.clone(),
+        crosses,
+        named,
+    }))
+}
+
+/// The registry that a task describes by itself.
+fn host_of(spec: &RenderTaskSpec, host: &str) -> RegistrySpec {
+    RegistrySpec {
+        hostname: host.to_owned(),
+        plain_http: spec.plain_http,
+        push_secret_ref: spec.push_secret_ref.clone(),
+        repository_prefix: None,
+        token_realm: None,
+        ca_config_map_ref: None,
+    }
+}
+
+/// As whom a task's references are read. Nobody is not somebody: without a ServiceAccount nothing is read.
+fn reader(task: &Task, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result<Reader, Refusal> {
+    if task.id.kind == TaskKind::ClusterRenderTask {
+        return Ok(Reader::Hub);
+    }
+    let named = spec
+        .service_account_name
+        .as_ref()
+        .or(tenancy.default_service_account.as_ref());
+    match named {
+        Some(name) => ServiceAccount::new(&task.id.namespace, name)
+            .map(Reader::ServiceAccount)
+            .ok_or_else(|| {
+                let message = "serviceAccountName is no name of a ServiceAccount; make a new task";
+                Refusal::new(Reason::RBACDenied, message)
+            }),
+        None if tenancy.is_single_tenant => Ok(Reader::Hub),
+        None => Err(Refusal::new(
+            Reason::RBACDenied,
+            "serviceAccountName is missing; make a new task that names the ServiceAccount that may read what the task names",
+        )),
+    }
+}
+
+/// One answer for every reference that leaves its namespace and leads nowhere, so that nobody learns what is there.
+fn crossing() -> Refusal {
+    Refusal::new(
+        Reason::CrossNamespaceRefDenied,
+        "the reference to another namespace is not allowed, or leads nowhere; it needs a ReferenceGrant there, and rights \
+         there for the task's ServiceAccount",
+    )
+}
+
+fn invalid(what: &str) -> Refusal {
+    Refusal::new(Reason::InvalidSpec, format!("{what}; make a new task"))
+}
+
+/// The credential for exactly this host that a tenant's Secret holds.
+///
+/// # Errors
+/// What to mend, where it has another type or nothing usable for the host.
+pub fn login(secret: &Secret, hostname: &str) -> Result<Login, Refusal> {
+    let value = |key: &str| secret.data.as_ref()?.get(key).map(|v| v.0.as_slice());
+    let credential = match secret.type_.as_deref() {
+        Some("kubernetes.io/basic-auth") => value("username")
+            .zip(value("password"))
+            .and_then(|(username, password)| basic_auth::parse(username, password).ok()),
+        Some("kubernetes.io/dockerconfigjson") => {
+            let config = value(".dockerconfigjson").and_then(|bytes| DockerConfig::parse(bytes).ok());
+            let host: Option<RegistryHost> = hostname.parse().ok();
+            config
+                .zip(host)
+                .and_then(|(config, host)| config.lookup(&host).ok().flatten().cloned())
+        }
+        _ => None,
+    };
+    let meta = &secret.metadata;
+    let version = [&meta.uid, &meta.resource_version].map(|part| part.as_deref().unwrap_or_default());
+    let login = credential.map(|credential| Login {
+        credential,
+        version: version.join("/"),
+    });
+    login.ok_or_else(|| {
+        Refusal::new(
+            Reason::PushSecretInvalid,
+            "the push Secret must be of type kubernetes.io/basic-auth with username and password, or \
+             kubernetes.io/dockerconfigjson with an entry for the host; the task starts by itself within five minutes once it is",
+        )
+    })
+}

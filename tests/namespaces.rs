@@ -1,0 +1,297 @@
+//! A namespace that the platform lists by name is the one that had the name when the grant was first used: whoever
+//! deletes and recreates a namespace, or relabels it, inherits nothing until the platform grants it again.
+
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use renderhub::api::conditions::ConditionType::JobScheduled;
+use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
+use renderhub_harness::{apply, wait_for};
+use serde_json::{Value, json};
+use support::{FIXED_LIMIT, LIMIT, Stage};
+
+const NOT_ALLOWED: &str = "RegistryNotAllowed";
+const NO_CLASS: &str = "RendererClassNotFound";
+
+impl Stage {
+    fn namespaces(&self) -> Api<Namespace> {
+        Api::all(self.admin.clone())
+    }
+
+    /// UID of the tenant's namespace.
+    async fn tenant_uid(&self) -> Result<String> {
+        let namespace = self.namespaces().get_metadata(&self.scope.tenant).await?;
+        namespace.metadata.uid.context("a namespace has a UID")
+    }
+
+    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels.
+    async fn recreate_namespace(&self) -> Result<String> {
+        let (api, name) = (self.namespaces(), self.scope.tenant.as_str());
+        let before = api.get(name).await?;
+        api.delete(name, &DeleteParams::default()).await?;
+        wait_for("the namespace to be gone", LIMIT, async || {
+            Ok(api.get_metadata_opt(name).await?.is_none().then_some(()))
+        })
+        .await?;
+        let again = json!({"metadata": {"name": name, "labels": before.labels()}});
+        api.create(&PostParams::default(), &serde_json::from_value(again)?)
+            .await?;
+        let now = self.tenant_uid().await?;
+        assert_ne!(Some(&now), before.metadata.uid.as_ref());
+        Ok(now)
+    }
+
+    /// Puts a label on the tenant's namespace, as a careless role lets its tenant do.
+    async fn relabel_namespace(&self) -> Result<()> {
+        let label = Patch::Merge(json!({"metadata": {"labels": {"renderhub.dev/granted": "true"}}}));
+        let api = self.namespaces();
+        api.patch(&self.scope.tenant, &PatchParams::default(), &label)
+            .await?;
+        Ok(())
+    }
+
+    /// What is recorded for the stage's registry.
+    async fn recorded(&self) -> Result<BTreeMap<String, String>> {
+        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
+        let status = api.get(&self.scope.tenant).await?.status;
+        Ok(status.unwrap_or_default().namespaces)
+    }
+
+    /// Waits until the record of the stage's registry is so.
+    async fn until_recorded(&self, wanted: &[(&str, &str)]) -> Result<()> {
+        let wanted: BTreeMap<_, _> = wanted
+            .iter()
+            .map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()))
+            .collect();
+        wait_for(&format!("the record to be {wanted:?}"), LIMIT, async || {
+            Ok((self.recorded().await? == wanted).then_some(()))
+        })
+        .await
+    }
+
+    /// Makes or changes a class of the stage's own.
+    async fn put_class(&self, allowed: &[&str]) -> Result<()> {
+        let class = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
+            "metadata": {"name": self.scope.tenant},
+            "spec": {"image": "renderer.test/r:1", "allowedNamespaces": allowed},
+        });
+        apply::object(&self.admin, class).await.map(drop)
+    }
+
+    async fn until_class_recorded(&self, wanted: Option<&str>) -> Result<()> {
+        let (api, name): (Api<RendererClass>, _) = (Api::all(self.admin.clone()), &self.scope.tenant);
+        wait_for(&format!("the class to record {wanted:?}"), LIMIT, async || {
+            let status = api.get(name).await?.status.unwrap_or_default();
+            Ok((status.namespaces.get(name).map(String::as_str) == wanted).then_some(()))
+        })
+        .await
+    }
+
+    /// Submits a task that is refused for this reason; the task and the message.
+    async fn refused(&self, name: &str, spec: Value, reason: &str) -> Result<(RenderTask, String)> {
+        let task = self.submit_with(name, spec).await?;
+        let status = self.condition(&task, JobScheduled, "False", reason).await?;
+        assert_eq!(self.objects(&task).await?, (false, false));
+        let found = status.conditions.into_iter().find(|c| c.type_ == "JobScheduled");
+        Ok((task, found.map(|c| c.message).unwrap_or_default()))
+    }
+
+    /// Waits until the task runs, within the time in which a waiting task starts.
+    async fn starts(&self, task: &RenderTask) -> Result<()> {
+        wait_for("the waiting task to start", FIXED_LIMIT, async || {
+            let status = self
+                .tasks()
+                .get(&task.name_any())
+                .await?
+                .status
+                .unwrap_or_default();
+            Ok(support::has(&status, JobScheduled, "True", "JobScheduled").then_some(()))
+        })
+        .await
+    }
+
+    /// The message of the registry's `Ready` condition.
+    async fn told_of_registry(&self) -> Result<String> {
+        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
+        let conditions = api
+            .get(&self.scope.tenant)
+            .await?
+            .status
+            .unwrap_or_default()
+            .conditions;
+        let ready = conditions.into_iter().find(|c| c.type_ == "Ready");
+        ready.map(|c| c.message).context("the registry is told of")
+    }
+}
+
+/// Holds: T8.
+#[tokio::test]
+async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<()> {
+    let mut stage = Stage::without_hub("again", &[]).await?;
+    let tenant = stage.scope.tenant.clone();
+    stage.make_registry().await?;
+    stage.put_class(&[&tenant]).await?;
+    stage.start_hub().await?;
+    let classed = json!({"rendererClassName": tenant});
+    let first = stage.submit_with("first", classed.clone()).await?;
+    stage.starts(&first).await?;
+    let old = stage.tenant_uid().await?;
+    stage.until_recorded(&[(&tenant, &old)]).await?;
+    stage.until_class_recorded(Some(&old)).await?;
+
+    // A label grants nothing and takes nothing away.
+    stage.relabel_namespace().await?;
+    stage.barrier().await?;
+    assert_eq!(
+        stage.recorded().await?,
+        BTreeMap::from([(tenant.clone(), old.clone())])
+    );
+
+    let new = stage.recreate_namespace().await?;
+    let (second, message) = stage.refused("second", classed, NOT_ALLOWED).await?;
+    assert!(stage.told_of_registry().await?.contains(&tenant));
+    // Nobody can tell from the outside that the name was granted once.
+    stage
+        .put_registry(json!({"allowedNamespaces": ["somebody-else"]}))
+        .await?;
+    stage.until_recorded(&[]).await?;
+    let (_, unlisted) = stage.refused("unlisted", json!({}), NOT_ALLOWED).await?;
+    assert_eq!(message, unlisted);
+
+    // The registry grants the name again; the class still means the old namespace.
+    stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
+    stage.until_recorded(&[(&tenant, &new)]).await?;
+    stage.condition(&second, JobScheduled, "False", NO_CLASS).await?;
+    assert!(!stage.told_of_registry().await?.contains(&tenant));
+    stage.put_class(&["somebody-else"]).await?;
+    stage.until_class_recorded(None).await?;
+    stage.put_class(&[&tenant]).await?;
+    stage.starts(&second).await?;
+    stage.until_class_recorded(Some(&new)).await?;
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: T8.
+#[tokio::test]
+async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> Result<()> {
+    let mut stage = Stage::without_hub("asleep", &[]).await?;
+    let tenant = stage.scope.tenant.clone();
+    stage.make_registry().await?;
+    stage.start_hub().await?;
+    stage.barrier().await?;
+    let old = stage.tenant_uid().await?;
+    stage.kill_hub();
+    let new = stage.recreate_namespace().await?;
+    let waiting = stage.submit(stage.task("waiting")).await?;
+    stage.start_hub().await?;
+    stage
+        .condition(&waiting, JobScheduled, "False", NOT_ALLOWED)
+        .await?;
+    stage.relabel_namespace().await?;
+    stage.refused("relabelled", json!({}), NOT_ALLOWED).await?;
+    stage.restart_hub().await?;
+    stage.refused("restarted", json!({}), NOT_ALLOWED).await?;
+    stage.until_recorded(&[(&tenant, &old)]).await?;
+
+    // Who grants it in one breath is heard as well, and who opens the registry to everybody grants it without a record.
+    stage.put_registry(json!({"allowedNamespaces": []})).await?;
+    stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
+    stage.starts(&waiting).await?;
+    stage.until_recorded(&[(&tenant, &new)]).await?;
+    stage.put_registry(json!({"allowedNamespaces": ["*"]})).await?;
+    stage.until_recorded(&[]).await?;
+    stage.recreate_namespace().await?;
+    let open = stage.submit(stage.task("open")).await?;
+    stage.starts(&open).await?;
+    assert_eq!(stage.recorded().await?, BTreeMap::new());
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: T8.
+#[tokio::test]
+async fn hubs_that_share_a_registry_keep_each_others_records() -> Result<()> {
+    let mut ours = Stage::without_hub("ours", &[]).await?;
+    let mut theirs = Stage::without_hub("theirs", &[]).await?;
+    let (our, their) = (ours.scope.tenant.clone(), theirs.scope.tenant.clone());
+    for stage in [&ours, &theirs] {
+        stage.make_push_secret("push").await?;
+    }
+    // It is named like our tenant; both tenants may push to it.
+    let shared = json!({"pushSecretRef": {"name": "push"}, "allowedNamespaces": [our, their]});
+    ours.put_registry(shared.clone()).await?;
+    ours.start_hub().await?;
+    theirs.start_hub().await?;
+    let (our_uid, their_uid) = (ours.tenant_uid().await?, theirs.tenant_uid().await?);
+    ours.until_recorded(&[(&our, &our_uid), (&their, &their_uid)])
+        .await?;
+    let of_ours = json!({"registryRef": {"name": our}});
+    let both = [
+        ours.submit_with("shop", of_ours.clone()).await?,
+        theirs.submit_with("shop", of_ours.clone()).await?,
+    ];
+    ours.starts(&both[0]).await?;
+    theirs.starts(&both[1]).await?;
+
+    // Each name is the business of the hub that watches it.
+    theirs.delete(&both[1]).await?;
+    theirs.kill_hub();
+    ours.put_registry(json!({"pushSecretRef": {"name": "push"}, "allowedNamespaces": []}))
+        .await?;
+    ours.until_recorded(&[(&their, &their_uid)]).await?;
+    let new = theirs.recreate_namespace().await?;
+    ours.put_registry(shared).await?;
+    ours.until_recorded(&[(&our, &our_uid), (&their, &their_uid)])
+        .await?;
+    theirs.start_hub().await?;
+    theirs.refused("again", of_ours, NOT_ALLOWED).await?;
+    assert_ne!(new, their_uid);
+    ours.until_recorded(&[(&our, &our_uid), (&their, &their_uid)])
+        .await?;
+    ours.passed();
+    theirs.passed();
+    Ok(())
+}
+
+/// Holds: T8.
+#[tokio::test]
+async fn a_namespace_that_is_listed_before_it_exists_is_granted_when_it_does() -> Result<()> {
+    let stage = Stage::new("early").await?;
+    let tenant = stage.scope.tenant.clone();
+    let uid = stage.tenant_uid().await?;
+    stage.until_recorded(&[(&tenant, &uid)]).await?;
+    // Off the list while it is gone, and back on it before the next one of the name exists.
+    stage
+        .namespaces()
+        .delete(&tenant, &DeleteParams::default())
+        .await?;
+    stage.put_registry(json!({"allowedNamespaces": []})).await?;
+    stage.until_recorded(&[]).await?;
+    wait_for("the namespace to be gone", LIMIT, async || {
+        let found = stage.namespaces().get_metadata_opt(&tenant).await?;
+        Ok(found.is_none().then_some(()))
+    })
+    .await?;
+    stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
+    let again: Namespace = serde_json::from_value(json!({"metadata": {"name": tenant}}))?;
+    stage.namespaces().create(&PostParams::default(), &again).await?;
+    let task = stage.submit(stage.task("shop")).await?;
+    stage.starts(&task).await?;
+    stage
+        .until_recorded(&[(&tenant, &stage.tenant_uid().await?)])
+        .await?;
+    stage.passed();
+    Ok(())
+}
