@@ -82,6 +82,7 @@ fn docker_config(host: &str) -> Value {
 
 const DOCKER: &str = "kubernetes.io/dockerconfigjson";
 
+/// Holds: C2.
 #[tokio::test]
 async fn fields_that_this_hub_does_not_serve_are_refused_by_name() -> Result<()> {
     let stage = Stage::new("features").await?;
@@ -253,6 +254,7 @@ impl Stage {
     }
 }
 
+/// Holds: T9.
 #[tokio::test]
 async fn a_task_waits_for_its_renderer_class() -> Result<()> {
     let stage = Stage::new("class").await?;

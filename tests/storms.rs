@@ -102,10 +102,7 @@ async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
     .await?;
     let seen = stage.counted("renderhub_forged_statuses_total", &[]).await?;
     println!("{notes} notes and {lies} false statuses, of which {seen} were seen, in {seconds} s");
-    assert!(
-        notes > 600 && lies > 120,
-        "{notes} notes, {lies} false statuses"
-    );
+    assert!(notes > 600 && lies > 120, "{notes} notes, {lies} false statuses");
     assert_eq!(
         stage.asked("noted", begin).await?.1,
         0,

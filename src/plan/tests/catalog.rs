@@ -161,6 +161,7 @@ fn a_class_that_shows_the_credential_to_its_container_is_for_those_it_names() {
     }
 }
 
+/// Holds: T9.
 #[test]
 fn a_tenant_cannot_tell_a_class_of_others_from_none() {
     let mut catalog = platform();
