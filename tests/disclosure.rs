@@ -7,6 +7,8 @@
 
 mod support;
 
+#[path = "disclosure/failures.rs"]
+mod failures;
 #[path = "disclosure/planted.rs"]
 mod planted;
 #[path = "disclosure/servers.rs"]

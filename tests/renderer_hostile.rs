@@ -36,6 +36,7 @@ fn basic(seen: &Seen) -> Option<Reply> {
     (seen.authorization() != Some(BASIC)).then(|| say(401, &challenge))
 }
 
+/// Holds: C8.
 #[tokio::test]
 async fn a_push_is_seen_once_and_found_again() {
     let registry = Hostile::honest().await;
@@ -299,6 +300,9 @@ async fn an_expired_token_is_renewed_once_per_call() {
     assert_eq!(tokens(&never), 2);
 }
 
+/// Whatever scope a challenge asks for, the token is for one repository.
+///
+/// Holds: R6.
 #[tokio::test]
 async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
     let registry = with_tokens(0).await;

@@ -12,7 +12,9 @@ use super::outcome::{RENDER_CONTAINER, RENDERER_CONTAINER};
 mod parts;
 mod single;
 
-use parts::{ca_volume, config_mount, config_volume, container, empty_dir, mount, secret_volume, variable};
+use parts::{
+    config_map_volume, config_mount, config_volume, container, empty_dir, mount, secret_volume, variable,
+};
 
 /// Key of the config Secret with the tenant's configuration.
 pub const CONFIG_KEY: &str = "config.json";
@@ -35,6 +37,7 @@ const PASSWORD_FILE: &str = "/etc/renderer/credentials/password";
 const DOCKER_FILE: &str = "/etc/renderer/credentials/config.json";
 const CA_DIR: &str = "/etc/renderer/ca";
 const CA_FILE: &str = "/etc/renderer/ca/ca-bundle.pem";
+const CA_FILE_NAME: &str = "ca-bundle.pem";
 const CHART: &str = "/chart/chart.tgz";
 const COMMAND: &str = "/renderhub-renderer";
 /// Key of a class's certificate ConfigMap.
@@ -117,9 +120,12 @@ fn push(resolved: &Resolved) -> Container {
     if resolved.plain_http {
         args.push("--plain-http");
     }
-    if let Some(realm) = &resolved.token_realm {
-        args.extend(["--token-realm", realm]);
-    }
+    // One word with its flag: whatever a tenant's registry says, it is no flag of its own.
+    let realm = resolved
+        .token_realm
+        .as_ref()
+        .map(|realm| format!("--token-realm={realm}"));
+    args.extend(realm.as_deref());
     match &resolved.credential {
         Credential::BasicAuth(_) => {
             args.extend(["--username-file", USERNAME_FILE, "--password-file", PASSWORD_FILE]);
@@ -159,6 +165,14 @@ fn ca(resolved: &Resolved) -> Option<Certificates> {
     resolved.ca.clone().or_else(of_class)
 }
 
+/// Its volume: a ConfigMap of the platform's, or the tenant's own certificates in the task's Secret `name`.
+fn ca_volume(volume: &str, name: &str, resolved: &Resolved) -> Option<Volume> {
+    Some(match ca(resolved)? {
+        Certificates::ConfigMap(map, key) => config_map_volume(volume, map, (key, CA_FILE_NAME)),
+        Certificates::Copied(_) => secret_volume(volume, name, &[(CA_KEY, CA_FILE_NAME)]),
+    })
+}
+
 fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     let mut volumes = vec![
         config_volume(name),
@@ -179,6 +193,6 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
         }
         Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
     }
-    volumes.extend(ca(resolved).map(|certificates| ca_volume("ca", name, certificates)));
+    volumes.extend(ca_volume("ca", name, resolved));
     volumes
 }

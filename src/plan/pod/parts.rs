@@ -10,11 +10,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::api::{PullPolicy, RendererClassSpec};
-use crate::plan::catalog::Certificates;
 
-use super::{CA_KEY, CONFIG_FILE, CONFIG_KEY};
-
-const CA_FILE_NAME: &str = "ca-bundle.pem";
+use super::{CONFIG_FILE, CONFIG_KEY};
 
 /// A restricted container; `command` is the image's own where there is none.
 pub(super) fn container(
@@ -75,16 +72,12 @@ fn default_resources() -> ResourceRequirements {
     }
 }
 
-/// The certificates as `ca-bundle.pem`; `own` is the config Secret.
-pub(super) fn ca_volume(volume: &str, own: &str, certificates: Certificates) -> Volume {
-    let (name, key) = match certificates {
-        Certificates::ConfigMap(name, key) => (name, key),
-        Certificates::Copied(_) => return secret_volume(volume, own, &[(CA_KEY, CA_FILE_NAME)]),
-    };
+/// One key of a ConfigMap, as a file.
+pub(super) fn config_map_volume(volume: &str, name: String, (key, path): (String, &str)) -> Volume {
     let item = KeyToPath {
         key,
         mode: None,
-        path: CA_FILE_NAME.to_owned(),
+        path: path.to_owned(),
     };
     let config_map = ConfigMapVolumeSource {
         name,

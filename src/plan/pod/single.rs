@@ -9,10 +9,10 @@ use crate::plan::catalog::{Credential, Resolved};
 use crate::plan::outcome::RENDERER_CONTAINER;
 
 use super::parts::{
-    self, ca_volume, config_mount, config_volume, empty_dir, file_mount, from_field, from_secret, mount,
-    secret_volume, variable,
+    self, config_mount, config_volume, empty_dir, file_mount, from_field, from_secret, mount, secret_volume,
+    variable,
 };
-use super::{CONFIG_FILE, PASSWORD_KEY, USERNAME_KEY, ca};
+use super::{CONFIG_FILE, PASSWORD_KEY, USERNAME_KEY, ca, ca_volume};
 
 const DOCKER_VOLUME: &str = "dockerconfig";
 const DOCKER_KEY: &str = "dockerconfig.json";
@@ -59,7 +59,7 @@ pub(super) fn container(resolved: &Resolved) -> Container {
 /// Its volumes, in the order of its mounts.
 pub(super) fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     let mut volumes = vec![config_volume(name)];
-    volumes.extend(ca(resolved).map(|certificates| ca_volume(CA_VOLUME, name, certificates)));
+    volumes.extend(ca_volume(CA_VOLUME, name, resolved));
     if let Credential::DockerConfig(secret) = &resolved.credential {
         volumes.push(secret_volume(
             DOCKER_VOLUME,

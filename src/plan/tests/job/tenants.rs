@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use clap::Parser as _;
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use proptest::prelude::*;
 
 use super::*;
 use crate::api::RendererMode;
+use crate::api::basic_auth;
 use crate::names::{TaskKind, is_dns_label, job_name};
 use crate::plan::catalog::{Certificates, Resolved};
+use crate::plan::tenant::{Access, Login, Own};
 
 /// Name of the Secret that the registry names.
 const BOUND: &str = "push";
@@ -68,7 +71,7 @@ fn hostile_text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::sample::select(words.to_vec()).prop_map(str::to_owned),
         2 => ".{0,40}",
-        1 => (1_usize..400_000).prop_map(|length| "x".repeat(length)),
+        1 => (1_usize..9_000).prop_map(|length| "x".repeat(length)),
     ]
 }
 
@@ -136,6 +139,37 @@ prop_compose! {
             spec["owner"] = json!({"kind": "Release", "name": owner});
         }
         task_with(metadata, spec)
+    }
+}
+
+prop_compose! {
+    /// A registry of a tenant's own, as no schema would let it through.
+    fn own_registry()(
+        hostname in "[a-zA-Z]{1,9}\\.(test|evil\\.test)(:[1-9][0-9]{0,3})?",
+        plain in prop::option::of(any::<bool>()),
+        realm in prop::option::of(hostile_text()),
+        secret in prop::option::of(hostile_text()),
+        has_login in any::<bool>(),
+        certificates in prop::option::of(hostile_text()),
+    ) -> Own {
+        let mut spec = json!({"hostname": hostname});
+        for (key, value) in [("plainHTTP", json!(plain)), ("tokenRealm", json!(realm))] {
+            if !value.is_null() {
+                spec[key] = value;
+            }
+        }
+        if let Some(name) = secret {
+            spec["pushSecretRef"] = json!({"name": name});
+        }
+        let login = || Login {
+            credential: basic_auth::pair("me", "secret").unwrap(),
+            version: "u/1".to_owned(),
+        };
+        Own {
+            spec: serde_json::from_value(spec).unwrap(),
+            access: if has_login { Access::Copied(login()) } else { Access::Anonymous },
+            certificates,
+        }
     }
 }
 
@@ -257,13 +291,13 @@ proptest! {
     /// Holds: C7.
     #[test]
     fn every_object_a_pod_names_is_the_tasks_own_or_the_platforms(
-        catalog in catalogs(), task in tenants_task(), own_credential in any::<bool>(),
+        catalog in catalogs(), task in tenants_task(), own_registry in prop::option::of(own_registry()),
     ) {
-        let mut resolved = catalog.resolve(&task, task.spec.as_ref().unwrap(), None).unwrap();
+        let resolved = catalog.resolve(&task, task.spec.as_ref().unwrap(), own_registry.as_ref()).unwrap();
         let own = job_name(&task.id.name, &task.id.uid);
-        if own_credential {
-            // The tenant's own credential lives in its task's own Secret.
-            resolved.credential = Credential::BasicAuth(own.clone());
+        // A tenant's own credential and certificates live in its task's own Secret, and never beside a Secret of the platform's.
+        if own_registry.is_some() {
+            prop_assert!([Credential::Anonymous, Credential::BasicAuth(own.clone())].contains(&resolved.credential));
         }
         let Manifests { secret, job } = manifests(&place(), &task, &resolved);
         prop_assert_eq!(secret.metadata.name.as_ref(), Some(&own));
@@ -271,6 +305,35 @@ proptest! {
         let named = named(&serde_json::to_value(&job).unwrap());
         prop_assert!(named.contains(&("secret", own.clone())));
         prop_assert_eq!(&(&named - &admitted(&own, &resolved)), &BTreeSet::new());
+    }
+
+    /// Holds: C6.
+    #[test]
+    fn a_tenants_own_registry_gives_the_pusher_words_and_no_flags(
+        task in tenants_task(), own in own_registry(),
+    ) {
+        let resolved = platform().resolve(&task, task.spec.as_ref().unwrap(), Some(&own)).unwrap();
+        let job = manifests(&place(), &task, &resolved).job;
+        let mut expected = ["push", "/chart/chart.tgz", "--url-file", "/etc/renderer/push/url", "--registry"].map(str::to_owned).to_vec();
+        expected.push(own.spec.hostname.to_lowercase());
+        expected.extend(own.spec.plain_http.unwrap_or_default().then(|| "--plain-http".to_owned()));
+        expected.extend(own.spec.token_realm.iter().map(|realm| format!("--token-realm={realm}")));
+        if matches!(own.access, Access::Copied(_)) {
+            let credentials = "/etc/renderer/credentials";
+            let files = ["--username-file", &format!("{credentials}/username"), "--password-file", &format!("{credentials}/password")];
+            expected.extend(files.map(str::to_owned));
+        }
+        prop_assert_eq!(pod(&job).containers[0].args.as_ref(), Some(&expected));
+        // What the pusher reads it with has one meaning for each.
+        let word = std::iter::once("renderhub-renderer".to_owned()).chain(expected);
+        if let Ok(cli) = crate::renderer::cli::Cli::try_parse_from(word) {
+            let Some(crate::renderer::cli::Command::Push(push)) = cli.command else {
+                return Err(TestCaseError::fail("not a push"));
+            };
+            prop_assert_eq!(push.connection.plain_http, own.spec.plain_http.unwrap_or_default());
+            let host = push.registry.unwrap();
+            prop_assert_eq!(host.as_str(), own.spec.hostname.to_lowercase());
+        }
     }
 
     /// Holds: R1.
