@@ -180,6 +180,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
         BTreeMap::from([(tenant.clone(), old.clone())])
     );
 
+    stage.delete(&first).await?;
     let new = stage.recreate_namespace().await?;
     let (second, message) = stage.refused("second", classed, NOT_ALLOWED).await?;
     assert!(stage.told_of_registry().await?.contains(&tenant));
