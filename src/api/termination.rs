@@ -267,6 +267,7 @@ mod tests {
         Digest::of(b"chart")
     }
 
+    /// Holds: E4.
     #[test]
     fn every_message_we_write_is_one_we_read() {
         let mut all = vec![
@@ -307,6 +308,7 @@ mod tests {
         }
     }
 
+    /// Holds: E4.
     #[test]
     fn whatever_does_not_fit_is_dropped() {
         let hex = "a".repeat(64);

@@ -121,6 +121,7 @@ mod tests {
     use super::*;
     use std::fs;
 
+    /// Holds: X1.
     #[test]
     fn untrusted_files_are_regular_small_and_no_links() {
         let dir = tempfile::tempdir().unwrap();
