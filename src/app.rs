@@ -22,6 +22,8 @@ use crate::metrics::Metrics;
 use crate::names::{HubId, HubIdError};
 use crate::notes::Notes;
 use crate::plan::job::Place;
+use crate::plan::seal::SealKey;
+use crate::seal_key::{self, SealKeyError};
 use crate::tenant::{Identities, Method};
 use crate::watch::{self as watches, Input, Scope};
 
@@ -52,6 +54,9 @@ pub enum AppError {
     /// The hub id cannot be made.
     #[error(transparent)]
     HubId(#[from] HubIdError),
+    /// There is nothing to seal statuses with.
+    #[error(transparent)]
+    SealKey(#[from] SealKeyError),
     /// The admin address cannot be bound.
     #[error("the admin address cannot be bound")]
     Bind(#[source] std::io::Error),
@@ -97,7 +102,11 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
         return Ok(());
     };
     let lease = Keeper::start(lease);
-    let (events, engine) = start(&mut loops, &clients, &hub_id, &settings, (metrics, ready), &stop);
+    let namespace = settings.rendering_namespace.clone();
+    let calls = Calls::new(clients.hub.clone(), metrics.clone(), namespace, hub_id);
+    let key = seal_key::load(&calls).await?;
+    let (calls, metrics) = ((calls, key), (metrics, ready));
+    let (events, engine) = start(&mut loops, &clients, calls, &settings, metrics, &stop);
     supervise(
         loops,
         lease,
@@ -185,15 +194,15 @@ async fn supervise(
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
-    clients: &Clients,
-    hub_id: &HubId,
+    clients: &start::Clients,
+    (calls, key): (Calls, SealKey),
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),
     stop: &CancellationToken,
 ) -> (JoinHandle<()>, impl Future<Output = ()> + use<>) {
     let client = &clients.hub;
     let namespace = settings.rendering_namespace.clone();
-    let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
+    let hub_id = calls.hub_id().clone();
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
     let notes = Notes::default();
     let place = Place {
@@ -206,6 +215,7 @@ fn start(
         events,
         notes: notes.clone(),
         place,
+        key,
         identities: Identities::new(
             client.clone(),
             clients.nobody.clone(),
@@ -229,7 +239,7 @@ fn start(
     let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
     loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    spawn_watches(loops, client, hub_id, settings, &metrics, notes, input);
+    spawn_watches(loops, client, &hub_id, settings, &metrics, notes, input);
     (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }
 

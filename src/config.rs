@@ -15,6 +15,7 @@ use crate::plan::posture::Posture;
 use crate::plan::preflight::Check;
 use crate::plan::queue::Caps;
 use crate::plan::tenancy::Tenancy;
+use crate::probe::ProbeArgs;
 
 mod start;
 
@@ -39,6 +40,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Look at what would keep the hub from starting, and change nothing.
     Preflight(Box<PreflightArgs>),
+    /// Look at the network from here, and fail unless it is as it should be.
+    Probe(ProbeArgs),
 }
 
 /// How findings are written.
@@ -406,6 +409,7 @@ mod tests {
         match Cli::try_parse_from(all).unwrap().command {
             Command::Run(args) => *args,
             Command::Preflight(args) => args.hub,
+            Command::Probe(args) => unreachable!("{args:?}"),
         }
     }
 

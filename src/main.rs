@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings};
-use renderhub::{app, config, telemetry};
+use renderhub::probe::{Patience, ProbeArgs};
+use renderhub::{app, config, hardening, probe, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match Cli::try_parse() {
-        Ok(cli) => match cli.command {
-            Command::Run(args) => run(&args).await,
-            Command::Preflight(args) => preflight(&args).await,
-        },
+    match Cli::try_parse().map(|cli| cli.command) {
+        Ok(Command::Run(args)) => run(&args).await,
+        Ok(Command::Preflight(args)) => preflight(&args).await,
+        Ok(Command::Probe(args)) => look(&args).await,
         Err(error) => refuse(&error),
     }
 }
@@ -52,9 +52,29 @@ async fn preflight(args: &PreflightArgs) -> ExitCode {
     }
 }
 
-/// Starts logging; the settings, or the exit code of a program whose settings are refused.
+async fn look(args: &ProbeArgs) -> ExitCode {
+    match probe::run(args, Patience::default()).await {
+        Ok(()) => {
+            println!("everything is as it should be");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Protects the process's memory before anything secret is in it, and starts logging; the settings, or the exit code of a
+/// program that may not go on.
 fn settings(args: &RunArgs) -> Result<Settings, ExitCode> {
+    let protected = hardening::protect_memory();
     telemetry::start(args.log_format, args.log_level);
+    hardening::silence_panics(|place| tracing::error!(place, "a panic"));
+    if let Err(error) = protected {
+        tracing::error!(%error, "the hub ends");
+        return Err(ExitCode::FAILURE);
+    }
     args.settings().map_err(|error| {
         tracing::error!(%error, "the settings are refused");
         ExitCode::from(2)

@@ -81,6 +81,8 @@ pub struct Metrics {
     pub events_dropped: Counter,
     /// Objects that a sweep removed because their task was gone.
     pub orphans_removed: Counter,
+    /// Statuses seen that the hub did not write.
+    pub forged_statuses: Counter,
     /// 1 for the way the hub runs.
     pub mode: Family<ModeLabels, Gauge>,
     /// 1 for each setting that is less strict than the default.
@@ -103,6 +105,7 @@ impl Metrics {
             watch_errors: Family::default(),
             events_dropped: Counter::default(),
             orphans_removed: Counter::default(),
+            forged_statuses: Counter::default(),
             mode: Family::default(),
             relaxed_settings: Family::default(),
             preflight: Family::default(),
@@ -147,6 +150,11 @@ impl Metrics {
             "orphans_removed",
             "Objects removed by a sweep",
             self.orphans_removed.clone(),
+        );
+        registry.register(
+            "forged_statuses",
+            "Statuses seen that the hub did not write",
+            self.forged_statuses.clone(),
         );
         self.register_posture(registry);
     }

@@ -7,6 +7,13 @@
 
 mod support;
 
+#[path = "disclosure/failures.rs"]
+mod failures;
+#[path = "disclosure/planted.rs"]
+mod planted;
+#[path = "disclosure/servers.rs"]
+mod servers;
+
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -79,6 +86,7 @@ async fn metrics_count_and_name_nobody() -> Result<()> {
 /// What a tenant has in its values, and a credential in a Secret that cannot be parsed.
 const VALUE: &str = "canary-value";
 
+/// Holds: E3, E6.
 #[tokio::test]
 async fn no_secret_and_no_foreign_word_is_ever_said() -> Result<()> {
     let mut stage = Stage::without_hub("canary", &["--log-level=debug"]).await?;

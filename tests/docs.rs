@@ -14,6 +14,9 @@ use renderhub::api::termination;
 use renderhub::config::Cli;
 use renderhub::metrics::{FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, SettingLabel};
 
+#[path = "docs/threats.rs"]
+mod threats;
+
 /// How the page of a reason says that no code gives it.
 const RESERVED: &str = "No hub of this version gives this reason.";
 
@@ -234,6 +237,7 @@ fn touch(metrics: &Metrics) {
         watch_errors,
         events_dropped: _,
         orphans_removed: _,
+        forged_statuses: _,
         mode,
         relaxed_settings,
         preflight,

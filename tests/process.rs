@@ -2,6 +2,9 @@
 
 mod support;
 
+#[path = "process/memory.rs"]
+mod memory;
+
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 
@@ -89,6 +92,7 @@ fn the_environment_is_heard_and_flags_win() -> Result<()> {
     Ok(())
 }
 
+/// Holds: I7.
 #[test]
 fn what_the_machine_does_not_give_is_said_in_one_line() -> Result<()> {
     let rendering = ("RENDERHUB_RENDERING_NAMESPACE", "rendering");
@@ -252,6 +256,7 @@ async fn two_hubs_in_one_rendering_namespace_leave_each_other_alone() -> Result<
     let first = Stage::new("first").await?;
     let mut second = Stage::without_hub("second", &["--gc-interval=1s"]).await?;
     second.scope.rendering.clone_from(&first.scope.rendering);
+    second.give_rights(&[]).await?;
     second
         .put_registry(json!({"pushSecretRef": {"name": "push"}}))
         .await?;

@@ -7,6 +7,8 @@
     reason = "this is all test code, and its tables are long"
 )]
 
+#[path = "renderer_hostile/matrix.rs"]
+mod matrix;
 mod renderer_support;
 
 use std::net::SocketAddr;
@@ -34,6 +36,7 @@ fn basic(seen: &Seen) -> Option<Reply> {
     (seen.authorization() != Some(BASIC)).then(|| say(401, &challenge))
 }
 
+/// Holds: C8.
 #[tokio::test]
 async fn a_push_is_seen_once_and_found_again() {
     let registry = Hostile::honest().await;
@@ -94,6 +97,7 @@ async fn nothing_reaches_b(
     assert!(b.seen().is_empty(), "{name}: {:?}", b.seen());
 }
 
+/// Holds: O1.
 #[tokio::test]
 async fn realms_elsewhere_get_nothing() {
     let realms: [(&str, Pointer); 9] = [
@@ -118,6 +122,7 @@ async fn realms_elsewhere_get_nothing() {
     }
 }
 
+/// Holds: O3.
 #[tokio::test]
 async fn redirects_are_never_followed() {
     let steps = [
@@ -156,6 +161,7 @@ async fn redirects_on_the_registry_itself_are_not_followed_either() {
     .await;
 }
 
+/// Holds: O1, O3.
 #[tokio::test]
 async fn token_calls_are_not_redirected() {
     for status in [301, 302, 307, 308] {
@@ -176,6 +182,7 @@ async fn token_calls_are_not_redirected() {
     }
 }
 
+/// Holds: O2.
 #[tokio::test]
 async fn uploads_elsewhere_get_nothing() {
     let locations: [(&str, Pointer); 8] = [
@@ -293,6 +300,9 @@ async fn an_expired_token_is_renewed_once_per_call() {
     assert_eq!(tokens(&never), 2);
 }
 
+/// Whatever scope a challenge asks for, the token is for one repository.
+///
+/// Holds: R6.
 #[tokio::test]
 async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
     let registry = with_tokens(0).await;
@@ -333,6 +343,7 @@ async fn anonymous_tokens_need_no_credential() {
     assert_eq!(token.authorization(), None);
 }
 
+/// Holds: O6.
 #[tokio::test]
 async fn lies_about_digests_are_found() {
     let other = Digest::of(b"other").to_string();
@@ -360,6 +371,7 @@ async fn lies_about_digests_are_found() {
     );
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn a_tag_that_another_pusher_took_meanwhile_is_a_conflict() {
     // Both found the tag free; the other one's manifest came after ours, so ours is there, but not under the tag.
@@ -407,6 +419,7 @@ async fn without_a_digest_header_the_manifest_itself_counts() {
     assert_eq!(push(lying.address, "a").await, Err(PushError::DigestMismatch));
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn an_error_is_never_an_absence() {
     for status in [
@@ -555,6 +568,7 @@ async fn a_broken_connection_is_tried_again_and_a_closed_port_reported() {
     assert_eq!(push(gone, "a").await, Err(PushError::Unreachable));
 }
 
+/// Holds: E3, E4.
 #[tokio::test]
 async fn no_error_repeats_what_the_registry_said_or_the_credential() {
     let body = b"canary-body \x1b[31m".to_vec();

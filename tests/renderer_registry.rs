@@ -190,6 +190,7 @@ async fn a_registry_with_a_private_authority() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn another_chart_under_the_tag_is_a_conflict() -> Result<()> {
     let registry = Registry::start(RegistryOptions::new().with_anonymous_access()).await?;

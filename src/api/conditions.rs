@@ -20,6 +20,8 @@ pub enum ConditionType {
     Ready,
     /// Only a person can help.
     Stalled,
+    /// Whether a class keeps the credential in another container than what a tenant wrote.
+    Isolated,
 }
 
 impl ConditionType {
@@ -32,6 +34,7 @@ impl ConditionType {
             Self::JobFailed => "JobFailed",
             Self::Ready => "Ready",
             Self::Stalled => "Stalled",
+            Self::Isolated => "Isolated",
         }
     }
 }
@@ -116,6 +119,10 @@ reasons! {
     Ready,
     /// Work goes on.
     Progressing,
+    /// The class reads what a tenant wrote in a container without the credential.
+    SeparateContainers,
+    /// The class reads what a tenant wrote in the container that holds the credential.
+    SharedContainer,
 }
 
 impl Reason {

@@ -300,6 +300,7 @@ mod tests {
         }
     }
 
+    /// Holds: E4.
     #[test]
     fn a_success_is_never_made_from_a_failure() {
         for reason in [Reason::Rendered, Reason::Pushed, Reason::AlreadyExists] {
@@ -307,6 +308,7 @@ mod tests {
         }
     }
 
+    /// Holds: E4.
     #[test]
     fn whatever_does_not_fit_is_dropped() {
         let hex = "a".repeat(64);

@@ -179,7 +179,7 @@ fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
 
 /// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
 pub(super) struct Clients {
-    /// The hub itself.
+    /// The hub's own.
     pub hub: Client,
     /// Reaches the same API server without any credential.
     pub nobody: Client,

@@ -139,6 +139,7 @@ mod tests {
         );
     }
 
+    /// Holds: X1.
     #[test]
     fn entries_are_plain_files_below_the_chart_name() {
         let long = "n".repeat(250);
@@ -188,6 +189,7 @@ mod tests {
 
     const META: &str = "apiVersion: \"v2\"\nname: \"c\"\ntype: \"application\"\nversion: \"1.0.0\"\n";
 
+    /// Holds: X1.
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn only_what_render_writes_is_read() {
@@ -254,6 +256,7 @@ mod tests {
             prop_assert_eq!(read_meta(&pack(&chart).unwrap()).unwrap(), chart.meta);
         }
 
+        /// Holds: X1.
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..200, byte in any::<u8>()) {
             let _ = read_meta(&bytes);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::archive;
@@ -27,6 +26,7 @@ use crate::api::basic_auth::{self, BasicAuthError};
 use crate::api::docker_config::Credential;
 use crate::api::oci::{OciError, Reference};
 use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
+use crate::hardening;
 
 /// Largest file with a destination in bytes.
 const MAX_URL: u64 = 4096;
@@ -34,24 +34,25 @@ const MAX_URL: u64 = 4096;
 /// Runs the program with the process's arguments and environment.
 #[must_use]
 pub fn main() -> ExitCode {
-    harden();
+    let protected = hardening::protect_memory();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
     let log = cli.termination_log.clone();
-    // A panic's text may hold input, so it is replaced by the place where it happened.
-    panic::set_hook(Box::new(|info| {
-        let place = info.location().map(ToString::to_string).unwrap_or_default();
+    hardening::silence_panics(|place| {
         let _ = writeln!(io::stderr(), "Error: internal error at {place}");
-    }));
+    });
     let phase = if matches!(cli.command, Some(Command::Render(_))) {
         Phase::Render
     } else {
         Phase::Push
     };
     let is_container = cli.command.is_some();
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| execute(cli, phase)));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+        protected.map_err(|_| Failure::Start)?;
+        execute(cli, phase)
+    }));
     let message = match &outcome {
         Ok(Ok(message)) => message.clone(),
         Ok(Err(failure)) => failure.termination(),
@@ -75,16 +76,6 @@ fn exit_code(reason: Reason, is_container: bool) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
-}
-
-/// No core dumps and no ptrace: the process may hold a credential.
-fn harden() {
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    let _ = setrlimit(Resource::Core, none);
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Help and version are answers; everything else is exit code 1, never clap's 2.

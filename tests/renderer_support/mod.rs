@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,9 +16,13 @@ use renderhub::renderer::origin::Origin;
 use renderhub::renderer::registry::Registry;
 use renderhub::renderer::tls;
 use renderhub::renderer::transport::{Limits, Transport};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use renderhub_harness::pki::Authority;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 /// Never to be seen anywhere but at the registry.
 pub const PASSWORD: &str = "canary-password";
@@ -94,6 +99,7 @@ pub struct Hostile {
     /// Where it listens.
     pub address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
+    connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -112,9 +118,20 @@ struct State {
 impl Hostile {
     /// A registry whose `twist` sees each request, and how many of that step came before, and may answer instead of it.
     pub async fn start(twist: impl Fn(&Seen, usize) -> Option<Reply> + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1", None, twist).await
+    }
+
+    /// The same at another address of this machine, and with TLS if there is somebody to do it.
+    pub async fn start_at(
+        host: &str,
+        tls: Option<TlsAcceptor>,
+        twist: impl Fn(&Seen, usize) -> Option<Reply> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((host, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
         let state = Arc::new(State {
             twist: Box::new(twist),
             seen: seen.clone(),
@@ -122,10 +139,26 @@ impl Hostile {
         });
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, state.clone()));
+                counted.fetch_add(1, Ordering::Relaxed);
+                let (state, tls) = (state.clone(), tls.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        None => serve(stream, state).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                serve(stream, state).await;
+                            }
+                        }
+                    }
+                });
             }
         });
-        Self { address, seen, task }
+        Self {
+            address,
+            seen,
+            connections,
+            task,
+        }
     }
 
     /// A registry that plays by the rules.
@@ -138,13 +171,18 @@ impl Hostile {
         self.seen.lock().unwrap().clone()
     }
 
+    /// How many connections were made to it.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
     /// The steps that came in so far.
     pub fn steps(&self) -> Vec<&'static str> {
         self.seen().iter().map(Seen::step).collect()
     }
 }
 
-async fn serve(mut stream: TcpStream, state: Arc<State>) {
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>) {
     let Some(seen) = read_request(&mut stream).await else {
         return;
     };
@@ -157,7 +195,7 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     let _ = write_reply(&mut stream, &seen, reply).await;
 }
 
-async fn read_request(stream: &mut TcpStream) -> Option<Seen> {
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -213,7 +251,11 @@ fn honest_reply(seen: &Seen, stored: &Mutex<HashMap<String, Vec<u8>>>) -> Reply 
     }
 }
 
-async fn write_reply(stream: &mut TcpStream, seen: &Seen, reply: Reply) -> std::io::Result<()> {
+async fn write_reply(
+    stream: &mut (impl AsyncWrite + Unpin),
+    seen: &Seen,
+    reply: Reply,
+) -> std::io::Result<()> {
     match reply {
         Reply::Say(status, headers, body) => {
             let mut head = format!(
@@ -290,4 +332,21 @@ pub fn client(address: SocketAddr, credential: Option<Credential>, limits: Limit
         token_realm: None,
     };
     Registry::new(Transport::new(tls::no_tls().unwrap(), limits), auth)
+}
+
+/// A server's side of TLS for the addresses of this machine that tests use, signed by the authority.
+pub fn acceptor(authority: &Authority) -> TlsAcceptor {
+    let addresses = ["127.0.0.1", "127.0.0.2"].map(|one| one.parse().unwrap());
+    let pair = authority.server(&["registry.test"], &addresses).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap(),
+        )
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
 }

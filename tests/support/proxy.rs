@@ -1,4 +1,4 @@
-//! A plain-HTTP proxy between a hub and its API server that can stop one write on its way, there or back.
+//! A plain-HTTP proxy between a hub and its API server that can stop one write on its way, there or back, or answer itself.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,8 +52,12 @@ pub struct Proxy {
     server: JoinHandle<()>,
 }
 
+/// Answers a request instead of the API server, by its method and its path with query.
+type Liar = dyn Fn(&Method, &str) -> Option<(u16, Vec<u8>)> + Send + Sync;
+
 struct Shared {
     upstream: Client,
+    liar: Mutex<Option<Arc<Liar>>>,
     writes: Mutex<Vec<Write>>,
     /// The number of the write that is stopped, from 1, and where.
     stop: Mutex<Option<(usize, Stop)>>,
@@ -73,6 +77,7 @@ impl Proxy {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             upstream,
+            liar: Mutex::default(),
             writes: Mutex::default(),
             stop: Mutex::default(),
             is_stopped: watch::Sender::new(false),
@@ -90,6 +95,11 @@ impl Proxy {
     /// A kubeconfig that leads here; the proxy has the identity, so it holds none.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
         kubeconfig(self.address)
+    }
+
+    /// From now on, a status and a body from here are the answer to a request; those without one go through.
+    pub fn lie(&self, liar: impl Fn(&Method, &str) -> Option<(u16, Vec<u8>)> + Send + Sync + 'static) {
+        *lock(&self.shared.liar) = Some(Arc::new(liar));
     }
 
     /// Stops the write of this number, counted from 1.
@@ -166,6 +176,11 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
 async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await?;
+    let liar = lock(&shared.liar).clone();
+    let whole = parts.uri.path_and_query().map_or("", |path| path.as_str());
+    if let Some((status, body)) = liar.and_then(|liar| liar(&parts.method, whole)) {
+        return Ok((StatusCode::from_u16(status)?, body).into_response());
+    }
     let path = parts.uri.path().to_owned();
     let is_counted = parts.method != Method::GET && !UNCOUNTED.iter().any(|part| path.contains(part));
     let stop = if is_counted {

@@ -5,13 +5,12 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RenderTaskStatus};
 use renderhub_harness::audit::{self, Mark};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{LIMIT, Stage};
 
@@ -106,22 +105,6 @@ impl Stage {
 }
 
 impl Stage {
-    /// Leaves the hub only the rights on resources that are wanted.
-    pub async fn grant(&self, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
-        let mut rules = super::plane::hub_rules();
-        for rule in &mut rules {
-            if let Some(resources) = &mut rule.resources {
-                resources.retain(|resource| is_wanted(resource));
-            }
-        }
-        rules.retain(|rule| rule.resources.as_ref().is_some_and(|r| !r.is_empty()));
-        let api: Api<ClusterRole> = Api::all(self.admin.clone());
-        let patch = Patch::Merge(json!({"rules": rules}));
-        api.patch(self.hub_user.name(), &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
-    }
-
     /// How often the hub counted this, summed over the series whose labels hold all of these.
     pub async fn counted(&self, name: &str, labels: &[&str]) -> Result<u64> {
         let text = self.hub().metrics().await?;

@@ -114,6 +114,16 @@ impl Audit {
         Ok(Mark(end))
     }
 
+    /// The lines of the log as they are in which this word is, e.g. the name of a user.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn lines_with(&self, word: &str) -> Result<String> {
+        let log = self.read(Mark::START)?;
+        let lines = log.lines().filter(|line| line.contains(word));
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+
     /// Every event between two places, in the order of the log.
     ///
     /// # Errors
@@ -149,6 +159,21 @@ impl Audit {
             }
         }
         Ok(counts)
+    }
+
+    /// The requests of `user` that were answered with 403 so far. It asks the API server nothing, so an answer of this very
+    /// moment may be missing.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn refused(&self, user: &str) -> Result<Vec<Event>> {
+        let log = self.read(Mark::START)?;
+        let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
+        let may_be_one = |line: &&str| line.contains("\"code\":403") && line.contains(user);
+        let events: Result<Vec<Event>> = whole.lines().filter(may_be_one).map(parse).collect();
+        let mut events = events?;
+        events.retain(|event| event.user == user && event.code == 403);
+        Ok(events)
     }
 
     fn read(&self, from: Mark) -> Result<String> {

@@ -78,6 +78,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod canary;
 pub mod commands;
 pub mod control_plane;
 pub mod diagnose;
@@ -91,19 +92,24 @@ pub mod lane;
 pub mod net;
 pub mod node;
 pub mod pki;
+mod policy;
 pub mod process;
 pub mod progress;
+pub mod reach;
 pub mod registry;
+pub mod rights;
 pub mod rundir;
 pub mod tools;
 mod wait;
 
 pub use audit::Audit;
+pub use canary::Canaries;
 pub use control_plane::{AuditLevel, ControlPlane, Scope};
 pub use diagnose::Watch;
 pub use hub::Hub;
 pub use identity::Identity;
 pub use node::Node;
 pub use registry::{Registry, RegistryOptions};
+pub use rights::Rights;
 pub use tools::Tools;
 pub use wait::wait_for;

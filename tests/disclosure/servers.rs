@@ -1,0 +1,148 @@
+//! What an API server says, or who answers in its place, is not passed on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::try_join_all;
+use renderhub::api::RenderTaskStatus;
+use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub_harness::wait_for;
+use serde_json::json;
+
+use crate::support::proxy::Proxy;
+use crate::support::scan::FOREIGN;
+use crate::support::{CANARY, LIMIT, Stage, has};
+
+/// Tasks that share the lies, so that none has to wait long for the hub to ask again.
+const TASKS: usize = 24;
+
+/// Answers with something in them that nobody may repeat.
+fn lies() -> Vec<(u16, Vec<u8>)> {
+    let odd = format!("\u{1b}[31m{FOREIGN}\u{1b}[0m\r\n{{\"level\":\"ERROR\",\"message\":\"{FOREIGN}\"}}");
+    let status = |code: u16| {
+        let text = json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": odd,
+            "reason": FOREIGN, "details": {"name": FOREIGN, "causes": [{"reason": FOREIGN, "message": odd}]}});
+        (code, text.to_string().into_bytes())
+    };
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": FOREIGN},
+        "data": {"password": STANDARD.encode(CANARY)}, "stringData": {"password": CANARY}});
+    let secret = secret.to_string();
+    vec![
+        // What kube itself logs where it cannot make the wanted object of it.
+        (200, secret.as_bytes()[..secret.len() - 1].to_vec()),
+        (
+            200,
+            json!({"metadata": FOREIGN, "items": FOREIGN, "data": FOREIGN})
+                .to_string()
+                .into_bytes(),
+        ),
+        status(500),
+        (503, odd.clone().into_bytes()),
+        status(422),
+        (500, FOREIGN.repeat(10 * 1024 * 1024 / FOREIGN.len()).into_bytes()),
+    ]
+}
+
+/// What a request is for: verb, resource, and whether it is a watch.
+fn class(method: &str, path: &str) -> String {
+    let bare = path.split('?').next().unwrap_or_default();
+    let known = [
+        "clusterrendertasks",
+        "rendertasks",
+        "clusterregistries",
+        "rendererclasses",
+        "secrets",
+        "jobs",
+        "pods",
+        "events",
+        "namespaces/kube-system",
+    ];
+    let resource = known
+        .into_iter()
+        .find(|name| bare.contains(name))
+        .unwrap_or("others");
+    let status = if bare.ends_with("/status") { "/status" } else { "" };
+    let watch = if path.contains("watch=true") { " watch" } else { "" };
+    format!("{method} {resource}{status}{watch}")
+}
+
+/// Holds: E3, E8.
+#[tokio::test]
+async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
+    let mut stage = Stage::without_hub("answers", &["--log-level=debug"]).await?;
+    stage.make_registry().await?;
+    let proxy = Proxy::start(stage.hub_user.client().await?).await?;
+    let told = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
+    let counts = told.clone();
+    proxy.lie(move |method, path| {
+        let class = class(method.as_str(), path);
+        // A watch waits longer after each failure, and the first question of all is repeated after two seconds.
+        let most = match class.as_str() {
+            "GET namespaces/kube-system" => 2,
+            _ if method == "GET" => 3,
+            _ => 6,
+        };
+        let mut told = counts.lock().expect("no test panics here");
+        let number = told.entry(class).or_default();
+        *number += 1;
+        // Who claims that a thing is deleted is believed; that is no matter of words.
+        let is_claim = |code: u16| method == "DELETE" && code == 200;
+        let lies = lies().into_iter().filter(|(code, _)| !is_claim(*code));
+        lies.take(most).nth(*number - 1)
+    });
+    let hub = stage.spawn_hub_with(&proxy.kubeconfig()?, &[("RUST_LOG", "trace")])?;
+    hub.wait_ready().await?;
+    stage.hub = Some(hub);
+    let mut tasks = Vec::new();
+    for number in 0..TASKS {
+        tasks.push(stage.submit(stage.task(&format!("task-{number}"))).await?);
+    }
+    try_join_all(tasks.iter().map(async |task| {
+        // What an API server does not accept is the end of a task, not of a try.
+        let is_known = |s: &RenderTaskStatus| {
+            has(s, JobScheduled, "True", "JobScheduled") || has(s, JobScheduled, "False", "InvalidSpec")
+        };
+        let status = stage.status_when(task, "a Job or a refusal", is_known).await?;
+        if has(&status, JobScheduled, "False", "InvalidSpec") {
+            return Ok(());
+        }
+        stage.complete(task).await?;
+        stage
+            .condition(task, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        stage.cleared(task).await
+    }))
+    .await?;
+    let told = told.lock().expect("no test panics here").clone();
+    for wanted in [
+        "GET namespaces/kube-system",
+        "GET rendertasks",
+        "GET jobs",
+        "GET pods",
+        "GET secrets",
+        "GET clusterregistries",
+        "PATCH rendertasks",
+        "POST secrets",
+        "POST jobs",
+        "PATCH rendertasks/status",
+        "DELETE jobs",
+        "DELETE secrets",
+        "PATCH clusterregistries/status",
+        "POST events",
+    ] {
+        assert!(
+            told.keys().any(|class| class.starts_with(wanted)),
+            "{wanted} was never lied to: {told:?}"
+        );
+    }
+    wait_for("a word of the hub on what it heard", LIMIT, async || {
+        let log = stage.hub().log();
+        Ok((log.contains("watch broke") && log.contains("a pass failed")).then_some(()))
+    })
+    .await?;
+    stage.passed();
+    Ok(())
+}

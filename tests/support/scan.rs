@@ -1,0 +1,203 @@
+//! Whether a secret shows: the look that every stage ends with.
+//!
+//! Looked at is what this stage's hub wrote, where somebody may read it: objects in the tenant's, the rendering and the
+//! default namespace and renderhub's own cluster-wide ones, every log of the hub, what its admin server serves, the audit
+//! log of its requests, and what the kernel shows of it. Not looked at is a secret's home, and what a test wrote itself.
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::core::DynamicObject;
+use renderhub::api::labels::{FIELD_MANAGER, GROUP};
+use renderhub_harness::canary::{Canaries, Hit};
+use renderhub_harness::reach::{self, Kind};
+use renderhub_harness::{ControlPlane, Identity};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::Stage;
+
+/// The password of every credential a stage makes.
+pub const CANARY: &str = "cAnary-p@ss/w+rd\"1";
+/// The password inside the `auth` of a docker config.
+pub const AUTH: &str = "cAnary-@uth/w+rd'2";
+/// The `identitytoken` of a docker config.
+pub const IDENTITY_TOKEN: &str = "cAnary-identity\\3";
+/// The `registrytoken` of a docker config.
+pub const REGISTRY_TOKEN: &str = "cAnary-registry:4";
+/// A key of a Secret that nobody asks for.
+pub const OTHER_KEY: &str = "cAnary-other{5}";
+/// What a tenant has in its values.
+pub const VALUE: &str = "cAnary-value~6";
+/// What a remote says: a server in an answer, a pod as its last word.
+pub const FOREIGN: &str = "cAnary-foreign!7";
+
+/// What belongs to the platform: no tenant may see it anywhere.
+pub fn platforms() -> Canaries {
+    let docker = Canaries::new().with("password", CANARY).with("auth", AUTH);
+    docker
+        .with("identitytoken", IDENTITY_TOKEN)
+        .with("registrytoken", REGISTRY_TOKEN)
+        .with("another key of a Secret", OTHER_KEY)
+        // What every token of a ServiceAccount begins with.
+        .with("a token", "eyJhbGciOi")
+}
+
+/// What a tenant may see where it wrote it, and nobody anywhere else.
+pub fn tenants() -> Canaries {
+    Canaries::new()
+        .with("a tenant's value", VALUE)
+        .with("a foreign word", FOREIGN)
+        .with("a tenant's own password", super::tenant::OWN)
+}
+
+/// The private key of an identity.
+///
+/// # Errors
+/// If its kubeconfig is none.
+pub fn key_of(identity: &Identity) -> Result<Canaries> {
+    let file: Value = serde_json::from_slice(&std::fs::read(identity.kubeconfig()?)?)?;
+    let key = file["users"][0]["user"]["client-key-data"]
+        .as_str()
+        .context("a key")?;
+    let pem = String::from_utf8(STANDARD.decode(key)?)?;
+    let line = pem.lines().nth(2).context("a key of several lines")?;
+    Ok(Canaries::new().with("the hub's own key", line))
+}
+
+/// An object of the plane, as a scan has it: its kind in the plural, and itself.
+pub type Object = (String, DynamicObject);
+
+/// The kinds of a control plane; asked for once in a test binary, as its planes serve the same.
+async fn kinds(plane: &ControlPlane) -> Result<&'static [Kind]> {
+    static KINDS: OnceCell<Vec<Kind>> = OnceCell::const_new();
+    let all = KINDS
+        .get_or_try_init(async || reach::kinds(&plane.admin().client().await?).await)
+        .await?;
+    Ok(all)
+}
+
+impl Stage {
+    /// Where a secret of this stage shows.
+    ///
+    /// # Errors
+    /// If something cannot be read.
+    pub async fn hits(&self) -> Result<Vec<Hit>> {
+        let mut hits = hits_in_objects(&self.objects_in_reach().await?);
+        let own = key_of(&self.hub_user)?;
+        for (place, text) in self.texts().await? {
+            for canaries in [&platforms(), &tenants(), &own] {
+                hits.extend(canaries.find(&place, &text));
+            }
+        }
+        Ok(hits)
+    }
+
+    /// Every object of the stage's namespaces, and renderhub's own of the cluster.
+    async fn objects_in_reach(&self) -> Result<Vec<Object>> {
+        let client = self.plane.admin().client().await?;
+        let kinds = kinds(self.plane).await?;
+        let mut all = Vec::new();
+        for namespace in [&self.scope.tenant, &self.scope.rendering, "default"] {
+            all.extend(reach::objects(&client, kinds, Some(namespace)).await?);
+        }
+        let is_ours = |kind: &&Kind| kind.resource.group == GROUP && !kind.is_namespaced;
+        let own: Vec<_> = kinds.iter().filter(is_ours).cloned().collect();
+        all.extend(reach::objects(&client, &own, None).await?);
+        Ok(all)
+    }
+
+    /// Every text of this stage's hub, with its place.
+    async fn texts(&self) -> Result<Vec<(String, String)>> {
+        let mut texts = Vec::new();
+        for path in &self.logs {
+            let log = String::from_utf8_lossy(&std::fs::read(path)?).into_owned();
+            texts.push(("the hub's log".to_owned(), log));
+            texts.extend(reach::cores(path.parent().context("a directory of logs")?)?);
+        }
+        if let Some(hub) = self.hub.as_ref().filter(|hub| hub.exit_status().is_none()) {
+            texts.extend(served(async |path| Ok(hub.get(path).await?.1)).await?);
+            texts.extend(reach::process(hub.pid())?);
+        }
+        if let Ok(audit) = self.plane.audit() {
+            texts.push((
+                "the audit log".to_owned(),
+                audit.lines_with(self.hub_user.name())?,
+            ));
+        }
+        Ok(texts)
+    }
+}
+
+/// What an admin server serves, with its place.
+///
+/// # Errors
+/// If it does not answer.
+pub async fn served(get: impl AsyncFn(&str) -> Result<String>) -> Result<Vec<(String, String)>> {
+    let mut texts = Vec::new();
+    for path in ["/metrics", "/livez", "/readyz", "/", "/debug/pprof/"] {
+        texts.push((path.to_owned(), get(path).await?));
+    }
+    Ok(texts)
+}
+
+/// Where a secret shows in objects beside its home.
+pub fn hits_in_objects(objects: &[Object]) -> Vec<Hit> {
+    let (platforms, tenants) = (platforms(), tenants());
+    let of_one = |(kind, object): &Object| {
+        let place = format!("{kind} {}", object.metadata.name.as_deref().unwrap_or_default());
+        let is_written = is_by_the_hub(kind, object);
+        let mut hits = Vec::new();
+        if let Some(text) = for_platforms(kind, object, is_written) {
+            hits.extend(platforms.find(&place, &text));
+        }
+        if let Some(text) = for_tenants(kind, object, is_written) {
+            hits.extend(tenants.find(&place, &text));
+        }
+        hits
+    };
+    objects.iter().flat_map(of_one).collect()
+}
+
+fn is_by_the_hub(kind: &str, object: &DynamicObject) -> bool {
+    let mut managers = object.metadata.managed_fields.iter().flatten();
+    kind == "events" || managers.any(|m| m.manager.as_deref() == Some(FIELD_MANAGER))
+}
+
+/// All of an object but the platform's own Secrets, and the states of pods, which tests make up.
+fn for_platforms(kind: &str, object: &DynamicObject, is_written: bool) -> Option<String> {
+    if kind == "secrets" && !is_written {
+        return None;
+    }
+    let mut value = serde_json::to_value(object).ok()?;
+    if kind == "pods" {
+        value["status"].take();
+    }
+    Some(value.to_string())
+}
+
+/// What the hub wrote, but for the one Secret in which it hands a tenant's values to the renderer.
+fn for_tenants(kind: &str, object: &DynamicObject, is_written: bool) -> Option<String> {
+    let mut value = serde_json::to_value(object).ok()?;
+    match kind {
+        "rendertasks" | "clusterrendertasks" | "clusterregistries" | "rendererclasses" => {
+            Some(value["status"].to_string())
+        }
+        // How a Job ended, a test says.
+        "jobs" if is_written => {
+            value["status"].take();
+            Some(value.to_string())
+        }
+        "secrets" if is_written => {
+            value["data"].take();
+            Some(value.to_string())
+        }
+        _ => is_written.then(|| value.to_string()),
+    }
+}
+
+/// Hits as one text.
+pub fn told(hits: &[Hit]) -> String {
+    let each: Vec<_> = hits.iter().map(ToString::to_string).collect();
+    each.join("; ")
+}
