@@ -190,7 +190,7 @@ async fn supervise(
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
-    clients: &Clients,
+    clients: &start::Clients,
     (calls, key): (Calls, SealKey),
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),
