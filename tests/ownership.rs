@@ -170,6 +170,7 @@ async fn a_job_that_was_replaced_by_a_foreign_one_is_lost() -> Result<()> {
     Ok(())
 }
 
+/// Holds: T4.
 #[tokio::test]
 async fn a_second_task_of_the_same_name_is_a_new_task() -> Result<()> {
     let stage = Stage::new("again").await?;

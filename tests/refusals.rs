@@ -105,6 +105,7 @@ async fn fields_that_this_hub_does_not_serve_are_refused_by_name() -> Result<()>
     Ok(())
 }
 
+/// Holds: T5.
 #[tokio::test]
 async fn a_configuration_that_fits_no_secret_is_refused() -> Result<()> {
     let stage = Stage::new("large").await?;

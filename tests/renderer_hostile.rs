@@ -36,6 +36,7 @@ fn basic(seen: &Seen) -> Option<Reply> {
     (seen.authorization() != Some(BASIC)).then(|| say(401, &challenge))
 }
 
+/// Holds: C8.
 #[tokio::test]
 async fn a_push_is_seen_once_and_found_again() {
     let registry = Hostile::honest().await;

@@ -299,3 +299,61 @@ proptest! {
         prop_assert!(!(may(&a) && may(&b)));
     }
 }
+
+/// Holds: C3.
+#[test]
+fn of_two_namespaces_at_most_one_may_push_to_a_repository_however_it_is_spelled() {
+    let namespaces = [
+        "a", "a-b", "ab", "team", "team-a", "team-a2", "team-ab", "x", "charts",
+    ];
+    let spelled = |n: &str| {
+        let long = format!("{n}/{}", "x/".repeat(120));
+        [
+            n.to_owned(),
+            format!("{n}/shop"),
+            format!("{n}/deep/shop"),
+            format!("charts/{n}/shop"),
+            format!("{n}/x/shop"),
+            format!("{n}-x/shop"),
+            format!("{n}2/shop"),
+            format!("/{n}/shop"),
+            format!("{n}//shop"),
+            format!("./{n}/shop"),
+            format!("{n}/../shop"),
+            format!("x/../{n}/shop"),
+            format!("{n}/./shop"),
+            format!("{n}/shop/"),
+            format!("{}/shop", n.to_uppercase()),
+            format!("{n}%2fshop"),
+            format!("{n}\\shop"),
+            format!("{n}\u{2215}shop"),
+            format!(" {n}/shop"),
+            format!("{n}\n/shop"),
+            format!("{n}:1/shop"),
+            format!("{n}@x/shop"),
+            format!("{long}shop"),
+        ]
+    };
+    for template in [
+        "{namespace}/",
+        "charts/{namespace}/",
+        "{namespace}/x/",
+        "{namespace}",
+    ] {
+        let catalog = usable(json!({"allowedNamespaces": ["*"], "repositoryPrefix": template}));
+        let may = |namespace: &str, repository: &str| {
+            let spec = spec_with(json!({"repository": repository}));
+            ask_as(&catalog, namespace, TaskKind::RenderTask, spec).is_ok()
+        };
+        let mut own = 0;
+        for repository in namespaces.iter().flat_map(|n| spelled(n)) {
+            let who: Vec<_> = namespaces.iter().filter(|n| may(n, &repository)).collect();
+            assert!(who.len() <= 1, "{repository:?} below {template}: {who:?}");
+            own += who.len();
+        }
+        assert!(
+            own >= namespaces.len(),
+            "each has one of its own below {template}"
+        );
+    }
+}
