@@ -48,8 +48,7 @@ struct AnswerMeta {
     uid: String,
     #[serde(default)]
     resource_version: String,
-    #[serde(default)]
-    generation: i64,
+    generation: Option<i64>,
     deletion_timestamp: Option<Time>,
     #[serde(default)]
     finalizers: Vec<String>,

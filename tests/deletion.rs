@@ -254,6 +254,8 @@ async fn a_foreign_finalizer_holds_the_task_but_not_the_hub() -> Result<()> {
     stage.cleared(&task).await?;
     stage.barrier().await?;
     let begin = stage.plane.audit()?.mark().await?;
+    let count = "renderhub_reconcile_duration_seconds_count";
+    let passes = stage.counted(count, &[]).await?;
     for poke in ["1", "2", "3"] {
         let note = Patch::Merge(json!({"metadata": {"annotations": {"poke": poke}}}));
         stage
@@ -268,6 +270,9 @@ async fn a_foreign_finalizer_holds_the_task_but_not_the_hub() -> Result<()> {
         .filter(|e| e.user == stage.hub_user.name() && (e.name == "shop" || e.name == job_name_of(&task)));
     let spun: Vec<_> = spun.map(renderhub_harness::audit::Event::action).collect();
     assert!(spun.is_empty(), "{spun:?}");
+    // A pass for each poke, and those of the barrier's own task.
+    let passes = stage.counted(count, &[]).await? - passes;
+    assert!(passes < 30, "{passes} passes");
     let meta = stage.tasks().get("shop").await?.meta().clone();
     assert!(meta.deletion_timestamp.is_some());
     stage.set_finalizers(&task, Value::Null).await?;

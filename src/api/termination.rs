@@ -267,6 +267,7 @@ mod tests {
         Digest::of(b"chart")
     }
 
+    /// Holds: E4.
     #[test]
     fn every_message_we_write_is_one_we_read() {
         let mut all = vec![
@@ -300,6 +301,7 @@ mod tests {
         }
     }
 
+    /// Holds: E4.
     #[test]
     fn a_success_is_never_made_from_a_failure() {
         for reason in [Reason::Rendered, Reason::Pushed, Reason::AlreadyExists] {
@@ -307,6 +309,7 @@ mod tests {
         }
     }
 
+    /// Holds: E4.
     #[test]
     fn whatever_does_not_fit_is_dropped() {
         let hex = "a".repeat(64);

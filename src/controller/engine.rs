@@ -301,7 +301,7 @@ fn instant(at: Timestamp) -> Instant {
 #[cfg(test)]
 mod tests {
     use kube::{Client, Config};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::api::RendererClassSpec;
     use crate::apply::Calls;
@@ -317,7 +317,7 @@ mod tests {
     use crate::tenant::{Identities, Method};
     use crate::watch::{Change, JobMark};
 
-    use super::super::outcome::JobNews;
+    use super::super::outcome::{JobNews, StatusNews};
     use super::*;
 
     /// An engine whose calls go nowhere.
@@ -386,6 +386,7 @@ mod tests {
         TaskUid::new(uid)
     }
 
+    /// Holds: D4.
     #[tokio::test]
     async fn a_panic_costs_one_task_an_error_and_a_retry() {
         let mut engine = engine();
@@ -428,6 +429,50 @@ mod tests {
         engine.start_work();
         assert!(*engine.ready.borrow());
         assert_eq!(engine.passes.values().next(), Some(&task));
+    }
+
+    /// Holds: T1.
+    #[tokio::test]
+    async fn a_status_that_is_seen_while_a_worker_writes_is_judged_by_what_it_wrote() {
+        let seen = |version: &str, status: Value| {
+            let meta = json!({
+                "name": "task", "namespace": "team-a", "uid": "task", "resourceVersion": version, "generation": 1,
+            });
+            let meta = serde_json::from_value(meta).unwrap();
+            Task::new(TaskKind::RenderTask, &meta, json!({}), status).unwrap()
+        };
+        let (own, forged) = (json!({"attempts": 1}), json!({"attempts": 2}));
+        for (later, is_forged) in [
+            (None, false),
+            (Some(("9", &forged)), true),
+            (Some(("7", &forged)), false),
+        ] {
+            let mut engine = engine();
+            let task = see(&mut engine, "task");
+            let handle = engine.running.spawn(std::future::pending());
+            engine.passes.insert(handle.id(), task.clone());
+            // The event of the worker's own write comes before the worker does.
+            for (version, status) in [Some(("8", &own)), later].into_iter().flatten() {
+                let change = Change::Seen(Box::new(seen(version, status.clone())));
+                engine.take_in(Input::Task(scopes().remove(0), change));
+            }
+            engine.passes.clear();
+            let outcome = Outcome {
+                task: Some(Arc::new(seen("8", own.clone()))),
+                status: StatusNews {
+                    was_written: true,
+                    ..StatusNews::default()
+                },
+                ..Outcome::default()
+            };
+            engine.take_outcome(&task, &outcome);
+            engine.take_parked(&task);
+            assert_eq!(
+                engine.index.restore_due(&task, Instant::now()).is_some(),
+                is_forged
+            );
+            assert_eq!(engine.metrics.forged_statuses.get(), u64::from(is_forged));
+        }
     }
 
     fn mark(task: &TaskUid, hint: EndHint) -> JobMark {

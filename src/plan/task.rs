@@ -56,8 +56,8 @@ impl Phase {
 pub struct Standing {
     /// Version of the object.
     pub resource_version: String,
-    /// Generation of the spec.
-    pub generation: i64,
+    /// Generation of the spec, where it was said.
+    pub generation: Option<i64>,
     /// Whether somebody asked for its deletion.
     pub deleting: bool,
     /// All finalizers on the object.
@@ -133,7 +133,7 @@ impl Task {
     /// write's own, which is no news any more.
     pub fn take_standing(&mut self, standing: Standing) {
         self.resource_version = standing.resource_version;
-        self.generation = standing.generation;
+        self.generation = standing.generation.unwrap_or(self.generation);
         self.deleting = standing.deleting;
         self.finalizers = standing.finalizers;
     }

@@ -139,6 +139,7 @@ mod tests {
         );
     }
 
+    /// Holds: X1.
     #[test]
     fn entries_are_plain_files_below_the_chart_name() {
         let long = "n".repeat(250);
@@ -188,6 +189,7 @@ mod tests {
 
     const META: &str = "apiVersion: \"v2\"\nname: \"c\"\ntype: \"application\"\nversion: \"1.0.0\"\n";
 
+    /// Holds: X1.
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn only_what_render_writes_is_read() {
@@ -254,6 +256,25 @@ mod tests {
             prop_assert_eq!(read_meta(&pack(&chart).unwrap()).unwrap(), chart.meta);
         }
 
+        /// Holds: X1.
+        #[test]
+        fn no_name_leads_out_of_the_archive(name in "[a-z./\\\\~\\x00 %2e]{1,12}") {
+            let config = json!({"type": "bootstrap", "bootstrap": {"chart": {"name": name, "version": "1.0.0"}, "input": {}}});
+            if let Ok(config) = Config::parse(config.to_string().as_bytes()) {
+                let bytes = pack(&Chart::render(&config).unwrap()).unwrap();
+                let mut tar = Archive::new(GzDecoder::new(&bytes[..]));
+                for entry in tar.entries().unwrap() {
+                    let entry = entry.unwrap();
+                    let path = entry.path().unwrap().into_owned();
+                    let is_plain = |part: std::path::Component| matches!(part, std::path::Component::Normal(_));
+                    prop_assert!(path.components().all(is_plain), "{}", path.display());
+                    prop_assert_eq!(path.components().next().unwrap().as_os_str().to_str(), Some(name.as_str()));
+                    prop_assert_eq!(entry.header().entry_type(), EntryType::Regular);
+                }
+            }
+        }
+
+        /// Holds: X1.
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..200, byte in any::<u8>()) {
             let _ = read_meta(&bytes);

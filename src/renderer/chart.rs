@@ -364,6 +364,7 @@ mod tests {
     }
 
     proptest! {
+        /// Holds: X2.
         #[test]
         fn parse_of_render_is_the_intended_object(a in any::<String>(), b in "[ \\n\\t:#'\"{}|>a-]{0,12}", key in any::<String>()) {
             let mut release = release();
@@ -380,6 +381,7 @@ mod tests {
             prop_assert_eq!(&data(&template(release), "  values:")["values"], &values);
         }
 
+        /// Holds: X2.
         #[test]
         fn a_values_template_keeps_its_text(text in "[ \\n\\t:#'\"{}|>a-]{1,20}") {
             let read = data(&with_template(&text), "  values.yaml:");

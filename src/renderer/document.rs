@@ -274,6 +274,7 @@ mod tests {
         }
     }
 
+    /// Holds: X3.
     #[test]
     fn limits() {
         let fails = |text: String| parse(text.as_bytes()).unwrap_err();
@@ -294,6 +295,7 @@ mod tests {
         assert!(matches!(fails(bomb), DocumentError::Syntax { .. }));
     }
 
+    /// Holds: E1, E3.
     #[test]
     fn an_error_says_where_but_not_what() {
         let error = parse(b"ok: 1\ninvalid: yaml: canary: [").unwrap_err();
@@ -305,6 +307,7 @@ mod tests {
     }
 
     proptest! {
+        /// Holds: X3.
         #[test]
         fn no_input_panics(text in "[\\PC\\n]{0,200}") {
             let _ = parse(text.as_bytes());

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Holds: R1.
+    /// Holds: R1, X1.
     #[test]
     fn untrusted_files_are_regular_small_and_no_links() {
         let dir = tempfile::tempdir().unwrap();

@@ -82,10 +82,12 @@ impl Session {
         if let Some((header, value)) = self.header() {
             request.headers_mut().insert(header, value);
         }
-        let answer = tokio::time::timeout(DEADLINE, self.client.request::<T>(request)).await;
+        // As text, because kube logs the whole of an answer that it cannot decode.
+        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
         let answer = answer
             .map_err(|_| ReadError::Call(CallError::Timeout))
-            .and_then(|answer| answer.map_err(|error| classify(&error)));
+            .and_then(|answer| answer.map_err(|error| classify(&error)))
+            .and_then(|text| serde_json::from_str(&text).map_err(|_| ReadError::Call(CallError::Transport)));
         self.metrics
             .call("get", resource_of::<K>(), code(answer.as_ref().err()));
         answer

@@ -118,11 +118,12 @@ impl Tokens {
 
     async fn ask(&self, account: &ServiceAccount) -> Result<Token, TokenError> {
         let asked = Instant::now();
-        let answer =
-            tokio::time::timeout(DEADLINE, self.client.request::<TokenRequest>(request(account)?)).await;
+        // As text, because kube logs the whole of an answer that it cannot decode.
+        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request(account)?)).await;
         let answer = answer
             .map_err(|_| TokenError::Call(CallError::Timeout))
-            .and_then(|answer| answer.map_err(|error| classify(&error)));
+            .and_then(|answer| answer.map_err(|error| classify(&error)))
+            .and_then(|text| decode(&Zeroizing::new(text)));
         let code = match &answer {
             Ok(_) => 201,
             Err(TokenError::Denied) => 403,
@@ -141,6 +142,10 @@ impl Tokens {
             usable_until: asked + lifetime.saturating_sub(MARGIN),
         })
     }
+}
+
+fn decode(text: &str) -> Result<TokenRequest, TokenError> {
+    serde_json::from_str(text).map_err(|_| TokenError::Call(CallError::Transport))
 }
 
 fn request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError> {

@@ -117,7 +117,8 @@ fn own(module: &[String], rest: &[String]) -> String {
     [&["crate".to_owned()], module, rest].concat().join("::")
 }
 
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+/// Whether an item is there for tests only.
+pub fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || attribute.path().is_ident("cfg")

@@ -146,7 +146,7 @@ impl CatalogLoop {
         }
         let write = status_write(watched, &next, &record);
         let version = self.calls.write_class_status(name, &write).await?;
-        self.has_changed = true;
+        self.has_changed |= !record.is_empty();
         self.classes.wrote(name, next, version.as_deref());
         if !record.is_empty() {
             self.classes_to_tell.insert(name.to_owned());

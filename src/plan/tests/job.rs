@@ -110,6 +110,7 @@ fn the_secret_holds_what_the_tenant_wrote_and_where_it_goes() {
     assert_eq!((data.len(), secret.immutable), (2, Some(true)));
 }
 
+/// Holds: C1.
 #[test]
 fn the_push_is_bound_to_the_host_the_platform_wrote() {
     let catalog = offering(json!({}), json!({"hostname": "Registry.test:5001"}), docker());

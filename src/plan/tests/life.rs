@@ -243,6 +243,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
+    /// Holds: D3.
     #[test]
     fn every_life_settles_and_leaves_nothing(mut world in beginnings(), moves in moves()) {
         for move_ in &moves {

@@ -211,6 +211,7 @@ fn a_pod_that_did_not_end_says_nothing() {
     assert_eq!(read_pod(&Pod::default()), None);
 }
 
+/// Holds: E4.
 #[test]
 fn words_and_numbers_that_are_not_ours_are_dropped() {
     let long = format!("{DENIED}{}", " ".repeat(5_000));

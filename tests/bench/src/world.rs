@@ -76,7 +76,7 @@ impl World {
         for _ in 0..options.namespaces {
             namespaces.push(plane.namespace("team").await?);
         }
-        let rendering = plane.namespace("rendering").await?;
+        let rendering = plane.rendering_namespace("rendering").await?;
         let rights = rights::hub(&rendering).await?;
         let world = Self {
             admin: plane.admin().client().await?,
