@@ -363,6 +363,9 @@ async fn every_relaxed_setting_is_in_one_line_and_in_a_metric() -> Result<()> {
     ensure!(metrics.lines().any(|line| line == own), "{metrics}");
     stage.kill_hub();
 
+    stage
+        .give_rights(&["controller.noCrossNamespaceRefs=false"])
+        .await?;
     let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &RELAXED)?;
     hub.wait_ready().await?;
     let line = first_line(&hub)?;

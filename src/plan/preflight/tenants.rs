@@ -172,22 +172,26 @@ pub(super) fn have_no_right(facts: &Facts) -> Finding {
             ),
         );
     }
-    let mut by_subject: BTreeMap<&Subject, Vec<String>> = BTreeMap::new();
-    for (subject, right) in &rights.held {
-        by_subject.entry(subject).or_default().push(right.told());
-    }
-    let told: Vec<String> = by_subject
-        .iter()
-        .map(|(subject, rights)| format!("{} may {}", subject.told(), some_of(rights)))
-        .collect();
     Finding::refused(
         check,
-        format!("tenants hold rights in {name}: {}", some_of(&told)),
+        format!("tenants hold rights in {name}: {}", some_of(&told(&rights.held))),
         format!(
             "take them away (look for ClusterRoleBindings of these subjects, and RoleBindings in {name}); or \
              --skip-preflight={check}"
         ),
     )
+}
+
+/// Who may do what, a text for each subject.
+fn told(held: &[(Subject, Right)]) -> Vec<String> {
+    let mut by_subject: BTreeMap<&Subject, Vec<String>> = BTreeMap::new();
+    for (subject, right) in held {
+        by_subject.entry(subject).or_default().push(right.told());
+    }
+    by_subject
+        .iter()
+        .map(|(subject, rights)| format!("{} may {}", subject.told(), some_of(rights)))
+        .collect()
 }
 
 /// Each binding lets in a hub, its namespace, or whom the administrator marked as the platform's.
