@@ -37,9 +37,9 @@ bench: tools ## Measure the hub against a bare writer in the same run; ARGS="--h
 	@cargo build --locked --release --workspace --bin renderhub --bin renderhub-bench
 	@$(TARGET)/release/renderhub-bench $(ARGS)
 
-crds: build ## Generate CRDs, admission policies and the API reference
-	$(call say,generating into $(CHART)/files)
-	@$(TARGET)/debug/crdgen --docs docs/api.md $(CHART)/files
+crds: build ## Generate CRDs, admission policies, the API reference and the chart's README
+	$(call say,generating into $(CHART))
+	@$(TARGET)/debug/crdgen --docs docs/api.md --values $(CHART)/values.yaml --readme $(CHART)/README.md $(CHART)/files
 
 image: ## Build both images as OCI archives in target/images; PROFILE=dev is quicker
 	$(call say,images ($(PROFILE)))
@@ -70,8 +70,8 @@ doc:
 
 drift: build
 	$(call say,generated files)
-	@out=$$(mktemp -d); trap 'rm -r "$$out"' EXIT; $(TARGET)/debug/crdgen --docs "$$out/api.md" "$$out/files"; \
-	  diff -r "$$out/files" $(CHART)/files && diff "$$out/api.md" docs/api.md || { echo "generated files are not what the types say: run make crds"; exit 1; }
+	@out=$$(mktemp -d); trap 'rm -r "$$out"' EXIT; $(TARGET)/debug/crdgen --docs "$$out/api.md" --values $(CHART)/values.yaml --readme "$$out/README.md" "$$out/files"; \
+	  diff -r "$$out/files" $(CHART)/files && diff "$$out/api.md" docs/api.md && diff "$$out/README.md" $(CHART)/README.md || { echo "generated files are not what the types say: run make crds"; exit 1; }
 
 lint: build
 	$(call say,chart)

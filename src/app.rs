@@ -3,11 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::Api;
-use kube::config::AuthInfo;
-use kube::core::PartialObjectMeta;
-use kube::{Client, Config};
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -21,21 +17,27 @@ use crate::controller::catalog::CatalogLoop;
 use crate::controller::engine::Engine;
 use crate::controller::worker::Context;
 use crate::events::Events;
+use crate::lease::{Held, LeaseError};
 use crate::metrics::Metrics;
 use crate::names::{HubId, HubIdError};
 use crate::notes::Notes;
 use crate::plan::job::Place;
+use crate::plan::seal::SealKey;
+use crate::seal_key::{self, SealKeyError};
 use crate::tenant::{Identities, Method};
 use crate::watch::{self as watches, Input, Scope};
+
+mod start;
+
+pub use start::preflight;
+use start::{Clients, clients};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
 /// Longest wait for events at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
-/// Pause before the API server is asked again for what the hub id is made of.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// Longest wait for the answer that the hub id is made of.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Longest wait for the release of the Lease at the end.
+const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// Why the hub does not run, or no longer.
 #[derive(Debug, thiserror::Error)]
@@ -52,18 +54,32 @@ pub enum AppError {
     /// The hub id cannot be made.
     #[error(transparent)]
     HubId(#[from] HubIdError),
+    /// There is nothing to seal statuses with.
+    #[error(transparent)]
+    SealKey(#[from] SealKeyError),
     /// The admin address cannot be bound.
     #[error("the admin address cannot be bound")]
     Bind(#[source] std::io::Error),
     /// Signals cannot be received.
     #[error("signals cannot be received")]
     Signals(#[source] std::io::Error),
+    /// The API server does not answer a person who waits.
+    #[error("the API server did not answer in time")]
+    NoAnswer,
+    /// Something is as it must not be.
+    #[error(
+        "{0} of the checks before the start refused; the lines before this one say which, and what to do"
+    )]
+    Preflight(usize),
+    /// The hub has no claim, or no longer.
+    #[error(transparent)]
+    Lease(LeaseError),
     /// A loop that must run for ever ended.
     #[error("a loop of the hub ended")]
     LoopEnded,
 }
 
-/// Runs the hub until SIGTERM or SIGINT.
+/// Runs the hub until SIGTERM or SIGINT: it listens, finds out whether it may start, works, drains.
 ///
 /// # Errors
 /// What keeps it from starting, or that one of its loops ended.
@@ -72,37 +88,104 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
     let stop = CancellationToken::new();
     let (metrics, registry) = Metrics::new();
     let (ready, is_ready) = watch::channel(false);
     let mut loops = JoinSet::new();
+    loops.spawn(cancel_on_signal(stop.clone())?);
     let admin = admin::serve(listener, registry, is_ready, stop.clone());
     loops.spawn(async move { _ = admin.await });
-    let hub_id = tokio::select! {
-        found = hub_id(&clients.hub, &settings.shard_name) => found?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
-    };
-    tracing::info!(hub_id = %hub_id, rendering_namespace = settings.rendering_namespace, "starting");
 
-    let (events, engine) = start(&mut loops, &clients, &hub_id, &settings, (metrics, ready), &stop);
-    let mut engine = tokio::spawn(engine);
+    let Some(start::Started { hub_id, lease }) =
+        start::start_up(&clients.hub, &settings, &metrics, &stop).await?
+    else {
+        return Ok(());
+    };
+    let lease = Keeper::start(lease);
+    let namespace = settings.rendering_namespace.clone();
+    let calls = Calls::new(clients.hub.clone(), metrics.clone(), namespace, hub_id);
+    let key = seal_key::load(&calls).await?;
+    let (calls, metrics) = ((calls, key), (metrics, ready));
+    let (events, engine) = start(&mut loops, &clients, calls, &settings, metrics, &stop);
+    supervise(
+        loops,
+        lease,
+        events,
+        tokio::spawn(engine),
+        (&stop, settings.grace_period),
+    )
+    .await
+}
+
+/// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
+fn cancel_on_signal(stop: CancellationToken) -> Result<impl Future<Output = ()> + use<>, AppError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.cancel();
+        std::future::pending().await
+    })
+}
+
+/// The loop that keeps the Lease. It ends after all others: who stops may still write.
+struct Keeper {
+    release: CancellationToken,
+    task: JoinHandle<Result<(), LeaseError>>,
+}
+
+impl Keeper {
+    fn start(lease: Held) -> Self {
+        let release = CancellationToken::new();
+        let task = tokio::spawn(lease.keep(release.clone()));
+        Self { release, task }
+    }
+
+    /// Why it ended, although nobody asked it to.
+    async fn lost(&mut self) -> AppError {
+        match (&mut self.task).await {
+            Ok(Err(error)) => AppError::Lease(error),
+            _ => AppError::LoopEnded,
+        }
+    }
+
+    async fn release(self) {
+        self.release.cancel();
+        _ = tokio::time::timeout(LAST_WRITE, self.task).await;
+    }
+}
+
+/// Waits for the end, asked for or not, and drains.
+async fn supervise(
+    mut loops: JoinSet<()>,
+    mut lease: Keeper,
+    events: JoinHandle<()>,
+    mut engine: JoinHandle<()>,
+    (stop, grace_period): (&CancellationToken, Duration),
+) -> Result<(), AppError> {
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        // First, because loops end by it too.
+        biased;
+        () = stop.cancelled() => {}
+        error = lease.lost() => return Err(error),
         _ = loops.join_next() => return Err(AppError::LoopEnded),
         _ = &mut engine => return Err(AppError::LoopEnded),
     }
     tracing::info!("stopping; work under way is finished");
-    stop.cancel();
-    if tokio::time::timeout(settings.grace_period, engine).await.is_err() {
+    let is_drained = tokio::time::timeout(grace_period, engine).await.is_ok();
+    if !is_drained {
         tracing::warn!("work was still under way after the grace period; the next start goes on with it");
     }
     // Ends by itself once it told the last of what the engine handed in.
     if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
         tracing::warn!("some events were not told");
+    }
+    // A write that is still under way must not meet a successor, so then the Lease is left to run out.
+    if is_drained {
+        lease.release().await;
     }
     loops.shutdown().await;
     Ok(())
@@ -112,14 +195,14 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
 fn start(
     loops: &mut JoinSet<()>,
     clients: &Clients,
-    hub_id: &HubId,
+    (calls, key): (Calls, SealKey),
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),
     stop: &CancellationToken,
 ) -> (JoinHandle<()>, impl Future<Output = ()> + use<>) {
     let client = &clients.hub;
     let namespace = settings.rendering_namespace.clone();
-    let calls = Calls::new(client.clone(), metrics.clone(), namespace.clone(), hub_id.clone());
+    let hub_id = calls.hub_id().clone();
     let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
     let notes = Notes::default();
     let place = Place {
@@ -132,6 +215,7 @@ fn start(
         events,
         notes: notes.clone(),
         place,
+        key,
         identities: Identities::new(
             client.clone(),
             clients.nobody.clone(),
@@ -155,7 +239,7 @@ fn start(
     let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
     loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    spawn_watches(loops, client, hub_id, settings, &metrics, notes, input);
+    spawn_watches(loops, client, &hub_id, settings, &metrics, notes, input);
     (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
 }
 
@@ -209,59 +293,5 @@ const fn method(identity: TenantIdentity) -> Method {
     match identity {
         TenantIdentity::Token => Method::Token,
         TenantIdentity::Impersonate => Method::Impersonate,
-    }
-}
-
-/// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
-struct Clients {
-    hub: Client,
-    /// Reaches the same API server without any credential.
-    nobody: Client,
-}
-
-async fn clients() -> Result<Clients, AppError> {
-    let debugging = [
-        "KUBE_RS_DEBUG_IMPERSONATE_USER",
-        "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
-        "KUBE_RS_DEBUG_OVERRIDE_URL",
-    ];
-    if let Some(set) = debugging
-        .into_iter()
-        .find(|name| std::env::var_os(name).is_some())
-    {
-        return Err(AppError::DebugIdentity(set));
-    }
-    let mut config = match Config::incluster() {
-        Ok(config) => config,
-        Err(_) => Config::from_kubeconfig(&kube::config::KubeConfigOptions::default())
-            .await
-            .map_err(|_| AppError::NoCluster)?,
-    };
-    config.default_retry = false;
-    config.proxy_url = None;
-    let mut nobody = config.clone();
-    nobody.auth_info = AuthInfo::default();
-    let client = |config| Client::try_from(config).map_err(|_| AppError::NoCluster);
-    Ok(Clients {
-        hub: client(config)?,
-        nobody: client(nobody)?,
-    })
-}
-
-/// The hub's id, for which the API server is asked until it answers: a hub that starts before it is no broken hub.
-async fn hub_id(client: &Client, shard: &str) -> Result<HubId, AppError> {
-    let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
-    loop {
-        match tokio::time::timeout(DEADLINE, api.get_metadata("kube-system")).await {
-            Ok(Ok(namespace)) => {
-                let uid = namespace.metadata.uid.ok_or(AppError::NoClusterId)?;
-                return Ok(HubId::new(shard, &uid)?);
-            }
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
-                return Err(AppError::NoClusterId);
-            }
-            _ => tracing::warn!("the API server does not answer; it is asked again"),
-        }
-        tokio::time::sleep(ASK_AGAIN).await;
     }
 }

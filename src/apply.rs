@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Request as HttpRequest;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource};
@@ -20,7 +21,7 @@ use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind, TaskUid};
 use crate::object::SlimObject;
-use crate::plan::task::{Task, TaskId};
+use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
 mod platform;
@@ -47,6 +48,10 @@ struct AnswerMeta {
     uid: String,
     #[serde(default)]
     resource_version: String,
+    generation: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    #[serde(default)]
+    finalizers: Vec<String>,
 }
 
 /// Calls to the hub's own cluster.
@@ -77,6 +82,12 @@ impl Calls {
             namespace,
             hub_id,
         }
+    }
+
+    /// Who the hub is.
+    #[must_use]
+    pub fn hub_id(&self) -> &HubId {
+        &self.hub_id
     }
 
     /// Puts the hub's finalizer on a task; the new resource version.
@@ -130,15 +141,25 @@ impl Calls {
             .filter(|t| t.id.uid == id.uid))
     }
 
-    /// Writes a task's status; the new resource version.
+    /// Writes a task's status in the place of whatever is there; what became of the rest of the task.
     ///
     /// # Errors
     /// [`CallError::Conflict`] when the task is another one of the same name.
-    pub async fn write_status(&self, id: &TaskId, status: &RenderTaskStatus) -> Result<String, CallError> {
-        let body = json!({"metadata": {"uid": id.uid.as_str()}, "status": status_patch(status)});
-        let request = tasks(id).patch_subresource("status", &id.name, &manager(), &Patch::Merge(&body));
+    pub async fn write_status(&self, id: &TaskId, status: &RenderTaskStatus) -> Result<Standing, CallError> {
+        // Unlike a merge, it leaves nothing of what others wrote, and needs no read before.
+        let body = json!([
+            {"op": "replace", "path": "/metadata/uid", "value": id.uid.as_str()},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
+        let request = tasks(id).patch_subresource("status", &id.name, &manager(), &patch);
         let answer: Answer = self.send("patch", status_resource(id.kind), request).await?;
-        Ok(answer.metadata.resource_version)
+        Ok(Standing {
+            resource_version: answer.metadata.resource_version,
+            generation: answer.metadata.generation,
+            deleting: answer.metadata.deletion_timestamp.is_some(),
+            finalizers: answer.metadata.finalizers,
+        })
     }
 
     /// Deletes a task whose time to live is over.
@@ -299,17 +320,6 @@ impl Calls {
             .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer
     }
-}
-
-/// The status as a merge patch: fields that are empty now are removed, not kept.
-fn status_patch(status: &RenderTaskStatus) -> Value {
-    let mut value = serde_json::to_value(status).unwrap_or_default();
-    if let Some(fields) = value.as_object_mut() {
-        for field in ["failure", "digest", "completionTime"] {
-            fields.entry(field).or_insert(Value::Null);
-        }
-    }
-    value
 }
 
 fn manager() -> PatchParams {

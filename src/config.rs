@@ -11,8 +11,15 @@ use k8s_openapi::api::core::v1::LocalObjectReference;
 use crate::api::{PullPolicy, RendererClassSpec};
 use crate::controller::engine::Limits;
 use crate::names::{is_dns_label, is_dns_subdomain};
+use crate::plan::posture::Posture;
+use crate::plan::preflight::Check;
 use crate::plan::queue::Caps;
 use crate::plan::tenancy::Tenancy;
+use crate::probe::ProbeArgs;
+
+mod start;
+
+pub use start::{StartArgs, StartSettings};
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
@@ -31,6 +38,30 @@ pub struct Cli {
 pub enum Command {
     /// Run the hub until it is told to stop.
     Run(Box<RunArgs>),
+    /// Look at what would keep the hub from starting, and change nothing.
+    Preflight(Box<PreflightArgs>),
+    /// Look at the network from here, and fail unless it is as it should be.
+    Probe(ProbeArgs),
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// A list of objects.
+    Json,
+}
+
+/// Flags of `renderhub preflight`: those of the hub it speaks of, and how it tells what it found.
+#[derive(Debug, ClapArgs)]
+pub struct PreflightArgs {
+    /// The hub's own flags.
+    #[command(flatten)]
+    pub hub: RunArgs,
+    /// How the findings are written.
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
 }
 
 /// How logs are written.
@@ -117,6 +148,9 @@ pub struct RunArgs {
         action = ArgAction::Set
     )]
     pub single_tenant: bool,
+    /// How the hub looks around before it starts.
+    #[command(flatten)]
+    pub start: StartArgs,
     /// Time between sweeps for objects whose task is gone, such as 90s, 5m or 1h.
     #[arg(long, env = "RENDERHUB_GC_INTERVAL", default_value = "5m", value_parser = duration)]
     pub gc_interval: Duration,
@@ -154,6 +188,15 @@ pub enum SettingsError {
         "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
     )]
     NotAServiceAccount,
+    /// A name that no check has.
+    #[error("--skip-preflight must be a list of names of: {}", start::skippable())]
+    NoSuchCheck,
+    /// A hub without this check would do damage by being there.
+    #[error("--skip-preflight must not contain {0}: it cannot be left out")]
+    NotSkippable(Check),
+    /// A Lease is held by somebody.
+    #[error("--instance-name must be 1 to 253 printable characters without spaces")]
+    NoInstanceName,
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,
@@ -174,6 +217,8 @@ pub struct Settings {
     pub tenant_identity: TenantIdentity,
     /// What tenants' references may do.
     pub tenancy: Tenancy,
+    /// How it looks around before it starts.
+    pub start: StartSettings,
     /// The renderer of tasks without a class.
     pub fallback_class: RendererClassSpec,
     /// What bounds the engine.
@@ -182,6 +227,18 @@ pub struct Settings {
     pub grace_period: Duration,
     /// Address of the admin server.
     pub admin_address: SocketAddr,
+}
+
+impl Settings {
+    /// How strict the hub was told to be.
+    #[must_use]
+    pub fn posture(&self) -> Posture {
+        Posture {
+            tenancy: self.tenancy.clone(),
+            impersonates: self.tenant_identity == TenantIdentity::Impersonate,
+            skipped: self.start.skipped.clone(),
+        }
+    }
 }
 
 impl RunArgs {
@@ -217,6 +274,7 @@ impl RunArgs {
             renderer_service_account: self.renderer_service_account.clone(),
             tenant_identity: self.tenant_identity,
             tenancy: self.tenancy()?,
+            start: self.start.settings(&self.rendering_namespace)?,
             fallback_class: self.fallback_class(),
             limits: Limits {
                 caps,
@@ -348,8 +406,11 @@ mod tests {
         let all = ["renderhub", "run", "--rendering-namespace", "rendering"]
             .iter()
             .chain(flags);
-        let Command::Run(args) = Cli::try_parse_from(all).unwrap().command;
-        *args
+        match Cli::try_parse_from(all).unwrap().command {
+            Command::Run(args) => *args,
+            Command::Preflight(args) => args.hub,
+            Command::Probe(args) => unreachable!("{args:?}"),
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
-//! I/O ([`apply`], [`events`], [`metrics`], [`notes`], [`object`], [`tenant`], [`watch`]), control loops ([`controller`]) and wiring
-//! ([`config`], [`telemetry`], [`admin`], [`app`]). A module imports only from floors below its own, as
+//! I/O ([`apply`], [`events`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`seal_key`], [`tenant`],
+//! [`watch`]), control loops ([`controller`]) and wiring ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`],
+//! [`hardening`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only.
 
 pub mod admin;
@@ -14,12 +15,16 @@ pub mod config;
 pub mod controller;
 pub mod events;
 pub mod hardening;
+pub mod lease;
 pub mod metrics;
 pub mod names;
 pub mod notes;
 pub mod object;
 pub mod plan;
+pub mod preflight;
+pub mod probe;
 pub mod renderer;
+pub mod seal_key;
 pub mod telemetry;
 pub mod tenant;
 pub mod watch;

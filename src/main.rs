@@ -3,28 +3,24 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use renderhub::config::{Cli, Command};
-use renderhub::{app, config, hardening, telemetry};
+use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings};
+use renderhub::probe::{Patience, ProbeArgs};
+use renderhub::{app, config, hardening, probe, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let protected = hardening::protect_memory();
-    let Command::Run(args) = match Cli::try_parse() {
-        Ok(cli) => cli.command,
-        Err(error) => return refuse(&error),
-    };
-    telemetry::start(args.log_format, args.log_level);
-    hardening::silence_panics(|place| tracing::error!(place, "a panic"));
-    if let Err(error) = protected {
-        tracing::error!(%error, "the hub ends");
-        return ExitCode::FAILURE;
+    match Cli::try_parse().map(|cli| cli.command) {
+        Ok(Command::Run(args)) => run(&args).await,
+        Ok(Command::Preflight(args)) => preflight(&args).await,
+        Ok(Command::Probe(args)) => look(&args).await,
+        Err(error) => refuse(&error),
     }
-    let settings = match args.settings() {
+}
+
+async fn run(args: &RunArgs) -> ExitCode {
+    let settings = match settings(args) {
         Ok(settings) => settings,
-        Err(error) => {
-            tracing::error!(%error, "the settings are refused");
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     };
     match app::run(settings).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -33,6 +29,56 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+async fn preflight(args: &PreflightArgs) -> ExitCode {
+    let settings = match settings(&args.hub) {
+        Ok(settings) => settings,
+        Err(code) => return code,
+    };
+    match app::preflight(settings, args.output).await {
+        Ok((text, is_good)) => {
+            print!("{text}");
+            if is_good {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            tracing::error!(%error, "nothing was looked at");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn look(args: &ProbeArgs) -> ExitCode {
+    match probe::run(args, Patience::default()).await {
+        Ok(()) => {
+            println!("everything is as it should be");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Protects the process's memory before anything secret is in it, and starts logging; the settings, or the exit code of a
+/// program that may not go on.
+fn settings(args: &RunArgs) -> Result<Settings, ExitCode> {
+    let protected = hardening::protect_memory();
+    telemetry::start(args.log_format, args.log_level);
+    hardening::silence_panics(|place| tracing::error!(place, "a panic"));
+    if let Err(error) = protected {
+        tracing::error!(%error, "the hub ends");
+        return Err(ExitCode::FAILURE);
+    }
+    args.settings().map_err(|error| {
+        tracing::error!(%error, "the settings are refused");
+        ExitCode::from(2)
+    })
 }
 
 /// Says in one line why a command line is refused; help and the version are shown as they are.

@@ -35,6 +35,31 @@ pub struct PhaseLabel {
     pub phase: &'static str,
 }
 
+/// How strict a hub runs.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ModeLabels {
+    /// `multi-tenant` or `single-tenant`.
+    pub mode: &'static str,
+    /// `token` or `impersonate`.
+    pub tenant_identity: &'static str,
+}
+
+/// A setting that is less strict than the default.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct SettingLabel {
+    /// Its name.
+    pub setting: &'static str,
+}
+
+/// What came of a check before the start.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct FindingLabels {
+    /// The check.
+    pub check: &'static str,
+    /// `ok`, `refused`, `warning` or `skipped`.
+    pub result: &'static str,
+}
+
 /// Every metric of the hub. Cheap to clone; clones count together.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -56,6 +81,14 @@ pub struct Metrics {
     pub events_dropped: Counter,
     /// Objects that a sweep removed because their task was gone.
     pub orphans_removed: Counter,
+    /// Statuses seen that the hub did not write.
+    pub forged_statuses: Counter,
+    /// 1 for the way the hub runs.
+    pub mode: Family<ModeLabels, Gauge>,
+    /// 1 for each setting that is less strict than the default.
+    pub relaxed_settings: Family<SettingLabel, Gauge>,
+    /// 1 for what came of each check before the start.
+    pub preflight: Family<FindingLabels, Gauge>,
 }
 
 impl Metrics {
@@ -72,6 +105,10 @@ impl Metrics {
             watch_errors: Family::default(),
             events_dropped: Counter::default(),
             orphans_removed: Counter::default(),
+            forged_statuses: Counter::default(),
+            mode: Family::default(),
+            relaxed_settings: Family::default(),
+            preflight: Family::default(),
         };
         let mut registry = Registry::with_prefix("renderhub");
         metrics.register(&mut registry);
@@ -113,6 +150,27 @@ impl Metrics {
             "orphans_removed",
             "Objects removed by a sweep",
             self.orphans_removed.clone(),
+        );
+        self.register_posture(registry);
+    }
+
+    /// What says how strict the hub is, and who is not.
+    fn register_posture(&self, registry: &mut Registry) {
+        registry.register(
+            "forged_statuses",
+            "Statuses seen that the hub did not write",
+            self.forged_statuses.clone(),
+        );
+        registry.register("mode", "How the hub runs", self.mode.clone());
+        registry.register(
+            "relaxed_settings",
+            "Settings that are less strict than the default",
+            self.relaxed_settings.clone(),
+        );
+        registry.register(
+            "preflight_findings",
+            "What came of each check before the start",
+            self.preflight.clone(),
         );
     }
 

@@ -199,12 +199,14 @@ mod tests {
     }
 
     proptest! {
-        #[test]
+        /// Holds: T5.
+    #[test]
         fn every_name_is_a_dns_label(name in "[a-z0-9.-]{0,253}", uid in "[a-f0-9-]{36}") {
             prop_assert!(is_dns_label(&job_name(&name, &TaskUid::new(&uid))));
         }
 
-        #[test]
+        /// Holds: C5.
+    #[test]
         fn names_of_different_tasks_differ(name in "[a-z0-9.]{1,60}", a in "[a-f0-9]{32}", b in "[a-f0-9]{32}") {
             prop_assume!(a != b);
             prop_assert_ne!(job_name(&name, &TaskUid::new(&a)), job_name(&name, &TaskUid::new(&b)));

@@ -118,6 +118,7 @@ mod tests {
             succeeded,
             exit_code: None,
             message: None,
+            stop: None,
         }
     }
 

@@ -169,6 +169,7 @@ async fn a_task_of_full_size_can_be_labelled_reported_and_removed() -> Result<()
     Ok(())
 }
 
+/// Holds: T1.
 #[tokio::test]
 async fn who_may_write_tasks_may_not_write_their_status() -> Result<()> {
     let plane = shared().await?;

@@ -1,9 +1,16 @@
 //! The chart is valid, refuses what it does not know, carries the generated CRDs unchanged, and gives rights no further than
-//! its values say. That it works on a node is in `tests/installation.rs`.
+//! its values say. That it works on a node is in `tests/installation.rs`, that the rights are those that are used in
+//! `tests/rights.rs`.
+
+#[path = "chart/network.rs"]
+mod network;
+#[path = "chart/values.rs"]
+mod values;
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use renderhub_harness::Rights;
 use renderhub_harness::helm::{self, Helm};
 use serde_json::{Value, json};
 
@@ -14,21 +21,25 @@ const RENDERING: &str = "renderhub-rendering";
 async fn helm_finds_nothing_to_object_to() -> Result<()> {
     let (helm, chart) = (Helm::new()?, chart()?);
     helm.run(&["lint", "--strict", &chart]).await?;
-    let sets = [
+    let args = args_of(&[
         "controller.logLevel=debug",
         "renderer.imagePullSecrets={pull}",
         "image.pullSecrets[0].name=pull",
-    ];
-    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
-    let objects = template(&helm, &sets).await?;
-    let hub = of_kind(&objects, "Deployment")?;
-    let args = hub["spec"]["template"]["spec"]["containers"][0]["args"]
-        .as_array()
-        .context("no arguments")?;
+        "controller.skipPreflight={a,b}",
+        "controller.leaseNamespace=hubs",
+        "tenancy.defaultServiceAccount=builder",
+    ])
+    .await?;
     for arg in [
         "--log-level=debug",
         "--renderer-image-pull-secrets=pull",
         "--grace-period=25s",
+        "--skip-preflight=a,b",
+        "--lease-namespace=hubs",
+        "--tenant-identity=token",
+        "--default-service-account=builder",
+        "--no-cross-namespace-refs=true",
+        "--single-tenant=false",
     ] {
         ensure!(args.contains(&json!(arg)), "{arg} is not among {args:?}");
     }
@@ -37,7 +48,8 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
 
 #[tokio::test]
 async fn a_hub_for_some_namespaces_has_rights_on_tasks_there_only() -> Result<()> {
-    let objects = template(&Helm::new()?, &["--set", "controller.watchNamespaces={a,b}"]).await?;
+    let set = ["controller.watchNamespaces={a,b}"];
+    let objects = template(&set).await?;
     let bound = |kind: &str| {
         let named =
             |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == "renderhub-tasks";
@@ -49,75 +61,265 @@ async fn a_hub_for_some_namespaces_has_rights_on_tasks_there_only() -> Result<()
     };
     assert!(bound("ClusterRoleBinding").is_empty());
     assert_eq!(bound("RoleBinding"), ["a", "b"]);
-    let args = &of_kind(&objects, "Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
-    let args = args.as_array().context("no arguments")?;
+    let args = args_of(&set).await?;
     assert!(args.contains(&json!("--watch-namespaces=a,b")), "{args:?}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
-    let objects = template(&Helm::new()?, &[]).await?;
-    let roles = objects
-        .iter()
-        .filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
-    let mut looked_at = 0;
-    for role in roles {
-        for rule in role["rules"].as_array().into_iter().flatten() {
-            let text = rule.to_string();
-            for word in [
-                "*",
-                "impersonate",
-                "escalate",
-                "bind",
-                "pods/exec",
-                "pods/log",
-                "serviceaccounts",
-            ] {
-                assert!(!text.contains(&format!("\"{word}\"")), "{word}: {text}");
-            }
-            // Secrets, pods and Jobs of tenants are none of the hub's business.
-            let own = ["renderhub.dev", "events.k8s.io"]
-                .iter()
-                .any(|group| rule["apiGroups"] == json!([group]));
-            let id = rule["resourceNames"] == json!(["kube-system"]) && rule["verbs"] == json!(["get"]);
-            assert!(own || id || role["metadata"]["namespace"] == RENDERING, "{text}");
-            looked_at += 1;
-        }
-    }
-    assert_eq!(
-        looked_at, 11,
-        "the rules of the hub in the cluster and in the rendering namespace, and of tenants"
+    let text = serde_json::to_string(
+        &Rights::of_objects(&objects)?
+            .bound
+            .iter()
+            .map(|b| &b.rules)
+            .collect::<Vec<_>>(),
+    )?;
+    assert!(
+        !text.contains("clusterrendertasks"),
+        "the platform's own tasks are in no namespace"
     );
     Ok(())
 }
 
+/// Values that change the hub's rights, but for `rbac.clusterAdmin`.
+const MODES: &[&[&str]] = &[
+    &[],
+    &["controller.watchNamespaces={a,b}"],
+    &[
+        "controller.noCrossNamespaceRefs=false",
+        "tenancy.serviceAccounts.a={builder}",
+    ],
+    &[
+        "tenancy.serviceAccounts.a={builder}",
+        "tenancy.identity=impersonate",
+        "tenancy.defaultServiceAccount=any",
+    ],
+    &[
+        "controller.watchNamespaces={a}",
+        "tenancy.defaultServiceAccount=builder",
+        "controller.leaseNamespace=hubs",
+    ],
+];
+
+/// Holds: I1, M1.
+#[tokio::test]
+async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
+    for sets in MODES {
+        for bound in Rights::of_chart(sets).await?.bound {
+            for rule in &bound.rules {
+                let text = serde_json::to_string(rule)?;
+                for word in [
+                    "*",
+                    "escalate",
+                    "bind",
+                    "pods/exec",
+                    "pods/log",
+                    "users",
+                    "groups",
+                ] {
+                    assert!(!text.contains(&format!("\"{word}\"")), "{word}: {text}");
+                }
+                // Becoming somebody is by name and in one namespace, or it is becoming anybody.
+                let is_named = rule.resource_names.iter().flatten().count() > 0;
+                let is_becoming = text.contains("\"serviceaccounts");
+                let is_a = bound.namespace.as_deref() == Some("a");
+                assert!(!is_becoming || is_named && is_a, "{text}");
+                // Secrets, pods and Jobs of tenants are none of the hub's business.
+                let is_rendering = bound.namespace.as_deref() == Some(RENDERING);
+                for resource in ["secrets", "jobs", "pods", "configmaps"] {
+                    assert!(
+                        is_rendering || !text.contains(&format!("\"{resource}\"")),
+                        "{text}"
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_single_tenants_hub_is_bound_to_cluster_admin_and_to_nothing_else() -> Result<()> {
+    let set = ["rbac.clusterAdmin=true", "tenancy.serviceAccounts.a={builder}"];
+    let objects = template(&set).await?;
+    let rights = Rights::of_objects(&objects)?;
+    let bound: Vec<_> = rights
+        .bound
+        .iter()
+        .map(|b| (b.role.as_str(), &b.namespace))
+        .collect();
+    assert_eq!(bound, [("cluster-admin", &None)]);
+    assert!(args_of(&set).await?.contains(&json!("--single-tenant=true")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn tenants_get_what_is_theirs_and_neither_status_nor_finalizers() -> Result<()> {
+    let objects = template(&[]).await?;
+    let rules = |name: &str| {
+        let found = objects
+            .iter()
+            .find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == name);
+        found.map(|role| role["rules"].clone())
+    };
+    let own = json!(["rendertasks", "registries", "referencegrants"]);
+    let rule = |verbs: Value| json!([{ "apiGroups": ["renderhub.dev"], "resources": own, "verbs": verbs }]);
+    let edit = json!(["create", "update", "patch", "delete", "deletecollection"]);
+    assert_eq!(rules("renderhub-edit"), Some(rule(edit)));
+    assert_eq!(
+        rules("renderhub-view"),
+        Some(rule(json!(["get", "list", "watch"])))
+    );
+    let renderer = |object: &&Value| object["subjects"].to_string().contains("renderhub-renderer");
+    assert_eq!(
+        objects.iter().filter(renderer).count(),
+        0,
+        "the renderer's ServiceAccount is bound to nothing"
+    );
+    let account = objects
+        .iter()
+        .find(|o| o["kind"] == "ServiceAccount" && o["metadata"]["namespace"] == RENDERING);
+    assert_eq!(
+        account.context("no account for renderers")?["automountServiceAccountToken"],
+        false
+    );
+    Ok(())
+}
+
+/// Holds: R2.
+#[tokio::test]
+async fn the_rendering_namespace_enforces_a_pinned_pod_security() -> Result<()> {
+    let objects = template(&[]).await?;
+    let labels = &of_kind(&objects, "Namespace")?["metadata"]["labels"];
+    assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted");
+    let version = labels["pod-security.kubernetes.io/enforce-version"].as_str();
+    ensure!(version.is_some_and(|v| v.starts_with("v1.")), "{version:?}");
+    Ok(())
+}
+
+/// Every relaxed value shows where people look after an installation, and none shows without one.
+///
+/// Holds: M6.
+#[tokio::test]
+async fn the_notes_say_what_was_relaxed() -> Result<()> {
+    let safe = notes(&[]).await?;
+    assert!(safe.contains("Mode: multi-tenant; namespaces: all."), "{safe}");
+    assert!(!safe.contains("Relaxed"), "{safe}");
+    for set in [
+        "controller.noCrossNamespaceRefs=false",
+        "tenancy.identity=impersonate",
+        "policies.install=false",
+        "networkPolicy.enabled=false",
+        "quota.enabled=false",
+        "limitRange.enabled=false",
+        "renderingNamespace.create=false",
+        "tests.networkPolicy=false",
+    ] {
+        let told = notes(&[set]).await?;
+        assert!(told.contains(&format!("- {set}: ")), "{set}: {told}");
+    }
+    let told = notes(&[
+        "rbac.clusterAdmin=true",
+        "controller.skipPreflight={pod-security}",
+        "controller.watchNamespaces={a,b}",
+    ])
+    .await?;
+    assert!(told.contains("Mode: single-tenant; namespaces: a, b."), "{told}");
+    assert!(
+        told.contains("- rbac.clusterAdmin: ") && told.contains("from starting: pod-security."),
+        "{told}"
+    );
+    Ok(())
+}
+
+/// Values, and what helm says of them; each line is one refusal.
+const REFUSED: &[(&[&str], &str)] = &[
+    (&["controler.shardName=x"], "controler"),
+    (&["controller.maxActiveJobs=0"], "maxActiveJobs"),
+    (&["renderer.image.pullPolicy=Sometimes"], "pullPolicy"),
+    (&["tenancy.identity=admin"], "identity"),
+    (&["renderingNamespace.name=renderhub-system"], "must differ"),
+    (&["renderingNamespace.name=kube-system"], "a namespace of its own"),
+    (
+        &["controller.watchNamespaces={renderhub-rendering}"],
+        "must not contain",
+    ),
+    // Whoever makes a task in one of these would act as the platform.
+    (
+        &["tenancy.serviceAccounts.kube-system={x}"],
+        "act as the platform",
+    ),
+    (
+        &["tenancy.serviceAccounts.renderhub-rendering={x}"],
+        "act as the platform",
+    ),
+    (
+        &["tenancy.serviceAccounts.renderhub-system={x}"],
+        "act as the platform",
+    ),
+    (
+        &[
+            "controller.watchNamespaces={kube-system}",
+            "tenancy.defaultServiceAccount=x",
+        ],
+        "act as the platform",
+    ),
+    (
+        &["controller.watchNamespaces={a}", "tenancy.serviceAccounts.b={x}"],
+        "never use that right",
+    ),
+    (&["networkPolicy.blockedCIDRs={10.0.0.0}"], "blockedCIDRs"),
+    (
+        &[
+            "networkPolicy.blockedCIDRs={10.0.0.0/8}",
+            "networkPolicy.registries.to[0].ipBlock.cidr=10.1.0.0/16",
+        ],
+        "give one of them",
+    ),
+    (
+        &[
+            "metrics.serviceMonitor.enabled=true",
+            "metrics.service.enabled=false",
+        ],
+        "needs metrics.service",
+    ),
+];
+
 #[tokio::test]
 async fn values_that_cannot_be_meant_are_refused() -> Result<()> {
-    let helm = Helm::new()?;
-    for (set, said) in [
-        ("controler.shardName=x", "controler"),
-        ("controller.maxActiveJobs=0", "maxActiveJobs"),
-        ("renderer.image.pullPolicy=Sometimes", "pullPolicy"),
-        (&format!("renderingNamespace.name={HUB}"), "must differ"),
-        ("renderingNamespace.name=kube-system", "a namespace of its own"),
-        (
-            &format!("controller.watchNamespaces={{{RENDERING}}}"),
-            "must not contain",
-        ),
-    ] {
-        let refused = template(&helm, &["--set", set])
+    for (sets, said) in REFUSED {
+        let refused = template(sets)
             .await
             .err()
-            .with_context(|| format!("{set} is accepted"))?;
-        ensure!(format!("{refused:#}").contains(said), "{set}: {refused:#}");
+            .with_context(|| format!("{sets:?} is accepted"))?;
+        ensure!(format!("{refused:#}").contains(said), "{sets:?}: {refused:#}");
+    }
+    Ok(())
+}
+
+/// A Role with an empty list of names would give every `ServiceAccount` of the namespace.
+///
+/// Holds: I1.
+#[tokio::test]
+async fn a_list_of_no_service_accounts_is_refused_with_and_without_the_schema() -> Result<()> {
+    let chart = chart()?;
+    let words = [
+        "template",
+        "renderhub",
+        &chart,
+        "--set-json",
+        r#"tenancy.serviceAccounts={"a":[]}"#,
+    ];
+    for (more, said) in [
+        (&[][..], "minItems"),
+        (&["--skip-schema-validation"], "would give them all"),
+    ] {
+        let refused = Helm::new()?.run(&[&words[..], more].concat()).await.err();
+        let refused = refused.context("an empty list is accepted")?;
+        ensure!(format!("{refused:#}").contains(said), "{refused:#}");
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn the_generated_crds_come_through_unchanged_and_outlive_the_release() -> Result<()> {
-    let objects = template(&Helm::new()?, &[]).await?;
+    let objects = yaml(&Helm::new()?.run(&["template", "renderhub", &chart()?]).await?)?;
     let files = helm::renderhub_chart().join("files/crds");
     let mut compared = 0;
     for file in std::fs::read_dir(files)? {
@@ -138,10 +340,8 @@ async fn the_generated_crds_come_through_unchanged_and_outlive_the_release() -> 
         );
         compared += 1;
     }
-    assert_eq!(
-        compared, 4,
-        "RenderTask, ClusterRenderTask, ClusterRegistry, RendererClass"
-    );
+    let kinds = renderhub::api::custom_resource_definitions().len();
+    assert_eq!(compared, kinds, "one for each kind");
     Ok(())
 }
 
@@ -158,10 +358,40 @@ fn with_plain_numbers(value: &Value) -> Value {
     }
 }
 
-async fn template(helm: &Helm, more: &[&str]) -> Result<Vec<Value>> {
+/// What the chart makes beside its CRDs.
+async fn template(sets: &[&str]) -> Result<Vec<Value>> {
+    let sets = [&["crds.install=false"], sets].concat();
+    helm::template(&Helm::new()?, HUB, &sets).await
+}
+
+/// What helm would say after an installation.
+async fn notes(sets: &[&str]) -> Result<String> {
     let chart = chart()?;
-    let words = ["template", "renderhub", &chart, "--namespace", HUB];
-    yaml(&helm.run(&[&words[..], more].concat()).await?)
+    let words = [
+        "install",
+        "renderhub",
+        &chart,
+        "--namespace",
+        HUB,
+        "--dry-run=client",
+    ];
+    let sets: Vec<&str> = ["crds.install=false"]
+        .iter()
+        .chain(sets)
+        .flat_map(|set| ["--set", set])
+        .collect();
+    let said = Helm::new()?.run(&[&words[..], &sets].concat()).await?;
+    let (_, notes) = said
+        .split_once("\nNOTES:\n")
+        .context("helm says nothing of notes")?;
+    Ok(notes.to_owned())
+}
+
+async fn args_of(sets: &[&str]) -> Result<Vec<Value>> {
+    let objects = template(sets).await?;
+    let hub = of_kind(&objects, "Deployment")?;
+    let args = hub["spec"]["template"]["spec"]["containers"][0]["args"].as_array();
+    Ok(args.context("no arguments")?.clone())
 }
 
 fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Result<&'a Value> {
@@ -172,11 +402,7 @@ fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Result<&'a Value> {
 }
 
 fn yaml(text: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("this is no YAML")?;
-    Ok(documents
-        .into_iter()
-        .filter(|document| !document.is_null())
-        .collect())
+    helm::documents(text)
 }
 
 fn chart() -> Result<String> {

@@ -25,6 +25,7 @@ async fn spec_hash(stage: &Stage, task: &RenderTask) -> Result<String> {
     Ok(task.context("a task with a UID")?.spec_hash)
 }
 
+/// Holds: C1.
 #[tokio::test]
 async fn a_config_secret_of_an_earlier_destination_is_made_anew() -> Result<()> {
     let mut stage = Stage::without_hub("destination", &[]).await?;

@@ -87,7 +87,7 @@ async fn metrics_count_and_name_nobody() -> Result<()> {
 /// What a tenant has in its values, and a credential in a Secret that cannot be parsed.
 const VALUE: &str = "canary-value";
 
-/// Holds: E1, E4, E8.
+/// Holds: E1, E3, E4, E6, E8.
 #[tokio::test]
 async fn no_secret_and_no_foreign_word_is_ever_said() -> Result<()> {
     let mut stage = Stage::without_hub("canary", &["--log-level=debug"]).await?;

@@ -12,7 +12,10 @@ use prometheus_client::encoding::text::encode;
 use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
 use renderhub::config::Cli;
-use renderhub::metrics::{KindLabel, Metrics, PhaseLabel};
+use renderhub::metrics::{FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, SettingLabel};
+
+#[path = "docs/threats.rs"]
+mod threats;
 
 /// How the page of a reason says that no code gives it.
 const RESERVED: &str = "No hub of this version gives this reason.";
@@ -234,11 +237,28 @@ fn touch(metrics: &Metrics) {
         watch_errors,
         events_dropped: _,
         orphans_removed: _,
+        forged_statuses: _,
+        mode,
+        relaxed_settings,
+        preflight,
     } = metrics;
     let label = KindLabel { kind: "test" };
     reconcile_errors.get_or_create(&label).inc();
     tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
     watch_errors.get_or_create(&label).inc();
+    let labels = ModeLabels {
+        mode: "test",
+        tenant_identity: "test",
+    };
+    mode.get_or_create(&labels).set(1);
+    relaxed_settings
+        .get_or_create(&SettingLabel { setting: "test" })
+        .set(1);
+    let labels = FindingLabels {
+        check: "test",
+        result: "ok",
+    };
+    preflight.get_or_create(&labels).set(1);
     metrics.call("get", "tests", 200);
     metrics.pass(Duration::from_secs(1));
 }

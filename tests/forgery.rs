@@ -2,17 +2,21 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded, Ready};
 use renderhub_harness::finish::{self, Exit};
+use renderhub_harness::{apply, wait_for};
 use serde_json::json;
 use support::forge::Marks;
-use support::{DIGEST, Stage, has, job_name_of};
+use support::{DIGEST, LIMIT, Stage, has, job_name_of};
 
+/// Holds: C5.
 #[tokio::test]
 async fn a_config_secret_made_from_another_spec_is_not_used() -> Result<()> {
     let mut stage = Stage::without_hub("hash", &[]).await?;
@@ -29,6 +33,7 @@ async fn a_config_secret_made_from_another_spec_is_not_used() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C5, T4.
 #[tokio::test]
 async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
     let mut stage = Stage::without_hub("mutated", &[]).await?;
@@ -55,6 +60,7 @@ async fn a_job_made_from_another_spec_is_no_result() -> Result<()> {
     Ok(())
 }
 
+/// Holds: T3.
 #[tokio::test]
 async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
     let mut stage = Stage::new("copy").await?;
@@ -114,6 +120,7 @@ async fn finish_with_copies_word(stage: &Stage, task: &RenderTask, copy: &Job) -
     Ok(())
 }
 
+/// Holds: T1.
 #[tokio::test]
 async fn a_forged_status_leads_to_nothing_of_others_and_to_no_chart() -> Result<()> {
     let mut stage = Stage::without_hub("forged", &[]).await?;
@@ -157,6 +164,93 @@ async fn a_forged_status_leads_to_nothing_of_others_and_to_no_chart() -> Result<
     );
     stage.passed();
     Ok(())
+}
+
+/// Holds: C3.
+#[tokio::test]
+async fn two_tenants_never_push_to_one_repository() -> Result<()> {
+    let mut stage = Stage::without_hub("a", &[]).await?;
+    let tenants = [stage.scope.tenant.clone(), format!("{}2", stage.scope.tenant)];
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenants[1]}});
+    apply::object(&stage.admin, namespace).await?;
+    stage.also_watch(&tenants[1]);
+    stage.make_registry().await?;
+    stage.put_registry(json!({"allowedNamespaces": tenants})).await?;
+    stage.start_hub().await?;
+    let mut pushed = BTreeMap::new();
+    for (own, other) in [(&tenants[0], &tenants[1]), (&tenants[1], &tenants[0])] {
+        let tasks: Api<RenderTask> = Api::namespaced(stage.admin.clone(), own);
+        for (number, repository) in repositories(own, other).into_iter().enumerate() {
+            let name = format!("shop-{number}");
+            let mut task = stage.task(&name);
+            task["metadata"]["namespace"] = json!(own);
+            task["spec"]["repository"] = json!(repository);
+            let made = tasks
+                .create(&PostParams::default(), &serde_json::from_value(task)?)
+                .await;
+            if matches!(&made, Err(kube::Error::Api(status)) if status.code == 422) {
+                continue;
+            }
+            made?;
+            let status = wait_for(&format!("the verdict on {repository}"), LIMIT, async || {
+                let status = tasks.get(&name).await?.status;
+                Ok(status.filter(|s| !s.conditions.is_empty()))
+            })
+            .await?;
+            if let Some(url) = status.chart_url {
+                assert!(
+                    url.starts_with(&format!("oci://registry.test:5000/{own}/")),
+                    "{own}: {url}"
+                );
+                let earlier = pushed.insert(url.clone(), own);
+                assert!(
+                    earlier.is_none_or(|earlier| earlier == own),
+                    "{url} is everybody's"
+                );
+            } else {
+                assert!(
+                    has(&status, JobScheduled, "False", "RepositoryNotAllowed"),
+                    "{repository}"
+                );
+            }
+        }
+    }
+    // Each has the plain one, the deep one, the long one, and one below its own that is called like the other.
+    assert_eq!(pushed.len(), 8, "{pushed:#?}");
+    stage.passed();
+    Ok(())
+}
+
+/// Repositories as somebody spells them who has the one namespace and wants into the other.
+fn repositories(own: &str, other: &str) -> Vec<String> {
+    let long = 255 - own.len() - "//shop".len();
+    vec![
+        format!("{own}/shop"),
+        format!("{own}/de/ep/shop"),
+        format!("{own}/{}/shop", "x".repeat(long)),
+        format!("{own}/{}/shop", "x".repeat(long + 1)),
+        format!("{own}/{other}/shop"),
+        format!("{other}/shop"),
+        format!("{other}/{own}/shop"),
+        format!("{own}/../{other}/shop"),
+        format!("{other}/../{own}/shop"),
+        format!("{own}/x/../../{other}/shop"),
+        format!("./{other}/shop"),
+        format!("/{other}/shop"),
+        format!("{other}//shop"),
+        format!("{other}/shop/"),
+        format!("{}/shop", own.to_uppercase()),
+        format!("{own}-x/shop"),
+        format!("{own}_x/shop"),
+        format!("{}/shop", &own[..own.len() - 1]),
+        format!("{own}%2f..%2f{other}/shop"),
+        format!("{own}\\..\\{other}/shop"),
+        format!("{own}\u{2215}{other}/shop"),
+        format!(" {other}/shop"),
+        format!("{own}@{other}/shop"),
+        format!("{own}:1/shop"),
+        "shop".to_owned(),
+    ]
 }
 
 impl Stage {

@@ -178,6 +178,7 @@ async fn through(plane: &ControlPlane) -> Result<BTreeSet<&'static str>> {
     Ok(through)
 }
 
+/// Holds: T4.
 #[tokio::test]
 async fn no_change_gets_through_the_rule_and_the_policy() -> Result<()> {
     let plane = ControlPlane::start().await?;
@@ -188,6 +189,7 @@ async fn no_change_gets_through_the_rule_and_the_policy() -> Result<()> {
 }
 
 /// Without the policy a few changes get through; all of them move the generation, so the hub refuses to serve them.
+/// Holds: T4, T7.
 #[tokio::test]
 async fn what_gets_through_the_rule_alone_moves_the_generation() -> Result<()> {
     let plane = ControlPlane::start().await?;
@@ -197,6 +199,7 @@ async fn what_gets_through_the_rule_alone_moves_the_generation() -> Result<()> {
 }
 
 /// The policy does not lean on the rule: an API server that judges rules differently changes next to nothing.
+/// Holds: T4.
 #[tokio::test]
 async fn what_gets_through_the_policy_alone_moves_the_generation() -> Result<()> {
     let plane = ControlPlane::start().await?;

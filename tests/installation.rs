@@ -1,6 +1,9 @@
 //! The chart does its work: installed by the real helm on a real node, it turns a tenant's task into a chart in the
-//! registry, the credential is nowhere a tenant can look, and uninstalling it takes neither tasks nor credentials along.
+//! registry, the credential is nowhere a tenant can look, upgrading and rolling back lose nothing, and uninstalling takes
+//! neither tasks nor credentials along. One cluster sees one release after the other, in both modes.
 
+#[path = "installation/release.rs"]
+mod release;
 #[path = "installation/scan.rs"]
 mod scan;
 
@@ -14,12 +17,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{ListParams, ObjectMeta, PostParams};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::{ConditionType, Reason, is_true};
+use renderhub::api::labels::TASK_UID;
 use renderhub_harness::diagnose::Watch;
-use renderhub_harness::helm::{self, Helm};
-use renderhub_harness::image::Image;
+use renderhub_harness::helm::Helm;
 use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{ControlPlane, Node, apply, rundir, wait_for};
 use serde_json::{Value, json};
@@ -31,48 +34,27 @@ const RENDERING: &str = "renderhub-rendering";
 const TENANT: &str = "team-a";
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// Holds: M6.
 #[tokio::test]
-async fn a_tenants_task_becomes_a_chart_and_the_credential_stays_out_of_reach() -> Result<()> {
+async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Result<()> {
     let world = World::start().await?;
     let watch = Watch::new(&world.plane, &[TENANT, RENDERING, HUB]);
-    world.install().await?;
+    world.install_an_earlier_chart().await?;
     world.the_hub_may_not_read_tenants_secrets().await?;
     let tenant = world.make_tenant().await?;
+    world.a_task_becomes_a_chart(&tenant).await?;
+    world.the_credential_is_out_of_reach(&tenant).await?;
+    world.the_api_server_takes_every_mode().await?;
 
-    let task = finish(&tenant, "web", "web", "The shop").await?;
-    ensure!(
-        holds(&task, ConditionType::JobSucceeded) && holds(&task, ConditionType::Ready),
-        "web did not succeed"
-    );
-    world.pushed_is_what_was_asked_for(&task).await?;
-    // The same tag with another content: the push fails, and its Job and log stay to be looked at.
-    let conflict = finish(&tenant, "web-again", "web", "Another shop").await?;
-    ensure!(
-        failed_because(&conflict, Reason::TagConflict),
-        "web-again: {:?}",
-        conflict.status
-    );
+    world.upgrading_loses_nothing(&tenant).await?;
+    world
+        .a_task_with_a_service_account_pushes_to_its_own_registry(&tenant)
+        .await?;
+    world.helm_test_sees_what_the_network_enforces().await?;
+    world.rolling_back_works(&tenant).await?;
+    world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
 
-    let canaries = world.canaries();
-    let admin = world.plane.admin().client().await?;
-    let own = everything(&admin, Some(RENDERING)).await?;
-    ensure!(
-        found(&canaries, &own),
-        "the scan does not find the credential even where it is"
-    );
-    ensure!(
-        !found(&canaries, &readable(&tenant).await?),
-        "a tenant can read the credential"
-    );
-    ensure!(
-        !found(&canaries, &logs(&admin, RENDERING).await?),
-        "a renderer has logged the credential"
-    );
-    ensure!(
-        !found(&canaries, &logs(&admin, HUB).await?),
-        "the hub has logged the credential"
-    );
-
+    world.one_team_needs_no_service_account(&tenant).await?;
     world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
     watch.passed();
     Ok(())
@@ -106,30 +88,48 @@ impl World {
         })
     }
 
-    async fn install(&self) -> Result<()> {
-        let images = rundir::fresh("images")?;
-        let hub = Image::hub(env!("CARGO_BIN_EXE_renderhub"));
-        let renderer = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
-        for image in [hub, renderer] {
-            self.node.import_image(&image.write(&images)?.tar)?;
-        }
-        let words = [
-            "install",
-            "renderhub",
-            &chart()?,
-            "--namespace",
-            HUB,
-            "--create-namespace",
-            "--wait",
-        ];
-        self.helm
-            .run(&[&words[..], &["--timeout", "2m"]].concat())
-            .await?;
-        let deployments: Api<Deployment> = Api::namespaced(self.plane.admin().client().await?, HUB);
-        let status = deployments.get("renderhub").await?.status.unwrap_or_default();
+    async fn a_task_becomes_a_chart(&self, tenant: &Client) -> Result<()> {
+        let task = finish(tenant, "web", "web", json!({})).await?;
         ensure!(
-            status.ready_replicas == Some(1),
-            "helm waited, and the hub is not ready"
+            holds(&task, ConditionType::JobSucceeded) && holds(&task, ConditionType::Ready),
+            "web did not succeed"
+        );
+        self.pushed_is_what_was_asked_for(&task).await?;
+        // The same tag with another content: the push fails, and its Job and log stay to be looked at.
+        let conflict = finish(
+            tenant,
+            "web-again",
+            "web",
+            json!({ "description": "Another shop" }),
+        )
+        .await?;
+        ensure!(
+            failed_because(&conflict, Reason::TagConflict),
+            "web-again: {:?}",
+            conflict.status
+        );
+        Ok(())
+    }
+
+    async fn the_credential_is_out_of_reach(&self, tenant: &Client) -> Result<()> {
+        let canaries = self.canaries();
+        let admin = self.plane.admin().client().await?;
+        let own = everything(&admin, Some(RENDERING)).await?;
+        ensure!(
+            found(&canaries, &own),
+            "the scan does not find the credential even where it is"
+        );
+        ensure!(
+            !found(&canaries, &readable(tenant).await?),
+            "a tenant can read the credential"
+        );
+        ensure!(
+            !found(&canaries, &logs(&admin, RENDERING).await?),
+            "a renderer has logged the credential"
+        );
+        ensure!(
+            !found(&canaries, &logs(&admin, HUB).await?),
+            "the hub has logged the credential"
         );
         Ok(())
     }
@@ -217,9 +217,9 @@ impl World {
         let secrets: Api<Secret> = Api::namespaced(admin, RENDERING);
         wait_for("the Job and the config Secret to be gone", LIMIT, async || {
             let jobs = jobs.list_metadata(&ListParams::default()).await?;
-            let secrets = secrets.list_metadata(&ListParams::default()).await?;
-            let names: Vec<String> = secrets.iter().map(ResourceExt::name_any).collect();
-            Ok((jobs.items.is_empty() && names == ["push"]).then_some(()))
+            let of_tasks = ListParams::default().labels(TASK_UID);
+            let secrets = secrets.list_metadata(&of_tasks).await?;
+            Ok((jobs.items.is_empty() && secrets.items.is_empty()).then_some(()))
         })
         .await
     }
@@ -260,9 +260,17 @@ impl World {
     }
 }
 
-/// Submits a task for the chart `chart` as the tenant, and waits for its end.
-async fn finish(tenant: &Client, name: &str, chart: &str, description: &str) -> Result<RenderTask> {
-    let task = json!({
+/// Submits a task for the chart `chart` as the tenant, and waits for its end. In `more`, `description` is the chart's, and
+/// everything else is laid over the spec.
+async fn finish(tenant: &Client, name: &str, chart: &str, more: Value) -> Result<RenderTask> {
+    submit(tenant, name, chart, more).await?;
+    ended(tenant, name).await
+}
+
+async fn submit(tenant: &Client, name: &str, chart: &str, mut more: Value) -> Result<()> {
+    let fields = more.as_object_mut().context("no object")?;
+    let description = fields.remove("description").unwrap_or_else(|| json!("The shop"));
+    let mut task = json!({
         "apiVersion": "renderhub.dev/v1alpha1",
         "kind": "RenderTask",
         "metadata": { "name": name, "namespace": TENANT },
@@ -280,7 +288,18 @@ async fn finish(tenant: &Client, name: &str, chart: &str, description: &str) -> 
             } },
         },
     });
+    for (key, value) in fields.iter() {
+        task["spec"][key] = value.clone();
+    }
+    // A null is an unset field, which server-side apply would take for a wish.
+    if let Some(spec) = task["spec"].as_object_mut() {
+        spec.retain(|_, value| !value.is_null());
+    }
     apply::object(tenant, task).await?;
+    Ok(())
+}
+
+async fn ended(tenant: &Client, name: &str) -> Result<RenderTask> {
     let tasks: Api<RenderTask> = Api::namespaced(tenant.clone(), TENANT);
     wait_for(&format!("the end of RenderTask {name}"), LIMIT, async || {
         let task = tasks.get(name).await?;
@@ -325,12 +344,4 @@ async fn readable(tenant: &Client) -> Result<String> {
 fn chart_yaml(chart: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(chart.join("Chart.yaml"))?;
     serde_saphyr::from_str(&text).context("Chart.yaml is no YAML")
-}
-
-fn chart() -> Result<String> {
-    let chart: &Path = &helm::renderhub_chart();
-    Ok(chart
-        .to_str()
-        .context("the path of the chart is no text")?
-        .to_owned())
 }

@@ -22,6 +22,7 @@ async fn ever(stage: &Stage, task: &RenderTask, type_: &str) -> Result<bool> {
         .any(|c| c.type_ == type_ && c.status == "True"))
 }
 
+/// Holds: D3.
 #[tokio::test]
 async fn a_task_becomes_a_chart_and_leaves_nothing() -> Result<()> {
     let stage = Stage::new("success").await?;
@@ -100,16 +101,7 @@ impl Stage {
 
     /// Takes the hub's right to write statuses of tasks, or gives it back, and waits until that is in force.
     async fn may_write_status(&self, may: bool) -> Result<()> {
-        let api: kube::Api<k8s_openapi::api::rbac::v1::ClusterRole> = kube::Api::all(self.admin.clone());
-        let mut rules = support::plane::hub_rules();
-        if !may {
-            rules.retain(|rule| {
-                let resources = rule.resources.as_deref().unwrap_or_default();
-                !resources.contains(&"rendertasks/status".to_owned())
-            });
-        }
-        let patch = Patch::Merge(json!({"rules": rules}));
-        api.patch(self.hub_user.name(), &PatchParams::default(), &patch)
+        self.grant(|resource| may || resource != "rendertasks/status")
             .await?;
         let hub = self.hub_user.client().await?;
         let tasks: kube::Api<RenderTask> = kube::Api::namespaced(hub, &self.scope.tenant);
@@ -304,6 +296,7 @@ fn foreign_words() -> Vec<String> {
     ]
 }
 
+/// Holds: E4.
 #[tokio::test]
 async fn last_words_that_are_not_ours_are_dropped() -> Result<()> {
     let stage = Stage::with_flags("words", &["--log-level=debug"]).await?;

@@ -184,6 +184,7 @@ fn is_tied(whole: &Value, path: &[String]) -> bool {
     }
 }
 
+/// Holds: T5.
 #[tokio::test]
 async fn each_bound_holds() -> Result<()> {
     let client = client().await?;
@@ -305,6 +306,7 @@ fn cross_field_cases() -> Vec<(Value, Option<&'static str>)> {
     ]
 }
 
+/// Holds: T5.
 #[tokio::test]
 async fn each_rule_between_fields_holds() -> Result<()> {
     let client = client().await?;
@@ -353,6 +355,7 @@ const SPELLINGS: &[(&str, &[&str], &[&str])] = &[
     ("RenderTask/serviceAccountName", &["a"], &["a:b", "system:masters", "a\r\nb"]),
 ];
 
+/// Holds: T5.
 #[tokio::test]
 async fn each_pattern_takes_and_refuses() -> Result<()> {
     let client = client().await?;

@@ -48,6 +48,8 @@ impl Stage {
             .await?;
         let now = self.tenant_uid().await?;
         assert_ne!(Some(&now), before.metadata.uid.as_ref());
+        // The hub's rights in a namespace go with it; here it is about what it does with those that it has.
+        self.renew_rights().await?;
         Ok(now)
     }
 
@@ -121,6 +123,14 @@ impl Stage {
         .await
     }
 
+    /// The message of the class's `Ready` condition.
+    async fn told_of_class(&self) -> Result<String> {
+        let api: Api<RendererClass> = Api::all(self.admin.clone());
+        let status = api.get(&self.scope.tenant).await?.status.unwrap_or_default();
+        let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
+        ready.map(|c| c.message).context("the class is told of")
+    }
+
     /// The message of the registry's `Ready` condition.
     async fn told_of_registry(&self) -> Result<String> {
         let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
@@ -173,6 +183,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
     stage.until_recorded(&[(&tenant, &new)]).await?;
     stage.condition(&second, JobScheduled, "False", NO_CLASS).await?;
+    assert!(stage.told_of_class().await?.contains(&tenant));
     assert!(!stage.told_of_registry().await?.contains(&tenant));
     stage.put_class(&["somebody-else"]).await?;
     stage.until_class_recorded(None).await?;
@@ -214,7 +225,9 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
     stage.until_recorded(&[]).await?;
     stage.recreate_namespace().await?;
     let open = stage.submit(stage.task("open")).await?;
-    stage.starts(&open).await?;
+    stage
+        .condition(&open, JobScheduled, "True", "JobScheduled")
+        .await?;
     assert_eq!(stage.recorded().await?, BTreeMap::new());
     stage.passed();
     Ok(())
@@ -287,8 +300,11 @@ async fn a_namespace_that_is_listed_before_it_exists_is_granted_when_it_does() -
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
     let again: Namespace = serde_json::from_value(json!({"metadata": {"name": tenant}}))?;
     stage.namespaces().create(&PostParams::default(), &again).await?;
+    stage.renew_rights().await?;
     let task = stage.submit(stage.task("shop")).await?;
-    stage.starts(&task).await?;
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
     stage
         .until_recorded(&[(&tenant, &stage.tenant_uid().await?)])
         .await?;

@@ -37,6 +37,7 @@ async fn forgeries(stage: &Stage, task: &RenderTask) -> Result<Vec<Marks>> {
     ])
 }
 
+/// Holds: C5.
 #[tokio::test]
 async fn a_job_that_has_the_name_of_ours_is_left_alone() -> Result<()> {
     for number in 0..3 {
@@ -56,6 +57,7 @@ async fn a_job_that_has_the_name_of_ours_is_left_alone() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C5.
 #[tokio::test]
 async fn a_secret_that_has_the_name_of_ours_is_left_alone() -> Result<()> {
     for number in 0..3 {
@@ -88,6 +90,7 @@ impl Stage {
     }
 }
 
+/// Holds: C5.
 #[tokio::test]
 async fn deletes_mean_one_object_and_not_its_name() -> Result<()> {
     let stage = Stage::new("precondition").await?;
@@ -144,6 +147,7 @@ async fn every_delete_names_its_object_by_uid() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C5.
 #[tokio::test]
 async fn a_job_that_was_replaced_by_a_foreign_one_is_lost() -> Result<()> {
     let stage = Stage::new("replaced").await?;
@@ -166,6 +170,7 @@ async fn a_job_that_was_replaced_by_a_foreign_one_is_lost() -> Result<()> {
     Ok(())
 }
 
+/// Holds: T4.
 #[tokio::test]
 async fn a_second_task_of_the_same_name_is_a_new_task() -> Result<()> {
     let stage = Stage::new("again").await?;

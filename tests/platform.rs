@@ -1,4 +1,4 @@
-//! What belongs to the platform: its own tasks, and the verdict on its registries. Each test has a control plane of its
+//! What belongs to the platform: its own tasks, and the verdict on its registries and classes. Each test has a control plane of its
 //! own, because its hub is the only one that may judge.
 
 #![allow(
@@ -12,9 +12,9 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub::api::{ClusterRegistry, ClusterRenderTask};
+use renderhub::api::{ClusterRegistry, ClusterRenderTask, RendererClass};
 use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::wait_for;
@@ -172,12 +172,53 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
     .await?;
     let why = told(&tasks, "fails", "JobFailed", ("True", "JobFailed")).await?;
     assert_eq!(why, "the configuration cannot be parsed or rendered");
-    let no_finalizers = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let no_finalizers = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     tasks
-        .patch("fails", &kube::api::PatchParams::default(), &no_finalizers)
+        .patch("fails", &PatchParams::default(), &no_finalizers)
         .await?;
     tasks.delete("fails", &DeleteParams::default()).await?;
     cleared(&stage, &name).await?;
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_says_how_well_it_keeps_the_credential() -> Result<()> {
+    let mut stage = Stage::on(plane::own_plane(&["crds"]).await?, "class", &[]).await?;
+    let classes: Api<DynamicObject> = Api::all_with(stage.admin.clone(), &raw::<RendererClass>());
+    let put = async |name: &str, mode: &str| {
+        let class = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass", "metadata": {"name": name},
+            "spec": {"image": "a.test/b:1", "mode": mode},
+        });
+        let apply = PatchParams::apply("test").force();
+        classes.patch(name, &apply, &Patch::Apply(&class)).await
+    };
+    put("ours", "Split").await?;
+    stage.make_registry().await?;
+    stage.start_hub().await?;
+    put("foreign", "Single").await?;
+    let (shared, separate) = (("False", "SharedContainer"), ("True", "SeparateContainers"));
+    told(&classes, "ours", "Isolated", separate).await?;
+    let warning = told(&classes, "foreign", "Isolated", shared).await?;
+    assert!(
+        warning.contains("push credential") && warning.contains("mode Split"),
+        "{warning}"
+    );
+    for name in ["ours", "foreign"] {
+        told(&classes, name, "Ready", ("True", "Ready")).await?;
+    }
+    // Without a namespace in its list it serves no tenant, and says so.
+    let ready = told(&classes, "foreign", "Ready", ("True", "Ready")).await?;
+    assert!(ready.contains("allowedNamespaces"), "{ready}");
+    put("foreign", "Split").await?;
+    told(&classes, "foreign", "Isolated", separate).await?;
+    // What was said is not said again, whoever asks.
+    let begin = stage.plane.audit()?.mark().await?;
+    stage.restart_hub().await?;
+    stage.barrier().await?;
+    let counts = stage.plane.audit()?.counts(begin, stage.hub_user.name()).await?;
+    assert_eq!(counts.get("patch rendererclasses/status"), None);
     stage.passed();
     Ok(())
 }

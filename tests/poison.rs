@@ -16,8 +16,9 @@ use renderhub::api::labels::FINALIZER;
 use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
+use support::proxy::{Proxy, Stop};
 use support::record::{condition_of, raw};
-use support::{LIMIT, Stage, has, plane};
+use support::{LIMIT, Stage, has, job_name_of, plane};
 use tokio::sync::OnceCell;
 
 /// The control plane whose schemas take anything as a spec.
@@ -107,6 +108,7 @@ fn poisons(stage: &Stage) -> Vec<Value> {
     ]
 }
 
+/// Holds: T6.
 #[tokio::test]
 async fn a_task_that_cannot_be_decoded_is_told_so_and_stops_nobody() -> Result<()> {
     let mut stage = Stage::loose("poison").await?;
@@ -158,6 +160,7 @@ async fn a_task_that_cannot_be_decoded_is_told_so_and_stops_nobody() -> Result<(
     Ok(())
 }
 
+/// Holds: T1, T6.
 #[tokio::test]
 async fn a_status_that_cannot_be_decoded_is_written_anew() -> Result<()> {
     let mut stage = Stage::loose("status").await?;
@@ -176,6 +179,7 @@ async fn a_status_that_cannot_be_decoded_is_written_anew() -> Result<()> {
     Ok(())
 }
 
+/// Holds: T4, T7.
 #[tokio::test]
 async fn what_no_schema_refuses_the_hub_refuses() -> Result<()> {
     let mut stage = Stage::loose("bypass").await?;
@@ -243,6 +247,7 @@ async fn what_no_schema_refuses_the_hub_refuses() -> Result<()> {
     Ok(())
 }
 
+/// Holds: T4, T7.
 #[tokio::test]
 async fn a_spec_that_is_changed_runs_never_again() -> Result<()> {
     let mut stage = Stage::loose("mutated").await?;
@@ -275,17 +280,42 @@ async fn a_spec_that_is_changed_runs_never_again() -> Result<()> {
     let status = stage.tasks().get("running").await?.status.unwrap_or_default();
     assert!(has(&status, JobScheduled, "False", "SpecMutated"));
     for task in [&running, &done] {
-        assert_eq!(
-            stage
-                .successes("create jobs", &support::job_name_of(task))
-                .await?,
-            1
-        );
+        assert_eq!(stage.successes("create jobs", &job_name_of(task)).await?, 1);
     }
     stage.passed();
     Ok(())
 }
 
+/// Holds: T4, T7.
+#[tokio::test]
+async fn a_spec_that_is_changed_while_its_job_is_made_runs_never_again() -> Result<()> {
+    // The hub has decided; then the spec changes, before the finalizer, the Secret, the Job or the status.
+    for write in 1..=4 {
+        let mut stage = Stage::loose("race").await?;
+        let proxy = Proxy::start(stage.hub_user.client().await?).await?;
+        proxy.stop_at(write, Stop::Before);
+        let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
+        hub.wait_ready().await?;
+        let task = stage.submit(stage.task("shop")).await?;
+        proxy.stopped().await?;
+        let change = Patch::Merge(json!({"spec": {"config": {"release": {"values": {"replicas": 4}}}}}));
+        stage
+            .any_tasks()
+            .patch("shop", &PatchParams::default(), &change)
+            .await?;
+        proxy.release();
+        stage
+            .condition(&task, JobScheduled, "False", "SpecMutated")
+            .await?;
+        stage.cleared(&task).await?;
+        let jobs = stage.successes("create jobs", &job_name_of(&task)).await?;
+        assert_eq!(jobs, usize::from(write > 1), "write {write}");
+        stage.passed();
+    }
+    Ok(())
+}
+
+/// Holds: T6.
 #[tokio::test]
 async fn a_registry_or_a_class_that_cannot_be_decoded_stops_nobody() -> Result<()> {
     let mut stage = Stage::loose("platform").await?;

@@ -82,6 +82,7 @@ fn docker_config(host: &str) -> Value {
 
 const DOCKER: &str = "kubernetes.io/dockerconfigjson";
 
+/// Holds: C2.
 #[tokio::test]
 async fn fields_that_this_hub_does_not_serve_are_refused_by_name() -> Result<()> {
     let stage = Stage::new("features").await?;
@@ -104,6 +105,7 @@ async fn fields_that_this_hub_does_not_serve_are_refused_by_name() -> Result<()>
     Ok(())
 }
 
+/// Holds: T5.
 #[tokio::test]
 async fn a_configuration_that_fits_no_secret_is_refused() -> Result<()> {
     let stage = Stage::new("large").await?;
@@ -158,6 +160,7 @@ async fn a_registry_decides_who_pushes_where() -> Result<()> {
     Ok(())
 }
 
+/// Holds: C3.
 #[tokio::test]
 async fn a_repository_lies_within_the_prefix_segment_by_segment() -> Result<()> {
     let stage = Stage::new("prefix").await?;
@@ -251,6 +254,7 @@ impl Stage {
     }
 }
 
+/// Holds: T9.
 #[tokio::test]
 async fn a_task_waits_for_its_renderer_class() -> Result<()> {
     let stage = Stage::new("class").await?;

@@ -474,6 +474,7 @@ fn awkward() -> Vec<String> {
         .collect()
 }
 
+/// Holds: X2.
 #[tokio::test]
 async fn awkward_values_reach_flux_unchanged() -> Result<()> {
     let texts = awkward();
@@ -501,6 +502,7 @@ async fn awkward_values_reach_flux_unchanged() -> Result<()> {
     Ok(())
 }
 
+/// Holds: X2.
 #[tokio::test]
 async fn awkward_input_reaches_values_unchanged() -> Result<()> {
     let texts = awkward();

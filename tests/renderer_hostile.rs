@@ -143,7 +143,9 @@ async fn an_expired_token_is_renewed_once_per_call() {
     assert_eq!(tokens(&never), 2);
 }
 
-/// Holds: O1.
+/// Whatever scope a challenge asks for, the token is for one repository.
+///
+/// Holds: O1, R6.
 #[tokio::test]
 async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
     let registry = with_tokens(0).await;
@@ -261,6 +263,7 @@ async fn without_a_digest_header_the_manifest_itself_counts() {
     assert_eq!(push(lying.address, "a").await, Err(PushError::DigestMismatch));
 }
 
+/// Holds: C4.
 #[tokio::test]
 async fn an_error_is_never_an_absence() {
     for status in [
@@ -410,7 +413,7 @@ async fn a_broken_connection_is_tried_again_and_a_closed_port_reported() {
     assert_eq!(push(gone, "a").await, Err(PushError::Unreachable));
 }
 
-/// Holds: E3.
+/// Holds: E3, E4.
 #[tokio::test]
 async fn no_error_repeats_what_the_registry_said_or_the_credential() {
     let body = b"canary-body \x1b[31m".to_vec();

@@ -50,8 +50,10 @@ async fn the_time_to_live_counts_from_the_recorded_end_whoever_restarts() -> Res
     stage.kill_hub();
     // As if the hub had been gone for two hours.
     let long_ago = (Timestamp::now() - SignedDuration::from_hours(2)).to_string();
-    let patch = Patch::Merge(json!({"status": {"completionTime": long_ago}}));
     let tasks = stage.tasks();
+    let mut status = serde_json::to_value(tasks.get("shop").await?.status)?;
+    status["completionTime"] = json!(long_ago);
+    let patch = Patch::Merge(json!({"status": stage.sealed(&task, status).await?}));
     tasks
         .patch_status("shop", &PatchParams::default(), &patch)
         .await?;

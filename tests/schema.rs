@@ -129,6 +129,7 @@ fn every_field_is_described() {
     }
 }
 
+/// Holds: T5.
 #[test]
 fn every_string_list_map_and_number_is_bounded() {
     for (kind, schema) in kinds() {
@@ -155,6 +156,7 @@ fn every_string_list_map_and_number_is_bounded() {
     }
 }
 
+/// Holds: T4.
 #[test]
 fn only_the_configuration_keeps_what_is_not_known() {
     for (kind, schema) in kinds() {
@@ -328,6 +330,8 @@ fn decodes<T: DeserializeOwned>(kind: &str) {
 }
 
 /// An object that the API server stores and the hub cannot read would hold up everybody else's.
+///
+/// Holds: T6.
 #[test]
 fn the_types_decode_whatever_the_schema_admits() {
     decodes::<RenderTask>("RenderTask");

@@ -47,7 +47,7 @@ impl Stage {
     }
 }
 
-/// Holds: C7.
+/// Holds: C7, E5.
 #[tokio::test]
 async fn a_tenants_own_registry_is_read_as_its_service_account() -> Result<()> {
     let stage = Stage::with_tenant("own", &[], "create").await?;
@@ -58,6 +58,8 @@ async fn a_tenants_own_registry_is_read_as_its_service_account() -> Result<()> {
         stage.submit_for_host("by-host", "own-push").await?,
     ] {
         let secret = stage.serves(&task).await?;
+        let metadata = serde_json::to_string(&secret.metadata)?;
+        assert!(!metadata.contains(OWN), "annotations are not copied: {metadata}");
         let data = secret.data.unwrap_or_default();
         assert_eq!(data["password"].0, OWN.as_bytes());
         let status = stage.tasks().get(&task.name_any()).await?.status;
@@ -336,7 +338,7 @@ impl Stage {
 async fn a_reference_to_another_namespace_needs_a_grant_and_tells_nothing() -> Result<()> {
     let mut stage = Stage::without_hub("grants", &["--no-cross-namespace-refs=false"]).await?;
     let other = stage.plane.namespace("owner").await?;
-    stage.also_watch(&other);
+    stage.also_watch(&other).await?;
     stage.make_registry().await?;
     stage.start_hub().await?;
     stage.make_builder("create").await?;
@@ -376,7 +378,7 @@ async fn a_reference_to_another_namespace_needs_a_grant_and_tells_nothing() -> R
 async fn a_grant_wakes_its_tasks_and_its_end_leaves_running_jobs_alone() -> Result<()> {
     let mut stage = Stage::without_hub("wakes", &["--no-cross-namespace-refs=false"]).await?;
     let other = stage.plane.namespace("owner").await?;
-    stage.also_watch(&other);
+    stage.also_watch(&other).await?;
     stage.make_registry().await?;
     stage.start_hub().await?;
     stage.make_builder("create").await?;

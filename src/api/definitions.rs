@@ -46,6 +46,11 @@ const CLASS_COLUMNS: &[Column] = &[
     ("Image", ".spec.image", false),
     ("Mode", ".spec.mode", false),
     (
+        "Isolated",
+        r#".status.conditions[?(@.type=="Isolated")].status"#,
+        false,
+    ),
+    (
         "Default",
         r".metadata.annotations.renderhub\.dev/is-default-class",
         false,

@@ -34,6 +34,22 @@ pub const DESTINATION: &str = "renderhub.dev/destination";
 /// Annotation: where the chart of a Job goes.
 pub const CHART_URL: &str = "renderhub.dev/chart-url";
 
+/// Standard label that tells which application an object belongs to; hubs find each other's Leases by it.
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
+/// Value of [`PART_OF`].
+pub const PART_OF_VALUE: &str = "renderhub";
+/// Annotation on a hub's Lease: which process wrote it, so that it knows its own record from one of its successor.
+pub const LEASE_CLAIM: &str = "renderhub.dev/process";
+/// Annotation on a hub's Lease: where its Jobs run.
+pub const RENDERING_NAMESPACE: &str = "renderhub.dev/rendering-namespace";
+/// Annotation on a hub's Lease: the namespaces it serves, separated by commas; empty for all, the first of a long list.
+pub const WATCH_NAMESPACES: &str = "renderhub.dev/watch-namespaces";
+/// Annotation on a hub's Lease: SHA-256 of the whole list.
+pub const WATCH_NAMESPACES_SHA256: &str = "renderhub.dev/watch-namespaces-sha256";
+
+/// Annotation on a `RoleBinding` in the rendering namespace: an administrator says that its subjects are the platform's.
+pub const PLATFORM_ACCESS: &str = "renderhub.dev/platform-access";
+
 /// Annotation on a `RendererClass`: used by tasks that name no class.
 pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 

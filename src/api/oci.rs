@@ -378,6 +378,7 @@ mod tests {
         }
     }
 
+    /// Holds: C3.
     #[test]
     fn prefixes_are_compared_by_component() {
         let within = |repository: &str, prefix: &str| {
@@ -456,6 +457,7 @@ mod tests {
     }
 
     proptest! {
+        /// Holds: C3.
         #[test]
         fn nothing_illegal_parses_and_everything_parsed_prints_itself(text in "\\PC{0,40}") {
             if let Ok(reference) = text.parse::<Reference>() {
@@ -474,6 +476,7 @@ mod tests {
             prop_assert_eq!(text.parse::<Reference>().unwrap().to_string(), text);
         }
 
+        /// Holds: C3.
         #[test]
         fn a_prefix_admits_only_itself_and_what_is_below(path in "[a-c]{1,2}(/[a-c]{1,2}){0,2}", prefix in "[a-c]{1,2}(/[a-c]{1,2}){0,2}") {
             let below = path.split('/').zip(prefix.split('/')).all(|(a, b)| a == b) && path.split('/').count() >= prefix.split('/').count();

@@ -1,7 +1,7 @@
 //! Admission policies that stand beside the CRDs: what schema rules cannot see, and what saves the hub a write.
 //!
-//! Neither is trusted. Without the first the hub still refuses a spec that changed (its generation moved); without the
-//! second it sets the finalizer itself.
+//! None is trusted. Without them the hub still refuses a spec that changed (its generation moved), puts a status right that
+//! it did not write (it has no seal of the hub's), finds the objects of a task that vanished, and sets the finalizer itself.
 
 use k8s_openapi::api::admissionregistration::v1::{
     JSONPatch, MatchCondition, MatchResources, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding,
@@ -15,31 +15,94 @@ use super::labels::{FINALIZER, GROUP};
 
 /// Name of the policy that keeps a task's spec as it was made, and of its binding.
 pub const IMMUTABLE_SPEC: &str = "renderhub-immutable-spec";
+/// Name of the policy that lets only hubs write a status, and of its binding.
+pub const HUB_ONLY_STATUS: &str = "renderhub-hub-only-status";
+/// Name of the policy that lets only hubs take the finalizer off, and of its binding.
+pub const HUB_ONLY_FINALIZER: &str = "renderhub-hub-only-finalizer";
 /// Name of the policy that gives a task its finalizer, and of its binding.
 pub const SET_FINALIZER: &str = "renderhub-finalizer";
 
+/// Either kind of task.
+const TASKS: [&str; 2] = ["rendertasks", "clusterrendertasks"];
+/// Every status that a hub writes.
+const STATUSES: [&str; 4] = [
+    "rendertasks/status",
+    "clusterrendertasks/status",
+    "clusterregistries/status",
+    "rendererclasses/status",
+];
+
+/// A policy and its binding.
+pub type Validating = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
+
+/// Whether who asks is a hub: by a permission that stands for nothing else, so that any number of hubs, each with a
+/// ServiceAccount of its own, needs no list of names. Asked without a namespace, it must be held in the whole cluster, where
+/// no tenant can grant anything.
+const IS_HUB: &str = "authorizer.group('renderhub.dev').resource('hubs').check('act').allowed()";
+
 /// Refuses each change of a task's spec, including free-form values, which a CRD's own rules cannot see.
 #[must_use]
-pub fn immutable_spec() -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
+pub fn immutable_spec() -> Validating {
+    let rule = Validation {
+        expression: "object.spec == oldObject.spec".to_owned(),
+        message: Some("spec is immutable; make a new task".to_owned()),
+        reason: Some("Invalid".to_owned()),
+        ..Validation::default()
+    };
+    validating(IMMUTABLE_SPEC, requests("UPDATE", &TASKS), rule)
+}
+
+/// Refuses each write of a status by anybody but a hub, whatever RBAC says of the subresource.
+#[must_use]
+pub fn hub_only_status() -> Validating {
+    let rule = Validation {
+        expression: IS_HUB.to_owned(),
+        message: Some("only the hub writes this status".to_owned()),
+        reason: Some("Forbidden".to_owned()),
+        ..Validation::default()
+    };
+    validating(HUB_ONLY_STATUS, requests("UPDATE", &STATUSES), rule)
+}
+
+/// Refuses to take the hub's finalizer off a task to anybody but a hub: the Job and its configuration would stay behind.
+///
+/// Finalizers of others are nobody's business here, and setting this one is free.
+#[must_use]
+pub fn hub_only_finalizer() -> Validating {
+    let has = |object: &str| format!("('{FINALIZER}' in {object}.metadata.?finalizers.orValue([]))");
+    let rule = Validation {
+        expression: format!("!{} || {} || {IS_HUB}", has("oldObject"), has("object")),
+        message: Some(format!(
+            "only the hub takes {FINALIZER} off, when it has removed what the task left; delete the task"
+        )),
+        reason: Some("Forbidden".to_owned()),
+        ..Validation::default()
+    };
+    validating(HUB_ONLY_FINALIZER, requests("UPDATE", &TASKS), rule)
+}
+
+/// Every validating policy.
+#[must_use]
+pub fn validating_policies() -> [Validating; 3] {
+    [immutable_spec(), hub_only_status(), hub_only_finalizer()]
+}
+
+/// A policy with one rule, and its binding; it fails closed.
+fn validating(name: &str, requests: MatchResources, rule: Validation) -> Validating {
     let policy = ValidatingAdmissionPolicy {
-        metadata: metadata(IMMUTABLE_SPEC),
+        metadata: metadata(name),
         spec: Some(ValidatingAdmissionPolicySpec {
             failure_policy: Some("Fail".to_owned()),
-            match_constraints: Some(tasks_on("UPDATE")),
-            validations: Some(vec![Validation {
-                expression: "object.spec == oldObject.spec".to_owned(),
-                message: Some("spec is immutable; make a new task".to_owned()),
-                reason: Some("Invalid".to_owned()),
-                ..Validation::default()
-            }]),
+            match_constraints: Some(requests),
+            validations: Some(vec![rule]),
             ..ValidatingAdmissionPolicySpec::default()
         }),
         status: None,
     };
     let binding = ValidatingAdmissionPolicyBinding {
-        metadata: metadata(IMMUTABLE_SPEC),
+        metadata: metadata(name),
         spec: ValidatingAdmissionPolicyBindingSpec {
-            policy_name: IMMUTABLE_SPEC.to_owned(),
+            policy_name: name.to_owned(),
             validation_actions: vec!["Deny".to_owned()],
             ..ValidatingAdmissionPolicyBindingSpec::default()
         },
@@ -58,7 +121,7 @@ pub fn set_finalizer() -> (MutatingAdmissionPolicy, MutatingAdmissionPolicyBindi
             failure_policy: Some("Ignore".to_owned()),
             // Asked again after other mutations, the condition below is what keeps it from adding a second one.
             reinvocation_policy: Some("IfNeeded".to_owned()),
-            match_constraints: Some(tasks_on("CREATE")),
+            match_constraints: Some(requests("CREATE", &TASKS)),
             match_conditions: Some(vec![MatchCondition {
                 name: "has-no-finalizer".to_owned(),
                 expression: format!(
@@ -98,15 +161,15 @@ fn metadata(name: &str) -> ObjectMeta {
     }
 }
 
-/// Requests of the operation for either kind of task, not for their subresources.
-fn tasks_on(operation: &str) -> MatchResources {
+/// Requests of the operation for these resources; a subresource is one of its own.
+fn requests(operation: &str, resources: &[&str]) -> MatchResources {
     MatchResources {
         match_policy: Some("Equivalent".to_owned()),
         resource_rules: Some(vec![NamedRuleWithOperations {
             api_groups: Some(vec![GROUP.to_owned()]),
             api_versions: Some(vec!["*".to_owned()]),
             operations: Some(vec![operation.to_owned()]),
-            resources: Some(vec!["rendertasks".to_owned(), "clusterrendertasks".to_owned()]),
+            resources: Some(resources.iter().map(ToString::to_string).collect()),
             ..NamedRuleWithOperations::default()
         }]),
         ..MatchResources::default()

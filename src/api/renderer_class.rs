@@ -29,7 +29,7 @@ pub struct RendererClassSpec {
     /// When the image is pulled. Default: Kubernetes' own rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
-    /// Command of the renderer. Default `/renderhub-renderer`.
+    /// Command of the renderer. Default `/renderhub-renderer`; in mode `Single` the image's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::command_line")]
     pub command: Vec<String>,

@@ -301,6 +301,7 @@ mod tests {
         }
     }
 
+    /// Holds: E4.
     #[test]
     fn a_success_is_never_made_from_a_failure() {
         for reason in [Reason::Rendered, Reason::Pushed, Reason::AlreadyExists] {

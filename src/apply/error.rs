@@ -42,6 +42,12 @@ impl CallError {
         }
     }
 
+    /// Whether a write that failed so may have come through all the same.
+    #[must_use]
+    pub const fn leaves_doubt(self) -> bool {
+        matches!(self, Self::Timeout | Self::Code(_) | Self::Transport)
+    }
+
     /// The error as a metric label.
     #[must_use]
     pub const fn kind(self) -> &'static str {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::labels::TASK_UID;
-use crate::api::{ClusterRegistry, ClusterRegistrySpec, RendererClass, RendererClassSpec};
+use crate::api::{AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, RendererClass, RendererClassSpec};
 use crate::apply::Calls;
 use crate::metrics::Metrics;
 use crate::plan::catalog::{Catalog, Credential};
@@ -148,15 +148,15 @@ impl CatalogLoop {
             Change::Namespace(part, Event::InitDone) => {
                 let gone = self.land.end(&part);
                 self.unseen.remove(&Source::Namespaces(part));
-                gone.iter().for_each(|name| self.turn_namespace(name));
+                self.turn_namespaces(gone);
             }
             Change::Namespace(_, Event::Apply(namespace) | Event::InitApply(namespace)) => {
                 let moved = self.land.put(&namespace.metadata);
-                moved.iter().for_each(|name| self.turn_namespace(name));
+                self.turn_namespaces(moved);
             }
             Change::Namespace(_, Event::Delete(namespace)) => {
                 let gone = self.land.drop(&namespace.metadata);
-                gone.iter().for_each(|name| self.turn_namespace(name));
+                self.turn_namespaces(gone);
             }
         }
     }
@@ -165,8 +165,8 @@ impl CatalogLoop {
         match turn {
             Turn::Listing => _ = self.unseen.insert(Source::Registries),
             Turn::Listed => {
-                let shelf = &self.registries;
-                self.credentials.retain(|name, _| shelf.get(name).is_some());
+                let left = &self.registries;
+                self.credentials.retain(|name, _| left.get(name).is_some());
                 self.unseen.remove(&Source::Registries);
                 self.has_changed = true;
             }
@@ -205,18 +205,17 @@ impl CatalogLoop {
     }
 
     /// Another namespace has this name now, or none has.
-    fn turn_namespace(&mut self, name: &String) {
-        let registries = self
-            .registries
-            .naming(|spec| named(&spec.allowed_namespaces).any(|n| n == name));
-        let classes = self
-            .classes
-            .naming(|spec| named(&spec.allowed_namespaces).any(|n| n == name));
-        let is_listed = !registries.is_empty() || !classes.is_empty();
-        self.has_changed |= is_listed;
-        self.has_withdrawn |= is_listed;
-        self.registries_to_tell.extend(registries);
-        self.classes_to_tell.extend(classes);
+    fn turn_namespaces(&mut self, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            let lists_it = |allowed: &[AllowedNamespace]| named(allowed).any(|listed| *listed == name);
+            let registries = self.registries.naming(|spec| lists_it(&spec.allowed_namespaces));
+            let classes = self.classes.naming(|spec| lists_it(&spec.allowed_namespaces));
+            let is_listed = !registries.is_empty() || !classes.is_empty();
+            self.has_changed |= is_listed;
+            self.has_withdrawn |= is_listed;
+            self.registries_to_tell.extend(registries);
+            self.classes_to_tell.extend(classes);
+        }
     }
 
     /// Asks for a new verdict on the registries that name a Secret.

@@ -21,6 +21,7 @@ use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
 use crate::plan::grants::Grants;
 use crate::plan::queue::{Caps, FairQueue};
+use crate::plan::task::Task;
 use crate::watch::{Input, Scope, tenants};
 use crate::workqueue::WorkQueue;
 
@@ -84,6 +85,9 @@ pub struct Engine {
     passes: HashMap<Id, TaskUid>,
     /// Tasks whose pass began before the catalog changed: what it found is not kept.
     outdated: HashSet<TaskUid>,
+    /// What the watch showed of tasks that a worker has, the newest of each: until it is back nobody knows which status on
+    /// the object is the worker's.
+    parked: HashMap<TaskUid, (Scope, Box<Task>)>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// References that namespaces allow.
@@ -129,6 +133,7 @@ impl Engine {
             running: JoinSet::new(),
             passes: HashMap::new(),
             outdated: HashSet::new(),
+            parked: HashMap::new(),
             jobs_gone: HashSet::new(),
             grants: Arc::default(),
             shown_grants: HashMap::new(),
@@ -203,6 +208,7 @@ impl Engine {
             if let Some(due) = due {
                 self.queue.add_at(&uid, instant(due));
             }
+            self.await_restore(&uid);
             return;
         };
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
@@ -226,6 +232,7 @@ impl Engine {
                 self.passes.remove(&id);
                 self.metrics.pass(started.elapsed());
                 self.take_outcome(&uid, &outcome);
+                self.take_parked(&uid);
                 self.queue.done(&uid);
             }
             Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
@@ -233,6 +240,7 @@ impl Engine {
             Err(error) => {
                 if let Some(uid) = self.passes.remove(&error.id()) {
                     self.fail(&uid, "Panic");
+                    self.take_parked(&uid);
                     self.queue.done(&uid);
                 } else {
                     // Only sweeps are not passes.
@@ -293,7 +301,7 @@ fn instant(at: Timestamp) -> Instant {
 #[cfg(test)]
 mod tests {
     use kube::{Client, Config};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::api::RendererClassSpec;
     use crate::apply::Calls;
@@ -304,12 +312,12 @@ mod tests {
     use crate::plan::catalog::Catalog;
     use crate::plan::job::Place;
     use crate::plan::outcome::EndHint;
-    use crate::plan::task::Task;
+    use crate::plan::seal::SealKey;
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
     use crate::watch::{Change, JobMark};
 
-    use super::super::outcome::JobNews;
+    use super::super::outcome::{JobNews, StatusNews};
     use super::*;
 
     /// An engine whose calls go nowhere.
@@ -332,6 +340,7 @@ mod tests {
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
+            key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
             identities,
             tenancy: Tenancy::default(),
         };
@@ -377,6 +386,7 @@ mod tests {
         TaskUid::new(uid)
     }
 
+    /// Holds: D4.
     #[tokio::test]
     async fn a_panic_costs_one_task_an_error_and_a_retry() {
         let mut engine = engine();
@@ -419,6 +429,50 @@ mod tests {
         engine.start_work();
         assert!(*engine.ready.borrow());
         assert_eq!(engine.passes.values().next(), Some(&task));
+    }
+
+    /// Holds: T1.
+    #[tokio::test]
+    async fn a_status_that_is_seen_while_a_worker_writes_is_judged_by_what_it_wrote() {
+        let seen = |version: &str, status: Value| {
+            let meta = json!({
+                "name": "task", "namespace": "team-a", "uid": "task", "resourceVersion": version, "generation": 1,
+            });
+            let meta = serde_json::from_value(meta).unwrap();
+            Task::new(TaskKind::RenderTask, &meta, json!({}), status).unwrap()
+        };
+        let (own, forged) = (json!({"attempts": 1}), json!({"attempts": 2}));
+        for (later, is_forged) in [
+            (None, false),
+            (Some(("9", &forged)), true),
+            (Some(("7", &forged)), false),
+        ] {
+            let mut engine = engine();
+            let task = see(&mut engine, "task");
+            let handle = engine.running.spawn(std::future::pending());
+            engine.passes.insert(handle.id(), task.clone());
+            // The event of the worker's own write comes before the worker does.
+            for (version, status) in [Some(("8", &own)), later].into_iter().flatten() {
+                let change = Change::Seen(Box::new(seen(version, status.clone())));
+                engine.take_in(Input::Task(scopes().remove(0), change));
+            }
+            engine.passes.clear();
+            let outcome = Outcome {
+                task: Some(Arc::new(seen("8", own.clone()))),
+                status: StatusNews {
+                    was_written: true,
+                    ..StatusNews::default()
+                },
+                ..Outcome::default()
+            };
+            engine.take_outcome(&task, &outcome);
+            engine.take_parked(&task);
+            assert_eq!(
+                engine.index.restore_due(&task, Instant::now()).is_some(),
+                is_forged
+            );
+            assert_eq!(engine.metrics.forged_statuses.get(), u64::from(is_forged));
+        }
     }
 
     fn mark(task: &TaskUid, hint: EndHint) -> JobMark {

@@ -1,7 +1,7 @@
 //! What the hub remembers of each task: everything while there is something to do, a few words once it is finished.
 //!
-//! Owned by one loop, so it needs no locks. A finished task keeps its names, its phase and its dates; its spec and status
-//! are read again in the rare case that they are needed.
+//! Owned by one loop, so it needs no locks. A finished task keeps its names, its phase, its dates and what the hub said of it
+//! last, packed; its spec is read again in the rare case that it is needed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,13 +9,20 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::RenderTaskStatus;
 use crate::names::TaskUid;
 use crate::plan::outcome::EndHint;
+use crate::plan::seal::LastWord;
 use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::{JobMark, Scope};
 
 use super::record::{KnownJob, Record};
+use super::word::Packer;
+
+mod statuses;
+
+pub use statuses::Sight;
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
@@ -44,6 +51,7 @@ pub struct Index {
     epochs: HashMap<Option<Scope>, u32>,
     /// Tasks in each phase, in the order of [`PHASES`].
     phases: [usize; PHASES.len()],
+    packer: Packer,
 }
 
 /// The phases as metric labels.
@@ -61,6 +69,12 @@ pub struct View {
     pub id: TaskId,
     /// The whole task, unless it must be read.
     pub task: Option<Arc<Task>>,
+    /// What the hub said of it last, where the task must be read.
+    pub said: Option<(LastWord, RenderTaskStatus)>,
+    /// Whether something else stands on the object, as far as is known.
+    pub is_forged: bool,
+    /// Whether it is time to put that right.
+    pub may_restore: bool,
     /// Its Job.
     pub job: JobState,
     /// UID of its config Secret.
@@ -89,20 +103,6 @@ impl Index {
         self.tasks.iter()
     }
 
-    /// Takes in a task as the watch showed it; whether that is news.
-    pub fn see_task(&mut self, scope: &Scope, task: Task) -> bool {
-        let epoch = self.epoch(Some(scope));
-        let version = task.resource_version.parse().unwrap_or(u64::MAX);
-        if let Some(known) = self.tasks.get_mut(&task.id.uid) {
-            known.epoch = epoch;
-            if version <= known.version {
-                return false;
-            }
-        }
-        self.remember(Arc::new(task), version, epoch);
-        true
-    }
-
     /// Takes in a task as the hub itself changed it.
     pub fn changed_task(&mut self, task: Arc<Task>) {
         let Some(known) = self.tasks.get(&task.id.uid) else {
@@ -120,6 +120,9 @@ impl Index {
         let phase = task.phase();
         let old = self.forget_whole(&uid);
         let mut record = Record {
+            word: self.word(old.as_ref(), &task),
+            is_forged: old.as_ref().is_some_and(|r| r.is_forged),
+            restored: old.as_ref().and_then(|r| r.restored),
             kind: task.id.kind,
             namespace: self.intern(&task.id.namespace),
             name: task.id.name.as_str().into(),
@@ -345,7 +348,8 @@ impl Index {
             return (None, None);
         };
         let job = self.jobs.get(uid);
-        if record.phase.is_finished() && !record.deleting {
+        let may_restore = record.may_restore(now);
+        if record.phase.is_finished() && !record.deleting && !(record.is_forged && may_restore) {
             let is_clear = job.is_none() && !self.secrets.contains_key(uid);
             let due = if is_clear {
                 record.removal_due
@@ -360,6 +364,9 @@ impl Index {
         let view = View {
             id: record.id(uid),
             task: record.whole.clone(),
+            said: record.whole.is_none().then(|| self.said(record)),
+            is_forged: record.is_forged,
+            may_restore,
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
             held: record

@@ -6,4 +6,5 @@ mod index;
 mod outcome;
 mod record;
 mod sweep;
+mod word;
 pub mod worker;

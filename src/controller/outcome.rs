@@ -60,11 +60,26 @@ pub enum SecretNews {
     Deleted,
 }
 
+/// What a pass brought of the status that stands on the task's object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusNews {
+    /// Whether it is somebody else's, where it was read or written.
+    pub is_forged: Option<bool>,
+    /// Whether the hub wrote it.
+    pub was_written: bool,
+    /// Whether the hub wrote it in the place of a forged one.
+    pub was_restored: bool,
+    /// Whether the last write of the hub got no answer that says if it came through.
+    pub in_doubt: bool,
+}
+
 /// What a pass brought, whether it ended early or not.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The task as it is now, where it was read or changed.
     pub task: Option<Arc<Task>>,
+    /// What became of the status on the object.
+    pub status: StatusNews,
     /// Whether the task turned out to be gone.
     pub is_gone: bool,
     /// What became of its Job.

@@ -1,7 +1,7 @@
 //! The few words that are kept of each task and of each Job.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -10,6 +10,10 @@ use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::JobMark;
 
+use super::word::Word;
+
+/// Time between two writes that put one task's status right: who forges it over and over costs no more than this.
+const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 /// Who must change something before a task can start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Blocked {
@@ -51,6 +55,12 @@ pub struct Record {
     pub(super) version: u64,
     /// Which list of the watch showed it last.
     pub(super) epoch: u32,
+    /// What the hub said of it last.
+    pub(super) word: Word,
+    /// Whether something else stands on the object.
+    pub(super) is_forged: bool,
+    /// When its status was put right last.
+    pub(super) restored: Option<Instant>,
     /// The whole task, while there is something to do and the budget allows.
     pub(super) whole: Option<Arc<Task>>,
 }
@@ -64,6 +74,17 @@ impl Record {
             name: self.name.to_string(),
             uid: uid.clone(),
         }
+    }
+
+    /// When its status may be put right, where somebody forged it.
+    pub fn restore_due(&self, now: Instant) -> Option<Instant> {
+        let due = self.restored.map_or(now, |at| at + RESTORE_PAUSE);
+        self.is_forged.then_some(due)
+    }
+
+    /// Whether a forged status may be put right now.
+    pub(super) fn may_restore(&self, now: Instant) -> bool {
+        self.restored.is_none_or(|at| at + RESTORE_PAUSE <= now)
     }
 
     /// The tenant's namespace.

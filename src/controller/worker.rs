@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::RenderTaskStatus;
-use crate::api::conditions::{ConditionType, Reason, is_true};
 use crate::api::labels::FINALIZER;
-use crate::apply::{CallError, Calls};
-use crate::events::{Events, Notice};
+use crate::apply::Calls;
+use crate::events::Events;
 use crate::names::{TaskKind, job_name};
 use crate::notes::Notes;
 use crate::plan::catalog::{Catalog, Refusal};
@@ -17,7 +15,8 @@ use crate::plan::grants::Grants;
 use crate::plan::job::Place;
 use crate::plan::outcome::{JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::registry::credential;
-use crate::plan::task::{Phase, Task};
+use crate::plan::seal::SealKey;
+use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
 use crate::plan::tenant::{Access, Missing, Named, Own, Reference};
 use crate::plan::{JobState, Observed, Step, decide};
@@ -28,6 +27,7 @@ use super::index::View;
 use super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 
 mod create;
+mod statuses;
 
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
@@ -46,6 +46,8 @@ pub struct Context {
     pub notes: Notes,
     /// Where Jobs run.
     pub place: Place,
+    /// What statuses are sealed with.
+    pub key: SealKey,
     /// Who reads what tenants name.
     pub identities: Identities,
     /// What the platform lets tenants' references do.
@@ -119,7 +121,8 @@ impl Pass<'_> {
 
     async fn task(&mut self) -> Result<Option<Arc<Task>>, WorkError> {
         if self.view.task.is_none() {
-            let read = self.context.calls.get_task(&self.view.id).await?.map(Arc::new);
+            let read = self.context.calls.get_task(&self.view.id).await?;
+            let read = read.map(|task| Arc::new(self.believe(task)));
             (self.view.task, self.outcome.task) = (read.clone(), read);
         }
         Ok(self.view.task.clone())
@@ -140,6 +143,7 @@ impl Pass<'_> {
             has_slot: self.has_slot,
             has_waited: self.view.has_waited,
             held: self.view.held,
+            is_forged: self.view.is_forged && self.view.may_restore,
         })
     }
 
@@ -167,6 +171,7 @@ impl Pass<'_> {
             Step::Create(resolved) => self.create(task, &resolved).await?,
             Step::ReadJob => self.read_job(&name).await?,
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
+            Step::RestoreStatus => self.restore_status(task).await?,
             Step::DeleteJob(uid) => {
                 calls.delete_job(&name, &uid).await?;
                 self.view.job = JobState::Gone;
@@ -247,43 +252,4 @@ impl Pass<'_> {
         let notes = own.filter_map(read_pod).filter(fits);
         Ok(notes.max_by_key(|note| note.created))
     }
-
-    async fn write_status(&mut self, task: &Arc<Task>, status: RenderTaskStatus) -> Result<(), WorkError> {
-        let version = match self.context.calls.write_status(&task.id, &status).await {
-            Err(CallError::NotFound) => {
-                self.outcome.is_gone = true;
-                return Ok(());
-            }
-            answer => answer?,
-        };
-        let is_first = task.status.conditions.is_empty();
-        self.changed(task, version, |t| t.status = status);
-        if let Some(task) = &self.view.task {
-            tell(&self.context.events, task, is_first);
-        }
-        Ok(())
-    }
-}
-
-/// At most two events a task: why it cannot start, and how it ended.
-fn tell(events: &Events, task: &Task, is_first: bool) {
-    let type_ = match task.phase() {
-        Phase::Succeeded => ConditionType::JobSucceeded,
-        Phase::Failed => ConditionType::JobFailed,
-        Phase::Pending if is_first => ConditionType::JobScheduled,
-        _ => return,
-    };
-    let Some(condition) = task.status.conditions.iter().find(|c| c.type_ == type_.as_str()) else {
-        return;
-    };
-    let Some(reason) = Reason::parse(&condition.reason) else {
-        return;
-    };
-    let is_good = is_true(&task.status.conditions, ConditionType::JobSucceeded) || reason == Reason::Queued;
-    events.tell(Notice {
-        task: task.id.clone(),
-        is_warning: !is_good,
-        reason,
-        note: condition.message.clone(),
-    });
 }

@@ -46,6 +46,7 @@ mod tests {
         }
     }
 
+    /// Holds: D3.
     #[test]
     fn only_old_objects_without_a_task_go() {
         let table = [

@@ -4,14 +4,19 @@
 //! killed between two steps therefore finds the next one by looking, and needs no memory of its own.
 
 pub mod catalog;
+pub mod class;
 pub mod gc;
 pub mod grants;
 pub mod job;
+pub mod lease;
 pub mod namespaces;
 pub mod outcome;
 mod pod;
+pub mod posture;
+pub mod preflight;
 pub mod queue;
 pub mod registry;
+pub mod seal;
 mod start;
 pub mod status;
 pub mod task;
@@ -107,6 +112,8 @@ pub struct Observed<'a> {
     pub has_waited: bool,
     /// What an earlier attempt to create its objects ran into.
     pub held: Option<Held>,
+    /// Whether the object has a status that is not the hub's, and it is time to put it right.
+    pub is_forged: bool,
 }
 
 /// What keeps a task's objects from being created.
@@ -152,6 +159,8 @@ pub enum Step {
     ReadJob,
     /// Write the status.
     WriteStatus(Box<RenderTaskStatus>),
+    /// Write the status that the task has, in the place of the one that somebody else put on the object.
+    RestoreStatus,
     /// Delete the Job with this UID, and its pods.
     DeleteJob(String),
     /// Delete the config Secret with this UID.
@@ -183,11 +192,15 @@ impl Step {
 #[must_use]
 pub fn decide(o: &Observed<'_>) -> Step {
     if o.task.deleting {
-        return clear(o).unwrap_or(if o.task.is_finalized() {
-            Step::RemoveFinalizer
-        } else {
-            Step::REST
+        // A forged status keeps nobody's deletion waiting; it matters again where somebody else's finalizer does.
+        return clear(o).unwrap_or(match (o.task.is_finalized(), o.is_forged) {
+            (true, _) => Step::RemoveFinalizer,
+            (false, true) => Step::RestoreStatus,
+            (false, false) => Step::REST,
         });
+    }
+    if o.is_forged {
+        return Step::RestoreStatus;
     }
     match o.task.phase() {
         Phase::Succeeded => clear(o).unwrap_or_else(|| remove(o)),

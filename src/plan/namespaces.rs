@@ -134,10 +134,14 @@ mod tests {
         }
     }
 
+    type Names = &'static [&'static str];
+    type Pairs = &'static [(&'static str, &'static str)];
+    type Patch = &'static [(&'static str, Option<&'static str>)];
+
     /// Holds: T8.
     #[test]
     fn a_name_is_granted_to_the_namespace_that_had_it_first() {
-        let table: &[(&[&str], &[(&str, &str)], Option<&str>, bool)] = &[
+        let table: &[(Names, Pairs, Option<&str>, bool)] = &[
             (&["a"], &[("a", "1")], Some("1"), true),
             (&["a"], &[("a", "1")], Some("2"), false),
             // Not recorded yet, unknown, or gone: refused like one that is not listed.
@@ -165,12 +169,7 @@ mod tests {
     fn each_namespace_is_recorded_once_and_forgotten_with_its_name() {
         let existing = uids(&[("a", "1"), ("b", "2"), ("c", "3")]);
         let is_own = |name: &str| name != "other";
-        type Case = (
-            &'static [&'static str],
-            &'static [(&'static str, &'static str)],
-            &'static [(&'static str, Option<&'static str>)],
-        );
-        let table: &[Case] = &[
+        let table: &[(Names, Pairs, Patch)] = &[
             (&["a"], &[], &[("a", Some("1"))]),
             (&["a", "b"], &[("a", "1")], &[("b", Some("2"))]),
             (&["a"], &[("a", "1")], &[]),

@@ -1,7 +1,7 @@
 //! What a Job and its pods say: the Job's conditions, never its counters, and the pod's strict termination message.
 
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use k8s_openapi::jiff::Timestamp;
 
@@ -115,6 +115,15 @@ pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> EndHint {
     }
 }
 
+/// What ended a pod from outside, as far as its node has a fixed word for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A container used more memory than its limit.
+    OutOfMemory,
+    /// The node evicted the pod.
+    Evicted,
+}
+
 /// What is kept of a pod that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodNote {
@@ -128,6 +137,8 @@ pub struct PodNote {
     pub exit_code: Option<i32>,
     /// That container's last word, if it is one of ours.
     pub message: Option<Termination>,
+    /// What ended it, if not itself.
+    pub stop: Option<Stop>,
 }
 
 /// Reads a pod that ended: the first container that failed speaks, else the one that pushes.
@@ -158,7 +169,18 @@ pub fn read_pod(pod: &Pod) -> Option<PodNote> {
         succeeded,
         exit_code: speaker.and_then(exit_code),
         message: speaker.and_then(message),
+        stop: stop(status, speaker),
     })
+}
+
+/// Both words are the kubelet's own; no other is looked at.
+fn stop(status: &PodStatus, speaker: Option<&ContainerStatus>) -> Option<Stop> {
+    let ended = |c: &ContainerStatus| c.state.as_ref()?.terminated.as_ref()?.reason.clone();
+    if status.reason.as_deref() == Some("Evicted") {
+        Some(Stop::Evicted)
+    } else {
+        (speaker.and_then(ended).as_deref() == Some("OOMKilled")).then_some(Stop::OutOfMemory)
+    }
 }
 
 fn exit_code(container: &ContainerStatus) -> Option<i32> {

@@ -1,18 +1,20 @@
 //! The pod of a renderer Job; it passes `PodSecurity` `restricted`.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, KeyToPath,
-    PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource,
-    SecurityContext, Volume, VolumeMount,
+    Container, EnvVar, PodSecurityContext, PodSpec, SeccompProfile, Volume, VolumeMount,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::api::{PullPolicy, RendererClassSpec, RendererMode};
+use crate::api::{RendererClassSpec, RendererMode};
 
 use super::catalog::{Certificates, Credential, Resolved};
 use super::outcome::{RENDER_CONTAINER, RENDERER_CONTAINER};
+
+mod parts;
+mod single;
+
+use parts::{
+    config_map_volume, config_mount, config_volume, container, empty_dir, mount, secret_volume, variable,
+};
 
 /// Key of the config Secret with the tenant's configuration.
 pub const CONFIG_KEY: &str = "config.json";
@@ -30,6 +32,9 @@ const NONROOT: i64 = 65_532;
 const CONFIG_FILE: &str = "/etc/renderer/config.json";
 const PUSH_DIR: &str = "/etc/renderer/push";
 const CREDENTIALS_DIR: &str = "/etc/renderer/credentials";
+const USERNAME_FILE: &str = "/etc/renderer/credentials/username";
+const PASSWORD_FILE: &str = "/etc/renderer/credentials/password";
+const DOCKER_FILE: &str = "/etc/renderer/credentials/config.json";
 const CA_DIR: &str = "/etc/renderer/ca";
 const CA_FILE: &str = "/etc/renderer/ca/ca-bundle.pem";
 const CA_FILE_NAME: &str = "ca-bundle.pem";
@@ -42,9 +47,9 @@ const CLASS_CA_KEY: &str = "trust-bundle.pem";
 #[must_use]
 pub fn spec(service_account: &str, name: &str, resolved: &Resolved) -> PodSpec {
     let class = &resolved.class;
-    let (init, main) = match class.mode {
-        RendererMode::Split => (Some(vec![render(class)]), push(resolved)),
-        RendererMode::Single => (None, single(resolved)),
+    let (init, main, volumes) = match class.mode {
+        RendererMode::Split => (Some(vec![render(class)]), push(resolved), volumes(name, resolved)),
+        RendererMode::Single => (None, single::container(resolved), single::volumes(name, resolved)),
     };
     PodSpec {
         automount_service_account_token: Some(false),
@@ -69,8 +74,17 @@ pub fn spec(service_account: &str, name: &str, resolved: &Resolved) -> PodSpec {
         }),
         service_account_name: Some(service_account.to_owned()),
         tolerations: (!class.tolerations.is_empty()).then(|| class.tolerations.clone()),
-        volumes: Some(volumes(name, resolved)),
+        volumes: Some(volumes),
         ..PodSpec::default()
+    }
+}
+
+/// The class's command, or that of our own renderer.
+fn command(class: &RendererClassSpec) -> Vec<String> {
+    if class.command.is_empty() {
+        vec![COMMAND.to_owned()]
+    } else {
+        class.command.clone()
     }
 }
 
@@ -82,7 +96,14 @@ fn render(class: &RendererClassSpec) -> Container {
         mount("chart", "/chart", false),
         mount("render-tmp", "/tmp", false),
     ];
-    container(RENDER_CONTAINER, class, &args, Vec::new(), mounts)
+    container(
+        RENDER_CONTAINER,
+        class,
+        Some(command(class)),
+        &args,
+        Vec::new(),
+        mounts,
+    )
 }
 
 /// Holds the credential; takes the chart as bytes and the destination from the hub, and the registry's host once more from
@@ -99,56 +120,33 @@ fn push(resolved: &Resolved) -> Container {
     if resolved.plain_http {
         args.push("--plain-http");
     }
-    if let Some(realm) = &resolved.token_realm {
-        args.extend(["--token-realm", realm]);
-    }
-    let (username, password) = (
-        format!("{CREDENTIALS_DIR}/username"),
-        format!("{CREDENTIALS_DIR}/password"),
-    );
+    // One word with its flag: whatever a tenant's registry says, it is no flag of its own.
+    let realm = resolved
+        .token_realm
+        .as_ref()
+        .map(|realm| format!("--token-realm={realm}"));
+    args.extend(realm.as_deref());
     match &resolved.credential {
         Credential::BasicAuth(_) => {
-            args.extend(["--username-file", &username, "--password-file", &password]);
+            args.extend(["--username-file", USERNAME_FILE, "--password-file", PASSWORD_FILE]);
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
         Credential::DockerConfig(_) => {
-            env.push(variable(
-                "DOCKER_CONFIG",
-                &format!("{CREDENTIALS_DIR}/config.json"),
-            ));
+            env.push(variable("DOCKER_CONFIG", DOCKER_FILE));
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
         Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
     }
     trust(resolved, &mut env, &mut mounts);
-    container(RENDERER_CONTAINER, &resolved.class, &args, env, mounts)
-}
-
-/// A foreign renderer that does both, with the arguments, paths and environment it expects.
-fn single(resolved: &Resolved) -> Container {
-    let url = format!("--url={}", resolved.reference.url());
-    let mut args = vec![CONFIG_FILE, &url];
-    if resolved.plain_http {
-        args.push("--plain-http=true");
-    }
-    let mut mounts = vec![config_mount(), mount("tmp", "/tmp", false)];
-    let mut env = Vec::new();
-    match &resolved.credential {
-        Credential::BasicAuth(secret) => {
-            env.push(from_secret("REGISTRY_USERNAME", secret, USERNAME_KEY));
-            env.push(from_secret("REGISTRY_PASSWORD", secret, PASSWORD_KEY));
-        }
-        Credential::DockerConfig(_) => {
-            env.push(variable(
-                "DOCKER_CONFIG",
-                &format!("{CREDENTIALS_DIR}/config.json"),
-            ));
-            mounts.push(mount("credentials", CREDENTIALS_DIR, true));
-        }
-        Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
-    }
-    trust(resolved, &mut env, &mut mounts);
-    container(RENDERER_CONTAINER, &resolved.class, &args, env, mounts)
+    let class = &resolved.class;
+    container(
+        RENDERER_CONTAINER,
+        class,
+        Some(command(class)),
+        &args,
+        env,
+        mounts,
+    )
 }
 
 fn trust(resolved: &Resolved, env: &mut Vec<EnvVar>, mounts: &mut Vec<VolumeMount>) {
@@ -167,188 +165,34 @@ fn ca(resolved: &Resolved) -> Option<Certificates> {
     resolved.ca.clone().or_else(of_class)
 }
 
-fn container(
-    name: &str,
-    class: &RendererClassSpec,
-    args: &[&str],
-    env: Vec<EnvVar>,
-    mounts: Vec<VolumeMount>,
-) -> Container {
-    let command = if class.command.is_empty() {
-        vec![COMMAND.to_owned()]
-    } else {
-        class.command.clone()
-    };
-    let own = args.iter().map(|a| (*a).to_owned());
-    Container {
-        name: name.to_owned(),
-        image: Some(class.image.clone()),
-        image_pull_policy: class.image_pull_policy.map(pull_policy).map(str::to_owned),
-        command: Some(command),
-        args: Some(class.args.iter().cloned().chain(own).collect()),
-        env: (!env.is_empty()).then_some(env),
-        resources: Some(class.resources.clone().unwrap_or_else(default_resources)),
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                add: None,
-                drop: Some(vec!["ALL".to_owned()]),
-            }),
-            privileged: Some(false),
-            read_only_root_filesystem: Some(true),
-            run_as_non_root: Some(true),
-            ..SecurityContext::default()
-        }),
-        // The default policy, stated: a log tail must never become the message.
-        termination_message_policy: Some("File".to_owned()),
-        volume_mounts: Some(mounts),
-        ..Container::default()
-    }
-}
-
-const fn pull_policy(policy: PullPolicy) -> &'static str {
-    match policy {
-        PullPolicy::Always => "Always",
-        PullPolicy::IfNotPresent => "IfNotPresent",
-        PullPolicy::Never => "Never",
-    }
-}
-
-/// Enough for a chart of 1 MiB many times over, and a bound on what a hostile one can take.
-fn default_resources() -> ResourceRequirements {
-    let list = |cpu: &str, memory: &str, disk: &str| {
-        BTreeMap::from(
-            [("cpu", cpu), ("memory", memory), ("ephemeral-storage", disk)]
-                .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned()))),
-        )
-    };
-    ResourceRequirements {
-        claims: None,
-        limits: Some(list("1", "256Mi", "64Mi")),
-        requests: Some(list("10m", "32Mi", "64Mi")),
-    }
+/// Its volume: a ConfigMap of the platform's, or the tenant's own certificates in the task's Secret `name`.
+fn ca_volume(volume: &str, name: &str, resolved: &Resolved) -> Option<Volume> {
+    Some(match ca(resolved)? {
+        Certificates::ConfigMap(map, key) => config_map_volume(volume, map, (key, CA_FILE_NAME)),
+        Certificates::Copied(_) => secret_volume(volume, name, &[(CA_KEY, CA_FILE_NAME)]),
+    })
 }
 
 fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
     let mut volumes = vec![
-        secret_volume("config", name, &[(CONFIG_KEY, CONFIG_KEY)]),
+        config_volume(name),
         empty_dir("tmp", "16Mi"),
-    ];
-    if resolved.class.mode == RendererMode::Split {
-        volumes.push(secret_volume("push", name, &[(URL_KEY, URL_KEY)]));
-        volumes.push(empty_dir("chart", "16Mi"));
+        secret_volume("push", name, &[(URL_KEY, URL_KEY)]),
+        empty_dir("chart", "16Mi"),
         // Of its own, so that what reads the tenant's input leaves nothing but the chart for what holds the credential.
-        volumes.push(empty_dir("render-tmp", "16Mi"));
-    }
+        empty_dir("render-tmp", "16Mi"),
+    ];
     match &resolved.credential {
-        Credential::BasicAuth(secret) if resolved.class.mode == RendererMode::Split => {
+        Credential::BasicAuth(secret) => {
             let items = [(USERNAME_KEY, USERNAME_KEY), (PASSWORD_KEY, PASSWORD_KEY)];
             volumes.push(secret_volume("credentials", secret, &items));
         }
         Credential::DockerConfig(secret) => {
-            volumes.push(secret_volume(
-                "credentials",
-                secret,
-                &[(".dockerconfigjson", "config.json")],
-            ));
+            let items = [(".dockerconfigjson", "config.json")];
+            volumes.push(secret_volume("credentials", secret, &items));
         }
-        _ => {}
+        Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
     }
-    volumes.extend(ca(resolved).map(|ca| match ca {
-        Certificates::ConfigMap(name, key) => ca_volume(name, key),
-        Certificates::Copied(_) => secret_volume("ca", name, &[(CA_KEY, CA_FILE_NAME)]),
-    }));
+    volumes.extend(ca_volume("ca", name, resolved));
     volumes
-}
-
-fn ca_volume(name: String, key: String) -> Volume {
-    let item = KeyToPath {
-        key,
-        mode: None,
-        path: CA_FILE_NAME.to_owned(),
-    };
-    let config_map = ConfigMapVolumeSource {
-        name,
-        items: Some(vec![item]),
-        ..ConfigMapVolumeSource::default()
-    };
-    Volume {
-        name: "ca".to_owned(),
-        config_map: Some(config_map),
-        ..Volume::default()
-    }
-}
-
-fn secret_volume(name: &str, secret: &str, items: &[(&str, &str)]) -> Volume {
-    let items = items.iter().map(|(key, path)| KeyToPath {
-        key: (*key).to_owned(),
-        mode: None,
-        path: (*path).to_owned(),
-    });
-    let source = SecretVolumeSource {
-        // Readable for the pod's group and nobody else.
-        default_mode: Some(0o440),
-        items: Some(items.collect()),
-        optional: Some(false),
-        secret_name: Some(secret.to_owned()),
-    };
-    Volume {
-        name: name.to_owned(),
-        secret: Some(source),
-        ..Volume::default()
-    }
-}
-
-fn empty_dir(name: &str, size: &str) -> Volume {
-    let source = EmptyDirVolumeSource {
-        medium: None,
-        size_limit: Some(Quantity(size.to_owned())),
-    };
-    Volume {
-        name: name.to_owned(),
-        empty_dir: Some(source),
-        ..Volume::default()
-    }
-}
-
-/// A single file, so that the configuration does not share a directory with anything else.
-fn config_mount() -> VolumeMount {
-    VolumeMount {
-        sub_path: Some(CONFIG_KEY.to_owned()),
-        ..mount("config", CONFIG_FILE, true)
-    }
-}
-
-fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        read_only: Some(read_only),
-        ..VolumeMount::default()
-    }
-}
-
-fn variable(name: &str, value: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value: Some(value.to_owned()),
-        value_from: None,
-    }
-}
-
-fn from_secret(name: &str, secret: &str, key: &str) -> EnvVar {
-    let selector = SecretKeySelector {
-        name: secret.to_owned(),
-        key: key.to_owned(),
-        optional: Some(false),
-    };
-    let source = EnvVarSource {
-        secret_key_ref: Some(selector),
-        ..EnvVarSource::default()
-    };
-    EnvVar {
-        name: name.to_owned(),
-        value: None,
-        value_from: Some(source),
-    }
 }

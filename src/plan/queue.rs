@@ -155,6 +155,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    /// Holds: D1.
     #[test]
     fn a_flood_in_one_namespace_does_not_delay_another() {
         let mut queue = FairQueue::new(CAPS);
@@ -212,6 +213,7 @@ mod tests {
     }
 
     proptest! {
+        /// Holds: D1.
         #[test]
         fn caps_hold_and_nobody_starves(moves in moves()) {
             let mut queue = FairQueue::new(CAPS);

@@ -8,7 +8,7 @@ use crate::api::termination::{self, Termination};
 use crate::api::{FailurePhase, ObjectRef, RenderTaskStatus, TaskFailure};
 
 use super::catalog::Refusal;
-use super::outcome::{JobReport, PodNote};
+use super::outcome::{JobReport, PodNote, Stop};
 use super::task::Task;
 
 /// The Job that was made for a task, as the API server returned it.
@@ -118,7 +118,7 @@ pub fn failed(
     let failure = TaskFailure {
         phase: phase(said),
         exit_code: note.and_then(|n| n.exit_code),
-        message: explain(said, deadline).to_owned(),
+        message: explain(said, deadline, note.and_then(|n| n.stop)).to_owned(),
     };
     let mut status = ended_badly(task, reason, &failure.message, ended, now);
     status.attempts = Some(job.attempts);
@@ -165,9 +165,13 @@ fn phase(said: Option<&Termination>) -> FailurePhase {
     }
 }
 
-fn explain(said: Option<&Termination>, deadline: bool) -> &'static str {
+fn explain(said: Option<&Termination>, deadline: bool, stop: Option<Stop>) -> &'static str {
     match said {
         Some(said) => said.reason.sentence(),
+        None if stop == Some(Stop::OutOfMemory) => "the renderer used more memory than its limit",
+        None if stop == Some(Stop::Evicted) => {
+            "the pod was evicted from its node, as when it uses more disk than its limit"
+        }
         None if deadline => "the Job ran into its deadline; its pod may not have started",
         None => "the pod ended without a word of the renderer",
     }

@@ -12,6 +12,8 @@ use crate::api::labels::FINALIZER;
 use crate::api::{RenderTaskSpec, RenderTaskStatus};
 use crate::names::{TaskKind, TaskUid, hex};
 
+use super::seal::StatusDigest;
+
 /// Seconds a failed Job and its config Secret are kept where the task does not say.
 const DEFAULT_FAILED_JOB_TTL: i32 = 3600;
 
@@ -49,6 +51,19 @@ impl Phase {
     }
 }
 
+/// What others may change of a task while the hub works on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Version of the object.
+    pub resource_version: String,
+    /// Generation of the spec, where it was said.
+    pub generation: Option<i64>,
+    /// Whether somebody asked for its deletion.
+    pub deleting: bool,
+    /// All finalizers on the object.
+    pub finalizers: Vec<String>,
+}
+
 /// A whole task.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -74,6 +89,8 @@ pub struct Task {
     pub spec_bytes: usize,
     /// What the hub said of it.
     pub status: RenderTaskStatus,
+    /// Digest of the status as it stands on the object.
+    pub status_digest: Option<StatusDigest>,
 }
 
 impl Task {
@@ -107,8 +124,24 @@ impl Task {
             config: config.into(),
             spec_hash,
             spec_bytes: canonical.len(),
+            status_digest: StatusDigest::of(&status),
             status: status_of(status),
         })
+    }
+
+    /// Takes in how the object stands after a write of the hub. What others changed just before has no later event than that
+    /// write's own, which is no news any more.
+    pub fn take_standing(&mut self, standing: Standing) {
+        self.resource_version = standing.resource_version;
+        self.generation = standing.generation.unwrap_or(self.generation);
+        self.deleting = standing.deleting;
+        self.finalizers = standing.finalizers;
+    }
+
+    /// Puts a status on the task.
+    pub fn set_status(&mut self, status: RenderTaskStatus) {
+        self.status_digest = StatusDigest::of_typed(&status);
+        self.status = status;
     }
 
     /// Whether the hub's finalizer is on the object.

@@ -295,7 +295,7 @@ mod tests {
         assert!(matches!(fails(bomb), DocumentError::Syntax { .. }));
     }
 
-    /// Holds: E3.
+    /// Holds: E1, E3.
     #[test]
     fn an_error_says_where_but_not_what() {
         let error = parse(b"ok: 1\ninvalid: yaml: canary: [").unwrap_err();
@@ -307,6 +307,7 @@ mod tests {
     }
 
     proptest! {
+        /// Holds: X3.
         #[test]
         fn no_input_panics(text in "[\\PC\\n]{0,200}") {
             let _ = parse(text.as_bytes());

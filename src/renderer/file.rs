@@ -17,7 +17,7 @@ pub enum FileError {
     /// The process may not.
     #[error("permission denied")]
     Denied,
-    /// A directory, symbolic link, pipe or device.
+    /// A directory, symbolic link, pipe, socket or device.
     #[error("not a regular file")]
     NotRegular,
     /// More bytes than the limit.
@@ -30,8 +30,11 @@ pub enum FileError {
 
 impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
-        // What opening a link gives when links are not followed.
-        if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        // What opening a link gives when links are not followed, and what opening a socket gives.
+        if [Errno::LOOP, Errno::NXIO]
+            .map(|e| Some(e.raw_os_error()))
+            .contains(&error.raw_os_error())
+        {
             return Self::NotRegular;
         }
         match error.kind() {
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Holds: X1.
+    /// Holds: R1, X1.
     #[test]
     fn untrusted_files_are_regular_small_and_no_links() {
         let dir = tempfile::tempdir().unwrap();
@@ -137,6 +140,8 @@ mod tests {
             0,
         )
         .unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        assert_eq!(read_untrusted(&at("socket"), 3), Err(FileError::NotRegular));
         assert_eq!(read_untrusted(&at("file"), 3).unwrap(), b"abc");
         assert_eq!(read_untrusted(&at("file"), 2), Err(FileError::TooLarge));
         assert_eq!(read_untrusted(&at("link"), 3), Err(FileError::NotRegular));

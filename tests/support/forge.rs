@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, ObjectMeta, PostParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, Ready, Stalled};
 use renderhub::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, SPEC_HASH, TASK_UID};
-use serde_json::json;
+use renderhub::names::TaskUid;
+use renderhub::plan::seal::{KEY_BYTES, SealKey};
+use renderhub::seal_key;
+use serde_json::{Value, json};
 
 use super::{Stage, has};
 
@@ -63,6 +68,35 @@ impl Stage {
         }))?;
         mark(&mut secret.metadata, marks);
         Ok(self.secrets().create(&PostParams::default(), &secret).await?)
+    }
+
+    /// Makes the key that a hub makes at its first start, so that this stage has had one before.
+    pub async fn make_seal_key(&self) -> Result<()> {
+        let key = ByteString(vec![7; KEY_BYTES]);
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(seal_key::NAME.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(BTreeMap::from([("key".to_owned(), key)])),
+            immutable: Some(true),
+            ..Secret::default()
+        };
+        self.secrets().create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    /// The status as the stage's hub itself would have written it on the task.
+    pub async fn sealed(&self, task: &RenderTask, status: Value) -> Result<Value> {
+        let secret = self.secrets().get(seal_key::NAME).await?;
+        let bytes = secret
+            .data
+            .and_then(|mut data| data.remove("key"))
+            .context("a key")?;
+        let key: [u8; KEY_BYTES] = bytes.0.as_slice().try_into()?;
+        let uid = TaskUid::new(&task.uid().unwrap_or_default());
+        let status = SealKey::new(key, Timestamp::now()).sealed(&uid, serde_json::from_value(status)?);
+        Ok(serde_json::to_value(status)?)
     }
 
     /// Asserts that the foreign object is as it was.

@@ -4,14 +4,17 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod careless;
 pub mod forge;
 pub mod plane;
 pub mod proxy;
 pub mod record;
+pub mod rights;
 pub mod scan;
 pub mod tenant;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -26,10 +29,10 @@ use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::canary::Hit;
 use renderhub_harness::diagnose::Watch;
 use renderhub_harness::finish::{self, Exit};
-use renderhub_harness::{ControlPlane, Hub, Identity, Scope, wait_for};
+use renderhub_harness::{ControlPlane, Hub, Identity, Rights, Scope, wait_for};
 use serde_json::{Value, json};
 
-use plane::{hub_rules, plane};
+use plane::plane;
 pub use scan::CANARY;
 
 /// Longest that anything may take that normally takes moments.
@@ -46,12 +49,15 @@ pub struct Stage {
     pub admin: Client,
     pub hub: Option<Hub>,
     pub hub_user: Identity,
+    /// What the chart gives a hub with the stage's flags, and so the hub's user.
+    pub rights: Rights,
     watch: Option<Watch>,
     flags: Vec<String>,
-    /// The log of every hub that was started.
-    logs: Vec<PathBuf>,
+    may_be_refused: AtomicBool,
     /// Namespaces that the hub serves besides the tenant's.
     others: Vec<String>,
+    /// The log of every hub that was started.
+    logs: Vec<PathBuf>,
 }
 
 impl Stage {
@@ -77,25 +83,32 @@ impl Stage {
     pub async fn on(plane: &'static ControlPlane, prefix: &str, flags: &[&str]) -> Result<Self> {
         let scope = plane.scope(prefix).await?;
         let admin = plane.admin().client().await?;
+        let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+        let rights = Rights::of_chart(&rights::chart_values(&scope, &flags, &[])).await?;
         let hub_user = plane
-            .user_with_rules(&format!("hub-{}", scope.shard), hub_rules())
+            .user_with_rights(&format!("hub-{}", scope.shard), &rights)
             .await?;
         let watch = Watch::new(plane, &[&scope.tenant, &scope.rendering]);
         let account: ServiceAccount =
             serde_json::from_value(json!({"metadata": {"name": "renderhub-renderer"}}))?;
         let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &scope.rendering);
         accounts.create(&PostParams::default(), &account).await?;
-        Ok(Self {
+        let stage = Self {
             plane,
             scope,
             admin,
             hub: None,
             hub_user,
+            rights,
             watch: Some(watch),
-            flags: flags.iter().map(ToString::to_string).collect(),
-            logs: Vec::new(),
+            flags,
+            may_be_refused: AtomicBool::new(false),
             others: Vec::new(),
-        })
+            logs: Vec::new(),
+        };
+        // As if a hub had been here before: what its first start costs and does has tests of its own.
+        stage.make_seal_key().await?;
+        Ok(stage)
     }
 
     /// Starts the hub and waits until it is ready.
@@ -130,8 +143,9 @@ impl Stage {
     }
 
     /// Lets a hub that starts later serve another namespace too.
-    pub fn also_watch(&mut self, namespace: &str) {
+    pub async fn also_watch(&mut self, namespace: &str) -> Result<()> {
         self.others.push(namespace.to_owned());
+        self.give_rights(&[]).await
     }
 
     /// Kills the hub as a crash would.
@@ -152,11 +166,13 @@ impl Stage {
         self.hub.as_ref().expect("the hub was started")
     }
 
-    /// The test has passed, if no secret shows; nothing is printed then.
+    /// The test has passed, if no secret shows and the hub asked for nothing that the chart does not let it; nothing is
+    /// printed then.
     ///
     /// # Panics
-    /// If a secret shows somewhere, or that cannot be told.
+    /// If a secret shows somewhere, if that cannot be told, or if the hub was refused something.
     pub fn passed(mut self) {
+        self.was_refused_nothing();
         // A test's runtime may be busy with servers of the test, so another one looks.
         let looked = std::thread::scope(|scope| scope.spawn(|| scan_now(&self)).join());
         let hits = looked

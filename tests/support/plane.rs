@@ -1,10 +1,11 @@
-//! The control plane of a test binary, and what a hub may do on it.
+//! The control plane of a test binary.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use k8s_openapi::api::rbac::v1::PolicyRule;
-use renderhub_harness::{AuditLevel, ControlPlane};
+use anyhow::{Result, ensure};
+use renderhub_harness::helm::{self, Helm};
+use renderhub_harness::rights::RELEASE_NAMESPACE;
+use renderhub_harness::{AuditLevel, ControlPlane, apply};
 use tokio::sync::OnceCell;
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
@@ -20,9 +21,28 @@ pub async fn plane() -> Result<&'static ControlPlane> {
             for file in crds()? {
                 plane.apply_file(&file).await?;
             }
+            keep_rights_in_dying_namespaces(&plane).await?;
             Ok(plane)
         })
         .await
+}
+
+/// Installs what keeps a hub's rights in a namespace that is being deleted, where the chart gives them by namespace.
+///
+/// # Errors
+/// If the chart does not hold it.
+pub async fn keep_rights_in_dying_namespaces(plane: &ControlPlane) -> Result<()> {
+    let values = ["crds.install=false", "controller.watchNamespaces={any}"];
+    let admin = plane.admin().client().await?;
+    let mut found = 0;
+    for object in helm::template(&Helm::new()?, RELEASE_NAMESPACE, &values).await? {
+        if object["metadata"]["name"] == "renderhub-namespace-deletion" {
+            apply::object(&admin, object).await?;
+            found += 1;
+        }
+    }
+    ensure!(found == 2, "a policy and its binding, not {found}");
+    Ok(())
 }
 
 /// A control plane with an audit log, without the Job controller, and without anything of renderhub's.
@@ -72,45 +92,6 @@ pub fn files(kind: &str) -> Result<Vec<PathBuf>> {
     let mut entries = entries?;
     entries.sort();
     Ok(entries)
-}
-
-/// What the hub may do, as the chart grants it.
-pub fn hub_rules() -> Vec<PolicyRule> {
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(resources.iter().map(ToString::to_string).collect()),
-        verbs: verbs.iter().map(ToString::to_string).collect(),
-        ..PolicyRule::default()
-    };
-    let watch = ["get", "list", "watch"];
-    vec![
-        rule(
-            "renderhub.dev",
-            &["rendertasks", "clusterrendertasks"],
-            &["get", "list", "watch", "patch", "delete"],
-        ),
-        rule(
-            "renderhub.dev",
-            &[
-                "rendertasks/status",
-                "clusterrendertasks/status",
-                "clusterregistries/status",
-                "rendererclasses/status",
-            ],
-            &["patch"],
-        ),
-        rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
-        rule(
-            "renderhub.dev",
-            &["registries", "referencegrants"],
-            &["list", "watch"],
-        ),
-        rule("events.k8s.io", &["events"], &["create", "patch"]),
-        rule("", &["namespaces"], &watch),
-        rule("batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
-        rule("", &["secrets"], &["get", "list", "watch", "create", "delete"]),
-        rule("", &["pods"], &["list", "watch"]),
-    ]
 }
 
 /// A client of the administrator of this binary's control plane.

@@ -17,6 +17,15 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// Parts of the paths of writes that belong to no task: events, registries, questions about rights, the hub's Lease.
+const UNCOUNTED: [&str; 5] = [
+    "/events",
+    "registries",
+    "/authorization.k8s.io/",
+    "/authentication.k8s.io/",
+    "/leases",
+];
+
 /// Where a write is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -116,7 +125,7 @@ impl Proxy {
         self.shared.is_released.send_replace(true);
     }
 
-    /// The writes so far, without those of events and registries.
+    /// The writes so far that belong to a task.
     pub fn writes(&self) -> Vec<Write> {
         lock(&self.shared.writes).clone()
     }
@@ -173,7 +182,7 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
         return Ok((StatusCode::from_u16(status)?, body).into_response());
     }
     let path = parts.uri.path().to_owned();
-    let is_counted = parts.method != Method::GET && !path.contains("/events") && !path.contains("registries");
+    let is_counted = parts.method != Method::GET && !UNCOUNTED.iter().any(|part| path.contains(part));
     let stop = if is_counted {
         shared.note(Write {
             method: parts.method.to_string(),

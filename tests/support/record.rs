@@ -5,13 +5,12 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RenderTaskStatus};
 use renderhub_harness::audit::{self, Mark};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{LIMIT, Stage};
 
@@ -50,14 +49,13 @@ impl Stage {
         }
     }
 
-    /// Every request that this stage's hub has made so far and that was answered, in order.
+    /// Every request that this stage's hub has made so far for its tasks and that was answered, in order.
     pub async fn requests(&self) -> Result<Vec<audit::Event>> {
         let mut events = self.plane.audit()?.since(Mark::START).await?;
-        // The harness asks in the hub's name whether the hub's rights are in force.
+        // The harness asks in the hub's name whether the hub's rights are in force; a hub asks before it starts, and keeps
+        // its Lease as long as it runs, whatever there is to do.
         let is_hubs = |e: &audit::Event| {
-            e.user == self.hub_user.name()
-                && e.stage == "ResponseComplete"
-                && e.group != "authorization.k8s.io"
+            e.user == self.hub_user.name() && e.stage == "ResponseComplete" && !is_housekeeping(e)
         };
         events.retain(is_hubs);
         Ok(events)
@@ -107,22 +105,6 @@ impl Stage {
 }
 
 impl Stage {
-    /// Leaves the hub only the rights on resources that are wanted.
-    pub async fn grant(&self, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
-        let mut rules = super::plane::hub_rules();
-        for rule in &mut rules {
-            if let Some(resources) = &mut rule.resources {
-                resources.retain(|resource| is_wanted(resource));
-            }
-        }
-        rules.retain(|rule| rule.resources.as_ref().is_some_and(|r| !r.is_empty()));
-        let api: Api<ClusterRole> = Api::all(self.admin.clone());
-        let patch = Patch::Merge(json!({"rules": rules}));
-        api.patch(self.hub_user.name(), &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
-    }
-
     /// How often the hub counted this, summed over the series whose labels hold all of these.
     pub async fn counted(&self, name: &str, labels: &[&str]) -> Result<u64> {
         let text = self.hub().metrics().await?;
@@ -133,6 +115,16 @@ impl Stage {
             .filter_map(|l| l.rsplit(' ').next()?.parse::<u64>().ok())
             .sum())
     }
+}
+
+/// Whether a request belongs to no task.
+pub fn is_housekeeping(event: &audit::Event) -> bool {
+    let groups = [
+        "authorization.k8s.io",
+        "authentication.k8s.io",
+        "coordination.k8s.io",
+    ];
+    groups.contains(&event.group.as_str())
 }
 
 /// A kind whose objects are read as they are, whatever the Rust type thinks of them.

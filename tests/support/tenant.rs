@@ -78,10 +78,13 @@ impl Stage {
         json!({"kind": "User", "name": self.hub_user.name(), "apiGroup": "rbac.authorization.k8s.io"})
     }
 
-    /// Makes a credential in a namespace that is not the rendering namespace.
+    /// Makes a credential in a namespace that is not the rendering namespace, with the copy of it that kubectl leaves in an
+    /// annotation.
     pub async fn make_own_secret(&self, namespace: &str, name: &str) -> Result<()> {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/basic-auth",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": json!({"stringData": {"password": OWN}}).to_string(),
+            }},
             "stringData": {"username": "me", "password": OWN}});
         apply::object(&self.admin, secret).await?;
         Ok(())

@@ -74,7 +74,7 @@ impl Land {
     pub fn end(&mut self, part: &Part) -> Vec<String> {
         let is_gone = |name: &&String| covers(part, name) && !self.shown.contains(*name);
         let gone: Vec<String> = self.existing.keys().filter(is_gone).cloned().collect();
-        gone.iter().for_each(|name| _ = self.existing.remove(name));
+        self.existing.retain(|name, _| !gone.contains(name));
         self.shown.retain(|name| !covers(part, name));
         gone
     }

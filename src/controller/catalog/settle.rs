@@ -9,6 +9,7 @@ use crate::api::AllowedNamespace;
 use crate::api::conditions::{self, ConditionType, Reason, Wanted};
 use crate::apply::{CallError, StatusWrite};
 use crate::plan::catalog::{Catalog, Class, Registry};
+use crate::plan::class;
 use crate::plan::namespaces::{self, RecordPatch, Uids, named};
 use crate::plan::registry::{credential, ready};
 
@@ -109,7 +110,7 @@ impl CatalogLoop {
             (Some(_), None) => return Ok(()),
             (None, _) => (RecordPatch::new(), undecodable()),
         };
-        let next = next_status(watched, &record, &[wanted]);
+        let next = next_status(watched, &record, &[wanted], &[]);
         if next == watched.status {
             return Ok(());
         }
@@ -125,28 +126,27 @@ impl CatalogLoop {
     }
 
     async fn tell_class(&mut self, name: &str) -> Result<(), CallError> {
-        let Some((watched, spec)) = self.classes.get(name).and_then(|w| Some((w, w.spec.as_ref()?))) else {
+        let Some(watched) = self.classes.get(name) else {
             return Ok(());
         };
-        let recorded = &watched.status.namespaces;
-        let mut message = "it serves the namespaces it lists".to_owned();
-        let recreated = self.recreated(&spec.allowed_namespaces, recorded);
-        if !recreated.is_empty() {
-            namespaces::mention(&mut message, &recreated);
-            tracing::warn!(
-                class = name,
-                message,
-                "a renderer class lists namespaces that were recreated"
-            );
+        let spec = watched.spec.as_ref();
+        let mut wanted = class::conditions(spec);
+        let mut record = RecordPatch::new();
+        if let Some(spec) = spec {
+            let recorded = &watched.status.namespaces;
+            let recreated = self.recreated(&spec.allowed_namespaces, recorded);
+            for ready in wanted.iter_mut().filter(|w| w.type_ == ConditionType::Ready) {
+                namespaces::mention(&mut ready.message, &recreated);
+            }
+            record = self.record(&spec.allowed_namespaces, recorded);
         }
-        let record = self.record(&spec.allowed_namespaces, recorded);
-        let next = next_status(watched, &record, &[]);
+        let next = next_status(watched, &record, &wanted, class::unsaid(spec));
         if next == watched.status {
             return Ok(());
         }
         let write = status_write(watched, &next, &record);
         let version = self.calls.write_class_status(name, &write).await?;
-        self.has_changed = true;
+        self.has_changed |= !record.is_empty();
         self.classes.wrote(name, next, version.as_deref());
         if !record.is_empty() {
             self.classes_to_tell.insert(name.to_owned());
@@ -220,14 +220,17 @@ fn undecodable() -> Wanted {
 }
 
 /// The status of an object with these changes.
-fn next_status<S>(watched: &Watched<S>, record: &RecordPatch, wanted: &[Wanted]) -> Status {
+fn next_status<S>(
+    watched: &Watched<S>,
+    record: &RecordPatch,
+    wanted: &[Wanted],
+    gone: &[ConditionType],
+) -> Status {
     let mut next = watched.status.clone();
     namespaces::apply(&mut next.namespaces, record);
-    if !wanted.is_empty() {
-        let generation = Some(watched.generation);
-        conditions::merge(&mut next.conditions, wanted, &[], generation, Timestamp::now());
-        next.observed_generation = generation;
-    }
+    let generation = Some(watched.generation);
+    conditions::merge(&mut next.conditions, wanted, gone, generation, Timestamp::now());
+    next.observed_generation = generation;
     next
 }
 

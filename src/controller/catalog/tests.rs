@@ -1,7 +1,7 @@
 //! What the loop makes of late events and of lists under way.
 
 use kube::Config;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::names::HubId;
@@ -19,12 +19,12 @@ fn catalog_loop(watched: &[&str]) -> CatalogLoop {
     )
 }
 
-/// A registry of this generation and version, with this record.
-fn registry(uid: &str, (generation, version): (u64, u64), namespaces: Value) -> Event<DynamicObject> {
+/// A registry of this generation and version, with this record of namespaces.
+fn registry(uid: &str, (generation, version): (u64, u64), record: &[(&str, &str)]) -> Event<DynamicObject> {
     let object = json!({
         "metadata": {"name": "main", "uid": uid, "generation": generation, "resourceVersion": version.to_string()},
         "spec": {"hostname": "registry.test", "allowedNamespaces": ["team-a"]},
-        "status": {"namespaces": namespaces},
+        "status": {"namespaces": record.iter().copied().collect::<BTreeMap<_, _>>()},
     });
     Event::Apply(serde_json::from_value(object).unwrap())
 }
@@ -37,34 +37,25 @@ fn shelf() -> Shelf<ClusterRegistrySpec> {
 fn a_late_event_does_not_hide_what_was_written() {
     let mut shelf = shelf();
     let new_spec = Turn::NewSpec("main".to_owned());
-    assert_eq!(
-        shelf.take(registry("1", (1, 5), json!({"team-a": "1"}))),
-        new_spec
-    );
+    assert_eq!(shelf.take(registry("1", (1, 5), &[("team-a", "1")])), new_spec);
     let mut status = shelf.get("main").unwrap().status.clone();
     status.namespaces.clear();
     shelf.wrote("main", status, Some("7"));
     // The spec is new, the status in the event is older than what was written.
-    assert_eq!(
-        shelf.take(registry("1", (2, 6), json!({"team-a": "1"}))),
-        new_spec
-    );
+    assert_eq!(shelf.take(registry("1", (2, 6), &[("team-a", "1")])), new_spec);
     let known = shelf.get("main").unwrap();
     assert_eq!((known.generation, known.version), (2, 7));
     assert!(known.status.namespaces.is_empty());
-    assert_eq!(shelf.take(registry("1", (2, 7), json!({}))), Turn::Nothing);
+    assert_eq!(shelf.take(registry("1", (2, 7), &[])), Turn::Nothing);
     let new_record = Turn::NewRecord("main".to_owned());
-    assert_eq!(
-        shelf.take(registry("1", (2, 8), json!({"team-b": "1"}))),
-        new_record
-    );
+    assert_eq!(shelf.take(registry("1", (2, 8), &[("team-b", "1")])), new_record);
 }
 
 #[test]
 fn another_object_of_the_same_name_inherits_nothing() {
     let mut shelf = shelf();
-    shelf.take(registry("1", (1, 9), json!({"team-a": "1"})));
-    let turn = shelf.take(registry("2", (1, 8), json!({})));
+    shelf.take(registry("1", (1, 9), &[("team-a", "1")]));
+    let turn = shelf.take(registry("2", (1, 8), &[]));
     assert_eq!(turn, Turn::NewSpec("main".to_owned()));
     assert!(shelf.get("main").unwrap().status.namespaces.is_empty());
 }
@@ -73,7 +64,11 @@ fn another_object_of_the_same_name_inherits_nothing() {
 #[test]
 fn a_record_that_cannot_be_read_grants_nothing() {
     let mut shelf = shelf();
-    shelf.take(registry("1", (1, 1), json!({"team-a": ["1"]})));
+    let Event::Apply(mut object) = registry("1", (1, 1), &[]) else {
+        unreachable!("it is one that is there");
+    };
+    object.data["status"]["namespaces"] = json!({"team-a": ["1"]});
+    shelf.take(Event::Apply(object));
     assert!(
         shelf.get("main").unwrap().spec.is_none(),
         "an empty record would be filled anew"
@@ -84,7 +79,7 @@ fn a_record_that_cannot_be_read_grants_nothing() {
 #[test]
 fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over_any() {
     let mut shelf = shelf();
-    shelf.take(registry("1", (1, 5), json!({})));
+    shelf.take(registry("1", (1, 5), &[]));
     let watched = shelf.get("main").unwrap();
     let version = |uid: Option<&str>| {
         let record = [("team-a".to_owned(), uid.map(str::to_owned))].into();
@@ -97,12 +92,12 @@ fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over
 #[tokio::test]
 async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show() {
     let mut catalog = catalog_loop(&[]);
-    catalog.take_in(Change::Registry(registry("1", (1, 5), json!({}))));
+    catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
     catalog
         .credentials
         .insert("main".to_owned(), Credential::Anonymous);
     catalog.take_in(Change::Registry(Event::Init));
-    catalog.take_in(Change::Registry(registry("1", (1, 5), json!({}))));
+    catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
     catalog.take_in(Change::Registry(Event::InitDone));
     assert_eq!(catalog.credentials.len(), 1);
     catalog.take_in(Change::Registry(Event::Init));
@@ -113,7 +108,7 @@ async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show(
 #[tokio::test]
 async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
     let mut catalog = catalog_loop(&["team-a", "team-b"]);
-    catalog.take_in(Change::Registry(registry("1", (1, 5), json!({}))));
+    catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
     let mut see = |name: &str, uid: &str| {
         (catalog.has_changed, catalog.registries_to_tell) = (false, BTreeSet::new());
         let metadata = json!({"metadata": {"name": name, "uid": uid, "labels": {"tier": "gold"}}});

@@ -8,6 +8,7 @@ use crate::names::TaskUid;
 use crate::plan::task::Task;
 use crate::watch::{Change, GrantChange, Input, JobMark, Scope};
 
+use super::super::index::Sight;
 use super::super::record::Blocked;
 use super::{Engine, Record, Source};
 
@@ -28,12 +29,10 @@ impl Engine {
     fn take_in_task(&mut self, scope: &Scope, change: Change<Box<Task>>) {
         match change {
             Change::Restart => self.index.restart(Some(scope)),
-            Change::Seen(task) => {
-                let uid = task.id.uid.clone();
-                if self.index.see_task(scope, *task) {
-                    self.queue.add(&uid);
-                }
+            Change::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
+                self.parked.insert(task.id.uid.clone(), (scope.clone(), task));
             }
+            Change::Seen(task) => self.see(scope, *task),
             Change::Gone(uid) => self.forget(&uid),
             Change::Synced => {
                 for uid in self.index.vanished_tasks(scope) {
@@ -41,6 +40,37 @@ impl Engine {
                 }
                 self.saw(&Source::Tasks(scope.clone()));
             }
+        }
+    }
+
+    /// Whether a worker has the task, which counts as seen then.
+    fn is_with_a_worker(&mut self, scope: &Scope, uid: &TaskUid) -> bool {
+        self.passes.values().any(|busy| busy == uid) && self.index.touch_task(scope, uid)
+    }
+
+    /// Takes in what the watch showed while a worker had the task.
+    pub(super) fn take_parked(&mut self, uid: &TaskUid) {
+        if let Some((scope, task)) = self.parked.remove(uid) {
+            self.see(&scope, *task);
+        }
+    }
+
+    fn see(&mut self, scope: &Scope, task: Task) {
+        let uid = task.id.uid.clone();
+        let sight = self.index.see_task(scope, task, &self.context.key);
+        if sight == Sight::Late {
+            return;
+        }
+        self.queue.add(&uid);
+        if sight == Sight::Forged {
+            self.metrics.forged_statuses.inc();
+        }
+    }
+
+    /// Looks at a task again when its forged status may be put right.
+    pub(super) fn await_restore(&mut self, uid: &TaskUid) {
+        if let Some(due) = self.index.restore_due(uid, Instant::now()) {
+            self.queue.add_at(uid, due);
         }
     }
 
@@ -94,6 +124,7 @@ impl Engine {
         self.backoff.clear(uid);
         self.queue.forget(uid);
         self.jobs_gone.remove(uid);
+        self.parked.remove(uid);
     }
 
     /// What the platform offers changed: tasks that waited for it look again.

@@ -31,6 +31,7 @@ impl Engine {
             return;
         }
         self.take_objects(uid, outcome, job_is_gone);
+        self.index.take_status(uid, outcome.status, Instant::now());
         self.take_slot(uid, outcome);
         if let Some(wake) = outcome.wake {
             self.queue.add_at(uid, instant(wake));
@@ -40,7 +41,10 @@ impl Engine {
             self.queue.add_at(uid, retry);
         }
         match error {
-            None => self.backoff.clear(uid),
+            None => {
+                self.backoff.clear(uid);
+                self.await_restore(uid);
+            }
             Some(error) => {
                 if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.

@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::super::outcome::StatusNews;
 use super::*;
 use crate::names::TaskKind;
+use crate::plan::seal::SealKey;
 
+mod statuses;
 mod work;
 
 const TASK: &str = "11111111-2222-4333-8444-555555555555";
@@ -56,8 +59,30 @@ fn ended(type_: &str) -> Value {
 /// An index that has seen one task in this state.
 fn knowing(version: u64, status: Value) -> Index {
     let mut index = Index::default();
-    assert!(index.see_task(&all(), task(TASK, version, spec(10), status)));
+    assert!(see(&mut index, task(TASK, version, spec(10), status)));
     index
+}
+
+/// A key that is older than every task.
+fn key() -> SealKey {
+    SealKey::new([7; 32], at(0))
+}
+
+/// Shows a task with a status that the hub wrote; whether that is news.
+fn see(index: &mut Index, task: Task) -> bool {
+    see_in(index, &all(), task)
+}
+
+fn see_in(index: &mut Index, scope: &Scope, mut task: Task) -> bool {
+    let lost_answer = StatusNews {
+        in_doubt: true,
+        ..StatusNews::default()
+    };
+    index.take_status(&task.id.uid, lost_answer, Instant::now());
+    task.set_status(key().sealed(&task.id.uid, task.status.clone()));
+    let sight = index.see_task(scope, task, &key());
+    assert_ne!(sight, Sight::Forged);
+    sight == Sight::News
 }
 
 fn job(uid: &str, hint: EndHint) -> JobMark {
@@ -84,12 +109,12 @@ fn a_late_event_is_no_news_and_changes_nothing() {
     let mut index = knowing(7, ended("JobSucceeded"));
     for version in [1, 6, 7] {
         assert!(
-            !index.see_task(&all(), task(TASK, version, spec(10), Value::Null)),
+            !see(&mut index, task(TASK, version, spec(10), Value::Null)),
             "{version}"
         );
     }
     assert_eq!(phases(&index), [("succeeded", 1)]);
-    assert!(index.see_task(&all(), task(TASK, 8, spec(10), ended("JobFailed"))));
+    assert!(see(&mut index, task(TASK, 8, spec(10), ended("JobFailed"))));
     assert_eq!(phases(&index), [("failed", 1)]);
 }
 
@@ -99,7 +124,7 @@ fn the_hubs_own_write_counts_before_its_event_and_outranks_older_ones() {
     index.changed_task(Arc::new(task(TASK, 9, spec(10), ended("JobSucceeded"))));
     assert_eq!(phases(&index), [("succeeded", 1)]);
     assert!(
-        !index.see_task(&all(), task(TASK, 8, spec(10), Value::Null)),
+        !see(&mut index, task(TASK, 8, spec(10), Value::Null)),
         "sent before the write"
     );
     index.changed_task(Arc::new(task(TASK, 8, spec(10), Value::Null)));
@@ -118,11 +143,11 @@ fn a_write_to_a_task_that_is_gone_does_not_bring_it_back() {
 #[test]
 fn a_list_drops_what_it_does_not_show() {
     let mut index = knowing(7, Value::Null);
-    index.see_task(&all(), task("other", 7, spec(10), Value::Null));
+    see(&mut index, task("other", 7, spec(10), Value::Null));
     index.restart(Some(&all()));
     assert_eq!(index.vanished_tasks(&all()).len(), 2, "nothing was shown yet");
     assert!(
-        !index.see_task(&all(), task(TASK, 7, spec(10), Value::Null)),
+        !see(&mut index, task(TASK, 7, spec(10), Value::Null)),
         "no news, but there"
     );
     assert_eq!(index.vanished_tasks(&all()), [TaskUid::new("other")]);
@@ -135,7 +160,7 @@ fn a_list_of_one_scope_says_nothing_about_another() {
         namespace: Some(name.into()),
     };
     let mut index = Index::default();
-    index.see_task(&one("team-a"), task(TASK, 7, spec(10), Value::Null));
+    see_in(&mut index, &one("team-a"), task(TASK, 7, spec(10), Value::Null));
     index.restart(Some(&one("team-b")));
     assert_eq!(index.vanished_tasks(&one("team-b")), []);
     index.restart(Some(&one("team-a")));
@@ -217,7 +242,7 @@ fn late_events_of_a_cleared_job_are_ignored_and_those_of_another_are_not() {
     index.clear_job(&uid(), "j1");
     assert_eq!(index.see_job(job("j1", EndHint::Now), now), None);
     assert!(!index.has_job(&uid()));
-    index.see_task(&all(), task(TASK, 8, spec(10), ended("JobSucceeded")));
+    see(&mut index, task(TASK, 8, spec(10), ended("JobSucceeded")));
     assert_eq!(
         index.see_job(job("j1", EndHint::Now), now),
         None,

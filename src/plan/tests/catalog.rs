@@ -161,6 +161,7 @@ fn a_class_that_shows_the_credential_to_its_container_is_for_those_it_names() {
     }
 }
 
+/// Holds: T9.
 #[test]
 fn a_tenant_cannot_tell_a_class_of_others_from_none() {
     let mut catalog = platform();
@@ -258,6 +259,7 @@ fn repository() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    /// Holds: C3.
     #[test]
     fn no_namespace_gets_out_of_its_prefix(
         repository in repository(),
@@ -284,6 +286,7 @@ proptest! {
         }
     }
 
+    /// Holds: C3.
     #[test]
     fn two_namespaces_never_share_a_repository(
         repository in repository(), a in "team-[a-c]{1,2}", b in "team-[a-c]{1,2}",
@@ -294,5 +297,63 @@ proptest! {
             ask_as(&catalog, namespace, TaskKind::RenderTask, spec_with(json!({"repository": repository}))).is_ok()
         };
         prop_assert!(!(may(&a) && may(&b)));
+    }
+}
+
+/// Holds: C3.
+#[test]
+fn of_two_namespaces_at_most_one_may_push_to_a_repository_however_it_is_spelled() {
+    let namespaces = [
+        "a", "a-b", "ab", "team", "team-a", "team-a2", "team-ab", "x", "charts",
+    ];
+    let spelled = |n: &str| {
+        let long = format!("{n}/{}", "x/".repeat(120));
+        [
+            n.to_owned(),
+            format!("{n}/shop"),
+            format!("{n}/deep/shop"),
+            format!("charts/{n}/shop"),
+            format!("{n}/x/shop"),
+            format!("{n}-x/shop"),
+            format!("{n}2/shop"),
+            format!("/{n}/shop"),
+            format!("{n}//shop"),
+            format!("./{n}/shop"),
+            format!("{n}/../shop"),
+            format!("x/../{n}/shop"),
+            format!("{n}/./shop"),
+            format!("{n}/shop/"),
+            format!("{}/shop", n.to_uppercase()),
+            format!("{n}%2fshop"),
+            format!("{n}\\shop"),
+            format!("{n}\u{2215}shop"),
+            format!(" {n}/shop"),
+            format!("{n}\n/shop"),
+            format!("{n}:1/shop"),
+            format!("{n}@x/shop"),
+            format!("{long}shop"),
+        ]
+    };
+    for template in [
+        "{namespace}/",
+        "charts/{namespace}/",
+        "{namespace}/x/",
+        "{namespace}",
+    ] {
+        let catalog = usable(json!({"allowedNamespaces": ["*"], "repositoryPrefix": template}));
+        let may = |namespace: &str, repository: &str| {
+            let spec = spec_with(json!({"repository": repository}));
+            ask_as(&catalog, namespace, TaskKind::RenderTask, spec).is_ok()
+        };
+        let mut own = 0;
+        for repository in namespaces.iter().flat_map(|n| spelled(n)) {
+            let who: Vec<_> = namespaces.iter().filter(|n| may(n, &repository)).collect();
+            assert!(who.len() <= 1, "{repository:?} below {template}: {who:?}");
+            own += who.len();
+        }
+        assert!(
+            own >= namespaces.len(),
+            "each has one of its own below {template}"
+        );
     }
 }

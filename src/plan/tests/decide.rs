@@ -33,6 +33,7 @@ struct Situation {
     has_slot: bool,
     has_waited: bool,
     held: Option<Held>,
+    is_forged: bool,
 }
 
 impl Situation {
@@ -51,6 +52,7 @@ impl Situation {
             has_slot: true,
             has_waited: false,
             held: None,
+            is_forged: false,
         }
     }
 
@@ -74,6 +76,7 @@ impl Situation {
             has_slot: self.has_slot,
             has_waited: self.has_waited,
             held: self.held,
+            is_forged: self.is_forged,
         })
     }
 
@@ -98,6 +101,7 @@ impl Situation {
                 let tenant = waits_for.map_or(String::new(), |ns| format!(" for {ns}"));
                 format!("rest{wake}{tenant}{}", if wants_slot { " in line" } else { "" })
             }
+            Step::RestoreStatus => "restore".to_owned(),
             Step::AddFinalizer => "add finalizer".to_owned(),
             Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
             Step::Create(_) => "create".to_owned(),
@@ -344,4 +348,28 @@ fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
             "write Running SpecMutated"
         );
     }
+}
+
+/// Holds: T1.
+#[test]
+fn a_forged_status_is_put_right_first_and_keeps_no_deletion_waiting() {
+    let forged = |situation: Situation| situation.with(|s| s.is_forged = true).word();
+    assert_eq!(forged(fresh()), "restore");
+    assert_eq!(forged(Situation::of(running())), "restore");
+    let done = |deleting: bool, finalized: bool| {
+        let mut task = ended(Verdict::Complete(at(50)), json!({}));
+        task.deleting = deleting;
+        if !finalized {
+            task.finalizers = vec!["example.com/theirs".to_owned()];
+        }
+        Situation::of(task)
+    };
+    assert_eq!(forged(done(false, true)), "restore");
+    assert_eq!(forged(done(true, true)), "remove finalizer");
+    assert_eq!(
+        forged(done(true, true).with(|s| s.secret = Some("s1"))),
+        "delete s1"
+    );
+    assert_eq!(forged(done(true, false)), "restore");
+    assert_eq!(done(true, false).word(), "rest");
 }

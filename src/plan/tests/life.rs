@@ -52,6 +52,8 @@ struct World {
     job: Option<ServerJob>,
     secret: Option<String>,
     foreign: bool,
+    /// Whether the object has a status that is not the hub's; `task` has the one that the hub said last.
+    forged: bool,
     now: i64,
     uids: usize,
     // The hub.
@@ -93,6 +95,7 @@ enum Move {
     ForeignObject(bool),
     Later(i64),
     SpecChanges,
+    StatusForged,
     StripFinalizer,
     TenantDeletes,
 }
@@ -111,6 +114,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => prop::bool::weighted(0.3).prop_map(Move::ForeignObject),
         3 => prop_oneof![Just(1), Just(61), Just(100_000)].prop_map(Move::Later),
         1 => Just(Move::SpecChanges),
+        1 => Just(Move::StatusForged),
         1 => Just(Move::StripFinalizer),
         1 => Just(Move::TenantDeletes),
     ];
@@ -144,6 +148,7 @@ impl World {
             job: None,
             secret: None,
             foreign: false,
+            forged: false,
             now: 10,
             uids: 0,
             memory: Memory {
@@ -186,6 +191,7 @@ impl World {
                     task.generation += 1;
                 }
             }
+            Move::StatusForged => self.forged = true,
             Move::StripFinalizer => {
                 if let Some(task) = &mut self.task {
                     self.finalizer_stripped |= task.is_finalized();
@@ -237,6 +243,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
+    /// Holds: D3.
     #[test]
     fn every_life_settles_and_leaves_nothing(mut world in beginnings(), moves in moves()) {
         for move_ in &moves {
@@ -249,6 +256,7 @@ proptest! {
         if let Some(phase) = world.task.as_ref().filter(|t| t.generation == 1 && t.spec.as_ref().unwrap().cluster_name.is_none()).map(Task::phase) {
             prop_assert!(phase.is_finished() || world.job.is_some(), "a task that can run does");
         }
+        prop_assert!(!world.forged || world.task.is_none(), "a forged status stays");
         world.end_job(true, false);
         world.settle();
         world.now += 1_000_000;

@@ -19,6 +19,7 @@ mod decide;
 mod job;
 mod life;
 mod outcome;
+mod seal;
 mod status;
 mod validate;
 

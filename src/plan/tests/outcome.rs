@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::at;
 use crate::api::termination::{Phase, Reason};
-use crate::plan::outcome::{EndHint, JobReport, PodNote, Verdict, end_hint, read_job, read_pod};
+use crate::plan::outcome::{EndHint, JobReport, PodNote, Stop, Verdict, end_hint, read_job, read_pod};
 
 fn job(status: &Value) -> JobReport {
     let job: Job = serde_json::from_value(json!({
@@ -181,6 +181,25 @@ fn the_container_that_failed_speaks_else_the_one_that_pushes() {
 }
 
 #[test]
+fn what_the_node_says_of_an_end_is_read_and_nothing_else() {
+    let read = |reason: &str, of_pod: &str| {
+        let mut container = terminated("render", 137, "");
+        container["state"]["terminated"]["reason"] = json!(reason);
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "p1"},
+            "status": {"phase": "Failed", "reason": of_pod, "message": "hunter2", "initContainerStatuses": [container]},
+        }))
+        .unwrap();
+        read_pod(&pod).unwrap().stop
+    };
+    assert_eq!(read("OOMKilled", ""), Some(Stop::OutOfMemory));
+    assert_eq!(read("Error", "Evicted"), Some(Stop::Evicted));
+    for other in ["Error", "", "oomkilled", "OOMKilled: hunter2"] {
+        assert_eq!(read(other, other), None, "{other}");
+    }
+}
+
+#[test]
 fn a_pod_that_did_not_end_says_nothing() {
     for phase in ["Pending", "Running", "Unknown", "", "succeeded", "Completed"] {
         assert_eq!(
@@ -192,6 +211,7 @@ fn a_pod_that_did_not_end_says_nothing() {
     assert_eq!(read_pod(&Pod::default()), None);
 }
 
+/// Holds: E4.
 #[test]
 fn words_and_numbers_that_are_not_ours_are_dropped() {
     let long = format!("{DENIED}{}", " ".repeat(5_000));

@@ -10,7 +10,7 @@ use crate::api::termination::{self, Termination};
 use crate::api::{FailurePhase, RenderTaskStatus};
 use crate::names::TaskUid;
 use crate::plan::catalog::Refusal;
-use crate::plan::outcome::{JobReport, PodNote, Verdict};
+use crate::plan::outcome::{JobReport, PodNote, Stop, Verdict};
 use crate::plan::status::{Started, failed, lost, refused, scheduled, succeeded};
 use crate::plan::task::{Phase, Task};
 
@@ -34,6 +34,7 @@ fn note(message: Termination) -> PodNote {
         succeeded: message.reason.is_success(),
         exit_code: Some(i32::from(!message.reason.is_success())),
         message: Some(message),
+        stop: None,
     }
 }
 
@@ -137,6 +138,26 @@ fn a_success_without_a_last_word_is_one_without_a_digest() {
         at(21),
     );
     assert_eq!(status.digest, None);
+}
+
+#[test]
+#[rustfmt::skip]
+fn what_stopped_a_pod_that_had_no_word_is_said() {
+    let silent = |stop| PodNote { message: None, exit_code: Some(137), stop, ..note(Termination::rendered()) };
+    let spoke = PodNote { stop: Some(Stop::Evicted), ..note(Termination::failed(termination::Phase::Render, termination::Reason::BadConfig)) };
+    let table = [
+        (silent(Some(Stop::OutOfMemory)), "the renderer used more memory than its limit"),
+        (silent(Some(Stop::Evicted)), "the pod was evicted from its node, as when it uses more disk than its limit"),
+        (silent(None), "the pod ended without a word of the renderer"),
+        (spoke, "the configuration cannot be parsed or rendered"),
+    ];
+    let page = include_str!("../../../docs/reasons/failures.md");
+    for (note, said) in table {
+        let before = running(at(9));
+        let status = failed(&before, &report(Verdict::Failed(at(30), false)), (at(30), false), Some(&note), at(31));
+        assert_eq!(status.failure.unwrap().message, said);
+        assert!(page.contains(&format!("> {said}\n")), "{said}");
+    }
 }
 
 #[test]

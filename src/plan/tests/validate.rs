@@ -33,6 +33,7 @@ fn what_can_be_served_is_not_refused() {
     }
 }
 
+/// Holds: C2.
 #[test]
 fn every_field_that_is_not_served_is_refused_by_its_name() {
     let unserved = [
@@ -95,6 +96,7 @@ fn each_rule_refuses_with_its_reason() {
     }
 }
 
+/// Holds: T5.
 #[test]
 fn a_configuration_fits_a_secret_or_is_refused() {
     let sized = |bytes: usize| {

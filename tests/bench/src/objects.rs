@@ -73,7 +73,9 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
     let words = ["renderhub".to_owned(), "run".to_owned()]
         .into_iter()
         .chain(hub_flags(rendering_namespace));
-    let Command::Run(flags) = Cli::try_parse_from(words)?.command;
+    let Command::Run(flags) = Cli::try_parse_from(words)?.command else {
+        anyhow::bail!("another command than run");
+    };
     Ok(Catalog {
         registries: BTreeMap::from([(REGISTRY.to_owned(), registry)]),
         classes: BTreeMap::new(),

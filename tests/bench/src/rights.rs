@@ -1,6 +1,10 @@
 //! What each user of a run may do. The bare writer has the hub's rights, so that both cost the API server the same checks.
 
+use anyhow::Result;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use renderhub_harness::Rights;
+use renderhub_harness::rights::Bound;
+use serde_json::json;
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     PolicyRule {
@@ -11,39 +15,23 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
-/// The hub's rights, as the chart grants them.
-pub fn hub() -> Vec<PolicyRule> {
-    let tasks = ["rendertasks", "clusterrendertasks"];
-    let statuses = [
-        "rendertasks/status",
-        "clusterrendertasks/status",
-        "clusterregistries/status",
-        "rendererclasses/status",
-    ];
-    let watch = ["get", "list", "watch"];
-    let own = ["get", "list", "watch", "create", "delete"];
-    vec![
-        rule(
-            "renderhub.dev",
-            &tasks,
-            &["get", "list", "watch", "patch", "delete"],
-        ),
-        rule("renderhub.dev", &statuses, &["patch"]),
-        rule("renderhub.dev", &["clusterregistries", "rendererclasses"], &watch),
-        rule("renderhub.dev", &["registries"], &["list", "watch"]),
-        rule("events.k8s.io", &["events"], &["create", "patch"]),
-        rule("", &["namespaces"], &watch),
-        rule("batch", &["jobs"], &own),
-        rule("", &["secrets"], &own),
-        rule("", &["pods"], &["list", "watch"]),
-    ]
+/// The hub's, as the chart gives them, with its Jobs in this namespace.
+///
+/// # Errors
+/// If the chart cannot be rendered.
+pub async fn hub(rendering: &str) -> Result<Rights> {
+    Rights::of_chart(&[format!("renderingNamespace.name={rendering}")]).await
 }
 
 /// The bare writer's: the hub's, and the finisher's one patch, which it makes itself.
-pub fn bare() -> Vec<PolicyRule> {
-    let mut rules = hub();
-    rules.push(rule("batch", &["jobs/status"], &["patch"]));
-    rules
+pub fn bare(mut hub: Rights) -> Rights {
+    hub.bound.push(Bound {
+        namespace: None,
+        role: "finisher".to_owned(),
+        labels: json!({}),
+        rules: vec![rule("batch", &["jobs/status"], &["patch"])],
+    });
+    hub
 }
 
 /// The finisher's.

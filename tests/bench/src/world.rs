@@ -76,15 +76,17 @@ impl World {
         for _ in 0..options.namespaces {
             namespaces.push(plane.namespace("team").await?);
         }
+        let rendering = plane.rendering_namespace("rendering").await?;
+        let rights = rights::hub(&rendering).await?;
         let world = Self {
             admin: plane.admin().client().await?,
-            hub_user: plane.user_with_rules("hub", rights::hub()).await?,
-            bare_user: plane.user_with_rules("bare", rights::bare()).await?,
+            hub_user: plane.user_with_rights("hub", &rights).await?,
+            bare_user: plane.user_with_rights("bare", &rights::bare(rights)).await?,
             finisher_user: plane.user_with_rules("finisher", rights::finisher()).await?,
             burst_tasks: options.tasks,
             restart_tasks: options.restart_tasks,
             bare_in_flight: options.bare_in_flight,
-            rendering: plane.namespace("rendering").await?,
+            rendering,
             hub_id: hub_id(&plane).await?,
             namespaces,
             plane,

@@ -161,6 +161,21 @@ impl Audit {
         Ok(counts)
     }
 
+    /// The requests of `user` that were answered with 403 so far. It asks the API server nothing, so an answer of this very
+    /// moment may be missing.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn refused(&self, user: &str) -> Result<Vec<Event>> {
+        let log = self.read(Mark::START)?;
+        let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
+        let may_be_one = |line: &&str| line.contains("\"code\":403") && line.contains(user);
+        let events: Result<Vec<Event>> = whole.lines().filter(may_be_one).map(parse).collect();
+        let mut events = events?;
+        events.retain(|event| event.user == user && event.code == 403);
+        Ok(events)
+    }
+
     fn read(&self, from: Mark) -> Result<String> {
         let mut file = std::fs::File::open(&self.path).context("there is no audit log yet")?;
         file.seek(SeekFrom::Start(from.0))?;

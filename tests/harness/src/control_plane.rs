@@ -3,6 +3,7 @@
 //! Each has its own address, ports, certificate authority and data directory, so several run side by side. Nothing is
 //! shared with the machine's own Kubernetes, if it has one.
 
+mod rendering;
 mod servers;
 mod users;
 
@@ -291,7 +292,7 @@ impl ControlPlane {
         };
         let client = self.admin.client().await?;
         make_namespace(&client, &scope.tenant).await?;
-        make_namespace(&client, &scope.rendering).await?;
+        rendering::make(&client, &scope.rendering).await?;
         Ok(scope)
     }
 
@@ -329,7 +330,7 @@ impl Drop for ControlPlane {
 pub struct Scope {
     /// The namespace of the test's tenant.
     pub tenant: String,
-    /// The namespace where the hub of this test runs its Jobs.
+    /// The namespace where the hub of this test runs its Jobs, made as [`ControlPlane::rendering_namespace`] makes it.
     pub rendering: String,
     /// The shard name for the hub's `--shard-name`, so that its hub id is its own.
     pub shard: String,

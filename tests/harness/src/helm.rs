@@ -7,7 +7,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{Tools, rundir};
@@ -111,6 +111,28 @@ impl Helm {
     fn logins(&self) -> PathBuf {
         self.home.join("logins.json")
     }
+}
+
+/// What the repository's own chart makes with these values, each as after `--set`, for a release named `renderhub`.
+///
+/// # Errors
+/// If helm refuses the values.
+pub async fn template(helm: &Helm, namespace: &str, sets: &[&str]) -> Result<Vec<Value>> {
+    let chart = renderhub_chart();
+    let words = ["template", "renderhub", "--namespace", namespace].map(OsStr::new);
+    let sets = sets.iter().flat_map(|set| ["--set", set]).map(OsStr::new);
+    let all: Vec<&OsStr> = words.into_iter().chain([chart.as_os_str()]).chain(sets).collect();
+    documents(&helm.run(&all).await?)
+}
+
+/// The documents of a YAML text, without empty ones.
+///
+/// # Errors
+/// If it is no YAML.
+pub fn documents(text: &str) -> Result<Vec<Value>> {
+    let all: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| anyhow::anyhow!("this is no YAML: {error}"))?;
+    Ok(all.into_iter().filter(|document| !document.is_null()).collect())
 }
 
 /// The directory of this repository's own chart.

@@ -1,6 +1,6 @@
 //! A hub as a process of its own, to start, stop, kill and listen to.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts `binary` as `binary run --admin-address 127.0.0.1:PORT ARGS…` with `KUBECONFIG` set; in a test of the
+    /// Starts `binary` as `binary run --admin-address ADDRESS:PORT ARGS…` with `KUBECONFIG` set; in a test of the
     /// root package the binary is `env!("CARGO_BIN_EXE_renderhub")`.
     ///
     /// No other variable that a hub reads is passed on, so a developer's environment does not change a test.
@@ -43,8 +43,9 @@ impl Hub {
         args: &[S],
         env: &[(&str, &str)],
     ) -> Result<Self> {
-        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let admin = SocketAddr::new(localhost, net::free_port(localhost)?);
+        // Not 127.0.0.1: there any client's connection may take the port before the hub does.
+        let own = net::loopback();
+        let admin = SocketAddr::new(own, net::free_port(own)?);
         let mut command = Command::new(binary.as_ref());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("RENDERHUB_") {

@@ -37,6 +37,7 @@ pub struct Image {
     name: String,
     program: PathBuf,
     entrypoint: String,
+    beside: Vec<(String, PathBuf)>,
 }
 
 /// An image as it was written.
@@ -60,7 +61,15 @@ impl Image {
             name: name.into(),
             program: program.into(),
             entrypoint: entrypoint.to_owned(),
+            beside: Vec::new(),
         }
+    }
+
+    /// Adds a static program or a script as `/<path>`.
+    #[must_use]
+    pub fn with_file(mut self, path: &str, source: impl Into<PathBuf>) -> Self {
+        self.beside.push((path.to_owned(), source.into()));
+        self
     }
 
     /// The hub's image, as the chart names it by default.
@@ -94,6 +103,9 @@ impl Image {
     fn root(&self) -> Result<Entries> {
         let mut root = Entries::default();
         root.file(&self.entrypoint, 0o755, read(&self.program)?);
+        for (path, source) in &self.beside {
+            root.file(path, 0o755, read(source)?);
+        }
         for library in libraries(&self.program)? {
             let path = library.strip_prefix("/").unwrap_or(&library);
             root.file(&path.to_string_lossy(), 0o755, read(&library)?);

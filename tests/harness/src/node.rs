@@ -35,12 +35,22 @@ pub struct Node {
     dir: PathBuf,
     cgroup: String,
     host: IpAddr,
+    address: IpAddr,
+    network: PathBuf,
 }
 
 impl Node {
     /// An image that every node has: a static busybox whose entrypoint sleeps, run as user 65532. Use it with a command
     /// such as `["/bin/busybox", "sh", "-c", "…"]` and `imagePullPolicy: Never`.
     pub const TEST_IMAGE: &'static str = "renderhub.test/busybox:1";
+
+    /// The static busybox of that image, to put it into another one.
+    ///
+    /// # Errors
+    /// If the machine has none.
+    pub fn busybox() -> Result<&'static Path> {
+        image::busybox()
+    }
 
     /// Starts a node of `plane` and waits until it is Ready. The control plane must have been made with
     /// [`crate::control_plane::Builder::with_node_network`].
@@ -67,6 +77,8 @@ impl Node {
             dir,
             cgroup,
             host: lane.host(),
+            address: lane.node(),
+            network: lane.namespace(),
         };
         node.until_ready(plane).await?;
         Ok(node)
@@ -93,6 +105,12 @@ impl Node {
     #[must_use]
     pub fn registry_address(&self) -> IpAddr {
         self.host
+    }
+
+    /// The node's own address, where its kubelet listens.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.address
     }
 
     /// Brings an image in from a tar of an OCI layout; its name is the annotation `io.containerd.image.name`.
@@ -144,6 +162,16 @@ impl Node {
     #[must_use]
     pub fn kubelet_root(&self) -> PathBuf {
         self.dir.join("state/kubelet")
+    }
+
+    /// A command that runs in the node's network: what it binds or adds there is gone with the node.
+    pub fn in_network(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net={}", self.network.display()))
+            .arg("--")
+            .arg(program);
+        command
     }
 
     /// The name of the control group below which all its containers run.
@@ -285,6 +313,10 @@ runtime_type = "io.containerd.runc.v2"
             "cgroupDriver": "cgroupfs",
             // A root of its own: kubelets side by side would remove each other's groups.
             "cgroupRoot": format!("/{}", self.cgroup),
+            // As any node should have it; the default is none.
+            "podPidsLimit": 128,
+            // How often the disk that a pod uses is measured; the default of a minute is long for a test.
+            "volumeStatsAggPeriod": "5s",
             "enforceNodeAllocatable": [],
             "makeIPTablesUtilChains": false,
             "oomScoreAdj": 0,
@@ -311,8 +343,9 @@ fn cni(pods: &str) -> Value {
                 "type": "host-local",
                 "dataDir": "/run/cni",
                 "ranges": [[{ "subnet": pods }]],
-                // No default route: what is not for a server of a test is not sent at all.
-                "routes": [{ "dst": "198.18.0.0/15" }],
+                // No default route: what is not for a server of a test is not sent at all. The second is where clouds keep
+                // their metadata service; the node has no route to it, only a test may put a stand-in on it.
+                "routes": [{ "dst": "198.18.0.0/15" }, { "dst": "169.254.169.254/32" }],
             },
         }],
     })

@@ -23,10 +23,7 @@ async fn a_hub_that_refuses_its_settings_is_noticed_at_once() -> Result<()> {
     let refuse = program(dir.path(), r#"echo "refused: $*, config $KUBECONFIG"; exit 3"#)?;
     let hub = Hub::spawn(&refuse, Path::new("/nonexistent"), &["--shard-name=s1"])?;
     let error = format!("{:#}", hub.wait_ready().await.unwrap_err());
-    assert!(
-        error.contains("refused: run --admin-address=127.0.0.1:"),
-        "{error}"
-    );
+    assert!(error.contains("refused: run --admin-address=127."), "{error}");
     assert!(error.contains("--shard-name=s1, config /nonexistent"), "{error}");
     assert_eq!(hub.wait_exit(LIMIT).await?.code(), Some(3));
     Ok(())

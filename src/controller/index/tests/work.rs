@@ -49,7 +49,7 @@ fn a_deletion_is_work_whatever_the_phase() {
         let mut deleting = task(TASK, 7, spec(10), status);
         deleting.deleting = true;
         let mut index = Index::default();
-        index.see_task(&all(), deleting);
+        see(&mut index, deleting);
         assert!(view(&index, Instant::now()).task.is_some());
     }
     assert!(
@@ -63,7 +63,10 @@ fn specs_beyond_the_budget_are_read_when_their_turn_comes() {
     let mut index = Index::default();
     let megabyte = 1 << 20;
     for n in 0..40 {
-        index.see_task(&all(), task(&format!("u{n:02}"), 7, spec(megabyte), Value::Null));
+        see(
+            &mut index,
+            task(&format!("u{n:02}"), 7, spec(megabyte), Value::Null),
+        );
     }
     let kept = |index: &Index| index.tasks().filter(|(_, r)| r.whole.is_some()).count();
     assert!(
@@ -72,13 +75,13 @@ fn specs_beyond_the_budget_are_read_when_their_turn_comes() {
         kept(&index)
     );
     for n in 0..10 {
-        index.see_task(
-            &all(),
+        see(
+            &mut index,
             task(&format!("u{n:02}"), 8, spec(megabyte), ended("JobSucceeded")),
         );
     }
     assert_eq!(kept(&index), 21, "finished tasks make room");
-    index.see_task(&all(), task("u39", 8, spec(megabyte), Value::Null));
+    see(&mut index, task("u39", 8, spec(megabyte), Value::Null));
     assert_eq!(kept(&index), 22);
 }
 
@@ -87,7 +90,7 @@ fn the_budget_is_given_back_in_every_way_that_a_spec_is_dropped() {
     let ways: [fn(&mut Index); 4] = [
         |index| index.forget_spec(&uid()),
         |index| _ = index.forget_task(&uid()),
-        |index| _ = index.see_task(&all(), task(TASK, 8, spec(10), ended("JobFailed"))),
+        |index| _ = see(index, task(TASK, 8, spec(10), ended("JobFailed"))),
         |index| {
             index.forget_spec(&uid());
             index.changed_task(Arc::new(task(TASK, 8, spec(10), Value::Null)));
@@ -108,10 +111,10 @@ fn phases_are_counted_through_every_change() {
     let mut index = knowing(7, Value::Null);
     assert_eq!(phases(&index), [("pending", 1)]);
     let running = json!({"jobRef": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "r", "name": "j"}});
-    index.see_task(&all(), task(TASK, 8, spec(10), running));
-    index.see_task(&all(), task("other", 8, spec(10), Value::Null));
+    see(&mut index, task(TASK, 8, spec(10), running));
+    see(&mut index, task("other", 8, spec(10), Value::Null));
     assert_eq!(phases(&index), [("pending", 1), ("running", 1)]);
-    index.see_task(&all(), task(TASK, 9, spec(10), ended("JobFailed")));
+    see(&mut index, task(TASK, 9, spec(10), ended("JobFailed")));
     index.forget_task(&TaskUid::new("other"));
     assert_eq!(phases(&index), [("failed", 1)]);
     assert_eq!(
@@ -145,7 +148,7 @@ fn a_wait_is_told_only_after_a_while() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     assert!(!view(&index, now).has_waited);
     index.task_mut(&uid()).unwrap().waits_since = Some(now);
-    index.see_task(&all(), task(TASK, 8, spec(10), Value::Null));
+    see(&mut index, task(TASK, 8, spec(10), Value::Null));
     assert!(!view(&index, now + QUEUED_AFTER / 2).has_waited);
     assert!(
         view(&index, now + QUEUED_AFTER).has_waited,
@@ -191,7 +194,7 @@ fn a_late_list_does_not_bring_a_cleared_secret_back() {
         index.keep_secret(&uid(), "s1");
         index.forget_secret(&uid());
         assert_eq!(index.is_secret_cleared(&uid()), is_late);
-        index.see_task(&all(), task(TASK, 8, spec(10), ended("JobSucceeded")));
+        see(&mut index, task(TASK, 8, spec(10), ended("JobSucceeded")));
         assert_eq!(
             index.is_secret_cleared(&uid()),
             is_late,

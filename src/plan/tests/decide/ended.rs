@@ -99,6 +99,7 @@ fn a_job_cannot_claim_an_end_before_the_task_or_in_the_future() {
     }
 }
 
+/// Holds: D4.
 #[test]
 fn a_clock_before_the_tasks_creation_ends_nothing_in_a_panic() {
     let task = running();

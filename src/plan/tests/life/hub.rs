@@ -64,6 +64,7 @@ impl World {
             has_slot: self.memory.has_slot,
             has_waited: self.memory.has_waited,
             held: self.memory.held,
+            is_forged: self.forged,
         })
     }
 
@@ -98,7 +99,11 @@ impl World {
                 assert!(phase.is_finished() && task.removal_due().is_some_and(|due| due <= self.now()));
             }
             Step::AddFinalizer => assert!(!task.is_finalized() && !task.deleting),
-            Step::WriteStatus(status) => self.is_true(task, status),
+            Step::WriteStatus(status) => {
+                assert!(!self.forged, "what was forged is put right first");
+                self.is_true(task, status);
+            }
+            Step::RestoreStatus => assert!(self.forged, "a write for nothing"),
             Step::ReadJob | Step::Rest { .. } => {}
             Step::LookUp(_) => panic!("the task names nothing of the tenant's"),
         }
@@ -157,6 +162,7 @@ impl World {
                 let stored = serde_json::to_value(*status).unwrap();
                 self.change(|t| t.status = serde_json::from_value(stored).unwrap());
             }
+            Step::RestoreStatus => self.forged = false,
             Step::DeleteJob(uid) => {
                 self.job = self.job.take().filter(|job| job.uid != uid);
                 self.memory.job = JobState::Gone;

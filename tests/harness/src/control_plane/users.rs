@@ -10,15 +10,17 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{
-    ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject,
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use serde_json::json;
 
 use super::ControlPlane;
 use crate::identity::{Endpoint, Identity, Proof, Token};
 use crate::pki::Authority;
-use crate::{rundir, wait_for};
+use crate::rights::{Bound, Rights};
+use crate::{apply, rundir, wait_for};
 
 /// How long the API server may take to see a new binding; it is milliseconds.
 const RBAC_LIMIT: Duration = Duration::from_secs(20);
@@ -62,14 +64,13 @@ impl ControlPlane {
         };
         let bindings: Api<RoleBinding> = Api::namespaced(self.admin.client().await?, namespace);
         bindings.create(&PostParams::default(), &binding).await?;
-        until_allowed(
-            &identity.client().await?,
-            Some(namespace),
-            "create",
-            "",
-            "configmaps",
-        )
-        .await?;
+        let asked = ResourceAttributes {
+            namespace: Some(namespace.to_owned()),
+            verb: Some("create".to_owned()),
+            resource: Some("configmaps".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        until_allowed(&identity.client().await?, asked).await?;
         Ok(identity)
     }
 
@@ -81,7 +82,7 @@ impl ControlPlane {
         let name = format!("{name}-{}", rundir::random_hex(4)?);
         let identity = self.user(&name, &[])?;
         let client = self.admin.client().await?;
-        let probe = rules.iter().find_map(concrete_right);
+        let probe = rules.first().cloned();
         let cluster_role = ClusterRole {
             metadata: named(&name),
             rules: Some(rules),
@@ -96,10 +97,38 @@ impl ControlPlane {
             subjects: Some(vec![user_subject(&name)]),
         };
         Api::all(client).create(&PostParams::default(), &binding).await?;
-        if let Some((verb, group, resource)) = probe {
-            until_allowed(&identity.client().await?, None, &verb, &group, &resource).await?;
+        if let Some(rule) = probe {
+            until_granted(&identity.client().await?, None, &rule).await?;
         }
         Ok(identity)
+    }
+
+    /// A user with exactly the rights that the chart gives the hub, bound where the chart binds them.
+    ///
+    /// # Errors
+    /// If the API server refuses a role or does not see it in time.
+    pub async fn user_with_rights(&self, name: &str, rights: &Rights) -> Result<Identity> {
+        let identity = self.user(&format!("{name}-{}", rundir::random_hex(4)?), &[])?;
+        self.set_rights(&identity, rights).await?;
+        Ok(identity)
+    }
+
+    /// Gives such a user these rights in the place of those of the same bindings, and waits until new ones are in force.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::user_with_rights`].
+    pub async fn set_rights(&self, user: &Identity, rights: &Rights) -> Result<()> {
+        let admin = self.admin.client().await?;
+        for bound in &rights.bound {
+            bind(&admin, user.name(), bound).await?;
+        }
+        let own = user.client().await?;
+        for bound in &rights.bound {
+            if let Some(rule) = bound.rules.first() {
+                until_granted(&own, bound.namespace.as_deref(), rule).await?;
+            }
+        }
+        Ok(())
     }
 
     /// A `ServiceAccount` by a fresh token, as a pod would have it; the account is made when it is missing.
@@ -134,6 +163,39 @@ impl ControlPlane {
     }
 }
 
+/// Binds the rules to the user by a role that is the user's alone.
+async fn bind(admin: &Client, user: &str, bound: &Bound) -> Result<()> {
+    let name = format!("{user}-{}", bound.role);
+    let (role, binding) = match bound.namespace {
+        Some(_) => ("Role", "RoleBinding"),
+        None => ("ClusterRole", "ClusterRoleBinding"),
+    };
+    let object = |kind: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": {"name": name, "namespace": bound.namespace, "labels": bound.labels},
+        })
+    };
+    let mut roles = object(role);
+    roles["rules"] = serde_json::to_value(&bound.rules)?;
+    let mut bindings = object(binding);
+    bindings["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name});
+    bindings["subjects"] = json!([user_subject(user)]);
+    let params = PatchParams::apply(apply::FIELD_MANAGER).force();
+    if let Some(namespace) = &bound.namespace {
+        let api: Api<Role> = Api::namespaced(admin.clone(), namespace);
+        api.patch(&name, &params, &Patch::Apply(&roles)).await?;
+        let api: Api<RoleBinding> = Api::namespaced(admin.clone(), namespace);
+        api.patch(&name, &params, &Patch::Apply(&bindings)).await?;
+    } else {
+        let api: Api<ClusterRole> = Api::all(admin.clone());
+        api.patch(&name, &params, &Patch::Apply(&roles)).await?;
+        let api: Api<ClusterRoleBinding> = Api::all(admin.clone());
+        api.patch(&name, &params, &Patch::Apply(&bindings)).await?;
+    }
+    Ok(())
+}
+
 fn named(name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
@@ -158,41 +220,29 @@ fn user_subject(name: &str) -> Subject {
     }
 }
 
-/// A (verb, group, resource) that the rule grants without naming objects, to ask the API server about.
-fn concrete_right(rule: &PolicyRule) -> Option<(String, String, String)> {
-    if rule
-        .resource_names
-        .as_ref()
-        .is_some_and(|names| !names.is_empty())
-    {
-        return None;
-    }
-    let group = rule.api_groups.as_ref()?.first()?.clone();
-    let resource = rule.resources.as_ref()?.first()?.clone();
-    Some((rule.verbs.first()?.clone(), group, resource))
-}
-
-async fn until_allowed(
-    client: &Client,
-    ns: Option<&str>,
-    verb: &str,
-    group: &str,
-    resource: &str,
-) -> Result<()> {
+/// Waits until the first thing that the rule grants is allowed.
+async fn until_granted(client: &Client, namespace: Option<&str>, rule: &PolicyRule) -> Result<()> {
+    let first = |all: Option<&Vec<String>>| all.and_then(|all| all.first()).cloned();
+    let resource = first(rule.resources.as_ref()).unwrap_or_default();
     let (resource, subresource) = resource
         .split_once('/')
-        .map_or((resource, None), |(r, s)| (r, Some(s)));
-    let attributes = ResourceAttributes {
-        namespace: ns.map(str::to_owned),
-        verb: Some(verb.to_owned()),
-        group: Some(group.to_owned()),
+        .map_or((resource.as_str(), None), |(r, s)| (r, Some(s)));
+    let asked = ResourceAttributes {
+        namespace: namespace.map(str::to_owned),
+        verb: rule.verbs.first().cloned(),
+        group: first(rule.api_groups.as_ref()),
         resource: Some(resource.to_owned()),
         subresource: subresource.map(str::to_owned),
+        name: first(rule.resource_names.as_ref()),
         ..ResourceAttributes::default()
     };
+    until_allowed(client, asked).await
+}
+
+async fn until_allowed(client: &Client, asked: ResourceAttributes) -> Result<()> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(attributes),
+            resource_attributes: Some(asked),
             ..Default::default()
         },
         ..SelfSubjectAccessReview::default()

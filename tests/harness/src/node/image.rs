@@ -6,13 +6,17 @@ use anyhow::{Context, Result};
 
 use crate::image::{Entries, Layout};
 
+/// The machine's static busybox.
+pub(super) fn busybox() -> Result<&'static Path> {
+    let places = ["/bin/busybox", "/usr/bin/busybox"].map(Path::new);
+    let found = places.into_iter().find(|path| path.is_file());
+    found.context("no busybox: `apt-get install -y busybox-static`")
+}
+
 /// Writes the image into `dir`, as the tar `busybox.tar` among others; its entrypoint sleeps for ever.
 pub(super) fn write(name: &str, dir: &Path) -> Result<()> {
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"];
-    let busybox = busybox.into_iter().find(|path| Path::new(path).is_file());
-    let busybox = busybox.context("no busybox: `apt-get install -y busybox-static`")?;
     let mut root = Entries::default();
-    root.file("bin/busybox", 0o755, std::fs::read(busybox)?);
+    root.file("bin/busybox", 0o755, std::fs::read(busybox()?)?);
     root.file(
         "bin/sh",
         0o755,

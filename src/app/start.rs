@@ -1,0 +1,233 @@
+//! What comes before the loops: which hub this is, how strict it was told to be, and whether it may start.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::Api;
+use kube::config::AuthInfo;
+use kube::core::PartialObjectMeta;
+use kube::{Client, Config};
+use tokio_util::sync::CancellationToken;
+
+use super::AppError;
+use crate::config::{Output, Settings};
+use crate::lease::{Held, LeaseError, Leases};
+use crate::metrics::{FindingLabels, Metrics, ModeLabels, SettingLabel};
+use crate::names::HubId;
+use crate::plan::lease::{Claim, ConflictKind, Watched, finding};
+use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
+use crate::preflight::Inquiry;
+
+/// Pause before the API server is asked again for what the hub id is made of.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Longest wait for the answer that the hub id is made of.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Longest that a person waits for findings; a record that has to be watched takes a quarter of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hub that may start.
+pub(super) struct Started {
+    /// Which hub it is.
+    pub hub_id: HubId,
+    /// Its claim, which it must keep.
+    pub lease: Held,
+}
+
+/// Everything before the loops, in order; `None` when the hub is told to stop meanwhile.
+pub(super) async fn start_up(
+    client: &Client,
+    settings: &Settings,
+    metrics: &Metrics,
+    stop: &CancellationToken,
+) -> Result<Option<Started>, AppError> {
+    let looked = async {
+        let hub_id = hub_id(client, &settings.shard_name).await?;
+        announce(settings, &hub_id, metrics);
+        let facts = inquiry(client, settings, metrics).facts().await;
+        report(&judge(&facts, &settings.start.skipped), metrics)?;
+        Ok::<_, AppError>(hub_id)
+    };
+    let hub_id = tokio::select! {
+        looked = looked => looked?,
+        () = stop.cancelled() => return Ok(None),
+    };
+    let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics.clone());
+    match leases.take(claim(settings, &hub_id), stop).await {
+        Ok(lease) => {
+            report(&[finding(&[])], metrics)?;
+            Ok(Some(Started { hub_id, lease }))
+        }
+        Err(LeaseError::Conflict(alive)) => {
+            report(&[finding(&alive)], metrics)?;
+            Ok(None)
+        }
+        Err(LeaseError::Stopped) => Ok(None),
+        Err(error) => Err(AppError::Lease(error)),
+    }
+}
+
+/// What would keep a hub with these settings from starting, as text, and whether anything would.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bool), AppError> {
+    let client = clients().await?.hub;
+    let findings = tokio::time::timeout(PATIENCE, findings(&client, &settings))
+        .await
+        .map_err(|_| AppError::NoAnswer)??;
+    let text = match output {
+        Output::Table => table::render(&findings),
+        Output::Json => serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n",
+    };
+    Ok((text, findings.iter().all(|f| f.verdict != Verdict::Refused)))
+}
+
+async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
+    let (metrics, _) = Metrics::new();
+    let hub_id = hub_id(client, &settings.shard_name).await?;
+    let facts = inquiry(client, settings, &metrics).facts().await;
+    let mut findings = judge(&facts, &settings.start.skipped);
+    let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics);
+    let peers = match leases.conflicts(&claim(settings, &hub_id)).await {
+        // Who looks at a hub that runs wants to know about the others.
+        Ok(alive) if alive.first().is_some_and(|c| c.kind == ConflictKind::SameId) => Finding::warning(
+            Check::Peers,
+            "this hub runs already; another one with its id would refuse to start",
+            "",
+        ),
+        Ok(alive) => finding(&alive),
+        Err(error) => Finding::refused(Check::Peers, error.to_string(), "grant it, as the chart does"),
+    };
+    findings.push(peers);
+    Ok(findings)
+}
+
+/// Says once how strict the hub is, in its log and for as long as it runs in a metric.
+fn announce(settings: &Settings, hub_id: &HubId, metrics: &Metrics) {
+    let posture = settings.posture();
+    let (mode, tenant_identity) = (posture.mode(), posture.identity());
+    let labels = ModeLabels {
+        mode,
+        tenant_identity,
+    };
+    metrics.mode.get_or_create(&labels).set(1);
+    let relaxed = posture.relaxed();
+    for setting in &relaxed {
+        metrics
+            .relaxed_settings
+            .get_or_create(&SettingLabel { setting })
+            .set(1);
+    }
+    let rendering_namespace = &settings.rendering_namespace;
+    if relaxed.is_empty() {
+        tracing::info!(%hub_id, rendering_namespace, mode, tenant_identity, relaxed = "nothing", "starting");
+    } else {
+        let relaxed = relaxed.join(",");
+        tracing::warn!(%hub_id, rendering_namespace, mode, tenant_identity, relaxed, "starting with relaxed settings");
+    }
+}
+
+/// Tells what was found, a line for each finding that somebody has to act on.
+fn report(findings: &[Finding], metrics: &Metrics) -> Result<(), AppError> {
+    let mut refused = 0;
+    for finding in findings {
+        let labels = FindingLabels {
+            check: finding.check.as_str(),
+            result: finding.verdict.as_str(),
+        };
+        metrics.preflight.get_or_create(&labels).set(1);
+        let (check, message, fix) = (finding.check.as_str(), &finding.message, &finding.fix);
+        let page = format!("{RUNBOOK}#{check}");
+        match finding.verdict {
+            Verdict::Refused => {
+                refused += 1;
+                tracing::error!(check, fix, page, "refused: {message}");
+            }
+            Verdict::Warning => tracing::warn!(check, fix, page, "{message}"),
+            Verdict::Ok | Verdict::Skipped => {}
+        }
+    }
+    if refused == 0 {
+        Ok(())
+    } else {
+        Err(AppError::Preflight(refused))
+    }
+}
+
+fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> Inquiry {
+    Inquiry {
+        client: client.clone(),
+        metrics: metrics.clone(),
+        rendering: settings.rendering_namespace.clone(),
+        watched: settings.watch_namespaces.clone(),
+        is_single_tenant: settings.tenancy.is_single_tenant,
+        skipped: settings.start.skipped.clone(),
+    }
+}
+
+fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
+    Claim {
+        hub_id: hub_id.clone(),
+        holder: settings.start.instance_name.clone(),
+        // Two processes have either another number or another beginning.
+        process: format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond()),
+        rendering: settings.rendering_namespace.clone(),
+        watched: Watched::new(&settings.watch_namespaces),
+    }
+}
+
+/// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
+pub(super) struct Clients {
+    /// The hub's own.
+    pub hub: Client,
+    /// Reaches the same API server without any credential.
+    pub nobody: Client,
+}
+
+pub(super) async fn clients() -> Result<Clients, AppError> {
+    let debugging = [
+        "KUBE_RS_DEBUG_IMPERSONATE_USER",
+        "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
+        "KUBE_RS_DEBUG_OVERRIDE_URL",
+    ];
+    if let Some(set) = debugging
+        .into_iter()
+        .find(|name| std::env::var_os(name).is_some())
+    {
+        return Err(AppError::DebugIdentity(set));
+    }
+    let mut config = match Config::incluster() {
+        Ok(config) => config,
+        Err(_) => Config::from_kubeconfig(&kube::config::KubeConfigOptions::default())
+            .await
+            .map_err(|_| AppError::NoCluster)?,
+    };
+    config.default_retry = false;
+    config.proxy_url = None;
+    let mut nobody = config.clone();
+    nobody.auth_info = AuthInfo::default();
+    let client = |config| Client::try_from(config).map_err(|_| AppError::NoCluster);
+    Ok(Clients {
+        hub: client(config)?,
+        nobody: client(nobody)?,
+    })
+}
+
+/// The hub's id, for which the API server is asked until it answers: a hub that starts before it is no broken hub.
+async fn hub_id(client: &Client, shard: &str) -> Result<HubId, AppError> {
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    loop {
+        match tokio::time::timeout(DEADLINE, api.get_metadata("kube-system")).await {
+            Ok(Ok(namespace)) => {
+                let uid = namespace.metadata.uid.ok_or(AppError::NoClusterId)?;
+                return Ok(HubId::new(shard, &uid)?);
+            }
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
+                return Err(AppError::NoClusterId);
+            }
+            _ => tracing::warn!("the API server does not answer; it is asked again"),
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}

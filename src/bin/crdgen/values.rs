@@ -1,0 +1,165 @@
+//! The chart's README: its values as tables, from the comments of `values.yaml`.
+//!
+//! A `## Title` begins a section, comments below it up to an empty line introduce it, and the comment above a key explains the
+//! key. A key without a comment is only the way to the keys below it.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+const ABOUT: &str = "# renderhub
+
+Renders Helm charts for tenants with registry credentials that no tenant can reach.
+
+    helm install renderhub charts/renderhub --namespace renderhub-system --create-namespace --wait
+    helm test renderhub --namespace renderhub-system
+
+Pages that go with it: [install](../../docs/install.md), [for many tenants](../../docs/how-to/install-for-many-tenants.md),
+[for one team](../../docs/how-to/install-for-one-team.md), [the hub's flags](../../docs/operations/flags.md).
+
+CRDs are templates: `helm upgrade` upgrades them, and with `crds.keep` they outlive the release. Unknown values are refused.
+
+";
+
+/// A line of `values.yaml` that says something.
+struct Entry {
+    path: Vec<String>,
+    comment: String,
+    indent: usize,
+}
+
+/// The README of a chart with these values.
+///
+/// # Errors
+/// If the text is no YAML, or a value has no comment.
+pub fn readme(text: &str) -> Result<String, Box<dyn Error>> {
+    let values: Value = serde_saphyr::from_str(text)?;
+    let mut out = ABOUT.to_owned();
+    for section in text.split("\n## ") {
+        let (title, body) = section.split_once('\n').unwrap_or((section, ""));
+        let (intro, body) = split_intro(body);
+        writeln!(out, "## {}\n", title.trim_start_matches("## "))?;
+        if !intro.is_empty() {
+            writeln!(out, "{intro}\n")?;
+        }
+        out.push_str("| value | default | meaning |\n|---|---|---|\n");
+        for entry in entries(body) {
+            let path = entry.path.join(".");
+            let value = values.pointer(&format!("/{}", entry.path.join("/")));
+            let value = value.ok_or_else(|| format!("{path} is read as a value and is none"))?;
+            let meaning = entry.comment.replace('|', "\\|");
+            writeln!(
+                out,
+                "| `{path}` | `{}` | {meaning} |",
+                serde_json::to_string(value)?
+            )?;
+        }
+        out.push('\n');
+    }
+    let missing = undocumented(&values, &out, "");
+    if !missing.is_empty() {
+        return Err(format!("values without a comment: {}", missing.join(", ")).into());
+    }
+    Ok(out.trim_end().to_owned() + "\n")
+}
+
+/// The comment that a section begins with, as one paragraph, and what follows it.
+fn split_intro(body: &str) -> (String, &str) {
+    if !body.starts_with('#') {
+        return (String::new(), body);
+    }
+    let (intro, rest) = body.split_once("\n\n").unwrap_or((body, ""));
+    (words(intro.lines()), rest)
+}
+
+fn words<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let plain = lines.map(|line| line.trim().trim_start_matches('#').trim());
+    plain.collect::<Vec<_>>().join(" ")
+}
+
+/// The keys with a comment, in the order of the text; nothing below such a key is one of its own.
+fn entries(body: &str) -> Vec<Entry> {
+    let (mut found, mut path, mut comment): (Vec<Entry>, Vec<(usize, String)>, Vec<&str>) =
+        Default::default();
+    for line in body.lines() {
+        let indent = line.len() - line.trim_start().len();
+        if line.trim_start().starts_with('#') {
+            comment.push(line);
+            continue;
+        }
+        let Some((key, _)) = line.trim_start().split_once(':') else {
+            comment.clear();
+            continue;
+        };
+        path.retain(|(outer, _)| *outer < indent);
+        path.push((indent, key.to_owned()));
+        let is_inside = found.last().is_some_and(|entry| {
+            let is_below = path.len() > entry.path.len();
+            is_below
+                && indent > entry.indent
+                && path.iter().zip(&entry.path).all(|((_, own), outer)| own == outer)
+        });
+        if !comment.is_empty() && !is_inside {
+            found.push(Entry {
+                path: path.iter().map(|(_, key)| key.clone()).collect(),
+                comment: words(comment.iter().copied()),
+                indent,
+            });
+        }
+        comment.clear();
+    }
+    found
+}
+
+/// Paths of values that no row and no row of an object around them speaks of.
+fn undocumented(value: &Value, readme: &str, path: &str) -> Vec<String> {
+    if readme.contains(&format!("| `{path}` |")) {
+        return Vec::new();
+    }
+    match value.as_object() {
+        Some(fields) if !fields.is_empty() => fields
+            .iter()
+            .flat_map(|(name, value)| {
+                let inner = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
+                undocumented(value, readme, &inner)
+            })
+            .collect(),
+        _ => vec![path.to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "## One\n\n# First: a value.\na: 1\n\nb:\n  # Deep,\n  # on two lines.\n  c:\n    - d: 2\n  # Last.\n  e: \"\"\n\n\
+                        ## Two\n# About both.\n\n# Whole | sale.\nf:\n  g: {}\n";
+
+    #[test]
+    fn each_comment_becomes_a_row_with_its_default() {
+        let text = readme(TEXT).unwrap();
+        let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(
+            rows,
+            [
+                "| `a` | `1` | First: a value. |",
+                "| `b.c` | `[{\"d\":2}]` | Deep, on two lines. |",
+                "| `b.e` | `\"\"` | Last. |",
+                "| `f` | `{\"g\":{}}` | Whole \\| sale. |",
+            ]
+        );
+        assert!(text.contains("## Two\n\nAbout both.\n\n|"), "{text}");
+    }
+
+    #[test]
+    fn a_value_without_a_comment_is_named() {
+        let without = TEXT.replace("  # Last.\n", "");
+        let error = readme(&without).unwrap_err().to_string();
+        assert!(error.ends_with(": b.e"), "{error}");
+    }
+}

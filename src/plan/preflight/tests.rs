@@ -1,0 +1,407 @@
+use k8s_openapi::api::authorization::v1::ResourceRule;
+use serde_json::{Value, json};
+
+use super::namespace::ENFORCE;
+use super::rights::{Reach, excess};
+use super::tenants::{RIGHTS, subjects};
+use super::*;
+
+const HUB: &str = "system:serviceaccount:renderhub-system:renderhub";
+
+fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Everything as the chart makes it.
+fn good() -> Facts {
+    Facts {
+        rendering: "rendering".to_owned(),
+        is_single_tenant: false,
+        user: Some(HUB.to_owned()),
+        namespace: Ok(Some(BTreeMap::from([(
+            ENFORCE.to_owned(),
+            "restricted".to_owned(),
+        )]))),
+        has_tasks: Ok(false),
+        rights: Ok(TenantRights::default()),
+        bindings: Ok(vec![binding(&json!({
+            "kind": "ServiceAccount", "name": "renderhub", "namespace": "renderhub-system",
+        }))]),
+        policies: Ok(vec![of(
+            json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}),
+        )]),
+        quotas: Ok(vec![of(json!({"hard": {"pods": "300"}}))]),
+        own_rules: Ok(OwnRules::default()),
+        registries: Ok(vec![registry("shop", "{namespace}/", &["team-a"])]),
+    }
+}
+
+fn binding(subject: &Value) -> RoleBinding {
+    of(json!({
+        "metadata": {"name": "bound"}, "subjects": [subject],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "some"},
+    }))
+}
+
+fn registry(name: &str, prefix: &str, allowed: &[&str]) -> (String, ClusterRegistrySpec) {
+    let spec = json!({"hostname": "registry.test", "repositoryPrefix": prefix, "allowedNamespaces": allowed});
+    (name.to_owned(), of(spec))
+}
+
+fn verdict(facts: &Facts, check: Check) -> Verdict {
+    let findings = judge(facts, &BTreeSet::new());
+    findings
+        .into_iter()
+        .find(|finding| finding.check == check)
+        .unwrap()
+        .verdict
+}
+
+/// Asserts what comes of a check when one thing is other than it should be.
+fn assert_verdict(check: Check, expected: Verdict, change: impl FnOnce(&mut Facts)) {
+    let mut facts = good();
+    change(&mut facts);
+    let findings = judge(&facts, &BTreeSet::new());
+    for finding in findings {
+        let wanted = if finding.check == check {
+            expected
+        } else {
+            Verdict::Ok
+        };
+        assert_eq!(finding.verdict, wanted, "{finding:?}");
+        assert_eq!(finding.fix.is_empty(), wanted == Verdict::Ok, "{finding:?}");
+    }
+}
+
+#[test]
+fn what_the_chart_makes_is_well() {
+    for finding in judge(&good(), &BTreeSet::new()) {
+        assert_eq!(finding.verdict, Verdict::Ok, "{finding:?}");
+    }
+}
+
+#[test]
+fn each_name_is_one_check() {
+    for check in Check::ALL {
+        assert_eq!(Check::named(check.as_str()), Some(check));
+    }
+    assert_eq!(Check::named("pods"), None);
+}
+
+#[test]
+fn each_mistake_is_found_and_nothing_else() {
+    use Check::{NetworkPolicy, PodSecurity, RegistryScope, RenderingNamespace, ResourceQuota, TenantTasks};
+    use Verdict::{Refused, Warning};
+    assert_verdict(RenderingNamespace, Refused, |f| {
+        f.rendering = "kube-public".to_owned();
+    });
+    assert_verdict(RenderingNamespace, Refused, |f| {
+        f.registries = Ok(vec![registry("shop", "x/", &["rendering"])]);
+    });
+    assert_verdict(TenantTasks, Refused, |f| f.has_tasks = Ok(true));
+    for level in ["baseline", "privileged", ""] {
+        assert_verdict(PodSecurity, Refused, |f| {
+            f.namespace = Ok(Some(BTreeMap::from([(ENFORCE.to_owned(), level.to_owned())])));
+        });
+    }
+    assert_verdict(PodSecurity, Refused, |f| f.namespace = Ok(Some(BTreeMap::new())));
+    assert_verdict(NetworkPolicy, Refused, |f| f.policies = Ok(Vec::new()));
+    assert_verdict(ResourceQuota, Refused, |f| f.quotas = Ok(Vec::new()));
+    assert_verdict(ResourceQuota, Refused, |f| {
+        f.quotas = Ok(vec![of(json!({"hard": {"services": "1"}}))]);
+    });
+    assert_verdict(RegistryScope, Warning, |f| {
+        f.registries = Ok(vec![registry("open", "", &["*"]), registry("shop", "x/", &["*"])]);
+    });
+}
+
+#[test]
+fn a_namespace_that_does_not_exist_is_said_first() {
+    let mut facts = good();
+    facts.namespace = Ok(None);
+    let first = judge(&facts, &BTreeSet::new()).remove(0);
+    assert_eq!(
+        (first.check, first.verdict),
+        (Check::RenderingNamespace, Verdict::Refused)
+    );
+    assert!(first.message.contains("does not exist"));
+    assert_eq!(verdict(&facts, Check::PodSecurity), Verdict::Refused);
+}
+
+/// Policies of a namespace, and whether they deny by default.
+fn policies_and_verdicts() -> Vec<(Value, bool)> {
+    let both = json!(["Ingress", "Egress"]);
+    vec![
+        (json!([{"podSelector": {}, "policyTypes": both}]), true),
+        (json!([{"policyTypes": both}]), true),
+        (
+            json!([{"podSelector": {}, "policyTypes": ["Ingress"]}, {"podSelector": {}, "policyTypes": ["Egress"]}]),
+            true,
+        ),
+        // What is allowed by name is allowed.
+        (
+            json!([{"podSelector": {}, "policyTypes": both, "egress": [{"ports": [{"port": 443}]}]}]),
+            true,
+        ),
+        (
+            json!([
+                {"podSelector": {}, "policyTypes": both},
+                {"podSelector": {"matchLabels": {"app": "mirror"}}, "policyTypes": ["Egress"], "egress": [{}]},
+            ]),
+            true,
+        ),
+        (json!([{"podSelector": {}, "policyTypes": ["Ingress"]}]), false),
+        (json!([{"podSelector": {}, "policyTypes": ["Egress"]}]), false),
+        (json!([{"podSelector": {}}]), false),
+        (
+            json!([{"podSelector": {"matchLabels": {"app": "x"}}, "policyTypes": both}]),
+            false,
+        ),
+        (
+            json!([{"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "policyTypes": both}]),
+            false,
+        ),
+        // Policies add up, so one that allows everything undoes the others.
+        (
+            json!([{"podSelector": {}, "policyTypes": both}, {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}]),
+            false,
+        ),
+        (
+            json!([{"podSelector": {}, "policyTypes": both, "ingress": [{"from": []}]}]),
+            false,
+        ),
+    ]
+}
+
+#[test]
+fn only_a_policy_for_every_pod_and_both_directions_denies_by_default() {
+    for (policies, is_denied) in policies_and_verdicts() {
+        let mut facts = good();
+        facts.policies = Ok(of(policies.clone()));
+        let expected = if is_denied { Verdict::Ok } else { Verdict::Refused };
+        assert_eq!(verdict(&facts, Check::NetworkPolicy), expected, "{policies}");
+    }
+}
+
+#[test]
+fn a_fact_that_is_withheld_refuses_unless_it_could_only_warn() {
+    for why in [Withheld::Forbidden, Withheld::Unreadable] {
+        let facts = Facts {
+            namespace: Err(why),
+            has_tasks: Err(why),
+            rights: Err(why),
+            bindings: Err(why),
+            policies: Err(why),
+            quotas: Err(why),
+            own_rules: Err(why),
+            registries: Err(why),
+            ..good()
+        };
+        for finding in judge(&facts, &BTreeSet::new()) {
+            let only_warns = matches!(finding.check, Check::OwnRights | Check::RegistryScope);
+            let expected = if only_warns {
+                Verdict::Warning
+            } else {
+                Verdict::Refused
+            };
+            assert_eq!(finding.verdict, expected, "{finding:?}");
+            assert_eq!(
+                finding.fix.contains("--skip-preflight"),
+                finding.check.can_be_skipped(),
+                "{finding:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_skipped_check_is_told_as_skipped_whatever_is_so() {
+    let mut facts = good();
+    facts.quotas = Err(Withheld::NotAsked);
+    facts.policies = Ok(Vec::new());
+    let findings = judge(&facts, &BTreeSet::from([Check::ResourceQuota]));
+    let of_check = |check| findings.iter().find(|f| f.check == check).unwrap().verdict;
+    assert_eq!(of_check(Check::ResourceQuota), Verdict::Skipped);
+    assert_eq!(of_check(Check::NetworkPolicy), Verdict::Refused);
+}
+
+#[test]
+fn strangers_are_told_from_the_platforms_own() {
+    let account = |namespace: &str| json!({"kind": "ServiceAccount", "name": "x", "namespace": namespace});
+    let user = |name: &str| json!({"kind": "User", "name": name});
+    let group = |name: &str| json!({"kind": "Group", "name": name});
+    let table = [
+        (account("renderhub-system"), true),
+        (account("rendering"), true),
+        (account("team-a"), false),
+        (json!({"kind": "ServiceAccount", "name": "x"}), false),
+        (user(HUB), true),
+        (user("system:kube-controller-manager"), true),
+        (user("system:serviceaccount:rendering:x"), true),
+        (user("system:serviceaccount:team-a:x"), false),
+        (user("system:anonymous"), false),
+        (user("alice"), false),
+        (group("system:masters"), true),
+        (group("system:serviceaccounts:rendering"), true),
+        (group("system:serviceaccounts:team-a"), false),
+        (group("system:serviceaccounts"), false),
+        (group("system:authenticated"), false),
+        (group("system:unauthenticated"), false),
+        (group("developers"), false),
+        (json!({"kind": "Robot", "name": "x"}), false),
+    ];
+    for (subject, is_ours) in table {
+        let mut facts = good();
+        facts.bindings = Ok(vec![binding(&subject)]);
+        let expected = if is_ours { Verdict::Ok } else { Verdict::Refused };
+        assert_eq!(verdict(&facts, Check::RoleBindings), expected, "{subject}");
+        let mut marked = binding(&subject);
+        let mark = (crate::api::labels::PLATFORM_ACCESS.to_owned(), "true".to_owned());
+        marked.metadata.annotations = Some(BTreeMap::from([mark]));
+        facts.bindings = Ok(vec![marked]);
+        assert_eq!(verdict(&facts, Check::RoleBindings), Verdict::Ok, "{subject}");
+    }
+}
+
+#[test]
+fn rights_of_tenants_are_told_by_subject() {
+    let namespaces: Vec<String> = ["team-a", "team-b"].map(str::to_owned).into();
+    let asked = subjects(&namespaces, Some(HUB));
+    // Everybody thrice, the two namespaces together, and the default account of each.
+    assert_eq!(asked.len(), 6);
+    assert_eq!(asked[3].apart().len(), 2);
+    let mut facts = good();
+    facts.rights = Ok(TenantRights {
+        held: vec![(asked[0].clone(), RIGHTS[0]), (asked[4].clone(), RIGHTS[5])],
+        namespaces: 2,
+        is_sample: false,
+    });
+    let findings = judge(&facts, &BTreeSet::new());
+    let finding = findings.iter().find(|f| f.check == Check::TenantRights).unwrap();
+    assert_eq!(
+        finding.message,
+        "tenants hold rights in rendering: system:authenticated may get secrets, \
+         system:serviceaccount:team-a:default may create pods/exec"
+    );
+}
+
+#[test]
+fn no_question_is_lost_however_many_namespaces_there_are() {
+    let many: Vec<String> = (0..250).map(|number| format!("n{number}")).collect();
+    let asked = subjects(&many, None);
+    let groups: BTreeSet<&String> = asked
+        .iter()
+        .filter(|subject| subject.user.is_none())
+        .flat_map(|subject| &subject.groups)
+        .collect();
+    assert_eq!(groups.len(), 3 + 250);
+    assert!(asked.len() < 50, "{} questions for each right", asked.len());
+    // The hub is not asked about itself.
+    let own = "system:serviceaccount:n1:default";
+    let others = subjects(&many, Some(own));
+    assert!(others.iter().all(|subject| subject.user.as_deref() != Some(own)));
+    assert_eq!(others.len(), asked.len() - 1);
+}
+
+fn rule(group: &str, resource: &str, verb: &str) -> ResourceRule {
+    of(json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]}))
+}
+
+#[test]
+fn rights_beyond_need_are_named_by_where_they_reach() {
+    let told = |rule: &ResourceRule, reach| excess(std::slice::from_ref(rule), reach).into_iter().next();
+    let get_secrets = rule("", "secrets", "get");
+    assert_eq!(told(&get_secrets, Reach::Rendering), None);
+    assert_eq!(
+        told(&get_secrets, Reach::Anywhere).as_deref(),
+        Some("get secrets")
+    );
+    let mint = rule("", "serviceaccounts/token", "create");
+    assert_eq!(
+        told(&mint, Reach::Anywhere).as_deref(),
+        Some("create serviceaccounts/token")
+    );
+    let named = ResourceRule {
+        resource_names: Some(vec!["builder".to_owned()]),
+        ..mint
+    };
+    assert_eq!(told(&named, Reach::Anywhere), None);
+    for (group, resource, verb) in [
+        ("", "users", "impersonate"),
+        ("", "secrets", "update"),
+        ("batch", "jobs", "patch"),
+        ("rbac.authorization.k8s.io", "roles", "escalate"),
+        ("", "*", "get"),
+        ("*", "secrets", "get"),
+        ("", "secrets", "*"),
+    ] {
+        assert!(
+            told(&rule(group, resource, verb), Reach::Rendering).is_some(),
+            "{group} {resource} {verb}"
+        );
+    }
+    assert_eq!(
+        told(
+            &rule("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
+            Reach::Anywhere
+        ),
+        None
+    );
+}
+
+#[test]
+fn more_rights_than_needed_warn_and_cluster_admin_is_called_by_its_name() {
+    let with = |rule: ResourceRule, is_single_tenant| Facts {
+        is_single_tenant,
+        own_rules: Ok(OwnRules {
+            rendering: vec![rule.clone()],
+            elsewhere: vec![rule],
+        }),
+        ..good()
+    };
+    let told = |facts: &Facts| {
+        let findings = judge(facts, &BTreeSet::new());
+        findings
+            .into_iter()
+            .find(|f| f.check == Check::OwnRights)
+            .unwrap()
+    };
+    let admin = told(&with(rule("*", "*", "*"), false));
+    assert_eq!(admin.verdict, Verdict::Warning);
+    assert!(admin.message.contains("cluster-admin"), "{}", admin.message);
+    assert_eq!(told(&with(rule("*", "*", "*"), true)).verdict, Verdict::Ok);
+    let wide = told(&with(rule("", "secrets", "get"), false));
+    assert_eq!(wide.message, "the hub may do more than it needs: get secrets");
+}
+
+#[test]
+fn what_others_chose_is_shown_safely_and_briefly() {
+    assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
+    assert_eq!(shown(&"x".repeat(1000)).len(), 100);
+    let many: Vec<String> = (0..8).map(|n| n.to_string()).collect();
+    assert_eq!(some_of(&many), "0, 1, 2, 3, 4 and 3 more");
+}
+
+#[test]
+fn the_table_is_readable() {
+    let mut facts = good();
+    facts.quotas = Ok(Vec::new());
+    facts.registries = Ok(Vec::new());
+    let findings: Vec<Finding> = judge(&facts, &BTreeSet::from([Check::PodSecurity]))
+        .into_iter()
+        .filter(|f| {
+            matches!(
+                f.check,
+                Check::PodSecurity | Check::ResourceQuota | Check::RegistryScope
+            )
+        })
+        .collect();
+    let expected = "\
+CHECK                RESULT   WHAT                                               FIX
+pod-security         skipped  not looked at, as --skip-preflight says
+resource-quota       refused  no ResourceQuota of rendering bounds pods, Jobs,   make one, as the chart does; or
+                              CPU or memory                                      --skip-preflight=resource-quota
+registry-scope       ok       0 ClusterRegistries, none open to everybody
+";
+    assert_eq!(table::render(&findings), expected);
+}

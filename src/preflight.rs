@@ -1,0 +1,301 @@
+//! Gathers the facts that preflight judges, each with the smallest right that gives a real answer.
+//!
+//! Every question but those about the hub itself is asked in the rendering namespace, so a Role there is enough. A fact
+//! that the hub may not learn is told as withheld; a server that does not answer is asked again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{
+    LocalSubjectAccessReview, ResourceAttributes, ResourceRule, SelfSubjectRulesReview,
+    SelfSubjectRulesReviewSpec, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::api::{ClusterRegistry, ClusterRegistrySpec, RenderTask};
+use crate::metrics::Metrics;
+use crate::plan::preflight::rights::OwnRules;
+use crate::plan::preflight::tenants::{RIGHTS, Right, Subject, TenantRights, subjects};
+use crate::plan::preflight::{Check, Fact, Facts, Withheld};
+
+/// Longest a question may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Pause before it is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Questions at once.
+const AT_ONCE: usize = 8;
+/// Objects that are looked at of a kind that may have many.
+const LOOKED_AT: u32 = 500;
+/// A namespace that the hub has nothing to do with, to see what it may do anywhere.
+const ELSEWHERE: &str = "default";
+
+/// Whom to ask, and about what.
+#[derive(Clone)]
+pub struct Inquiry {
+    /// The hub's own cluster.
+    pub client: Client,
+    /// Counts the questions.
+    pub metrics: Metrics,
+    /// Name of the rendering namespace.
+    pub rendering: String,
+    /// Namespaces that the hub serves; empty is all.
+    pub watched: Vec<String>,
+    /// Whether one team owns the whole cluster.
+    pub is_single_tenant: bool,
+    /// What nobody wants to know.
+    pub skipped: BTreeSet<Check>,
+}
+
+impl Inquiry {
+    /// All facts. Ends only when the API server has answered each question, one way or the other.
+    pub async fn facts(&self) -> Facts {
+        let registries = self.registries().await;
+        let user = self.user().await;
+        let rights = match self.asks(Check::TenantRights) {
+            Ok(()) => {
+                self.rights(registries.as_deref().unwrap_or_default(), user.as_deref())
+                    .await
+            }
+            Err(why) => Err(why),
+        };
+        Facts {
+            rendering: self.rendering.clone(),
+            is_single_tenant: self.is_single_tenant,
+            namespace: self.namespace().await,
+            has_tasks: self.has_tasks().await,
+            bindings: self.all::<RoleBinding>(Check::RoleBindings, "rolebindings").await,
+            policies: self
+                .all::<NetworkPolicy>(Check::NetworkPolicy, "networkpolicies")
+                .await
+                .map(|all| all.into_iter().filter_map(|policy| policy.spec).collect()),
+            quotas: self
+                .all::<ResourceQuota>(Check::ResourceQuota, "resourcequotas")
+                .await
+                .map(|all| all.into_iter().filter_map(|quota| quota.spec).collect()),
+            own_rules: self.own_rules().await,
+            user,
+            rights,
+            registries,
+        }
+    }
+
+    fn asks(&self, check: Check) -> Fact<()> {
+        if self.skipped.contains(&check) {
+            Err(Withheld::NotAsked)
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn namespace(&self) -> Fact<Option<std::collections::BTreeMap<String, String>>> {
+        let api: Api<PartialObjectMeta<Namespace>> = Api::all(self.client.clone());
+        let found = self
+            .ask("get", "namespaces", || api.get_metadata_opt(&self.rendering))
+            .await?;
+        Ok(found.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
+    }
+
+    async fn has_tasks(&self) -> Fact<bool> {
+        self.asks(Check::TenantTasks)?;
+        let api: Api<RenderTask> = Api::namespaced(self.client.clone(), &self.rendering);
+        let one = ListParams::default().limit(1);
+        let tasks = self
+            .ask("list", "rendertasks", || api.list_metadata(&one))
+            .await?;
+        Ok(!tasks.items.is_empty())
+    }
+
+    /// Objects of a kind in the rendering namespace.
+    async fn all<K>(&self, check: Check, resource: &'static str) -> Fact<Vec<K>>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        self.asks(check)?;
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.rendering);
+        let every = ListParams::default();
+        Ok(self.ask("list", resource, || api.list(&every)).await?.items)
+    }
+
+    async fn registries(&self) -> Fact<Vec<(String, ClusterRegistrySpec)>> {
+        let api: Api<ClusterRegistry> = Api::all(self.client.clone());
+        let every = ListParams::default();
+        let listed = self.ask("list", "clusterregistries", || api.list(&every)).await?;
+        Ok(listed.items.into_iter().map(|r| (r.name_any(), r.spec)).collect())
+    }
+
+    /// Whom the API server takes the hub for; `None` where it does not say.
+    async fn user(&self) -> Option<String> {
+        let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
+        let (post, asked) = (PostParams::default(), SelfSubjectReview::default());
+        let answer = self
+            .ask("create", "selfsubjectreviews", || api.create(&post, &asked))
+            .await;
+        answer.ok()?.status?.user_info?.username
+    }
+
+    async fn own_rules(&self) -> Fact<OwnRules> {
+        self.asks(Check::OwnRights)?;
+        Ok(OwnRules {
+            rendering: self.rules_in(&self.rendering).await?,
+            elsewhere: self.rules_in(ELSEWHERE).await?,
+        })
+    }
+
+    async fn rules_in(&self, namespace: &str) -> Fact<Vec<ResourceRule>> {
+        let api: Api<SelfSubjectRulesReview> = Api::all(self.client.clone());
+        let asked = SelfSubjectRulesReview {
+            spec: SelfSubjectRulesReviewSpec {
+                namespace: Some(namespace.to_owned()),
+            },
+            ..SelfSubjectRulesReview::default()
+        };
+        let post = PostParams::default();
+        let answer = self
+            .ask("create", "selfsubjectrulesreviews", || api.create(&post, &asked))
+            .await?;
+        Ok(answer
+            .status
+            .map(|status| status.resource_rules)
+            .unwrap_or_default())
+    }
+
+    // === tenants' rights ===
+
+    async fn rights(
+        &self,
+        registries: &[(String, ClusterRegistrySpec)],
+        user: Option<&str>,
+    ) -> Fact<TenantRights> {
+        let (namespaces, is_sample) = if self.watched.is_empty() {
+            (self.known_namespaces(registries).await, true)
+        } else {
+            (self.watched.clone(), false)
+        };
+        let subjects = subjects(&namespaces, user);
+        let questions = subjects
+            .iter()
+            .flat_map(|subject| RIGHTS.map(|right| (subject, right)));
+        let answers: Vec<Fact<Vec<(Subject, Right)>>> = stream::iter(questions)
+            .map(|(subject, right)| self.holders(subject, right))
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        let held: Fact<Vec<_>> = answers.into_iter().collect();
+        Ok(TenantRights {
+            held: held?.into_iter().flatten().collect(),
+            namespaces: namespaces.len(),
+            is_sample,
+        })
+    }
+
+    /// Namespaces that registries and tasks name, where all are served: nothing lists the namespaces of tenants.
+    async fn known_namespaces(&self, registries: &[(String, ClusterRegistrySpec)]) -> Vec<String> {
+        let named = registries
+            .iter()
+            .flat_map(|(_, spec)| spec.allowed_namespaces.iter());
+        let mut known: BTreeSet<String> = named.filter(|name| *name != "*").cloned().collect();
+        let api: Api<RenderTask> = Api::all(self.client.clone());
+        let some = ListParams::default().limit(LOOKED_AT);
+        if let Ok(tasks) = self.ask("list", "rendertasks", || api.list_metadata(&some)).await {
+            known.extend(tasks.items.into_iter().filter_map(|task| task.metadata.namespace));
+        }
+        // That it is taken for a tenant's is another finding; its own ServiceAccounts are no tenants here.
+        known.remove(&self.rendering);
+        known.into_iter().collect()
+    }
+
+    /// Who of the subject has the right: nobody, or those of its groups that do.
+    async fn holders(&self, subject: &Subject, right: Right) -> Fact<Vec<(Subject, Right)>> {
+        if !self.may(subject, right).await? {
+            return Ok(Vec::new());
+        }
+        if subject.user.is_some() || subject.groups.len() < 2 {
+            return Ok(vec![(subject.clone(), right)]);
+        }
+        let mut held = Vec::new();
+        for one in subject.apart() {
+            if self.may(&one, right).await? {
+                held.push((one, right));
+            }
+        }
+        Ok(held)
+    }
+
+    async fn may(&self, subject: &Subject, right: Right) -> Fact<bool> {
+        let api: Api<LocalSubjectAccessReview> = Api::namespaced(self.client.clone(), &self.rendering);
+        let asked = LocalSubjectAccessReview {
+            metadata: ObjectMeta {
+                namespace: Some(self.rendering.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: SubjectAccessReviewSpec {
+                user: subject.user.clone(),
+                groups: Some(subject.groups.clone()),
+                resource_attributes: Some(ResourceAttributes {
+                    namespace: Some(self.rendering.clone()),
+                    verb: Some(right.verb.to_owned()),
+                    group: Some(right.group.to_owned()),
+                    resource: Some(right.resource.to_owned()),
+                    subresource: Some(right.subresource.to_owned()).filter(|s| !s.is_empty()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..LocalSubjectAccessReview::default()
+        };
+        let post = PostParams::default();
+        let answer = self
+            .ask("create", "localsubjectaccessreviews", || {
+                api.create(&post, &asked)
+            })
+            .await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    // === asking ===
+
+    /// Asks until there is an answer, and counts.
+    async fn ask<T, F>(&self, verb: &'static str, resource: &'static str, question: impl Fn() -> F) -> Fact<T>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        loop {
+            let answer = tokio::time::timeout(DEADLINE, question()).await;
+            let (code, withheld) = match answer {
+                Ok(Ok(fact)) => {
+                    self.metrics.call(verb, resource, 200);
+                    return Ok(fact);
+                }
+                Ok(Err(kube::Error::Api(status))) => (status.code, withheld(status.code)),
+                Ok(Err(kube::Error::SerdeError(_))) => (200, Some(Withheld::Unreadable)),
+                _ => (0, None),
+            };
+            self.metrics.call(verb, resource, code);
+            if let Some(why) = withheld {
+                return Err(why);
+            }
+            tracing::warn!("the API server does not answer; it is asked again");
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+}
+
+/// What an error says about a fact; `None` where another time may bring another answer.
+const fn withheld(code: u16) -> Option<Withheld> {
+    match code {
+        401 | 403 => Some(Withheld::Forbidden),
+        400 | 404..=406 | 415 | 422 => Some(Withheld::Unreadable),
+        _ => None,
+    }
+}

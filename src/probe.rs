@@ -1,0 +1,188 @@
+//! Looks at the network from the pod it runs in: what `helm test` starts, from the hub's own image.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+
+/// What must hold; each may be given several times.
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = true)]
+pub struct ProbeArgs {
+    /// Admin server of a hub that must be ready.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub ready: Vec<String>,
+    /// Server that must not be reached from here.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub unreachable: Vec<String>,
+}
+
+/// What does not hold.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProbeError {
+    /// It did not answer, or not with 200.
+    #[error("{0} does not say that the hub is ready")]
+    NotReady(String),
+    /// A connection was made.
+    #[error(
+        "{0} was reached: the cluster's network does not enforce NetworkPolicy, so renderers reach it too; \
+         use a network plugin that does"
+    )]
+    Reached(String),
+    /// What has no address cannot be reached anyway, which shows nothing.
+    #[error("{0} has no address; it must be HOST:PORT")]
+    NoAddress(String),
+}
+
+/// How long something may take to become true: a hub to be ready, a policy to hold for a new pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Looks before it is given up.
+    pub looks: u32,
+    /// Time between two looks.
+    pub pause: Duration,
+    /// Longest that one look takes.
+    pub limit: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            looks: 15,
+            pause: Duration::from_secs(1),
+            limit: Duration::from_secs(3),
+        }
+    }
+}
+
+/// Looks until everything holds.
+///
+/// # Errors
+/// The first that does not in time.
+pub async fn run(args: &ProbeArgs, patience: Patience) -> Result<(), ProbeError> {
+    for place in &args.ready {
+        let address = address(place).await?;
+        holds(patience, async || is_ready(address, patience.limit).await)
+            .await
+            .map_err(|()| ProbeError::NotReady(place.clone()))?;
+    }
+    for place in &args.unreachable {
+        let address = address(place).await?;
+        holds(patience, async || !is_reached(address, patience.limit).await)
+            .await
+            .map_err(|()| ProbeError::Reached(place.clone()))?;
+    }
+    Ok(())
+}
+
+/// The address of HOST:PORT, where the host may be an IPv6 address with or without brackets, as Kubernetes gives it.
+async fn address(place: &str) -> Result<SocketAddr, ProbeError> {
+    let none = || ProbeError::NoAddress(place.to_owned());
+    let (host, port) = place.rsplit_once(':').ok_or_else(none)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port: u16 = port.parse().map_err(|_| none())?;
+    let mut found = lookup_host((host, port)).await.map_err(|_| none())?;
+    found.next().ok_or_else(none)
+}
+
+async fn holds(patience: Patience, look: impl AsyncFn() -> bool) -> Result<(), ()> {
+    for _ in 0..patience.looks {
+        if look().await {
+            return Ok(());
+        }
+        sleep(patience.pause).await;
+    }
+    Err(())
+}
+
+async fn is_reached(place: SocketAddr, limit: Duration) -> bool {
+    matches!(timeout(limit, TcpStream::connect(place)).await, Ok(Ok(_)))
+}
+
+async fn is_ready(place: SocketAddr, limit: Duration) -> bool {
+    matches!(timeout(limit, status_line(place)).await, Ok(Ok(line)) if &line == b"HTTP/1.1 200")
+}
+
+/// As much of the answer to GET /readyz as tells its code.
+async fn status_line(place: SocketAddr) -> std::io::Result<[u8; 12]> {
+    let mut stream = TcpStream::connect(place).await?;
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).await?;
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const HASTY: Patience = Patience {
+        looks: 3,
+        pause: Duration::from_millis(1),
+        limit: Duration::from_secs(5),
+    };
+
+    /// A server that gives these answers, one a connection, then the last one for ever.
+    async fn server(answers: &'static [&'static str]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let mut left = answers.iter();
+            let mut answer = "";
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                answer = left.next().unwrap_or(&answer);
+                _ = stream.read(&mut [0; 1024]).await;
+                _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        place
+    }
+
+    async fn probe(ready: &[&str], unreachable: &[&str]) -> Result<(), ProbeError> {
+        let all = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+        let args = ProbeArgs {
+            ready: all(ready),
+            unreachable: all(unreachable),
+        };
+        run(&args, HASTY).await
+    }
+
+    #[tokio::test]
+    async fn a_hub_is_ready_when_it_says_so_and_may_take_its_time() {
+        let late = server(&[
+            "HTTP/1.1 503 Service Unavailable\r\n\r\n",
+            "",
+            "HTTP/1.1 200 OK\r\n\r\n",
+        ])
+        .await;
+        assert_eq!(probe(&[&late], &[]).await, Ok(()));
+        let never = server(&["HTTP/1.1 503 Service Unavailable\r\n\r\n"]).await;
+        assert_eq!(
+            probe(&[&late, &never], &[]).await,
+            Err(ProbeError::NotReady(never))
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_reached_fails_and_what_has_no_address_shows_nothing() {
+        let open = server(&[""]).await;
+        assert_eq!(probe(&[], &[&open]).await, Err(ProbeError::Reached(open)));
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = closed.local_addr().unwrap().to_string();
+        drop(closed);
+        assert_eq!(probe(&[], &[&place]).await, Ok(()));
+        for nothing in ["no-port", "127.0.0.1:x", ":1"] {
+            let expected = Err(ProbeError::NoAddress(nothing.to_owned()));
+            assert_eq!(probe(&[], &[nothing]).await, expected, "{nothing}");
+        }
+        let given = address("fd00::1:443").await.map(|a| a.to_string());
+        assert_eq!(given, Ok("[fd00::1]:443".to_owned()));
+    }
+}

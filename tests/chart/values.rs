@@ -1,0 +1,169 @@
+//! Every value is known to the schema and the other way round, and the limits leave room for what the hub makes.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Container, LimitRange, ResourceQuota};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use renderhub_harness::helm;
+use serde_json::Value;
+
+use super::{of_kind, template, yaml};
+
+/// Paths of all values, as deep as the schema names fields.
+fn in_schema(root: &Value, schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let schema = match schema["$ref"].as_str() {
+        Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap_or(schema),
+        None => schema,
+    };
+    match schema["properties"].as_object() {
+        Some(fields) => {
+            for (name, field) in fields {
+                in_schema(root, field, &format!("{path}.{name}"), found);
+            }
+        }
+        None => {
+            found.insert(path.to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_schema_knows_every_value_and_no_other() -> Result<()> {
+    let chart = helm::renderhub_chart();
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(chart.join("values.schema.json"))?)?;
+    let values = yaml(&std::fs::read_to_string(chart.join("values.yaml"))?)?.remove(0);
+    let mut known = BTreeSet::new();
+    in_schema(&schema, &schema, "", &mut known);
+    // Helm's own, for all charts of a release.
+    known.remove(".global");
+    for path in &known {
+        let pointer = path.replace('.', "/");
+        ensure!(
+            values.pointer(&pointer).is_some(),
+            "{path} has no default in values.yaml"
+        );
+    }
+    let mut open = vec![(String::new(), &values)];
+    while let Some((path, value)) = open.pop() {
+        if known.contains(&path) {
+            continue;
+        }
+        let fields = value
+            .as_object()
+            .with_context(|| format!("{path} is not in the schema"))?;
+        open.extend(
+            fields
+                .iter()
+                .map(|(name, value)| (format!("{path}.{name}"), value)),
+        );
+    }
+    Ok(())
+}
+
+/// A quantity in thousandths; only of the units that the chart and the pod use.
+fn milli(quantity: &Quantity) -> u64 {
+    let split = quantity
+        .0
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(quantity.0.len());
+    let (number, unit) = quantity.0.split_at(split);
+    let factor = match unit {
+        "m" => 1,
+        "" => 1000,
+        "Mi" => 1000 << 20,
+        "Gi" => 1000 << 30,
+        other => unreachable!("the unit {other}"),
+    };
+    number.parse::<u64>().expect("a number") * factor
+}
+
+/// Of the whole pod: init containers run before the others, one at a time.
+fn of_pod(job: &Job, resource: &str, is_limit: bool) -> u64 {
+    let pod = job
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref())
+        .expect("a pod");
+    let of = |container: &Container| {
+        let resources = container.resources.clone().expect("resources");
+        let list = if is_limit {
+            resources.limits
+        } else {
+            resources.requests
+        };
+        milli(&list.expect("a list")[resource])
+    };
+    let inits = pod
+        .init_containers
+        .iter()
+        .flatten()
+        .map(of)
+        .max()
+        .unwrap_or_default();
+    inits.max(pod.containers.iter().map(of).sum())
+}
+
+fn default_job() -> Result<Job> {
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/plan/tests/golden/split-basic-auth.json"
+    );
+    Ok(serde_json::from_str(&std::fs::read_to_string(golden)?)?)
+}
+
+/// Holds: R5, D3.
+#[tokio::test]
+async fn as_many_pods_as_may_run_fit_into_the_quota() -> Result<()> {
+    let job = default_job()?;
+    for jobs in [1, 256, 5000] {
+        let objects = template(&[
+            &format!("controller.maxActiveJobs={jobs}"),
+            "controller.maxActiveJobsPerNamespace=1",
+        ])
+        .await?;
+        let quota: ResourceQuota = serde_json::from_value(of_kind(&objects, "ResourceQuota")?.clone())?;
+        let hard = quota.spec.and_then(|spec| spec.hard).context("no limits")?;
+        for resource in ["cpu", "memory", "ephemeral-storage"] {
+            for (kind, is_limit) in [("requests", false), ("limits", true)] {
+                let all = milli(&hard[&format!("{kind}.{resource}")]);
+                let needed = jobs * of_pod(&job, resource, is_limit);
+                ensure!(
+                    all >= needed,
+                    "{kind}.{resource}: {all} for {jobs} Jobs that need {needed}"
+                );
+            }
+        }
+        ensure!(milli(&hard["pods"]) >= jobs * 1000, "{jobs} pods");
+        for count in ["count/jobs.batch", "count/secrets"] {
+            ensure!(milli(&hard[count]) >= jobs * 1000, "{count}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_default_class_is_the_default_of_the_limit_range_and_inside_its_bounds() -> Result<()> {
+    let job = default_job()?;
+    let objects = template(&[]).await?;
+    let range: LimitRange = serde_json::from_value(of_kind(&objects, "LimitRange")?.clone())?;
+    let item = range.spec.context("no spec")?.limits.remove(0);
+    let (default, requests, max) = (
+        item.default.unwrap_or_default(),
+        item.default_request.unwrap_or_default(),
+        item.max.unwrap_or_default(),
+    );
+    let pod = job.spec.context("a spec")?.template.spec.context("a pod")?;
+    for container in pod.init_containers.iter().flatten().chain(&pod.containers) {
+        let own = container.resources.clone().context("no resources")?;
+        assert_eq!(
+            (own.limits.as_ref(), own.requests.as_ref()),
+            (Some(&default), Some(&requests))
+        );
+        for (resource, limit) in own.limits.context("no limits")? {
+            ensure!(milli(&limit) <= milli(&max[&resource]), "{resource}");
+        }
+    }
+    Ok(())
+}

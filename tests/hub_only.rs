@@ -1,0 +1,244 @@
+//! What only a hub may do to a task, with the policies in force: write its status and take the finalizer off. Whatever RBAC
+//! says, nobody else can, and nobody who may do everything is hindered.
+
+mod support;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub::api::labels::FINALIZER;
+use renderhub::api::{ClusterRegistry, RenderTask};
+use renderhub_harness::{ControlPlane, wait_for};
+use serde_json::{Value, json};
+use support::careless::{put_finalizers, put_status};
+use support::{FIXED_LIMIT, LIMIT, Stage, job_name_of, plane};
+use tokio::sync::OnceCell;
+
+/// The control plane with the policies, all in force.
+async fn guarded() -> Result<&'static ControlPlane> {
+    static GUARDED: OnceCell<&'static ControlPlane> = OnceCell::const_new();
+    let plane = GUARDED.get_or_try_init(|| async {
+        let plane = plane::own_plane(&["crds", "policies"]).await?;
+        let stage = Stage::on(plane, "probe", &[]).await?;
+        let task = stage.submit(stage.task("probe")).await?;
+        let tenant = stage.careless_tenant().await?;
+        wait_for("the policies to be in force", LIMIT, async || {
+            let status = put_status(&tenant, "probe", &json!({})).await;
+            let finalizer = put_finalizers(&tenant, "probe", &json!([])).await;
+            if finalizer.is_ok() {
+                put_finalizers(&tenant, "probe", &json!([FINALIZER])).await?;
+            }
+            Ok((is_refused(&status) && is_refused(&finalizer)).then_some(()))
+        })
+        .await?;
+        put_finalizers(&stage.tasks(), &task.name_any(), &json!([])).await?;
+        stage.passed();
+        anyhow::Ok(plane)
+    });
+    Ok(*plane.await?)
+}
+
+/// Whether a policy refused it, in the words of ours.
+fn is_refused(answer: &kube::Result<()>) -> bool {
+    let Err(kube::Error::Api(status)) = answer else {
+        return false;
+    };
+    status.code == 403 && status.message.contains("renderhub-hub-only-")
+}
+
+impl Stage {
+    async fn guarded(prefix: &str) -> Result<Self> {
+        let mut stage = Self::on(guarded().await?, prefix, &[]).await?;
+        stage.make_registry().await?;
+        stage.start_hub().await?;
+        Ok(stage)
+    }
+
+    async fn succeeded(&self, name: &str) -> Result<RenderTask> {
+        let task = self.submit(self.task(name)).await?;
+        self.complete(&task).await?;
+        self.condition(&task, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        self.cleared(&task).await?;
+        Ok(task)
+    }
+
+    async fn scheduled(&self, name: &str) -> Result<RenderTask> {
+        let task = self.submit(self.task(name)).await?;
+        self.condition(&task, JobScheduled, "True", "JobScheduled")
+            .await?;
+        Ok(task)
+    }
+}
+
+/// Every way to write a status, as requests on a task that has one.
+async fn status_writes(tasks: &Api<RenderTask>, name: &str) -> Result<Vec<(&'static str, kube::Result<()>)>> {
+    let (plain, post) = (PatchParams::default(), PostParams::default());
+    let mut whole = tasks.get(name).await?;
+    let mut status = whole.status.clone().unwrap_or_default();
+    status.attempts = Some(7);
+    whole.status = Some(status);
+    let merge = Patch::Merge(json!({"status": {"attempts": 7}}));
+    let apply = Patch::Apply(json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderTask", "metadata": {"name": name},
+        "status": {"attempts": 7},
+    }));
+    let by_force = PatchParams::apply("tenant").force();
+    Ok(vec![
+        ("merge", tasks.patch_status(name, &plain, &merge).await.map(drop)),
+        (
+            "apply",
+            tasks.patch_status(name, &by_force, &apply).await.map(drop),
+        ),
+        ("put", tasks.replace_status(name, &post, &whole).await.map(drop)),
+        ("json", put_status(tasks, name, &json!({"attempts": 7})).await),
+        ("wipe", put_status(tasks, name, &json!({})).await),
+    ])
+}
+
+/// Every way to take the hub's finalizer off.
+async fn finalizer_removals(
+    tasks: &Api<RenderTask>,
+    name: &str,
+) -> Result<Vec<(&'static str, kube::Result<()>)>> {
+    let (plain, post) = (PatchParams::default(), PostParams::default());
+    let mut whole = tasks.get(name).await?;
+    whole.metadata.finalizers = None;
+    let json = serde_json::from_value(json!([{"op": "remove", "path": "/metadata/finalizers"}]))?;
+    let json = Patch::<Value>::Json(json);
+    let mut swapped = whole.clone();
+    swapped.metadata.finalizers = Some(vec!["example.com/other".to_owned()]);
+    Ok(vec![
+        ("merge", put_finalizers(tasks, name, &Value::Null).await),
+        ("empty", put_finalizers(tasks, name, &json!([])).await),
+        ("json", tasks.patch(name, &plain, &json).await.map(drop)),
+        ("put", tasks.replace(name, &post, &whole).await.map(drop)),
+        ("swap", tasks.replace(name, &post, &swapped).await.map(drop)),
+    ])
+}
+
+/// Holds: T1, T2.
+#[tokio::test]
+async fn a_tenant_with_every_right_writes_no_status_and_takes_no_finalizer_off() -> Result<()> {
+    let stage = Stage::guarded("refused").await?;
+    let tenant = stage.careless_tenant().await?;
+    let (running, done) = (stage.scheduled("running").await?, stage.succeeded("done").await?);
+    let unseen = stage
+        .submit_with("unseen", json!({"registryRef": {"name": "no-such-registry"}}))
+        .await?;
+    for task in [&running, &done, &unseen] {
+        let name = task.name_any();
+        let before = tenant.get(&name).await?;
+        for (way, answer) in status_writes(&tenant, &name).await? {
+            assert!(is_refused(&answer), "{name} by {way}: {answer:?}");
+        }
+        for (way, answer) in finalizer_removals(&tenant, &name).await? {
+            assert!(is_refused(&answer), "{name} by {way}: {answer:?}");
+        }
+        let after = tenant.get(&name).await?;
+        assert_eq!(after.finalizers(), before.finalizers());
+        assert!(after.finalizers().contains(&FINALIZER.to_owned()));
+        assert_eq!(
+            after.status.and_then(|s| s.attempts),
+            before.status.and_then(|s| s.attempts)
+        );
+        // What is the tenant's own stays so: other finalizers, labels, and the end of the task.
+        put_finalizers(&tenant, &name, &json!([FINALIZER, "example.com/mine"])).await?;
+        put_finalizers(&tenant, &name, &json!([FINALIZER])).await?;
+        let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+        tenant.patch(&name, &PatchParams::default(), &label).await?;
+        tenant.delete(&name, &DeleteParams::default()).await?;
+        wait_for("the task to be gone", LIMIT, async || {
+            Ok(stage.tasks().get_opt(&name).await?.is_none().then_some(()))
+        })
+        .await?;
+        stage.cleared(task).await?;
+    }
+    assert_eq!(stage.counted("renderhub_forged_statuses_total", &[]).await?, 0);
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: T1, T2.
+#[tokio::test]
+async fn who_may_do_everything_is_not_hindered_and_forges_nothing() -> Result<()> {
+    let stage = Stage::guarded("admin").await?;
+    let everything =
+        serde_json::from_value(json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]))?;
+    let boss = stage.plane.user_with_rules("boss", everything).await?;
+    let tasks: Api<RenderTask> = Api::namespaced(boss.client().await?, &stage.scope.tenant);
+    let done = stage.succeeded("done").await?;
+    let result = tasks.get("done").await?.status;
+    put_status(&tasks, "done", &json!({"attempts": 7})).await?;
+    wait_for("the result to be put right", FIXED_LIMIT, async || {
+        Ok((tasks.get("done").await?.status == result).then_some(()))
+    })
+    .await?;
+    assert_eq!(stage.successes("create jobs", &job_name_of(&done)).await?, 1);
+    // Somebody must be able to end what no hub ends any more.
+    put_finalizers(&tasks, "done", &json!([])).await?;
+    tasks.delete("done", &DeleteParams::default()).await?;
+    assert!(tasks.get_opt("done").await?.is_none());
+    let registries: Api<ClusterRegistry> = Api::all(boss.client().await?);
+    let wiped = Patch::Merge(json!({"status": null}));
+    registries
+        .patch_status(&stage.scope.tenant, &PatchParams::default(), &wiped)
+        .await?;
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: T2.
+#[tokio::test]
+async fn a_namespace_goes_with_all_its_tasks() -> Result<()> {
+    let stage = Stage::guarded("namespace").await?;
+    let running = stage.scheduled("running").await?;
+    stage.succeeded("done").await?;
+    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
+    let name = &stage.scope.tenant;
+    namespaces.delete(name, &DeleteParams::default()).await?;
+    wait_for("the namespace to be gone", LIMIT, async || {
+        Ok(namespaces.get_opt(name).await?.is_none().then_some(()))
+    })
+    .await?;
+    stage.cleared(&running).await?;
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn hubs_with_service_accounts_of_their_own_share_one_policy() -> Result<()> {
+    let mut stages = Vec::new();
+    for prefix in ["one", "other"] {
+        let mut stage = Stage::on(guarded().await?, prefix, &[]).await?;
+        stage.make_registry().await?;
+        let account = stage.plane.service_account(&stage.scope.rendering, "hub").await?;
+        let subject = json!({"kind": "ServiceAccount", "name": "hub", "namespace": stage.scope.rendering});
+        stage.make_hub(subject).await?;
+        let tasks: Api<RenderTask> = Api::namespaced(account.client().await?, &stage.scope.tenant);
+        wait_for("the account's rights to be in force", LIMIT, async || {
+            Ok(tasks.list(&Default::default()).await.is_ok().then_some(()))
+        })
+        .await?;
+        let hub = stage.spawn_hub(&account.kubeconfig()?)?;
+        hub.wait_ready().await?;
+        stage.hub = Some(hub);
+        stages.push(stage);
+    }
+    for stage in &stages {
+        let task = stage.succeeded("shop").await?;
+        assert_eq!(
+            stage
+                .counted("renderhub_reconcile_errors_total", &["Forbidden"])
+                .await?,
+            0
+        );
+        stage.delete(&task).await?;
+    }
+    let last = stages.pop().context("a stage")?;
+    last.passed();
+    stages.into_iter().for_each(Stage::passed);
+    Ok(())
+}

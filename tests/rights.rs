@@ -1,0 +1,272 @@
+//! The chart's rights are the ones a hub uses: each of them by something it does, and no other. And with them it becomes
+//! nobody but whom the chart names.
+//!
+//! The other half, that a hub lacks none of them, is shown by every test with a hub: it runs with the chart's rights, and fails
+//! if anything was forbidden.
+
+mod support;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use renderhub::api::ClusterRenderTask;
+use renderhub::api::RenderTask;
+use renderhub::names::{TaskUid, job_name};
+use renderhub_harness::finish::{self, Outcome};
+use renderhub_harness::rights::{Bound, Grant};
+use renderhub_harness::{AuditLevel, ControlPlane, apply, audit, wait_for};
+use serde_json::{Value, json};
+use support::record::raw;
+use support::tenant::BUILDER;
+use support::{DIGEST, EVERYWHERE, LIMIT, Stage, plane};
+use tokio::sync::OnceCell;
+
+#[path = "rights/identity.rs"]
+mod identity;
+
+/// A control plane that cannot stream lists, as older ones: `list` is a right that a hub needs there. With the policies, which
+/// ask for the right to act as a hub.
+async fn old_plane() -> Result<&'static ControlPlane> {
+    static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    let start = || async {
+        let plane = ControlPlane::builder()
+            .with_audit(AuditLevel::Metadata)
+            .without_job_controller()
+            .with_apiserver_arg("--feature-gates=WatchList=false")
+            .start()
+            .await?;
+        for file in plane::files("crds")?.into_iter().chain(plane::files("policies")?) {
+            plane.apply_file(&file).await?;
+        }
+        plane::keep_rights_in_dying_namespaces(&plane).await?;
+        anyhow::Ok(plane)
+    };
+    PLANE.get_or_try_init(start).await
+}
+
+/// One of the two kinds of tasks on a stage.
+struct Tasks<'a> {
+    stage: &'a Stage,
+    api: Api<DynamicObject>,
+    is_clusters: bool,
+}
+
+impl<'a> Tasks<'a> {
+    fn of_tenant(stage: &'a Stage) -> Self {
+        let api = Api::namespaced_with(stage.admin.clone(), &stage.scope.tenant, &raw::<RenderTask>());
+        Self {
+            stage,
+            api,
+            is_clusters: false,
+        }
+    }
+
+    fn of_platform(stage: &'a Stage) -> Self {
+        let api = Api::all_with(stage.admin.clone(), &raw::<ClusterRenderTask>());
+        Self {
+            stage,
+            api,
+            is_clusters: true,
+        }
+    }
+
+    /// Submits a task with these fields laid over; the name of its Job.
+    async fn submit(&self, name: &str, spec: Value) -> Result<String> {
+        let name = format!("{name}-{}", self.stage.scope.shard);
+        let mut task = self.stage.task(&name);
+        if self.is_clusters {
+            task["kind"] = json!("ClusterRenderTask");
+            task["metadata"] = json!({"name": name});
+        }
+        for (key, value) in spec.as_object().context("no object")? {
+            task["spec"][key] = value.clone();
+        }
+        let task: DynamicObject = serde_json::from_value(task)?;
+        let made = self.api.create(&PostParams::default(), &task).await?;
+        Ok(job_name(&name, &TaskUid::new(&made.uid().unwrap_or_default())))
+    }
+
+    async fn complete(&self, job: &str) -> Result<()> {
+        let jobs = self.stage.jobs();
+        let job = wait_for("the Job", LIMIT, async || Ok(jobs.get_opt(job).await?)).await?;
+        let said = json!({"phase": "Push", "reason": "Pushed", "digest": DIGEST}).to_string();
+        finish::end_job(&self.stage.admin, &job, &Outcome::Complete(said)).await
+    }
+
+    /// Removes a task behind the hub's back.
+    async fn snatch(&self, name: &str) -> Result<()> {
+        let name = format!("{name}-{}", self.stage.scope.shard);
+        let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        self.api.patch(&name, &PatchParams::default(), &none).await?;
+        self.api.delete(&name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Waits until neither the task nor anything of it exists.
+    async fn removed(&self, name: &str, job: &str) -> Result<()> {
+        let name = format!("{name}-{}", self.stage.scope.shard);
+        wait_for(&format!("{name} and all of it to be gone"), LIMIT, async || {
+            let task = self.api.get_opt(&name).await?.is_none();
+            let job_is_gone = self.stage.jobs().get_opt(job).await?.is_none();
+            let secret_is_gone = self.stage.secrets().get_opt(job).await?.is_none();
+            Ok((task && job_is_gone && secret_is_gone).then_some(()))
+        })
+        .await
+    }
+}
+
+/// Everything that a hub does, so that it needs each of its rights.
+async fn do_everything(stage: &mut Stage, is_everywhere: bool) -> Result<()> {
+    stage.make_registry().await?;
+    let class = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
+        "metadata": {"name": stage.scope.shard}, "spec": {"image": "renderer.test/own:1"}});
+    apply::object(&stage.admin, class).await?;
+    let tenant = stage.scope.tenant.clone();
+    stage.make_account(&tenant, BUILDER).await?;
+    let resources = ["secrets", "configmaps", "registries"];
+    stage.let_read(&tenant, &tenant, BUILDER, &resources).await?;
+    stage.make_own_secret(&tenant, "own-push").await?;
+    stage.make_own_registry(&tenant, "own").await?;
+    stage.start_hub().await?;
+
+    own_registry(stage).await?;
+    life_of(&Tasks::of_tenant(stage)).await?;
+    let left = leave(&Tasks::of_tenant(stage)).await?;
+    let platforms = if is_everywhere {
+        life_of(&Tasks::of_platform(stage)).await?;
+        Some(leave(&Tasks::of_platform(stage)).await?)
+    } else {
+        None
+    };
+    stage.kill_hub();
+    Tasks::of_tenant(stage).snatch("left").await?;
+    if platforms.is_some() {
+        Tasks::of_platform(stage).snatch("left").await?;
+    }
+    stage.start_hub().await?;
+    Tasks::of_tenant(stage).removed("left", &left).await?;
+    if let Some(left) = platforms {
+        Tasks::of_platform(stage).removed("left", &left).await?;
+    }
+    Ok(())
+}
+
+/// A task that is done and removes itself.
+async fn life_of(tasks: &Tasks<'_>) -> Result<()> {
+    let job = tasks
+        .submit("done", json!({"ttlSecondsAfterFinished": 0}))
+        .await?;
+    tasks.complete(&job).await?;
+    tasks.removed("done", &job).await
+}
+
+/// A task whose Job runs.
+async fn leave(tasks: &Tasks<'_>) -> Result<String> {
+    let job = tasks.submit("left", json!({})).await?;
+    let jobs = tasks.stage.jobs();
+    wait_for("the Job", LIMIT, async || Ok(jobs.get_opt(&job).await?)).await?;
+    Ok(job)
+}
+
+/// A task that names what is the tenant's own, read as the tenant's `ServiceAccount`.
+async fn own_registry(stage: &Stage) -> Result<()> {
+    let tasks = Tasks::of_tenant(stage);
+    let spec = json!({"registryRef": {"kind": "Registry", "name": "own"}, "serviceAccountName": BUILDER});
+    let job = tasks.submit("own", spec).await?;
+    tasks.complete(&job).await
+}
+
+/// A right that no request needs by itself: the admission policies ask for it when the hub writes a status.
+fn is_asked_by_policies(grant: &Grant) -> bool {
+    (grant.resource.as_str(), grant.verb.as_str()) == ("hubs", "act")
+}
+
+/// Every request of the stage's hub, those that are still answered included.
+async fn requests(stage: &Stage) -> Result<Vec<audit::Event>> {
+    let mut events = stage.plane.audit()?.since(audit::Mark::START).await?;
+    events.retain(|event| event.user == stage.hub_user.name());
+    Ok(events)
+}
+
+/// Runs a hub with these flags through everything and compares what it may with what it did.
+async fn every_right_is_used(prefix: &str, flags: &[&str]) -> Result<()> {
+    let mut stage = Stage::on(
+        old_plane().await?,
+        prefix,
+        &[flags, &["--gc-interval=1s"]].concat(),
+    )
+    .await?;
+    stage.let_hub_be(&[BUILDER]).await?;
+    do_everything(&mut stage, flags.contains(&EVERYWHERE)).await?;
+    let rights = stage.rights.clone();
+    let told = |unused: &std::collections::BTreeSet<Grant>| {
+        let left = unused.iter().filter(|grant| !is_asked_by_policies(grant));
+        left.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    // What is done from time to time may be still to come.
+    wait_for("every right of the chart to be used", LIMIT, async || {
+        let unused = told(&rights.unused(&requests(&stage).await?));
+        ensure!(
+            unused.is_empty(),
+            "the chart gives what no hub needs: {unused:#?}"
+        );
+        Ok(Some(()))
+    })
+    .await?;
+    let mut planted = rights;
+    planted.bound.push(Bound {
+        namespace: None,
+        role: "planted".to_owned(),
+        labels: json!({}),
+        rules: serde_json::from_value(
+            json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]),
+        )?,
+    });
+    let seen = told(&planted.unused(&requests(&stage).await?));
+    assert_eq!(
+        seen,
+        ["list secrets in the cluster"],
+        "a right too many is not seen"
+    );
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: I1.
+#[tokio::test]
+async fn a_hub_of_all_namespaces_uses_every_right_it_has() -> Result<()> {
+    every_right_is_used("all", &[EVERYWHERE]).await
+}
+
+/// Holds: I1.
+#[tokio::test]
+async fn a_hub_of_some_namespaces_uses_every_right_it_has() -> Result<()> {
+    every_right_is_used(
+        "some",
+        &["--no-cross-namespace-refs=false", "--tenant-identity=impersonate"],
+    )
+    .await
+}
+
+/// The one right that the audit log does not show: without it the policies keep the hub from writing a status.
+#[tokio::test]
+async fn a_hub_that_may_not_act_as_one_writes_no_status() -> Result<()> {
+    let mut stage = Stage::on(old_plane().await?, "act", &[]).await?;
+    stage.make_registry().await?;
+    stage.grant(|resource| resource != "hubs").await?;
+    let hub = stage.spawn_hub(&stage.hub_user.kubeconfig()?)?;
+    stage.hub = Some(hub);
+    let is_refused =
+        |event: &audit::Event| event.action() == "patch clusterregistries/status" && event.code == 403;
+    wait_for("a refused status", LIMIT, async || {
+        Ok(requests(&stage).await?.iter().any(is_refused).then_some(()))
+    })
+    .await?;
+    stage.grant(|_| true).await?;
+    stage.hub().wait_ready().await?;
+    stage.barrier().await?;
+    stage.passed();
+    Ok(())
+}

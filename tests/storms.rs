@@ -1,0 +1,177 @@
+//! Nobody keeps the hub busy by writing much: not on tasks, and not on objects that only look like the hub's.
+
+mod support;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
+use renderhub::api::RenderTask;
+use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub_harness::wait_for;
+use serde_json::json;
+use support::careless::put_status;
+use support::{FIXED_LIMIT, Stage, job_name_of};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, interval};
+
+/// How long a storm lasts.
+const STORM: Duration = Duration::from_secs(60);
+/// Time between two writes of a storm: 100 a second.
+const BEAT: Duration = Duration::from_millis(10);
+/// Jobs in a tenant's namespace that look like the hub's.
+const FORGED: usize = 10_000;
+/// Writes of the test in flight.
+const AT_ONCE: usize = 32;
+/// One storm at a time: two are more than a small machine's API server takes.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+impl Stage {
+    async fn scheduled(&self, name: &str) -> Result<RenderTask> {
+        let task = self.submit(self.task(name)).await?;
+        self.condition(&task, JobScheduled, "True", "JobScheduled")
+            .await?;
+        Ok(task)
+    }
+
+    async fn succeeds(&self, task: &RenderTask) -> Result<()> {
+        self.complete(task).await?;
+        self.condition(task, JobSucceeded, "True", "JobSucceeded").await?;
+        self.cleared(task).await
+    }
+
+    /// Writes an annotation a hundred times a second; how often it was written.
+    async fn storm(&self, name: &str) -> Result<usize> {
+        let (mut beat, end) = (interval(BEAT), Instant::now() + STORM);
+        let beats = stream::poll_fn(move |cx| beat.poll_tick(cx).map(Some));
+        let beats = beats.take_while(move |at| futures::future::ready(*at < end));
+        let tasks = self.tasks();
+        let writes = beats.enumerate().map(|(number, _)| {
+            let (tasks, number) = (tasks.clone(), number.to_string());
+            async move {
+                let note = Patch::Merge(json!({"metadata": {"annotations": {"storm": number}}}));
+                tasks.patch(name, &PatchParams::default(), &note).await.map(drop)
+            }
+        });
+        // More at once only make the API server repeat its own work on the one object, until it gives up on some.
+        let answers: Vec<kube::Result<()>> = writes.buffer_unordered(4).collect().await;
+        Ok(answers.iter().filter(|answer| answer.is_ok()).count())
+    }
+
+    /// Writes a false status as often as the API server takes one; how often.
+    async fn fight(&self, name: &str) -> Result<usize> {
+        let (tasks, end) = (self.careless_tenant().await?, Instant::now() + STORM);
+        let mut beat = interval(BEAT);
+        let mut writes = 0;
+        while beat.tick().await < end {
+            let answer = put_status(&tasks, name, &json!({"attempts": writes % 1_000})).await;
+            writes += usize::from(answer.is_ok());
+        }
+        Ok(writes)
+    }
+
+    /// What the hub asked for about an object of this name since then: reads, and writes.
+    async fn asked(&self, name: &str, since: Timestamp) -> Result<(usize, usize)> {
+        let all = self.requests().await?;
+        let about = all
+            .iter()
+            .filter(|e| e.name == name && e.received >= since && e.verb != "watch");
+        let (writes, reads): (Vec<_>, Vec<_>) = about.partition(|e| e.is_write());
+        Ok((reads.len(), writes.len()))
+    }
+}
+
+/// Holds: D2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
+    let _turn = TURN.lock().await;
+    let stage = Stage::new("storm").await?;
+    let (noted, fought) = (stage.scheduled("noted").await?, stage.scheduled("fought").await?);
+    stage.succeeds(&fought).await?;
+    let result = stage.tasks().get("fought").await?.status;
+    let begin = Timestamp::now();
+    let (notes, lies) = tokio::try_join!(stage.storm("noted"), stage.fight("fought"))?;
+    let seconds = usize::try_from(Timestamp::now().duration_since(begin).as_secs())?;
+    wait_for("the result to be put right", FIXED_LIMIT, async || {
+        Ok((stage.tasks().get("fought").await?.status == result).then_some(()))
+    })
+    .await?;
+    let seen = stage.counted("renderhub_forged_statuses_total", &[]).await?;
+    println!("{notes} notes and {lies} false statuses, of which {seen} were seen, in {seconds} s");
+    assert!(notes > 600 && lies > 120, "{notes} notes, {lies} false statuses");
+    assert_eq!(
+        stage.asked("noted", begin).await?.1,
+        0,
+        "a note is no reason to write"
+    );
+    let (reads, writes) = stage.asked("fought", begin).await?;
+    println!("{reads} reads, {writes} writes");
+    // One more for the end, and one for what is left of a second.
+    assert!(
+        writes <= seconds + 2 && reads <= seconds + 2,
+        "{reads} reads, {writes} writes in {seconds} s"
+    );
+    assert!(writes > seconds / 10, "{writes} writes are no defence");
+    stage.succeeds(&noted).await?;
+    for task in [&noted, &fought] {
+        assert_eq!(stage.successes("create jobs", &job_name_of(task)).await?, 1);
+    }
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: T3.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_a_tenant_are_not_looked_at() -> Result<()> {
+    let _turn = TURN.lock().await;
+    let stage = Stage::new("jobs").await?;
+    let task = stage.scheduled("shop").await?;
+    let mut forged = stage.job_of(&task).await?;
+    forged.spec = serde_json::from_value(json!({"suspend": true, "template": {"spec": {
+        "restartPolicy": "Never", "containers": [{"name": "renderer", "image": "foreign.test/x"}],
+    }}}))?;
+    let (labels, annotations) = (forged.labels().clone(), forged.annotations().clone());
+    let jobs: Api<Job> = Api::namespaced(stage.admin.clone(), &stage.scope.tenant);
+    let before = stage
+        .counted("renderhub_reconcile_duration_seconds_count", &[])
+        .await?;
+    let begin = Timestamp::now();
+    let make = |number: usize| {
+        let mut job = Job {
+            spec: forged.spec.clone(),
+            ..Job::default()
+        };
+        // The first has the very name, the others one of their own.
+        let name = job_name_of(&task);
+        job.metadata.name = Some(if number == 0 {
+            name
+        } else {
+            format!("{name}-{number}")
+        });
+        job.metadata.labels = Some(labels.clone());
+        job.metadata.annotations = Some(annotations.clone());
+        job.metadata.owner_references = task.controller_owner_ref(&()).map(|owner| vec![owner]);
+        let jobs = jobs.clone();
+        async move { jobs.create(&PostParams::default(), &job).await.map(drop) }
+    };
+    let mut made = stream::iter((0..FORGED).map(make)).buffer_unordered(AT_ONCE);
+    while made.try_next().await?.is_some() {}
+    println!(
+        "{FORGED} Jobs in {} s",
+        Timestamp::now().duration_since(begin).as_secs()
+    );
+    let after = stage
+        .counted("renderhub_reconcile_duration_seconds_count", &[])
+        .await?;
+    assert_eq!(after, before, "no pass");
+    let name = job_name_of(&task);
+    assert_eq!(stage.asked(&name, begin).await?, (0, 0));
+    stage.succeeds(&task).await?;
+    assert!(jobs.get_opt(&name).await?.is_some(), "the tenant's own stays");
+    stage.passed();
+    Ok(())
+}

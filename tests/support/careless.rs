@@ -1,0 +1,84 @@
+//! A tenant whom a careless role lets write more than its tasks.
+
+use anyhow::Result;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use renderhub::api::RenderTask;
+use renderhub_harness::{apply, wait_for};
+use serde_json::{Value, json};
+
+use super::{LIMIT, Stage};
+
+impl Stage {
+    /// The tasks as a user sees them who has every right on everything of renderhub's in the tenant's namespace: on the status
+    /// of tasks, and even the one that makes a hub.
+    pub async fn careless_tenant(&self) -> Result<Api<RenderTask>> {
+        let namespace = &self.scope.tenant;
+        let name = format!("careless-{namespace}");
+        let user = self.plane.user(&name, &[])?;
+        let role: Role = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "rules": [{"apiGroups": ["renderhub.dev"], "resources": ["*"], "verbs": ["*"]}],
+        }))?;
+        let binding: RoleBinding = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.name()}],
+        }))?;
+        let post = PostParams::default();
+        let roles: Api<Role> = Api::namespaced(self.admin.clone(), namespace);
+        let bindings: Api<RoleBinding> = Api::namespaced(self.admin.clone(), namespace);
+        roles.create(&post, &role).await?;
+        bindings.create(&post, &binding).await?;
+        let tasks: Api<RenderTask> = Api::namespaced(user.client().await?, namespace);
+        wait_for("the tenant's rights to be in force", LIMIT, async || {
+            let answer = tasks.list(&kube::api::ListParams::default()).await;
+            Ok(answer.is_ok().then_some(()))
+        })
+        .await?;
+        Ok(tasks)
+    }
+
+    /// Gives a user the hub's rights in the whole cluster.
+    pub async fn make_hub(&self, subject: Value) -> Result<()> {
+        let name = format!(
+            "{}-{}",
+            self.scope.rendering,
+            subject["name"].as_str().unwrap_or_default()
+        );
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name}, "rules": self.rights.rules().collect::<Vec<_>>(),
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": name}, "subjects": [subject],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        });
+        apply::object(&self.admin, role).await?;
+        apply::object(&self.admin, binding).await?;
+        Ok(())
+    }
+}
+
+/// Puts a whole status in the place of the one that is there.
+///
+/// # Errors
+/// The API server's refusal.
+pub async fn put_status(tasks: &Api<RenderTask>, name: &str, status: &Value) -> kube::Result<()> {
+    let patch = json!([{"op": "add", "path": "/status", "value": status}]);
+    let patch: Patch<Value> = Patch::Json(serde_json::from_value(patch).map_err(kube::Error::SerdeError)?);
+    tasks
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await
+        .map(drop)
+}
+
+/// Puts these finalizers in the place of those that are there.
+///
+/// # Errors
+/// The API server's refusal.
+pub async fn put_finalizers(tasks: &Api<RenderTask>, name: &str, finalizers: &Value) -> kube::Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    tasks.patch(name, &PatchParams::default(), &patch).await.map(drop)
+}

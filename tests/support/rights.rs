@@ -1,0 +1,80 @@
+//! The chart's rights for a stage's hub: given, withdrawn, and never exceeded.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::Result;
+use renderhub_harness::{Rights, Scope};
+
+use super::{EVERYWHERE, Stage};
+
+/// The chart's values that stand for a hub's flags in this scope, with other namespaces it serves, each as after helm's
+/// `--set`.
+pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<String> {
+    let mut values = vec![format!("renderingNamespace.name={}", scope.rendering)];
+    let mut watched = Vec::new();
+    if !flags.iter().any(|flag| flag == EVERYWHERE) {
+        watched.push(scope.tenant.as_str());
+        watched.extend(others.iter().map(String::as_str));
+    }
+    for flag in flags {
+        let (flag, value) = flag.split_once('=').unwrap_or((flag, "true"));
+        match flag {
+            "--watch-namespaces" => watched.extend(value.split(',')),
+            "--no-cross-namespace-refs" => values.push(format!("controller.noCrossNamespaceRefs={value}")),
+            "--lease-namespace" => values.push(format!("controller.leaseNamespace={value}")),
+            "--tenant-identity" => values.push(format!("tenancy.identity={value}")),
+            "--default-service-account" => values.push(format!("tenancy.defaultServiceAccount={value}")),
+            "--single-tenant" => values.push(format!("rbac.clusterAdmin={value}")),
+            _ => {}
+        }
+    }
+    if !watched.is_empty() {
+        values.push(format!("controller.watchNamespaces={{{}}}", watched.join(",")));
+    }
+    values
+}
+
+impl Stage {
+    /// Lets the hub be these `ServiceAccounts` of the tenant, as the chart's `tenancy.serviceAccounts` does.
+    pub async fn let_hub_be(&mut self, accounts: &[&str]) -> Result<()> {
+        let (tenant, accounts) = (&self.scope.tenant, accounts.join(","));
+        let value = format!("tenancy.serviceAccounts.{tenant}={{{accounts}}}");
+        self.give_rights(&[&value]).await
+    }
+
+    /// Gives the hub what the chart gives with the stage's flags and scope as they are now, and with more values.
+    pub async fn give_rights(&mut self, more: &[&str]) -> Result<()> {
+        let mut values = chart_values(&self.scope, &self.flags, &self.others);
+        values.extend(more.iter().map(ToString::to_string));
+        self.rights = Rights::of_chart(&values).await?;
+        self.plane.set_rights(&self.hub_user, &self.rights).await
+    }
+
+    /// Gives the hub its rights once more, as the platform does for a namespace that was made anew.
+    pub async fn renew_rights(&self) -> Result<()> {
+        self.plane.set_rights(&self.hub_user, &self.rights).await
+    }
+
+    /// Leaves the hub only the rights on resources that are wanted, e.g. `rendertasks/status`; refusals are expected now.
+    pub async fn grant(&self, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
+        self.allow_forbidden();
+        self.plane
+            .set_rights(&self.hub_user, &self.rights.only(is_wanted))
+            .await
+    }
+
+    /// This test is about what the hub's user is refused.
+    pub fn allow_forbidden(&self) {
+        self.may_be_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Asserts that nothing the hub asked for was forbidden: the chart gives it all that it needs.
+    pub fn was_refused_nothing(&self) {
+        if self.may_be_refused.load(Ordering::Relaxed) {
+            return;
+        }
+        let audit = self.plane.audit().expect("every stage has an audit log");
+        let refused = audit.refused(self.hub_user.name()).expect("the audit log");
+        assert!(refused.is_empty(), "the chart lacks a right: {refused:#?}");
+    }
+}
