@@ -3,9 +3,11 @@
 //!
 //! All tests share one world and run side by side, so each is a neighbour of the others.
 
-#[path = "installation/scan.rs"]
-#[expect(dead_code, reason = "what else it finds is for the other test")]
-mod scan;
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
 #[path = "hostile_pod/sweep.rs"]
 mod sweep;
 #[path = "hostile_pod/world.rs"]
@@ -16,10 +18,10 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
+use renderhub_harness::reach::everything;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
-use scan::{everything, found};
 use sweep::{Subject, rights};
 use world::{CLOUD_CREDENTIAL, HUB, LIMIT, METADATA, RENDERING, TENANT, files, world};
 
@@ -68,7 +70,7 @@ async fn a_hostile_renderer_reads_everything_and_finds_no_credential() -> Result
     );
     let canaries = world.canaries();
     ensure!(
-        !found(&canaries, &read) && !found(&canaries, &loot),
+        !canaries.show_in(&read) && !canaries.show_in(&loot),
         "it found the credential"
     );
     // Nor does anything that a tenant may read hold it, nor what the cluster knows of its pods.
@@ -81,10 +83,10 @@ async fn a_hostile_renderer_reads_everything_and_finds_no_credential() -> Result
         readable.contains("everything"),
         "the scan does not see the tenant's own tasks"
     );
-    ensure!(!found(&canaries, &readable), "a tenant can read the credential");
+    ensure!(!canaries.show_in(&readable), "a tenant can read the credential");
     let said = serde_json::to_string(&world.pods("looked").await?)?;
     ensure!(
-        said.contains("terminated") && !found(&canaries, &said),
+        said.contains("terminated") && !canaries.show_in(&said),
         "a pod says the credential"
     );
     Ok(())
@@ -258,7 +260,7 @@ async fn bombs_end_by_themselves_and_neighbours_do_not_notice() -> Result<()> {
         world.until_started(&format!("bomb-{mode}")).await?;
     }
     world
-        .submit_config("good", None, release("good", json!({})))
+        .submit_config("good", None, release("good", &json!({})))
         .await?;
     assert_eq!(world.end("good").await?.0, "JobSucceeded");
     for (mode, _, reason, said) in bombs {
@@ -280,7 +282,7 @@ async fn bombs_end_by_themselves_and_neighbours_do_not_notice() -> Result<()> {
 async fn a_foreign_renderer_of_mode_single_pushes_and_is_held_as_tightly() -> Result<()> {
     let world = world().await?;
     world
-        .submit_config("single", Some("foreign"), release("single", json!({})))
+        .submit_config("single", Some("foreign"), release("single", &json!({})))
         .await?;
     world
         .submit("single-looked", "foreign-hostile", "look", json!({}))
@@ -322,7 +324,7 @@ async fn a_hostile_configuration_is_text_in_a_chart() -> Result<()> {
         "$(cat /etc/passwd)": "`id`", "\u{202e}": "\u{0}\u{7}", "--plain-http": true,
     });
     world
-        .submit_config("config", None, release("config", values))
+        .submit_config("config", None, release("config", &values))
         .await?;
     let ended = world.end("config").await?;
     assert_eq!(ended.0, "JobSucceeded", "{}", ended.1);
@@ -331,7 +333,7 @@ async fn a_hostile_configuration_is_text_in_a_chart() -> Result<()> {
     for file in files(&chart)? {
         let text = std::fs::read_to_string(&file)?;
         ensure!(
-            !found(&world.canaries(), &text),
+            !world.canaries().show_in(&text),
             "{} holds the credential",
             file.display()
         );
@@ -505,7 +507,7 @@ fn has_line(text: &str, begins: &str) -> bool {
 }
 
 /// A configuration of the real renderer.
-fn release(name: &str, values: Value) -> Value {
+fn release(name: &str, values: &Value) -> Value {
     json!({"type": "release", "release": {
         "chart": {"name": name, "description": "", "version": "1.0.0", "appVersion": "1"},
         "input": {

@@ -34,23 +34,35 @@ impl Stage {
         namespace.metadata.uid.context("a namespace has a UID")
     }
 
-    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels.
+    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels. Its UID.
     async fn recreate_namespace(&self) -> Result<String> {
+        let before = self.namespaces().get(&self.scope.tenant).await?;
+        self.delete_namespace().await?;
+        self.make_namespace(before.labels()).await?;
+        let now = self.tenant_uid().await?;
+        assert_ne!(Some(&now), before.metadata.uid.as_ref());
+        Ok(now)
+    }
+
+    async fn delete_namespace(&self) -> Result<()> {
+        // The hub's rights in a namespace go with it, and it keeps on asking.
+        self.allow_forbidden();
         let (api, name) = (self.namespaces(), self.scope.tenant.as_str());
-        let before = api.get(name).await?;
         api.delete(name, &DeleteParams::default()).await?;
         wait_for("the namespace to be gone", LIMIT, async || {
             Ok(api.get_metadata_opt(name).await?.is_none().then_some(()))
         })
-        .await?;
-        let again = json!({"metadata": {"name": name, "labels": before.labels()}});
-        api.create(&PostParams::default(), &serde_json::from_value(again)?)
+        .await
+    }
+
+    /// Makes the tenant's namespace, and gives the hub its rights there, as an installer that runs again does.
+    async fn make_namespace(&self, labels: &BTreeMap<String, String>) -> Result<()> {
+        let namespace = json!({"metadata": {"name": self.scope.tenant, "labels": labels}});
+        let namespace = serde_json::from_value(namespace)?;
+        self.namespaces()
+            .create(&PostParams::default(), &namespace)
             .await?;
-        let now = self.tenant_uid().await?;
-        assert_ne!(Some(&now), before.metadata.uid.as_ref());
-        // The hub's rights in a namespace go with it; here it is about what it does with those that it has.
-        self.renew_rights().await?;
-        Ok(now)
+        self.renew_rights().await
     }
 
     /// Puts a label on the tenant's namespace, as a careless role lets its tenant do.
@@ -168,6 +180,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
         BTreeMap::from([(tenant.clone(), old.clone())])
     );
 
+    stage.delete(&first).await?;
     let new = stage.recreate_namespace().await?;
     let (second, message) = stage.refused("second", classed, NOT_ALLOWED).await?;
     assert!(stage.told_of_registry().await?.contains(&tenant));
@@ -286,21 +299,11 @@ async fn a_namespace_that_is_listed_before_it_exists_is_granted_when_it_does() -
     let uid = stage.tenant_uid().await?;
     stage.until_recorded(&[(&tenant, &uid)]).await?;
     // Off the list while it is gone, and back on it before the next one of the name exists.
-    stage
-        .namespaces()
-        .delete(&tenant, &DeleteParams::default())
-        .await?;
+    stage.delete_namespace().await?;
     stage.put_registry(json!({"allowedNamespaces": []})).await?;
     stage.until_recorded(&[]).await?;
-    wait_for("the namespace to be gone", LIMIT, async || {
-        let found = stage.namespaces().get_metadata_opt(&tenant).await?;
-        Ok(found.is_none().then_some(()))
-    })
-    .await?;
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
-    let again: Namespace = serde_json::from_value(json!({"metadata": {"name": tenant}}))?;
-    stage.namespaces().create(&PostParams::default(), &again).await?;
-    stage.renew_rights().await?;
+    stage.make_namespace(&BTreeMap::new()).await?;
     let task = stage.submit(stage.task("shop")).await?;
     stage
         .condition(&task, JobScheduled, "True", "JobScheduled")

@@ -6,8 +6,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, ObjectMeta, PostParams};
@@ -19,7 +17,7 @@ use renderhub_harness::helm::{self, Helm};
 use renderhub_harness::image::Image;
 use renderhub_harness::process::{Process, run};
 use renderhub_harness::registry::{Registry, RegistryOptions};
-use renderhub_harness::{ControlPlane, Node, apply, rundir, wait_for};
+use renderhub_harness::{Canaries, ControlPlane, Node, apply, rundir, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -86,9 +84,9 @@ impl World {
     }
 
     /// Submits a task of the class `class` whose configuration says what its renderer does; the chart is named like the task.
-    pub async fn submit(&self, name: &str, class: &str, mode: &str, more: Value) -> Result<()> {
+    pub async fn submit(&self, name: &str, class: &str, mode: &str, fields: Value) -> Result<()> {
         let mut config = json!({"type": "hostile", "mode": mode, "chart": name});
-        for (key, value) in more.as_object().context("no object")? {
+        for (key, value) in fields.as_object().context("no object")? {
             config[key] = value.clone();
         }
         self.submit_config(name, Some(class), config).await
@@ -237,11 +235,8 @@ impl World {
     }
 
     /// The registry's credential in each form in which it could show.
-    pub fn canaries(&self) -> Vec<String> {
-        let (username, password) = (self.registry.username(), self.registry.password());
-        let pair = STANDARD.encode(format!("{username}:{password}"));
-        let file = STANDARD.encode(self.registry.docker_config_json());
-        vec![password.to_owned(), STANDARD.encode(password), pair, file]
+    pub fn canaries(&self) -> Canaries {
+        Canaries::new().with("the password", self.registry.password())
     }
 }
 
@@ -276,7 +271,7 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 fn lines_of(file: &Path) -> Result<String> {
     let text = String::from_utf8_lossy(&std::fs::read(file)?).into_owned();
     let lines = text.lines().filter_map(|line| line.splitn(4, ' ').nth(3));
-    Ok(lines.map(|line| format!("{line}\n")).collect())
+    Ok(lines.flat_map(|line| [line, "\n"]).collect())
 }
 
 fn import(node: &Node) -> Result<()> {
