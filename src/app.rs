@@ -30,6 +30,7 @@ use crate::watch::{self as watches, Input, Scope};
 mod start;
 
 pub use start::preflight;
+use start::{Clients, clients};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -83,7 +84,7 @@ pub enum AppError {
 /// # Errors
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
-    let clients = start::clients().await?;
+    let clients = clients().await?;
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
@@ -193,7 +194,7 @@ async fn supervise(
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
-    clients: &start::Clients,
+    clients: &Clients,
     (calls, key): (Calls, SealKey),
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),

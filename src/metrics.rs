@@ -151,15 +151,16 @@ impl Metrics {
             "Objects removed by a sweep",
             self.orphans_removed.clone(),
         );
+        self.register_posture(registry);
+    }
+
+    /// What says how strict the hub is, and who is not.
+    fn register_posture(&self, registry: &mut Registry) {
         registry.register(
             "forged_statuses",
             "Statuses seen that the hub did not write",
             self.forged_statuses.clone(),
         );
-        self.register_posture(registry);
-    }
-
-    fn register_posture(&self, registry: &mut Registry) {
         registry.register("mode", "How the hub runs", self.mode.clone());
         registry.register(
             "relaxed_settings",

@@ -3,6 +3,11 @@
 //!
 //! All tests share one world and run side by side, so each is a neighbour of the others.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
 #[path = "installation/scan.rs"]
 #[expect(dead_code, reason = "what else it finds is for the other test")]
 mod scan;
@@ -258,7 +263,7 @@ async fn bombs_end_by_themselves_and_neighbours_do_not_notice() -> Result<()> {
         world.until_started(&format!("bomb-{mode}")).await?;
     }
     world
-        .submit_config("good", None, release("good", json!({})))
+        .submit_config("good", None, release("good", &json!({})))
         .await?;
     assert_eq!(world.end("good").await?.0, "JobSucceeded");
     for (mode, _, reason, said) in bombs {
@@ -280,7 +285,7 @@ async fn bombs_end_by_themselves_and_neighbours_do_not_notice() -> Result<()> {
 async fn a_foreign_renderer_of_mode_single_pushes_and_is_held_as_tightly() -> Result<()> {
     let world = world().await?;
     world
-        .submit_config("single", Some("foreign"), release("single", json!({})))
+        .submit_config("single", Some("foreign"), release("single", &json!({})))
         .await?;
     world
         .submit("single-looked", "foreign-hostile", "look", json!({}))
@@ -322,7 +327,7 @@ async fn a_hostile_configuration_is_text_in_a_chart() -> Result<()> {
         "$(cat /etc/passwd)": "`id`", "\u{202e}": "\u{0}\u{7}", "--plain-http": true,
     });
     world
-        .submit_config("config", None, release("config", values))
+        .submit_config("config", None, release("config", &values))
         .await?;
     let ended = world.end("config").await?;
     assert_eq!(ended.0, "JobSucceeded", "{}", ended.1);
@@ -505,7 +510,7 @@ fn has_line(text: &str, begins: &str) -> bool {
 }
 
 /// A configuration of the real renderer.
-fn release(name: &str, values: Value) -> Value {
+fn release(name: &str, values: &Value) -> Value {
     json!({"type": "release", "release": {
         "chart": {"name": name, "description": "", "version": "1.0.0", "appVersion": "1"},
         "input": {

@@ -21,6 +21,7 @@ async fn guarded() -> Result<&'static ControlPlane> {
     static GUARDED: OnceCell<&'static ControlPlane> = OnceCell::const_new();
     let plane = GUARDED.get_or_try_init(|| async {
         let plane = plane::own_plane(&["crds", "policies"]).await?;
+        plane::keep_rights_in_dying_namespaces(plane).await?;
         let stage = Stage::on(plane, "probe", &[]).await?;
         let task = stage.submit(stage.task("probe")).await?;
         let tenant = stage.careless_tenant().await?;

@@ -11,6 +11,7 @@ mod tenants;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -102,10 +103,8 @@ async fn refused(hub: &Hub, checks: &[&str]) -> Result<String> {
             .iter()
             .all(|(_, message, fix)| message.starts_with("refused: ") && !fix.is_empty())
     );
-    Ok(found
-        .into_iter()
-        .map(|(_, message, fix)| format!("{message} {fix}\n"))
-        .collect())
+    let said = found.iter().map(|(_, message, fix)| format!("{message} {fix}"));
+    Ok(said.collect::<Vec<_>>().join("\n"))
 }
 
 // === M3: the rendering namespace guards what is in it ===
@@ -313,6 +312,24 @@ async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> 
 
 // === M6: what is relaxed is said ===
 
+/// Every way to be less strict.
+const RELAXED: [(&str, &str); 5] = [
+    ("RENDERHUB_SINGLE_TENANT", "true"),
+    ("RENDERHUB_NO_CROSS_NAMESPACE_REFS", "false"),
+    ("RENDERHUB_TENANT_IDENTITY", "impersonate"),
+    ("RENDERHUB_DEFAULT_SERVICE_ACCOUNT", "builder"),
+    (SKIP, "resource-quota, registry-scope"),
+];
+/// What the hub calls them.
+const SETTINGS: [&str; 6] = [
+    "single-tenant",
+    "cross-namespace-refs",
+    "default-service-account",
+    "tenant-identity-impersonate",
+    "skip-preflight-resource-quota",
+    "skip-preflight-registry-scope",
+];
+
 /// Fields of the line that a hub starts with.
 fn first_line(hub: &Hub) -> Result<Value> {
     let log = hub.log();
@@ -340,31 +357,16 @@ async fn every_relaxed_setting_is_in_one_line_and_in_a_metric() -> Result<()> {
     ensure!(!metrics.contains("renderhub_relaxed_settings{"), "{metrics}");
     stage.kill_hub();
 
-    let relaxed = [
-        ("RENDERHUB_SINGLE_TENANT", "true"),
-        ("RENDERHUB_NO_CROSS_NAMESPACE_REFS", "false"),
-        ("RENDERHUB_TENANT_IDENTITY", "impersonate"),
-        ("RENDERHUB_DEFAULT_SERVICE_ACCOUNT", "builder"),
-        (SKIP, "resource-quota, registry-scope"),
-    ];
-    let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &relaxed)?;
+    let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &RELAXED)?;
     hub.wait_ready().await?;
     let line = first_line(&hub)?;
     assert_eq!(
         (&line["level"], &line["mode"]),
         (&json!("WARN"), &json!("single-tenant"))
     );
-    let settings = [
-        "single-tenant",
-        "cross-namespace-refs",
-        "default-service-account",
-        "tenant-identity-impersonate",
-        "skip-preflight-resource-quota",
-        "skip-preflight-registry-scope",
-    ];
-    assert_eq!(line["relaxed"], settings.join(","));
+    assert_eq!(line["relaxed"], SETTINGS.join(","));
     let metrics = hub.metrics().await?;
-    for setting in settings {
+    for setting in SETTINGS {
         let shown = format!("renderhub_relaxed_settings{{setting=\"{setting}\"}} 1");
         ensure!(metrics.lines().any(|line| line == shown), "{shown}");
     }
@@ -386,27 +388,7 @@ async fn restored_tasks_run_once_more_and_never_take_up_their_old_jobs() -> Resu
         .condition(&old, JobScheduled, "True", "JobScheduled")
         .await?;
     stage.kill_hub();
-    // The task is gone and comes back from a backup: the same name and spec, finalizers included, another UID. Its Job and
-    // config Secret lie there as they were, and the Job ends with a digest that nobody may believe.
-    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    stage
-        .tasks()
-        .patch("shop", &PatchParams::default(), &strip)
-        .await?;
-    stage.tasks().delete("shop", &DeleteParams::default()).await?;
-    let mut task = stage.task("shop");
-    task["metadata"]["finalizers"] = json!(old.finalizers());
-    let new: RenderTask = stage.submit(task).await?;
-    assert_ne!(new.uid(), old.uid());
-    let stale = json!({"phase": "Push", "reason": "Pushed", "digest": format!("sha256:{}", "f".repeat(64))});
-    finish::pod_for_job(
-        &stage.admin,
-        &old_job,
-        &[Exit::new("renderer", 0, stale.to_string())],
-    )
-    .await?;
-    finish::complete_job(&stage.admin, &stage.scope.rendering, &old_job.name_any()).await?;
-
+    let new = restore(&stage, &old, &old_job).await?;
     stage.start_hub().await?;
     let job = stage.complete(&new).await?;
     assert_ne!(job.name_any(), old_job.name_any());
@@ -428,6 +410,31 @@ async fn restored_tasks_run_once_more_and_never_take_up_their_old_jobs() -> Resu
     }
     stage.passed();
     Ok(())
+}
+
+/// The task is gone and comes back from a backup: the same name and spec, finalizers included, another UID. Its Job and
+/// config Secret lie there as they were, and the Job ends with a digest that nobody may believe.
+async fn restore(stage: &Stage, old: &RenderTask, old_job: &Job) -> Result<RenderTask> {
+    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    stage
+        .tasks()
+        .patch("shop", &PatchParams::default(), &strip)
+        .await?;
+    stage.tasks().delete("shop", &DeleteParams::default()).await?;
+    let mut task = stage.task("shop");
+    task["metadata"]["finalizers"] = json!(old.finalizers());
+    let new: RenderTask = stage.submit(task).await?;
+    assert_ne!(new.uid(), old.uid());
+    let old_word =
+        json!({"phase": "Push", "reason": "Pushed", "digest": format!("sha256:{}", "f".repeat(64))});
+    finish::pod_for_job(
+        &stage.admin,
+        old_job,
+        &[Exit::new("renderer", 0, old_word.to_string())],
+    )
+    .await?;
+    finish::complete_job(&stage.admin, &stage.scope.rendering, &old_job.name_any()).await?;
+    Ok(new)
 }
 
 /// Holds: M4.

@@ -139,6 +139,29 @@ impl Reason {
                 | Self::RepositoryNotAllowed
         )
     }
+
+    /// Whether nobody has to do anything.
+    #[must_use]
+    pub const fn is_good(self) -> bool {
+        matches!(
+            self,
+            Self::JobScheduled
+                | Self::JobSucceeded
+                | Self::Ready
+                | Self::Progressing
+                | Self::SeparateContainers
+        )
+    }
+
+    /// Where the documentation of this version says what the reason means and what to do about it.
+    #[must_use]
+    pub fn page(self) -> String {
+        format!(
+            "{}/blob/v{}/docs/reasons/{self}.md",
+            env!("CARGO_PKG_REPOSITORY"),
+            env!("CARGO_PKG_VERSION")
+        )
+    }
 }
 
 impl fmt::Display for Reason {
@@ -158,6 +181,17 @@ pub struct Wanted {
     pub reason: Reason,
     /// The same for people; never a foreign string.
     pub message: String,
+}
+
+impl Wanted {
+    /// The message, with the page of the reason where somebody has to do something.
+    fn told(&self) -> String {
+        if self.reason.is_good() {
+            self.message.clone()
+        } else {
+            format!("{}; see {}", self.message, self.reason.page())
+        }
+    }
 }
 
 /// Puts the wanted conditions in place of those of their types, and removes the types in `gone`.
@@ -182,7 +216,7 @@ pub fn merge(
             type_: want.type_.as_str().to_owned(),
             status: status.to_owned(),
             reason: want.reason.as_str().to_owned(),
-            message: want.message.clone(),
+            message: want.told(),
             observed_generation: generation,
             last_transition_time: since,
         };
@@ -238,6 +272,29 @@ mod tests {
         merge(&mut conditions, &[wanted(true, "")], &[], None, at(0));
         merge(&mut conditions, &[], &[ConditionType::Ready], None, at(1));
         assert!(conditions.is_empty());
+    }
+
+    #[test]
+    fn who_has_to_do_something_is_told_where_to_read() {
+        for reason in Reason::ALL {
+            let mut conditions = Vec::new();
+            let told = Wanted {
+                reason: *reason,
+                ..wanted(false, "why")
+            };
+            merge(&mut conditions, &[told], &[], None, at(0));
+            let file = format!("docs/reasons/{reason}.md");
+            let links = conditions[0]
+                .message
+                .ends_with(&format!("; see {}", reason.page()));
+            assert_eq!(links, !reason.is_good(), "{reason}");
+            assert!(reason.page().ends_with(&file), "{reason}");
+            assert!(
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join(&file)
+                    .is_file()
+            );
+        }
     }
 
     #[test]

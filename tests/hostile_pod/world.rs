@@ -86,9 +86,9 @@ impl World {
     }
 
     /// Submits a task of the class `class` whose configuration says what its renderer does; the chart is named like the task.
-    pub async fn submit(&self, name: &str, class: &str, mode: &str, more: Value) -> Result<()> {
+    pub async fn submit(&self, name: &str, class: &str, mode: &str, fields: Value) -> Result<()> {
         let mut config = json!({"type": "hostile", "mode": mode, "chart": name});
-        for (key, value) in more.as_object().context("no object")? {
+        for (key, value) in fields.as_object().context("no object")? {
             config[key] = value.clone();
         }
         self.submit_config(name, Some(class), config).await
@@ -276,7 +276,7 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 fn lines_of(file: &Path) -> Result<String> {
     let text = String::from_utf8_lossy(&std::fs::read(file)?).into_owned();
     let lines = text.lines().filter_map(|line| line.splitn(4, ' ').nth(3));
-    Ok(lines.map(|line| format!("{line}\n")).collect())
+    Ok(lines.flat_map(|line| [line, "\n"]).collect())
 }
 
 fn import(node: &Node) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::{SKIP, own_stage, refused};
 
 impl Stage {
     /// Binds somebody to a built-in role in the rendering namespace.
-    async fn bind_role(&self, name: &str, role: &str, subject: Value) -> Result<()> {
+    async fn let_in(&self, name: &str, role: &str, subject: Value) -> Result<()> {
         let binding: RoleBinding = serde_json::from_value(json!({
             "metadata": {"name": name}, "subjects": [subject],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
@@ -23,7 +23,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn unbind(&self, name: &str) -> Result<()> {
+    async fn turn_out(&self, name: &str) -> Result<()> {
         self.bindings().delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
@@ -128,7 +128,7 @@ async fn a_binding_that_lets_a_stranger_in_is_refused_until_it_is_marked() -> Re
         json!({"kind": "ServiceAccount", "name": "builder", "namespace": "elsewhere"}),
     ];
     for subject in strangers {
-        stage.bind_role("let-in", "view", subject.clone()).await?;
+        stage.let_in("let-in", "view", subject.clone()).await?;
         let said = stage.refuses(&["role-bindings"]).await?;
         ensure!(
             said.contains("let-in") && said.contains("renderhub.dev/platform-access"),
@@ -141,10 +141,10 @@ async fn a_binding_that_lets_a_stranger_in_is_refused_until_it_is_marked() -> Re
             .patch("let-in", &PatchParams::default(), &Patch::Merge(mark))
             .await?;
         stage.starts(&[]).await?;
-        stage.unbind("let-in").await?;
+        stage.turn_out("let-in").await?;
     }
     let ours = json!({"kind": "ServiceAccount", "name": "helper", "namespace": stage.scope.rendering});
-    stage.bind_role("own", "view", ours).await?;
+    stage.let_in("own", "view", ours).await?;
     stage.starts(&[]).await?;
     stage.passed();
     Ok(())

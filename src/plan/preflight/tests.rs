@@ -93,7 +93,7 @@ fn each_mistake_is_found_and_nothing_else() {
     use Check::{NetworkPolicy, PodSecurity, RegistryScope, RenderingNamespace, ResourceQuota, TenantTasks};
     use Verdict::{Refused, Warning};
     assert_verdict(RenderingNamespace, Refused, |f| {
-        f.rendering = "kube-public".to_owned()
+        f.rendering = "kube-public".to_owned();
     });
     assert_verdict(RenderingNamespace, Refused, |f| {
         f.registries = Ok(vec![registry("shop", "x/", &["rendering"])]);
@@ -128,10 +128,10 @@ fn a_namespace_that_does_not_exist_is_said_first() {
     assert_eq!(verdict(&facts, Check::PodSecurity), Verdict::Refused);
 }
 
-#[test]
-fn only_a_policy_for_every_pod_and_both_directions_denies_by_default() {
+/// Policies of a namespace, and whether they deny by default.
+fn policies_and_verdicts() -> Vec<(Value, bool)> {
     let both = json!(["Ingress", "Egress"]);
-    let table = [
+    vec![
         (json!([{"podSelector": {}, "policyTypes": both}]), true),
         (json!([{"policyTypes": both}]), true),
         (
@@ -170,8 +170,12 @@ fn only_a_policy_for_every_pod_and_both_directions_denies_by_default() {
             json!([{"podSelector": {}, "policyTypes": both, "ingress": [{"from": []}]}]),
             false,
         ),
-    ];
-    for (policies, is_denied) in table {
+    ]
+}
+
+#[test]
+fn only_a_policy_for_every_pod_and_both_directions_denies_by_default() {
+    for (policies, is_denied) in policies_and_verdicts() {
         let mut facts = good();
         facts.policies = Ok(of(policies.clone()));
         let expected = if is_denied { Verdict::Ok } else { Verdict::Refused };

@@ -235,12 +235,12 @@ mod tests {
 
     use super::*;
 
-    fn policy(spec: Value) -> NetworkPolicy {
+    fn policy(spec: &Value) -> NetworkPolicy {
         serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
     }
 
     fn deny() -> NetworkPolicy {
-        policy(json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}))
+        policy(&json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}))
     }
 
     fn allowed(policies: &[NetworkPolicy]) -> Result<Vec<Allowed>> {
@@ -267,10 +267,10 @@ mod tests {
         let egress = json!([{"to": [{"ipBlock": {"cidr": "198.18.0.0/15", "except": ["198.18.9.0/24"]}},
             {"ipBlock": {"cidr": "::/0"}}], "ports": [{"port": 443}]}]);
         let ours = policy(
-            json!({"podSelector": {"matchLabels": {"app": "x"}}, "policyTypes": ["Egress"], "egress": egress}),
+            &json!({"podSelector": {"matchLabels": {"app": "x"}}, "policyTypes": ["Egress"], "egress": egress}),
         );
         let others = policy(
-            json!({"podSelector": {"matchLabels": {"app": "y"}}, "policyTypes": ["Egress"], "egress": [{}]}),
+            &json!({"podSelector": {"matchLabels": {"app": "y"}}, "policyTypes": ["Egress"], "egress": [{}]}),
         );
         assert_eq!(allowed(&[deny()]).unwrap(), []);
         let expected = Allowed {
@@ -285,7 +285,7 @@ mod tests {
     fn peers_by_label_are_the_pods_there_are() {
         let to = |namespace: &str| {
             policy(
-                json!({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{
+                &json!({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{
                 "namespaceSelector": {"matchLabels": {"name": namespace}},
                 "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
             }], "ports": [{"protocol": "UDP", "port": 53}]}]}),
@@ -300,12 +300,12 @@ mod tests {
     #[test]
     fn what_is_not_understood_or_does_not_isolate_fails() {
         assert!(allowed(&[]).is_err());
-        assert!(allowed(&[policy(json!({"podSelector": {}, "policyTypes": ["Egress"]}))]).is_err());
+        assert!(allowed(&[policy(&json!({"podSelector": {}, "policyTypes": ["Egress"]}))]).is_err());
         let expression = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
-        assert!(allowed(&[deny(), policy(json!({"podSelector": expression}))]).is_err());
+        assert!(allowed(&[deny(), policy(&json!({"podSelector": expression}))]).is_err());
         let named = json!([{"ports": [{"port": "https"}]}]);
-        assert!(allowed(&[deny(), policy(json!({"podSelector": {}, "egress": named}))]).is_err());
-        assert!(allowed(&[deny(), policy(json!({"podSelector": {}, "ingress": [{}]}))]).is_err());
+        assert!(allowed(&[deny(), policy(&json!({"podSelector": {}, "egress": named}))]).is_err());
+        assert!(allowed(&[deny(), policy(&json!({"podSelector": {}, "ingress": [{}]}))]).is_err());
     }
 
     #[test]
