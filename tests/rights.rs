@@ -41,9 +41,33 @@ async fn old_plane() -> Result<&'static ControlPlane> {
             plane.apply_file(&file).await?;
         }
         plane::keep_rights_in_dying_namespaces(&plane).await?;
+        until_policies_know_the_kinds(&plane).await?;
         anyhow::Ok(plane)
     };
     PLANE.get_or_try_init(start).await
+}
+
+/// Until then the API server answers with 503 to whoever makes a task.
+async fn until_policies_know_the_kinds(plane: &ControlPlane) -> Result<()> {
+    let admin = plane.admin().client().await?;
+    let dry_run = PostParams {
+        dry_run: true,
+        field_manager: None,
+    };
+    for kind in [raw::<RenderTask>(), raw::<ClusterRenderTask>()] {
+        let api: Api<DynamicObject> = match kind.kind.as_str() {
+            "RenderTask" => Api::namespaced_with(admin.clone(), "default", &kind),
+            _ => Api::all_with(admin.clone(), &kind),
+        };
+        let nothing = DynamicObject::new("nothing", &kind);
+        wait_for("the policies to know the kinds", LIMIT, async || {
+            let answer = api.create(&dry_run, &nothing).await;
+            let is_unknown = matches!(answer, Err(kube::Error::Api(status)) if status.code == 503);
+            Ok((!is_unknown).then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 /// One of the two kinds of tasks on a stage.
@@ -219,6 +243,7 @@ async fn every_right_is_used(prefix: &str, flags: &[&str]) -> Result<()> {
     planted.bound.push(Bound {
         namespace: None,
         role: "planted".to_owned(),
+        is_cluster_role: true,
         labels: json!({}),
         rules: serde_json::from_value(
             json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]),

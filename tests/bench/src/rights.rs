@@ -28,6 +28,7 @@ pub fn bare(mut hub: Rights) -> Rights {
     hub.bound.push(Bound {
         namespace: None,
         role: "finisher".to_owned(),
+        is_cluster_role: true,
         labels: json!({}),
         rules: vec![rule("batch", &["jobs/status"], &["patch"])],
     });

@@ -21,6 +21,8 @@ pub struct Bound {
     pub namespace: Option<String>,
     /// Name of the role in the chart.
     pub role: String,
+    /// Whether that is a ClusterRole, which a namespace's end leaves where it is.
+    pub is_cluster_role: bool,
     /// The binding's labels.
     pub labels: Value,
     /// The role's rules.
@@ -121,6 +123,7 @@ fn bound(objects: &[Value], binding: &Value) -> Result<Bound> {
     Ok(Bound {
         namespace,
         role: role.to_owned(),
+        is_cluster_role: binding["roleRef"]["kind"] == "ClusterRole",
         labels: binding["metadata"]["labels"].clone(),
         rules,
     })

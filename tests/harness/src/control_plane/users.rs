@@ -1,5 +1,6 @@
 //! Users of a control plane: certificates of its own authority, and `ServiceAccounts` with short-lived tokens.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use k8s_openapi::api::rbac::v1::{
 };
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::ControlPlane;
 use crate::identity::{Endpoint, Identity, Proof, Token};
@@ -165,34 +167,48 @@ impl ControlPlane {
 
 /// Binds the rules to the user by a role that is the user's alone.
 async fn bind(admin: &Client, user: &str, bound: &Bound) -> Result<()> {
+    // One ClusterRole may be bound in several namespaces, with the same rules.
     let name = format!("{user}-{}", bound.role);
-    let (role, binding) = match bound.namespace {
-        Some(_) => ("Role", "RoleBinding"),
-        None => ("ClusterRole", "ClusterRoleBinding"),
-    };
-    let object = |kind: &str| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-            "metadata": {"name": name, "namespace": bound.namespace, "labels": bound.labels},
-        })
-    };
-    let mut roles = object(role);
-    roles["rules"] = serde_json::to_value(&bound.rules)?;
-    let mut bindings = object(binding);
-    bindings["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name});
-    bindings["subjects"] = json!([user_subject(user)]);
-    let params = PatchParams::apply(apply::FIELD_MANAGER).force();
-    if let Some(namespace) = &bound.namespace {
-        let api: Api<Role> = Api::namespaced(admin.clone(), namespace);
-        api.patch(&name, &params, &Patch::Apply(&roles)).await?;
-        let api: Api<RoleBinding> = Api::namespaced(admin.clone(), namespace);
-        api.patch(&name, &params, &Patch::Apply(&bindings)).await?;
+    let role = if bound.is_cluster_role {
+        "ClusterRole"
     } else {
-        let api: Api<ClusterRole> = Api::all(admin.clone());
-        api.patch(&name, &params, &Patch::Apply(&roles)).await?;
-        let api: Api<ClusterRoleBinding> = Api::all(admin.clone());
-        api.patch(&name, &params, &Patch::Apply(&bindings)).await?;
+        "Role"
+    };
+    let metadata = json!({"name": name, "namespace": bound.namespace, "labels": bound.labels});
+    let version = "rbac.authorization.k8s.io/v1";
+    let rules = json!({"apiVersion": version, "kind": role, "metadata": metadata, "rules": bound.rules});
+    let mut binding = json!({
+        "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name},
+        "subjects": [user_subject(user)],
+    });
+    if bound.is_cluster_role {
+        let mut rules = rules;
+        rules["metadata"]["namespace"] = Value::Null;
+        put(&Api::<ClusterRole>::all(admin.clone()), &name, &rules).await?;
+    } else {
+        let namespace = bound.namespace.as_deref().context("a Role is in a namespace")?;
+        put(&Api::<Role>::namespaced(admin.clone(), namespace), &name, &rules).await?;
     }
+    if let Some(namespace) = &bound.namespace {
+        binding["kind"] = json!("RoleBinding");
+        put(
+            &Api::<RoleBinding>::namespaced(admin.clone(), namespace),
+            &name,
+            &binding,
+        )
+        .await
+    } else {
+        put(&Api::<ClusterRoleBinding>::all(admin.clone()), &name, &binding).await
+    }
+}
+
+async fn put<K>(api: &Api<K>, name: &str, object: &Value) -> Result<()>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = PatchParams::apply(apply::FIELD_MANAGER).force();
+    api.patch(name, &params, &Patch::Apply(object)).await?;
     Ok(())
 }
 

@@ -133,6 +133,7 @@ mod tests {
         Bound {
             namespace: namespace.map(str::to_owned),
             role: "role".to_owned(),
+            is_cluster_role: true,
             labels: json!({}),
             rules: serde_json::from_value(rules).unwrap(),
         }
