@@ -23,14 +23,13 @@ use crate::names::{HubId, HubIdError};
 use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::plan::seal::SealKey;
-use crate::seal_key::{self, SealKeyError};
+use crate::seal_key::SealKeyError;
 use crate::tenant::{Identities, Method};
 use crate::watch::{self as watches, Input, Scope};
 
 mod start;
 
 pub use start::preflight;
-use start::{Clients, clients};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -84,7 +83,7 @@ pub enum AppError {
 /// # Errors
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
-    let clients = clients().await?;
+    let clients = start::clients().await?;
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
@@ -96,15 +95,12 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     let admin = admin::serve(listener, registry, is_ready, stop.clone());
     loops.spawn(async move { _ = admin.await });
 
-    let Some(start::Started { hub_id, lease }) =
+    let Some(start::Started { calls, key, lease }) =
         start::start_up(&clients.hub, &settings, &metrics, &stop).await?
     else {
         return Ok(());
     };
     let lease = Keeper::start(lease);
-    let namespace = settings.rendering_namespace.clone();
-    let calls = Calls::new(clients.hub.clone(), metrics.clone(), namespace, hub_id);
-    let key = seal_key::load(&calls).await?;
     let (calls, metrics) = ((calls, key), (metrics, ready));
     let (events, engine) = start(&mut loops, &clients, calls, &settings, metrics, &stop);
     supervise(
@@ -194,7 +190,7 @@ async fn supervise(
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
-    clients: &Clients,
+    clients: &start::Clients,
     (calls, key): (Calls, SealKey),
     settings: &Settings,
     (metrics, ready): (Metrics, watch::Sender<bool>),

@@ -25,6 +25,7 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 use support::{CANARY, LIMIT, Stage};
 
+/// Holds: E7.
 #[tokio::test]
 async fn metrics_count_and_name_nobody() -> Result<()> {
     let stage = Stage::new("metrics").await?;
@@ -86,7 +87,7 @@ async fn metrics_count_and_name_nobody() -> Result<()> {
 /// What a tenant has in its values, and a credential in a Secret that cannot be parsed.
 const VALUE: &str = "canary-value";
 
-/// Holds: E3, E6.
+/// Holds: E1, E3, E4, E6, E8.
 #[tokio::test]
 async fn no_secret_and_no_foreign_word_is_ever_said() -> Result<()> {
     let mut stage = Stage::without_hub("canary", &["--log-level=debug"]).await?;

@@ -7,6 +7,8 @@
     reason = "this is all test code, and its tables are long"
 )]
 
+#[path = "renderer_cli/bounds.rs"]
+mod bounds;
 mod renderer_support;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use std::process::{Output, Stdio};
 
 use renderer_support::{BASIC, Hostile, PASSWORD, Reply, say};
 use renderhub::api::termination::{Phase, Reason, Termination};
+use renderhub_harness::Canaries;
 use tokio::process::Command;
 
 const RELEASE: &str = r#"{"type":"release","release":{"chart":{"name":"shop","version":"1.0.0","description":"d"},
@@ -83,8 +86,11 @@ impl Sandbox {
         };
         let left: Vec<_> = std::fs::read_dir(self.path("tmp")).unwrap().collect();
         assert!(left.is_empty(), "temporary files stay: {left:?}");
+        let password = Canaries::new().with("the password", PASSWORD);
         for text in [&ran.stdout, &ran.stderr, &message] {
             assert!(!text.contains("canary") && !text.contains(BASIC), "{text}");
+            assert_eq!(password.find("what is said", text), []);
+            assert!(!text.contains('\u{1b}'), "{text:?}");
         }
         ran
     }
@@ -547,6 +553,7 @@ async fn a_password_from_standard_input_is_one_word() {
     }
 }
 
+/// Holds: E7.
 #[tokio::test]
 async fn credentials_of_push_are_files() {
     let (sandbox, registry) = (Sandbox::new(), guarded().await);
@@ -597,7 +604,7 @@ async fn credentials_of_push_are_files() {
     );
 }
 
-/// Holds: C1.
+/// Holds: C1, O2.
 #[tokio::test]
 async fn a_destination_on_another_registry_is_refused_before_any_credential_is_read() {
     let (sandbox, registry) = (Sandbox::new(), guarded().await);
@@ -637,6 +644,7 @@ async fn a_destination_on_another_registry_is_refused_before_any_credential_is_r
     sandbox.run(&bound).await.succeeded(Reason::Pushed, &[]);
 }
 
+/// Holds: O3.
 #[tokio::test]
 async fn proxies_of_the_environment_are_not_used() {
     let (sandbox, registry, proxy) = (Sandbox::new(), guarded().await, Hostile::honest().await);

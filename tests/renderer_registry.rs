@@ -149,6 +149,7 @@ async fn a_registry_open_to_everybody() -> Result<()> {
     Ok(())
 }
 
+/// Holds: O5.
 #[tokio::test]
 async fn a_registry_with_a_private_authority() -> Result<()> {
     let registry = Registry::start(RegistryOptions::new().with_tls()).await?;
@@ -301,6 +302,7 @@ async fn registry_with_tokens(realm: &str) -> Result<(Process, String)> {
     Ok((process, address.to_string()))
 }
 
+/// Holds: O1.
 #[tokio::test]
 async fn a_registry_with_a_token_service() -> Result<()> {
     let service = token_service(&["pull", "push"]).await;
@@ -338,6 +340,7 @@ async fn a_registry_with_a_token_service() -> Result<()> {
     Ok(())
 }
 
+/// Holds: O1, O5.
 #[tokio::test]
 async fn a_plain_registry_with_an_encrypted_token_service() -> Result<()> {
     // Any server with TLS will do: what counts is that its certificate is checked against what the platform trusts.

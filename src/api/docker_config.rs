@@ -295,7 +295,7 @@ mod tests {
         );
     }
 
-    /// Holds: E2.
+    /// Holds: E2, E7.
     #[test]
     fn nothing_prints_a_credential() {
         let config =

@@ -267,6 +267,7 @@ mod tests {
         Digest::of(b"chart")
     }
 
+    /// Holds: E4.
     #[test]
     fn every_message_we_write_is_one_we_read() {
         let mut all = vec![

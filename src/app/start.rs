@@ -11,13 +11,16 @@ use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 
 use super::AppError;
+use crate::apply::Calls;
 use crate::config::{Output, Settings};
 use crate::lease::{Held, LeaseError, Leases};
 use crate::metrics::{FindingLabels, Metrics, ModeLabels, SettingLabel};
 use crate::names::HubId;
 use crate::plan::lease::{Claim, ConflictKind, Watched, finding};
 use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
+use crate::plan::seal::SealKey;
 use crate::preflight::Inquiry;
+use crate::seal_key;
 
 /// Pause before the API server is asked again for what the hub id is made of.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -28,8 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub that may start.
 pub(super) struct Started {
-    /// Which hub it is.
-    pub hub_id: HubId,
+    /// Its calls.
+    pub calls: Calls,
+    /// What it seals results with.
+    pub key: SealKey,
     /// Its claim, which it must keep.
     pub lease: Held,
 }
@@ -46,17 +51,21 @@ pub(super) async fn start_up(
         announce(settings, &hub_id, metrics);
         let facts = inquiry(client, settings, metrics).facts().await;
         report(&judge(&facts, &settings.start.skipped), metrics)?;
-        Ok::<_, AppError>(hub_id)
+        let namespace = settings.rendering_namespace.clone();
+        let calls = Calls::new(client.clone(), metrics.clone(), namespace, hub_id);
+        // After the checks: nothing is written to a namespace that is not fit for it.
+        let key = seal_key::load(&calls).await?;
+        Ok::<_, AppError>((calls, key))
     };
-    let hub_id = tokio::select! {
+    let (calls, key) = tokio::select! {
         looked = looked => looked?,
         () = stop.cancelled() => return Ok(None),
     };
     let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics.clone());
-    match leases.take(claim(settings, &hub_id), stop).await {
+    match leases.take(claim(settings, calls.hub_id()), stop).await {
         Ok(lease) => {
             report(&[finding(&[])], metrics)?;
-            Ok(Some(Started { hub_id, lease }))
+            Ok(Some(Started { calls, key, lease }))
         }
         Err(LeaseError::Conflict(alive)) => {
             report(&[finding(&alive)], metrics)?;

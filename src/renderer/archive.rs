@@ -258,6 +258,24 @@ mod tests {
 
         /// Holds: X1.
         #[test]
+        fn no_name_leads_out_of_the_archive(name in "[a-z./\\\\~\\x00 %2e]{1,12}") {
+            let config = json!({"type": "bootstrap", "bootstrap": {"chart": {"name": name, "version": "1.0.0"}, "input": {}}});
+            if let Ok(config) = Config::parse(config.to_string().as_bytes()) {
+                let bytes = pack(&Chart::render(&config).unwrap()).unwrap();
+                let mut tar = Archive::new(GzDecoder::new(&bytes[..]));
+                for entry in tar.entries().unwrap() {
+                    let entry = entry.unwrap();
+                    let path = entry.path().unwrap().into_owned();
+                    let is_plain = |part: std::path::Component| matches!(part, std::path::Component::Normal(_));
+                    prop_assert!(path.components().all(is_plain), "{}", path.display());
+                    prop_assert_eq!(path.components().next().unwrap().as_os_str().to_str(), Some(name.as_str()));
+                    prop_assert_eq!(entry.header().entry_type(), EntryType::Regular);
+                }
+            }
+        }
+
+        /// Holds: X1.
+        #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..200, byte in any::<u8>()) {
             let _ = read_meta(&bytes);
             let mut archive = tgz(&[("c/Chart.yaml", EntryType::Regular, META)]);

@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Holds: R6.
+    /// Holds: O1, R6.
     #[test]
     fn a_token_is_asked_for_one_repository_whatever_the_challenge_says() {
         let authenticator = Authenticator {

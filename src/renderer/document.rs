@@ -295,7 +295,7 @@ mod tests {
         assert!(matches!(fails(bomb), DocumentError::Syntax { .. }));
     }
 
-    /// Holds: E1.
+    /// Holds: E1, E3.
     #[test]
     fn an_error_says_where_but_not_what() {
         let error = parse(b"ok: 1\ninvalid: yaml: canary: [").unwrap_err();

@@ -142,6 +142,7 @@ mod tests {
         );
     }
 
+    /// Holds: O2.
     #[test]
     fn uploads_stay_on_the_origin() {
         let origin = origin("r.example", false);
@@ -178,6 +179,7 @@ mod tests {
         }
     }
 
+    /// Holds: O1.
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn realms_are_the_registry_or_the_one_named() {

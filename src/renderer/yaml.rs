@@ -335,6 +335,7 @@ mod tests {
         assert_eq!(document(&Map::new()), "{}\n");
     }
 
+    /// Holds: X2.
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn awkward_strings_survive_as_values_keys_and_items() {
@@ -464,6 +465,7 @@ mod tests {
         }
     }
 
+    /// Holds: X3.
     #[test]
     fn writing_stops_where_nobody_reads_any_more() {
         let deep = |leaf: Value| (0..100).fold(leaf, |inner, _| Value::Array(vec![inner]));
@@ -508,6 +510,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
+        /// Holds: X2.
         #[test]
         fn every_value_is_read_back(value in any_value()) {
             prop_assert_eq!(read_back(&value), value);
@@ -521,6 +524,7 @@ mod tests {
             prop_assert_eq!(&read["k"], &Value::from(text));
         }
 
+        /// Holds: X2.
         #[test]
         fn an_action_never_gets_a_backslash(before in "[a-z :'\"#-]{0,6}", inside in "[a-z .'\"]{0,8}", after in "[a-z :'\"]{0,6}") {
             let text = format!("{before}{{{{{inside}}}}}{after}");

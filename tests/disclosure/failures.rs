@@ -170,6 +170,20 @@ fn keys(metadata: &ObjectMeta) -> Vec<String> {
     all.map(|(key, _)| key.clone()).collect()
 }
 
+/// Whether nothing of a Secret becomes a variable: credentials are files.
+fn has_clean_environment(job: &Job) -> bool {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let containers = pod
+        .iter()
+        .flat_map(|pod| pod.init_containers.iter().flatten().chain(&pod.containers));
+    let mut containers = containers.peekable();
+    containers.peek().is_some()
+        && containers.all(|container| {
+            let mut variables = container.env.iter().flatten();
+            container.env_from.is_none() && variables.all(|variable| variable.value_from.is_none())
+        })
+}
+
 /// A task with all that people put on objects.
 fn adorned(stage: &Stage, name: &str) -> Value {
     let mut task = stage.task(name);
@@ -185,7 +199,7 @@ fn adorned(stage: &Stage, name: &str) -> Value {
     task
 }
 
-/// Holds: E5, E6.
+/// Holds: E5, E6, E7.
 #[tokio::test]
 async fn what_is_derived_copies_nothing_and_no_task_stores_what_was_resolved() -> Result<()> {
     let stage = Stage::new("derived").await?;
@@ -216,6 +230,7 @@ async fn what_is_derived_copies_nothing_and_no_task_stores_what_was_resolved() -
         !serde_json::to_string(&job)?.contains("cAnary"),
         "the Job shows what a tenant wrote"
     );
+    ensure!(has_clean_environment(&job), "a credential is in an environment");
     stage.complete(&task).await?;
     stage
         .condition(&task, JobSucceeded, "True", "JobSucceeded")

@@ -246,6 +246,24 @@ fn realms() -> Vec<Row> {
             }));
         }
     }
+    // What is no address by itself is none, although a path would be one for an upload.
+    for realm in [
+        "/token",
+        "token",
+        "https:///token",
+        "http://",
+        "#",
+        "http://127.0.0.2:1/#@127.0.0.1/",
+    ] {
+        rows.push(row(
+            format!("realm: {realm}"),
+            Ends::So(Err(PushError::Realm)),
+            move |_, _, _| Some(challenge(format!("Bearer realm=\"{realm}\""))),
+        ));
+    }
+    rows.push(row("realm: none", Ends::So(Err(PushError::Realm)), |_, _, _| {
+        Some(challenge("Bearer service=\"s\"".to_owned()))
+    }));
     // A Basic realm is a word for people, whatever it looks like.
     let word = row(
         "Basic realm",
@@ -371,6 +389,20 @@ fn locations() -> Vec<Row> {
         }
     }
     rows
+}
+
+/// Upload locations that would need a base to be resolved against, which the protocol does not give.
+fn relative_locations() -> Vec<Row> {
+    let relative = |location: &'static str| {
+        let ends = Ends::WithCredential(Err(PushError::Redirect(Step::Open)));
+        row(format!("upload location: {location}"), ends, move |seen, _, _| {
+            let away = || say(202, &[("Location", location.to_owned())]);
+            guarded(seen).or_else(|| (seen.step() == "open").then(away))
+        })
+    };
+    ["u", "../u", "?u", "#u", "@127.0.0.2/u", ":1/u"]
+        .map(relative)
+        .into()
 }
 
 /// Headers that lead elsewhere in other clients.
@@ -636,7 +668,16 @@ async fn run(rows: &[Row], tls: Option<&TlsAcceptor>, trust: &ClientConfig) {
 /// Holds: O1, O2, O3, O4, O5, O6, C8.
 #[tokio::test]
 async fn no_registry_sends_a_credential_or_a_chart_elsewhere() {
-    let rows = [realms(), redirects(), locations(), hints(), lies(), tokens()].concat();
+    let rows = [
+        realms(),
+        redirects(),
+        locations(),
+        relative_locations(),
+        hints(),
+        lies(),
+        tokens(),
+    ]
+    .concat();
     assert!(rows.len() > 400, "only {} rows", rows.len());
     run(&rows, None, &tls::no_tls().unwrap()).await;
 }
