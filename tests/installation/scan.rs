@@ -1,11 +1,17 @@
 //! Looking for a credential wherever somebody may read.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, LogParams};
 use kube::core::DynamicObject;
 use kube::discovery::{Discovery, Scope, verbs};
 use kube::{Api, Client, ResourceExt};
+use renderhub_harness::wait_for;
+
+/// Longest that a kind may not be listed for.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Whether any of the canaries is in the text.
 pub fn found(canaries: &[String], text: &str) -> bool {
@@ -30,7 +36,14 @@ pub async fn everything(client: &Client, namespace: Option<&str>) -> Result<Stri
             (Scope::Cluster, Some(_)) => continue,
             (_, None) => Api::all_with(client.clone(), &resource),
         };
-        match api.list(&ListParams::default()).await {
+        let listed = wait_for("the API server to list", LIMIT, async || {
+            match api.list(&ListParams::default()).await {
+                // A kind whose definition changed a moment ago.
+                Err(kube::Error::Api(status)) if status.code == 429 => Ok(None),
+                listed => Ok(Some(listed)),
+            }
+        });
+        match listed.await? {
             Ok(list) => text.push_str(&serde_json::to_string(&list.items)?),
             Err(kube::Error::Api(status)) if status.is_forbidden() => {}
             Err(error) => return Err(error).with_context(|| format!("listing {}", resource.plural)),
