@@ -151,6 +151,7 @@ async fn a_namespace_with_tasks_at_every_stage_can_be_deleted() -> Result<()> {
     stage.succeeded("succeeded").await?;
     stage.failed("failed").await?;
     stage.refused("refused").await?;
+    stage.until_policies_see_tasks().await?;
     let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
     namespaces
         .delete(&stage.scope.tenant, &DeleteParams::default())
