@@ -395,3 +395,21 @@ const fn failed(code: u16) -> Failed {
         _ => Failed::Unanswered,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_ends_by_itself_when_it_is_not_renewed() {
+        let now = Instant::now();
+        let (renewed, until) = watch::channel(now + RENEW_DEADLINE);
+        let claim = Current(until);
+        assert!(claim.is_current());
+        // Nobody says anything, and its time has come.
+        renewed.send_replace(now);
+        assert!(!claim.is_current());
+        renewed.send_replace(now + RENEW_DEADLINE);
+        assert!(claim.is_current());
+    }
+}

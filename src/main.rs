@@ -37,8 +37,8 @@ async fn preflight(args: &PreflightArgs) -> ExitCode {
         Err(code) => return code,
     };
     match app::preflight(settings, args.output).await {
-        Ok((text, is_good)) => {
-            print!("{text}");
+        Ok((findings, is_good)) => {
+            print!("{findings}");
             if is_good {
                 ExitCode::SUCCESS
             } else {

@@ -111,6 +111,8 @@ pub enum Input {
     Grant(GrantChange),
     /// A tenant's registry changed in this namespace.
     Registry(String),
+    /// The hub may not look at the tasks of this scope.
+    Refused(Scope),
 }
 
 /// Watches the tasks of a scope until the channel closes.
@@ -125,7 +127,15 @@ pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Se
         TaskKind::RenderTask => "rendertasks",
         TaskKind::ClusterRenderTask => "clusterrendertasks",
     };
-    run(api, Config::default(), metrics, name, out, move |event| {
+    let (told, refused) = (out.clone(), scope.clone());
+    let heard = move |error: &watcher::Error| {
+        // What finds no place is said again with the next error.
+        if is_forbidden(error) {
+            _ = told.try_send(Input::Refused(refused.clone()));
+        }
+    };
+    let events = endless_heard(api, Config::default(), metrics, name, heard);
+    forward(events, out, move |event| {
         let change = change(event, |o: SlimObject| o.into_task(kind).map(Box::new), uid_of)?;
         Some(Input::Task(scope.clone(), change))
     })
@@ -190,8 +200,16 @@ async fn run<K>(
 ) where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    let mut stream = std::pin::pin!(endless(api, config, metrics, name));
-    while let Some(event) = stream.next().await {
+    forward(endless(api, config, metrics, name), out, map).await;
+}
+
+async fn forward<K>(
+    events: impl Stream<Item = Event<K>>,
+    out: mpsc::Sender<Input>,
+    map: impl Fn(Event<K>) -> Option<Input>,
+) {
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
         if let Some(input) = map(event)
             && out.send(input).await.is_err()
         {
@@ -210,19 +228,31 @@ pub fn endless<K>(
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
+    endless_heard(api, config, metrics, name, |_| ())
+}
+
+/// The same, with each of its errors told to `heard`.
+fn endless_heard<K>(
+    api: Api<K>,
+    config: Config,
+    metrics: Metrics,
+    name: &'static str,
+    heard: impl Fn(&watcher::Error) + Clone + Send + 'static,
+) -> impl Stream<Item = Event<K>>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+{
     // False once the server said that it cannot; a watch that only became too old streams again.
     let can_stream = Arc::new(AtomicBool::new(true));
     futures::stream::unfold(Duration::ZERO, move |pause| {
         let (api, config, metrics) = (api.clone(), config.clone(), metrics.clone());
-        let can_stream = Arc::clone(&can_stream);
+        let (can_stream, heard) = (Arc::clone(&can_stream), heard.clone());
         async move {
             tokio::time::sleep(pause).await;
             let streams = can_stream.load(Ordering::Relaxed);
             let config = if streams { config.streaming_lists() } else { config };
-            Some((
-                until_unusable(open(api, config), metrics, name, can_stream),
-                REOPEN_PAUSE,
-            ))
+            let events = open(api, config).inspect_err(heard);
+            Some((until_unusable(events, metrics, name, can_stream), REOPEN_PAUSE))
         }
     })
     .flatten()
@@ -271,6 +301,15 @@ fn is_usable(error: &watcher::Error, can_stream: &AtomicBool) -> bool {
     };
     let cannot_stream = matches!(status.code, 400 | 422) && can_stream.swap(false, Ordering::Relaxed);
     !cannot_stream && status.code != 410
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::InitialListFailed(kube::Error::Api(status))) = error
+    else {
+        return false;
+    };
+    status.code == 403
 }
 
 const fn kind_of(error: &watcher::Error) -> &'static str {

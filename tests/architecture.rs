@@ -83,7 +83,7 @@ const MODULES: &[Module] = &[
     module("renderer::manifest", Pure, &["api", "renderer::config"], "a manifest describes bytes it is given"),
     // Floor 4: wiring, which nothing below imports.
     module("probe", Io, &[], "looks at the network as any pod would, and knows nothing of the hub it asks for"),
-    module("config", Io, &["api", "names", "plan", "controller", "probe"], "turns text from outside into values of the floors below"),
+    module("config", Io, &["api", "names", "plan", "controller", "probe", "config"], "turns text from outside into values of the floors below"),
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",

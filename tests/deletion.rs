@@ -4,7 +4,7 @@ mod support;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
@@ -151,6 +151,7 @@ async fn a_namespace_with_tasks_at_every_stage_can_be_deleted() -> Result<()> {
     stage.succeeded("succeeded").await?;
     stage.failed("failed").await?;
     stage.refused("refused").await?;
+    stage.until_policies_see_tasks().await?;
     let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
     namespaces
         .delete(&stage.scope.tenant, &DeleteParams::default())
@@ -190,6 +191,44 @@ async fn a_deletion_that_a_status_overtakes_is_not_lost() -> Result<()> {
         stage.nothing_is_left().await?;
         stage.passed();
     }
+    Ok(())
+}
+
+/// The hub's rights in a namespace go with it, and with them its view of what is in there.
+#[tokio::test]
+async fn a_namespace_that_was_deleted_keeps_no_other_from_being_served() -> Result<()> {
+    let mut stage = Stage::without_hub("left", &["--no-cross-namespace-refs=false"]).await?;
+    let other = stage.plane.namespace("gone").await?;
+    stage.also_watch(&other).await?;
+    stage.make_registry().await?;
+    stage.start_hub().await?;
+    stage.kill_hub();
+    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
+    namespaces.delete(&other, &DeleteParams::default()).await?;
+    wait_for("the namespace to be gone", LIMIT, async || {
+        Ok(namespaces.get_metadata_opt(&other).await?.is_none().then_some(()))
+    })
+    .await?;
+    stage.allow_forbidden();
+    stage.start_hub().await?;
+    stage.barrier().await?;
+    assert!(stage.hub().log().contains("it serves the other namespaces"));
+    // Made anew, and with the hub's rights in it, it is served like before.
+    let again: Namespace = serde_json::from_value(json!({"metadata": {"name": other}}))?;
+    namespaces.create(&PostParams::default(), &again).await?;
+    stage.renew_rights().await?;
+    let tasks: Api<RenderTask> = Api::namespaced(stage.admin.clone(), &other);
+    let mut task = stage.task("shop");
+    task["metadata"]["namespace"] = json!(other);
+    tasks
+        .create(&PostParams::default(), &serde_json::from_value(task)?)
+        .await?;
+    wait_for("the task to be looked at", LIMIT, async || {
+        let status = tasks.get("shop").await?.status.unwrap_or_default();
+        Ok((!status.conditions.is_empty()).then_some(()))
+    })
+    .await?;
+    stage.passed();
     Ok(())
 }
 

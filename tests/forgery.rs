@@ -173,7 +173,7 @@ async fn two_tenants_never_push_to_one_repository() -> Result<()> {
     let tenants = [stage.scope.tenant.clone(), format!("{}2", stage.scope.tenant)];
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenants[1]}});
     apply::object(&stage.admin, namespace).await?;
-    stage.also_watch(&tenants[1]);
+    stage.also_watch(&tenants[1]).await?;
     stage.make_registry().await?;
     stage.put_registry(json!({"allowedNamespaces": tenants})).await?;
     stage.start_hub().await?;

@@ -29,7 +29,7 @@ const RENDERING: &str = "renderhub-rendering";
 const TENANT: &str = "team-a";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Holds: M6.
+/// Holds: I1, R4, M6.
 #[tokio::test]
 async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Result<()> {
     let world = World::start().await?;
@@ -45,11 +45,12 @@ async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Resul
     world
         .a_task_with_a_service_account_pushes_to_its_own_registry(&tenant)
         .await?;
-    world.helm_test_sees_what_the_network_enforces().await?;
+    world.helm_test_sees_an_open_network().await?;
     world.rolling_back_works(&tenant).await?;
     world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
 
     world.one_team_needs_no_service_account(&tenant).await?;
+    world.helm_test_sees_a_closed_network().await?;
     world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
     watch.passed();
     Ok(())

@@ -181,13 +181,16 @@ async fn every_mistake_is_told_at_once() -> Result<()> {
     let mut stage = Stage::without_hub("all", &[]).await?;
     // A namespace as `kubectl create namespace` makes it.
     stage.scope.rendering = stage.plane.namespace("bare").await?;
+    stage.give_rights(&[]).await?;
     stage
         .refuses(&["pod-security", "network-policy", "resource-quota"])
         .await?;
     let three = "pod-security,network-policy,resource-quota";
     stage.starts(&[(SKIP, three)]).await?;
+    stage.allow_forbidden();
     stage.scope.rendering = "does-not-exist".to_owned();
-    let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &[(SKIP, three)])?;
+    let most = format!("{three},tenant-tasks,tenant-rights,role-bindings");
+    let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &[(SKIP, &most)])?;
     let said = refused(&hub, &["rendering-namespace"]).await?;
     ensure!(said.contains("does not exist"), "{said}");
     stage.passed();
@@ -355,8 +358,14 @@ async fn every_relaxed_setting_is_in_one_line_and_in_a_metric() -> Result<()> {
     );
     let metrics = stage.hub().metrics().await?;
     ensure!(!metrics.contains("renderhub_relaxed_settings{"), "{metrics}");
+    // A hub with the chart's rights has no more than it needs.
+    let own = r#"renderhub_preflight_findings{check="own-rights",result="ok"} 1"#;
+    ensure!(metrics.lines().any(|line| line == own), "{metrics}");
     stage.kill_hub();
 
+    stage
+        .give_rights(&["controller.noCrossNamespaceRefs=false"])
+        .await?;
     let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &RELAXED)?;
     hub.wait_ready().await?;
     let line = first_line(&hub)?;

@@ -8,6 +8,7 @@ mod support;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 use support::record::raw;
 use support::tenant::BUILDER;
 use support::{DIGEST, EVERYWHERE, LIMIT, Stage, plane};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 #[path = "rights/identity.rs"]
 mod identity;
@@ -156,6 +157,7 @@ async fn do_everything(stage: &mut Stage, is_everywhere: bool) -> Result<()> {
     stage.start_hub().await?;
 
     own_registry(stage).await?;
+    fail(stage).await?;
     life_of(&Tasks::of_tenant(stage)).await?;
     let left = leave(&Tasks::of_tenant(stage)).await?;
     let platforms = if is_everywhere {
@@ -174,7 +176,24 @@ async fn do_everything(stage: &mut Stage, is_everywhere: bool) -> Result<()> {
     if let Some(left) = platforms {
         Tasks::of_platform(stage).removed("left", &left).await?;
     }
+    touch_the_lease(stage).await
+}
+
+/// Somebody writes on the hub's Lease, so that the hub has to read it before it can renew it.
+async fn touch_the_lease(stage: &Stage) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(stage.admin.clone(), &stage.scope.rendering);
+    let name = format!("renderhub-{}", stage.hub_id().await?);
+    let note = Patch::Merge(json!({"metadata": {"annotations": {"somebody": "was here"}}}));
+    leases.patch(&name, &PatchParams::default(), &note).await?;
     Ok(())
+}
+
+/// A task whose Job fails and goes after its time to live.
+async fn fail(stage: &Stage) -> Result<()> {
+    let task = stage.submit_with("failed", json!({"failedJobTTL": 1})).await?;
+    let exit = finish::Exit::new("render", 2, r#"{"phase":"Render","reason":"BadConfig"}"#);
+    stage.fail(&task, exit, "PodFailurePolicy").await?;
+    stage.cleared(&task).await
 }
 
 /// A task that is done and removes itself.
@@ -216,12 +235,11 @@ async fn requests(stage: &Stage) -> Result<Vec<audit::Event>> {
 
 /// Runs a hub with these flags through everything and compares what it may with what it did.
 async fn every_right_is_used(prefix: &str, flags: &[&str]) -> Result<()> {
-    let mut stage = Stage::on(
-        old_plane().await?,
-        prefix,
-        &[flags, &["--gc-interval=1s"]].concat(),
-    )
-    .await?;
+    // One hub at a time: what is the platform's, each would keep, and the second would have nothing to do.
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    let _alone = ALONE.lock().await;
+    let flags_of_hub = [flags, &["--gc-interval=1s"]].concat();
+    let mut stage = Stage::on(old_plane().await?, prefix, &flags_of_hub).await?;
     stage.let_hub_be(&[BUILDER]).await?;
     do_everything(&mut stage, flags.contains(&EVERYWHERE)).await?;
     let rights = stage.rights.clone();

@@ -146,14 +146,14 @@ fn report(findings: &[Finding], metrics: &Metrics) -> Result<(), AppError> {
             result: finding.verdict.as_str(),
         };
         metrics.preflight.get_or_create(&labels).set(1);
-        let (check, message, fix) = (finding.check.as_str(), &finding.message, &finding.fix);
+        let (check, found, fix) = (finding.check.as_str(), &finding.message, &finding.fix);
         let page = format!("{RUNBOOK}#{check}");
         match finding.verdict {
             Verdict::Refused => {
                 refused += 1;
-                tracing::error!(check, fix, page, "refused: {message}");
+                tracing::error!(check, fix, page, "refused: {found}");
             }
-            Verdict::Warning => tracing::warn!(check, fix, page, "{message}"),
+            Verdict::Warning => tracing::warn!(check, fix, page, "{found}"),
             Verdict::Ok | Verdict::Skipped => {}
         }
     }

@@ -99,6 +99,9 @@ pub struct Engine {
     clean_due: Option<Instant>,
     /// What was not seen whole yet.
     unseen: HashSet<Source>,
+    /// How many scopes of tasks there are, and those that the hub may not look at.
+    scopes: usize,
+    refused: HashSet<Scope>,
     sweep_due: Instant,
     is_sweeping: bool,
 }
@@ -139,6 +142,8 @@ impl Engine {
             shown_grants: HashMap::new(),
             soiled: HashSet::new(),
             clean_due: None,
+            scopes: scopes.len(),
+            refused: HashSet::new(),
             unseen: scopes
                 .into_iter()
                 .map(Source::Tasks)

@@ -18,7 +18,7 @@ use crate::api::labels::{
 };
 use crate::names::HubId;
 
-use super::preflight::{Check, Finding};
+use super::preflight::{Check, Finding, shown, some_of};
 
 /// How long a record that does not change speaks for a hub.
 pub const DURATION: Duration = Duration::from_secs(15);
@@ -375,29 +375,11 @@ pub fn finding(alive: &[Conflict]) -> Finding {
 }
 
 fn common(meeting: &Meeting) -> String {
-    const SHOWN: usize = 5;
     match meeting {
         Meeting::Everything => "these namespaces (one of the two serves all)".to_owned(),
         Meeting::Unknown => "a list too long to be compared, maybe these namespaces".to_owned(),
-        Meeting::Names(names) => {
-            let more = names.len().saturating_sub(SHOWN);
-            let first: Vec<String> = names.iter().take(SHOWN).map(|name| shown(name)).collect();
-            let rest = if more > 0 {
-                format!(" and {more} more")
-            } else {
-                String::new()
-            };
-            format!("{}{rest}", first.join(", "))
-        }
+        Meeting::Names(names) => some_of(&names.iter().map(|name| shown(name)).collect::<Vec<_>>()),
     }
-}
-
-fn shown(text: &str) -> String {
-    text.chars()
-        .take(100)
-        .collect::<String>()
-        .escape_debug()
-        .to_string()
 }
 
 #[cfg(test)]

@@ -24,7 +24,9 @@ use tenants::TenantRights;
 /// Where each refusal is explained, check by check.
 pub const RUNBOOK: &str = concat!(
     env!("CARGO_PKG_REPOSITORY"),
-    "/blob/main/docs/runbooks/hub-refuses-to-start.md"
+    "/blob/v",
+    env!("CARGO_PKG_VERSION"),
+    "/docs/runbooks/hub-refuses-to-start.md"
 );
 
 /// What is looked at, by the name that `--skip-preflight` and the documentation use.
@@ -273,13 +275,13 @@ fn unknown(check: Check, why: Withheld, right: &str) -> Finding {
 }
 
 /// A text that others chose, made safe and short for a line of a log.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let cut: String = text.chars().take(100).collect();
     cut.escape_debug().to_string()
 }
 
 /// The first of many, and how many more there are.
-fn some_of(all: &[String]) -> String {
+pub(super) fn some_of(all: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = all.len().saturating_sub(SHOWN);
     let first = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

@@ -25,7 +25,7 @@ pub const HUB: &str = "renderhub-system";
 pub const RENDERING: &str = "renderhub-rendering";
 pub const TENANT: &str = "team-a";
 /// Longest that anything here may take.
-pub const LIMIT: Duration = Duration::from_secs(180);
+pub const LIMIT: Duration = Duration::from_secs(240);
 /// What the stand-in for the metadata service hands out.
 pub const CLOUD_CREDENTIAL: &str = "canary-of-the-cloud";
 /// Where clouds have it.
@@ -109,7 +109,7 @@ impl World {
         apply::object(&self.admin().await?, task).await.map(drop)
     }
 
-    /// Waits for the end of a task; what ended it: `JobSucceeded`, or the reason of `JobFailed` and its message.
+    /// Waits for the end of a task; what ended it: `JobSucceeded`, or the reason of `JobFailed` and what is said of it.
     pub async fn end(&self, name: &str) -> Result<(String, String)> {
         let tasks = self.tasks().await?;
         wait_for(&format!("the end of RenderTask {name}"), LIMIT, async || {
@@ -127,17 +127,18 @@ impl World {
         Ok(pods.list(&of_task).await?.items)
     }
 
-    /// Waits until the first container of a task has begun.
+    /// Waits until the first container of a task has begun, or never will.
     pub async fn until_started(&self, name: &str) -> Result<()> {
+        let tasks = self.tasks().await?;
         wait_for(&format!("the pod of {name} to start"), LIMIT, async || {
+            let has_ended = ended(&tasks.get(name).await?.status.unwrap_or_default()).is_some();
             let pods = self.pods(name).await?;
             let statuses = pods.iter().filter_map(|pod| pod.status.as_ref());
             let mut states = statuses
                 .flat_map(|s| s.init_container_statuses.iter().flatten())
                 .filter_map(|c| c.state.as_ref());
-            Ok(states
-                .any(|s| s.running.is_some() || s.terminated.is_some())
-                .then_some(()))
+            let has_begun = states.any(|s| s.running.is_some() || s.terminated.is_some());
+            Ok((has_ended || has_begun).then_some(()))
         })
         .await
     }
@@ -240,7 +241,7 @@ impl World {
     }
 }
 
-/// What ended a task, if it ended.
+/// What ended a task, if it ended, and what is said of a failure.
 fn ended(status: &RenderTaskStatus) -> Option<(String, String)> {
     let held = |type_: &str| {
         status
@@ -248,9 +249,9 @@ fn ended(status: &RenderTaskStatus) -> Option<(String, String)> {
             .iter()
             .find(|c| c.type_ == type_ && c.status == "True")
     };
-    held("JobSucceeded")
-        .or(held("JobFailed"))
-        .map(|c| (c.reason.clone(), c.message.clone()))
+    let reason = held("JobSucceeded").or(held("JobFailed"))?.reason.clone();
+    let failure = status.failure.as_ref();
+    Some((reason, failure.map(|f| f.message.clone()).unwrap_or_default()))
 }
 
 /// All files below a directory.
@@ -329,7 +330,7 @@ fn platform(registry: &Registry) -> Vec<Value> {
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass", "metadata": {"name": name},
             "spec": {
                 "image": IMAGE, "imagePullPolicy": "Never", "command": ["/bin/busybox", "sh", "/hostile.sh"],
-                "backoffLimit": 0, "activeDeadlineSeconds": 120,
+                "backoffLimit": 0, "activeDeadlineSeconds": 200,
             },
         });
         for (key, value) in more.as_object().into_iter().flatten() {

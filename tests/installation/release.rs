@@ -187,8 +187,8 @@ impl World {
         Ok(())
     }
 
-    /// This node's network enforces no NetworkPolicy, and helm's test says so; without that one the others pass.
-    pub async fn helm_test_sees_what_the_network_enforces(&self) -> Result<()> {
+    /// This node's network enforces no `NetworkPolicy`, and helm's test says so; without that one the others pass.
+    pub async fn helm_test_sees_an_open_network(&self) -> Result<()> {
         let test = ["test", "renderhub", "--namespace", HUB, "--timeout", "2m"];
         self.helm.run(&test).await?;
         self.release("upgrade", &helm::renderhub_chart(), &CHANGED[..3])
@@ -199,6 +199,28 @@ impl World {
         );
         let said = logs(&self.plane.admin().client().await?, RENDERING).await?;
         ensure!(said.contains("does not enforce NetworkPolicy"), "{said}");
+        Ok(())
+    }
+
+    /// With the chart's policies enforced the same test passes. From here on no other pod can be started: the policies then hold
+    /// for all new ones.
+    pub async fn helm_test_sees_a_closed_network(&self) -> Result<()> {
+        let labels = [("app.kubernetes.io/managed-by", "renderhub")];
+        self.node
+            .enforce_policies(&self.plane, RENDERING, &labels)
+            .await?;
+        let only = "name=renderhub-test-network-policy";
+        let test = [
+            "test",
+            "renderhub",
+            "--namespace",
+            HUB,
+            "--timeout",
+            "2m",
+            "--filter",
+            only,
+        ];
+        self.helm.run(&test).await?;
         Ok(())
     }
 

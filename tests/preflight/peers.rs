@@ -45,6 +45,7 @@ impl Stage {
         let mut other = Self::without_hub(prefix, flags).await?;
         other.scope.rendering.clone_from(&self.scope.rendering);
         tenant.clone_into(&mut other.scope.tenant);
+        other.give_rights(&[]).await?;
         Ok(other)
     }
 }
@@ -82,8 +83,8 @@ async fn a_second_hub_with_the_same_id_refuses_and_the_first_goes_on() -> Result
 async fn hubs_whose_lists_meet_refuse_in_either_order() -> Result<()> {
     let mut first = Stage::without_hub("meet", &[]).await?;
     let (own, other) = (first.scope.tenant.clone(), first.plane.namespace("apart").await?);
-    let list = format!("{own},{other}");
-    let mut wider = first.neighbour("wider", &list, &[]).await?;
+    let mut wider = first.neighbour("wider", &own, &[]).await?;
+    wider.also_watch(&other).await?;
     let mut all = first.neighbour("all", &own, &[EVERYWHERE]).await?;
     let mut apart = first.neighbour("apart", &other, &[]).await?;
 

@@ -110,6 +110,8 @@ async fn a_rendering_namespace_that_is_watched_or_a_tenants_is_refused() -> Resu
     stage.put_registry(json!({})).await?;
     stage.starts(&[]).await?;
 
+    // The chart makes no right there.
+    stage.allow_forbidden();
     stage.scope.rendering = "default".to_owned();
     let most = "pod-security,network-policy,resource-quota,tenant-tasks,tenant-rights,role-bindings";
     let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &[(SKIP, most)])?;

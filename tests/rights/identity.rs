@@ -170,9 +170,13 @@ async fn a_hub_may_do_what_is_written_down_and_nothing_else() -> Result<()> {
                 rules(&stage.hub_user, &nobody, namespace).await?.join("\n")
             );
         }
+        let text = text.replace(&stage.scope.tenant, "TENANT");
         let text = text
-            .replace(&stage.scope.tenant, "TENANT")
-            .replace(&stage.scope.rendering, "RENDERING");
+            .replace(&stage.scope.rendering, "RENDERING")
+            .trim_end()
+            .to_owned()
+            + "
+";
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/rights")
             .join(file);

@@ -4,7 +4,7 @@ use anyhow::Result;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
-use renderhub_harness::{apply, wait_for};
+use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
 use super::{LIMIT, Stage};
@@ -37,27 +37,6 @@ impl Stage {
         })
         .await?;
         Ok(tasks)
-    }
-
-    /// Gives a user the hub's rights in the whole cluster.
-    pub async fn make_hub(&self, subject: Value) -> Result<()> {
-        let name = format!(
-            "{}-{}",
-            self.scope.rendering,
-            subject["name"].as_str().unwrap_or_default()
-        );
-        let role = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name}, "rules": self.rights.rules().collect::<Vec<_>>(),
-        });
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": name}, "subjects": [subject],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        });
-        apply::object(&self.admin, role).await?;
-        apply::object(&self.admin, binding).await?;
-        Ok(())
     }
 }
 

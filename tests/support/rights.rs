@@ -3,9 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
-use renderhub_harness::{Rights, Scope};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, PostParams};
+use renderhub_harness::{Rights, Scope, apply, wait_for};
+use serde_json::json;
 
-use super::{EVERYWHERE, Stage};
+use super::{EVERYWHERE, LIMIT, Stage};
 
 /// The chart's values that stand for a hub's flags in this scope, with other namespaces it serves, each as after helm's
 /// `--set`.
@@ -76,5 +80,60 @@ impl Stage {
         let audit = self.plane.audit().expect("every stage has an audit log");
         let refused = audit.refused(self.hub_user.name()).expect("the audit log");
         assert!(refused.is_empty(), "the chart lacks a right: {refused:#?}");
+    }
+}
+
+impl Stage {
+    /// Waits until policies that look at tasks are in force, as the one that keeps the hub's rights in a namespace that goes:
+    /// the API server learns of a new kind for that up to half a minute later than for everything else.
+    pub async fn until_policies_see_tasks(&self) -> Result<()> {
+        let (name, namespace) = (format!("probe-{}", self.scope.tenant), &self.scope.tenant);
+        let kind = |kind: &str| {
+            (
+                "admissionregistration.k8s.io/v1",
+                format!("ValidatingAdmissionPolicy{kind}"),
+            )
+        };
+        let (api, policy) = kind("");
+        let policy = json!({
+            "apiVersion": api, "kind": policy, "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Ignore",
+                "paramKind": {"apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderTask"},
+                "matchConstraints": {
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                    "resourceRules": [{
+                        "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["configmaps"],
+                    }],
+                },
+                "validations": [{"expression": "false"}],
+            },
+        });
+        let (api, binding) = kind("Binding");
+        let binding = json!({
+            "apiVersion": api, "kind": binding, "metadata": {"name": name},
+            "spec": {
+                "policyName": name, "validationActions": ["Deny"],
+                "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
+            },
+        });
+        for object in [&policy, &binding] {
+            apply::object(&self.admin, object.clone()).await?;
+        }
+        let task = self.submit(self.task("probe")).await?;
+        let configs: Api<ConfigMap> = Api::namespaced(self.admin.clone(), namespace);
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let config: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "probe"}}))?;
+        wait_for("policies to see tasks", LIMIT, async || {
+            Ok(configs.create(&dry_run, &config).await.is_err().then_some(()))
+        })
+        .await?;
+        self.delete(&task).await?;
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.admin.clone());
+        bindings.delete(&name, &DeleteParams::default()).await?;
+        Ok(())
     }
 }

@@ -23,6 +23,7 @@ impl Engine {
             Input::PodsSeen => self.saw(&Source::Pods),
             Input::Grant(change) => self.take_in_grant(change),
             Input::Registry(namespace) => self.soil(namespace),
+            Input::Refused(scope) => self.waive(&scope),
         }
     }
 
@@ -38,6 +39,7 @@ impl Engine {
                 for uid in self.index.vanished_tasks(scope) {
                     self.forget(&uid);
                 }
+                self.refused.remove(scope);
                 self.saw(&Source::Tasks(scope.clone()));
             }
         }
@@ -99,6 +101,24 @@ impl Engine {
             self.jobs_gone.insert(task.clone());
         }
         self.queue.add(task);
+    }
+
+    /// A namespace that was deleted took the hub's rights in it along. The others do not wait until the platform gives them
+    /// anew, unless there is none that the hub may look at.
+    fn waive(&mut self, scope: &Scope) {
+        let source = Source::Tasks(scope.clone());
+        if scope.namespace.is_none() || !self.unseen.contains(&source) {
+            return;
+        }
+        self.refused.insert(scope.clone());
+        if self.refused.len() < self.scopes {
+            tracing::warn!(
+                namespace = scope.namespace.as_deref(),
+                "the hub has no rights on tasks there; it serves the other namespaces"
+            );
+            self.saw(&Source::Grants(scope.namespace.clone()));
+            self.saw(&source);
+        }
     }
 
     /// Counts a source as seen; with the last one the hub is ready, and Jobs that run already take their slots.

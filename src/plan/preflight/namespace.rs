@@ -3,7 +3,7 @@
 use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{Check, Facts, Finding, shown, some_of, unknown};
+use super::{Check, Facts, Finding, Withheld, shown, some_of, unknown};
 
 /// The label by which a namespace enforces a PodSecurity standard.
 pub const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
@@ -25,23 +25,26 @@ const BOUNDS: [&str; 9] = [
 pub(super) fn is_the_platforms(facts: &Facts) -> Finding {
     let check = Check::RenderingNamespace;
     let name = &facts.rendering;
-    match &facts.namespace {
-        Err(why) => return unknown(check, *why, &format!("get the namespace {name}")),
-        Ok(None) => {
-            return Finding::refused(
-                check,
-                format!("the namespace {name} does not exist"),
-                "make it as the chart does, or correct --rendering-namespace",
-            );
-        }
-        Ok(Some(_)) => {}
-    }
     if name == "default" || name.starts_with("kube-") {
         return Finding::refused(
             check,
             format!("{name} is a namespace of the cluster's own, where others have rights"),
             "give renderhub a rendering namespace of its own",
         );
+    }
+    let made = "make it as the chart does, or correct --rendering-namespace";
+    match &facts.namespace {
+        // A Role in a namespace that does not exist gives no right to see that.
+        Err(Withheld::Forbidden) => {
+            return Finding::refused(
+                check,
+                format!("the namespace {name} does not exist, or the hub may not get it"),
+                format!("{made}; and grant it, as the chart does"),
+            );
+        }
+        Err(why) => return unknown(check, *why, &format!("get the namespace {name}")),
+        Ok(None) => return Finding::refused(check, format!("the namespace {name} does not exist"), made),
+        Ok(Some(_)) => {}
     }
     let naming: Vec<String> = facts
         .registries

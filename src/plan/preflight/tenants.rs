@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::rbac::v1::{RoleBinding, Subject as Bound};
 
 use super::{Check, Facts, Finding, shown, some_of, unknown};
-use crate::api::labels::PLATFORM_ACCESS;
+use crate::api::labels::{PART_OF, PART_OF_VALUE, PLATFORM_ACCESS};
 
 /// What user names of ServiceAccounts start with.
 const ACCOUNT: &str = "system:serviceaccount:";
@@ -172,17 +172,9 @@ pub(super) fn have_no_right(facts: &Facts) -> Finding {
             ),
         );
     }
-    let mut by_subject: BTreeMap<&Subject, Vec<String>> = BTreeMap::new();
-    for (subject, right) in &rights.held {
-        by_subject.entry(subject).or_default().push(right.told());
-    }
-    let told: Vec<String> = by_subject
-        .iter()
-        .map(|(subject, rights)| format!("{} may {}", subject.told(), some_of(rights)))
-        .collect();
     Finding::refused(
         check,
-        format!("tenants hold rights in {name}: {}", some_of(&told)),
+        format!("tenants hold rights in {name}: {}", some_of(&told(&rights.held))),
         format!(
             "take them away (look for ClusterRoleBindings of these subjects, and RoleBindings in {name}); or \
              --skip-preflight={check}"
@@ -190,7 +182,19 @@ pub(super) fn have_no_right(facts: &Facts) -> Finding {
     )
 }
 
-/// Each binding lets in the hub, its namespace, or whom the administrator marked as the platform's.
+/// Who may do what, a text for each subject.
+fn told(held: &[(Subject, Right)]) -> Vec<String> {
+    let mut by_subject: BTreeMap<&Subject, Vec<String>> = BTreeMap::new();
+    for (subject, right) in held {
+        by_subject.entry(subject).or_default().push(right.told());
+    }
+    by_subject
+        .iter()
+        .map(|(subject, rights)| format!("{} may {}", subject.told(), some_of(rights)))
+        .collect()
+}
+
+/// Each binding lets in a hub, its namespace, or whom the administrator marked as the platform's.
 pub(super) fn are_not_bound(facts: &Facts) -> Finding {
     let check = Check::RoleBindings;
     let name = &facts.rendering;
@@ -232,11 +236,16 @@ pub(super) fn are_not_bound(facts: &Facts) -> Finding {
     )
 }
 
+/// Whether the binding is of a hub's installation, or its administrator says that its subjects are the platform's. Who can
+/// write either already owns everything in the namespace.
 fn is_marked(binding: &RoleBinding) -> bool {
-    let annotations = binding.metadata.annotations.as_ref();
-    annotations
-        .and_then(|all| all.get(PLATFORM_ACCESS))
-        .is_some_and(|value| value == "true")
+    let says = |all: Option<&BTreeMap<String, String>>, key: &str, value: &str| {
+        all.and_then(|all| all.get(key))
+            .is_some_and(|found| found == value)
+    };
+    let meta = &binding.metadata;
+    says(meta.labels.as_ref(), PART_OF, PART_OF_VALUE)
+        || says(meta.annotations.as_ref(), PLATFORM_ACCESS, "true")
 }
 
 fn in_full(subject: &Bound) -> String {

@@ -260,6 +260,12 @@ fn strangers_are_told_from_the_platforms_own() {
         marked.metadata.annotations = Some(BTreeMap::from([mark]));
         facts.bindings = Ok(vec![marked]);
         assert_eq!(verdict(&facts, Check::RoleBindings), Verdict::Ok, "{subject}");
+        // The chart of another hub made it.
+        let mut charts = binding(&subject);
+        let label = ("app.kubernetes.io/part-of".to_owned(), "renderhub".to_owned());
+        charts.metadata.labels = Some(BTreeMap::from([label]));
+        facts.bindings = Ok(vec![charts]);
+        assert_eq!(verdict(&facts, Check::RoleBindings), Verdict::Ok, "{subject}");
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Bound {
     pub namespace: Option<String>,
     /// Name of the role in the chart.
     pub role: String,
-    /// Whether that is a ClusterRole, which a namespace's end leaves where it is.
+    /// Whether that is a `ClusterRole`, which a namespace's end leaves where it is.
     pub is_cluster_role: bool,
     /// The binding's labels.
     pub labels: Value,
