@@ -72,8 +72,65 @@ fn every_reason_has_a_page_and_every_page_a_reason() {
             index.contains(&format!("[{word}]({word}.md)")),
             "{word} is not in the index"
         );
-        let advises = page.contains("## What to do") || page.contains(RESERVED);
-        assert!(advises, "{word}: a reader must learn what to do");
+        let problem = (!page.contains(RESERVED)).then(|| lacks(&page)).flatten();
+        assert_eq!(
+            problem, None,
+            "{word}: a reader must learn why, whose turn it is, and what to do"
+        );
+    }
+}
+
+/// What the page of a reason leaves open: the cause, who can mend it, or how.
+fn lacks(page: &str) -> Option<&'static str> {
+    let cell = |name: &str| {
+        let row = page
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("| {name} | ")));
+        row.map(|row| row.trim_end_matches('|').trim())
+    };
+    let Some((before, how)) = page.split_once("\n## What to do\n") else {
+        return Some("what to do");
+    };
+    let Some(who) = cell("who can mend it") else {
+        return Some("who can mend it");
+    };
+    // The cause is said in sentences, between the table and the advice.
+    let cause = before.lines().filter(|line| !line.starts_with(['#', '|']));
+    let how = how.trim().trim_end_matches("[All reasons](README.md)").trim();
+    let is_somebody = ["tenant", "platform operator", "nobody"]
+        .iter()
+        .any(|person| who.contains(person));
+    let gaps = [
+        (!is_somebody, "who can mend it"),
+        (cell("on").is_none(), "on what it stands"),
+        (cell("where").is_none(), "in which condition it stands"),
+        (cell("mends itself").is_none(), "whether it mends itself"),
+        (
+            cause.filter(|line| !line.trim().is_empty()).count() == 0,
+            "the cause",
+        ),
+        (how.is_empty(), "what to do"),
+    ];
+    gaps.into_iter()
+        .find_map(|(is_open, what)| is_open.then_some(what))
+}
+
+#[test]
+fn a_page_that_leaves_something_open_is_seen() {
+    let page = "# X\n\n| | |\n|---|---|\n| on | tasks |\n| where | `Ready=False` |\n| who can mend it | tenant |\n\
+                | mends itself | no |\n\nA cause.\n\n## What to do\n\nThis.\n\n[All reasons](README.md)\n";
+    assert_eq!(lacks(page), None);
+    for (without, gap) in [
+        ("tenant", "who can mend it"),
+        ("| who can mend it | tenant |\n", "who can mend it"),
+        ("| on | tasks |\n", "on what it stands"),
+        ("| where | `Ready=False` |\n", "in which condition it stands"),
+        ("| mends itself | no |\n", "whether it mends itself"),
+        ("A cause.\n", "the cause"),
+        ("This.\n", "what to do"),
+        ("## What to do\n", "what to do"),
+    ] {
+        assert_eq!(lacks(&page.replace(without, "")), Some(gap), "{without}");
     }
 }
 

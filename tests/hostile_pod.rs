@@ -8,9 +8,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-#[path = "installation/scan.rs"]
-#[expect(dead_code, reason = "what else it finds is for the other test")]
-mod scan;
 #[path = "hostile_pod/sweep.rs"]
 mod sweep;
 #[path = "hostile_pod/world.rs"]
@@ -21,10 +18,10 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
+use renderhub_harness::reach::everything;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
-use scan::{everything, found};
 use sweep::{Subject, rights};
 use world::{CLOUD_CREDENTIAL, HUB, LIMIT, METADATA, RENDERING, TENANT, files, world};
 
@@ -73,7 +70,7 @@ async fn a_hostile_renderer_reads_everything_and_finds_no_credential() -> Result
     );
     let canaries = world.canaries();
     ensure!(
-        !found(&canaries, &read) && !found(&canaries, &loot),
+        !canaries.show_in(&read) && !canaries.show_in(&loot),
         "it found the credential"
     );
     // Nor does anything that a tenant may read hold it, nor what the cluster knows of its pods.
@@ -86,10 +83,10 @@ async fn a_hostile_renderer_reads_everything_and_finds_no_credential() -> Result
         readable.contains("everything"),
         "the scan does not see the tenant's own tasks"
     );
-    ensure!(!found(&canaries, &readable), "a tenant can read the credential");
+    ensure!(!canaries.show_in(&readable), "a tenant can read the credential");
     let said = serde_json::to_string(&world.pods("looked").await?)?;
     ensure!(
-        said.contains("terminated") && !found(&canaries, &said),
+        said.contains("terminated") && !canaries.show_in(&said),
         "a pod says the credential"
     );
     Ok(())
@@ -336,7 +333,7 @@ async fn a_hostile_configuration_is_text_in_a_chart() -> Result<()> {
     for file in files(&chart)? {
         let text = std::fs::read_to_string(&file)?;
         ensure!(
-            !found(&world.canaries(), &text),
+            !world.canaries().show_in(&text),
             "{} holds the credential",
             file.display()
         );

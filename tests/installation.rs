@@ -4,15 +4,11 @@
 
 #[path = "installation/release.rs"]
 mod release;
-#[path = "installation/scan.rs"]
-mod scan;
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
@@ -23,11 +19,10 @@ use renderhub::api::conditions::{ConditionType, Reason, is_true};
 use renderhub::api::labels::TASK_UID;
 use renderhub_harness::diagnose::Watch;
 use renderhub_harness::helm::Helm;
+use renderhub_harness::reach::{everything, logs};
 use renderhub_harness::registry::{Registry, RegistryOptions};
-use renderhub_harness::{ControlPlane, Node, apply, rundir, wait_for};
+use renderhub_harness::{Canaries, ControlPlane, Node, apply, rundir, wait_for};
 use serde_json::{Value, json};
-
-use scan::{everything, found, logs};
 
 const HUB: &str = "renderhub-system";
 const RENDERING: &str = "renderhub-rendering";
@@ -117,19 +112,19 @@ impl World {
         let admin = self.plane.admin().client().await?;
         let own = everything(&admin, Some(RENDERING)).await?;
         ensure!(
-            found(&canaries, &own),
+            canaries.show_in(&own),
             "the scan does not find the credential even where it is"
         );
         ensure!(
-            !found(&canaries, &readable(tenant).await?),
+            !canaries.show_in(&readable(tenant).await?),
             "a tenant can read the credential"
         );
         ensure!(
-            !found(&canaries, &logs(&admin, RENDERING).await?),
+            !canaries.show_in(&logs(&admin, RENDERING).await?),
             "a renderer has logged the credential"
         );
         ensure!(
-            !found(&canaries, &logs(&admin, HUB).await?),
+            !canaries.show_in(&logs(&admin, HUB).await?),
             "the hub has logged the credential"
         );
         Ok(())
@@ -225,12 +220,8 @@ impl World {
         .await
     }
 
-    /// The credential in each form in which it could show.
-    fn canaries(&self) -> Vec<String> {
-        let (username, password) = (self.registry.username(), self.registry.password());
-        let pair = STANDARD.encode(format!("{username}:{password}"));
-        let file = STANDARD.encode(self.registry.docker_config_json());
-        vec![password.to_owned(), STANDARD.encode(password), pair, file]
+    fn canaries(&self) -> Canaries {
+        Canaries::new().with("the password", self.registry.password())
     }
 
     async fn uninstalling_keeps_tasks_and_credentials(&self, tenant: &Client) -> Result<()> {

@@ -143,26 +143,6 @@ async fn rendering_alone() {
     assert!(place.starts_with(sandbox.path("tmp").to_str().unwrap()) && !Path::new(place).exists());
 }
 
-/// Holds: X4.
-#[tokio::test]
-async fn nothing_that_a_configuration_points_at_is_fetched() {
-    let (sandbox, bait) = (Sandbox::new(), Hostile::honest().await);
-    let host = bait.address.to_string();
-    let config = RELEASE
-        .replace("example.com/r", &format!("{host}/r"))
-        .replace(
-            r#""secret":"canary-value""#,
-            &format!(
-                r#""url":"http://{host}/values.yaml","oci":"oci://{host}/x","valuesFrom":"{{{{ getHostByName \"{host}\" }}}}""#
-            ),
-        );
-    assert!(config.contains("values.yaml") && config.contains(&format!("{host}/r")));
-    sandbox.write("config.json", &config);
-    let ran = sandbox.run(&["--skip-push", "config.json"]).await;
-    ran.succeeded(Reason::Rendered, &["Rendered release to "]);
-    assert_eq!(bait.connections(), 0, "{:?}", bait.seen());
-}
-
 #[tokio::test]
 async fn configurations_that_cannot_be_rendered() {
     let sandbox = Sandbox::new();

@@ -143,6 +143,8 @@ async fn an_expired_token_is_renewed_once_per_call() {
     assert_eq!(tokens(&never), 2);
 }
 
+/// Whatever scope a challenge asks for, the token is for one repository.
+///
 /// Holds: O1, R6.
 #[tokio::test]
 async fn the_token_service_gets_the_credential_and_the_registry_the_token() {

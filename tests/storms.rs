@@ -1,4 +1,4 @@
-//! Nobody keeps the hub busy by writing much: not on tasks, and not on objects that only look like the hub's.
+//! Nobody keeps the hub busy by writing much: not on tasks, not with tasks, and not on objects that only look like the hub's.
 
 mod support;
 
@@ -8,14 +8,14 @@ use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::wait_for;
 use serde_json::json;
 use support::careless::put_status;
-use support::{FIXED_LIMIT, Stage, job_name_of};
+use support::{FIXED_LIMIT, LIMIT, Stage, has, job_name_of};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, interval};
 
@@ -25,6 +25,8 @@ const STORM: Duration = Duration::from_secs(60);
 const BEAT: Duration = Duration::from_millis(10);
 /// Jobs in a tenant's namespace that look like the hub's.
 const FORGED: usize = 10_000;
+/// Tasks of one namespace that come at once.
+const FLOOD: usize = 300;
 /// Writes of the test in flight.
 const AT_ONCE: usize = 32;
 /// One storm at a time: two are more than a small machine's API server takes.
@@ -90,7 +92,7 @@ impl Stage {
 async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
     let _turn = TURN.lock().await;
     let stage = Stage::new("storm").await?;
-    let (noted, fought) = (stage.scheduled("noted").await?, stage.scheduled("fought").await?);
+    let (calm, fought) = (stage.scheduled("noted").await?, stage.scheduled("fought").await?);
     stage.succeeds(&fought).await?;
     let result = stage.tasks().get("fought").await?.status;
     let begin = Timestamp::now();
@@ -116,12 +118,33 @@ async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
         "{reads} reads, {writes} writes in {seconds} s"
     );
     assert!(writes > seconds / 10, "{writes} writes are no defence");
-    stage.succeeds(&noted).await?;
-    for task in [&noted, &fought] {
+    stage.succeeds(&calm).await?;
+    for task in [&calm, &fought] {
         assert_eq!(stage.successes("create jobs", &job_name_of(task)).await?, 1);
     }
     stage.passed();
     Ok(())
+}
+
+/// A Job in the tenant's namespace with the name and every mark of the hub's own; but for the first, a number more.
+fn forged(task: &RenderTask, ours: &Job, number: usize) -> Job {
+    let (spec, mut job) = (
+        json!({"suspend": true, "template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "renderer", "image": "foreign.test/x"}],
+        }}}),
+        Job::default(),
+    );
+    job.spec = serde_json::from_value(spec).ok();
+    let suffix = if number == 0 {
+        String::new()
+    } else {
+        format!("-{number}")
+    };
+    job.metadata.name = Some(job_name_of(task) + &suffix);
+    job.metadata.labels = Some(ours.labels().clone());
+    job.metadata.annotations = Some(ours.annotations().clone());
+    job.metadata.owner_references = task.controller_owner_ref(&()).map(|owner| vec![owner]);
+    job
 }
 
 /// Holds: T3.
@@ -130,36 +153,18 @@ async fn jobs_of_a_tenant_are_not_looked_at() -> Result<()> {
     let _turn = TURN.lock().await;
     let stage = Stage::new("jobs").await?;
     let task = stage.scheduled("shop").await?;
-    let mut forged = stage.job_of(&task).await?;
-    forged.spec = serde_json::from_value(json!({"suspend": true, "template": {"spec": {
-        "restartPolicy": "Never", "containers": [{"name": "renderer", "image": "foreign.test/x"}],
-    }}}))?;
-    let (labels, annotations) = (forged.labels().clone(), forged.annotations().clone());
+    let ours = stage.job_of(&task).await?;
     let jobs: Api<Job> = Api::namespaced(stage.admin.clone(), &stage.scope.tenant);
     let before = stage
         .counted("renderhub_reconcile_duration_seconds_count", &[])
         .await?;
     let begin = Timestamp::now();
     let make = |number: usize| {
-        let mut job = Job {
-            spec: forged.spec.clone(),
-            ..Job::default()
-        };
-        // The first has the very name, the others one of their own.
-        let name = job_name_of(&task);
-        job.metadata.name = Some(if number == 0 {
-            name
-        } else {
-            format!("{name}-{number}")
-        });
-        job.metadata.labels = Some(labels.clone());
-        job.metadata.annotations = Some(annotations.clone());
-        job.metadata.owner_references = task.controller_owner_ref(&()).map(|owner| vec![owner]);
-        let jobs = jobs.clone();
+        let (jobs, job) = (jobs.clone(), forged(&task, &ours, number));
         async move { jobs.create(&PostParams::default(), &job).await.map(drop) }
     };
-    let mut made = stream::iter((0..FORGED).map(make)).buffer_unordered(AT_ONCE);
-    while made.try_next().await?.is_some() {}
+    let mut all = stream::iter((0..FORGED).map(make)).buffer_unordered(AT_ONCE);
+    while all.try_next().await?.is_some() {}
     println!(
         "{FORGED} Jobs in {} s",
         Timestamp::now().duration_since(begin).as_secs()
@@ -172,6 +177,58 @@ async fn jobs_of_a_tenant_are_not_looked_at() -> Result<()> {
     assert_eq!(stage.asked(&name, begin).await?, (0, 0));
     stage.succeeds(&task).await?;
     assert!(jobs.get_opt(&name).await?.is_some(), "the tenant's own stays");
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: D1.
+#[tokio::test]
+async fn a_flood_in_one_namespace_holds_up_no_other() -> Result<()> {
+    let _turn = TURN.lock().await;
+    let caps = ["--max-active-jobs=2", "--max-active-jobs-per-namespace=2"];
+    let mut stage = Stage::without_hub("flood", &caps).await?;
+    let calm = stage.plane.namespace("calm").await?;
+    stage.also_watch(&calm).await?;
+    stage
+        .put_registry(json!({"allowedNamespaces": [stage.scope.tenant, calm]}))
+        .await?;
+    stage.start_hub().await?;
+    let tasks = (0..FLOOD).map(|number| stage.submit(stage.task(&format!("flood-{number}"))));
+    stream::iter(tasks)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<_>>()
+        .await?;
+    let running = wait_for("the flood to take every slot", LIMIT, async || {
+        let all = stage.tasks().list(&ListParams::default()).await?.items;
+        let runs = |t: &RenderTask| {
+            let status = t.status.clone().unwrap_or_default();
+            has(&status, JobScheduled, "True", "JobScheduled")
+        };
+        let running: Vec<_> = all.into_iter().filter(runs).collect();
+        Ok((running.len() == 2).then_some(running))
+    })
+    .await?;
+
+    let mut task = stage.task("calm");
+    task["metadata"]["namespace"] = json!(calm);
+    task["spec"]["repository"] = json!(format!("{calm}/shop"));
+    let of_calm: Api<RenderTask> = Api::namespaced(stage.admin.clone(), &calm);
+    of_calm
+        .create(&PostParams::default(), &serde_json::from_value(task)?)
+        .await?;
+    let line = format!("renderhub_waiting_tasks {}", FLOOD - 2 + 1);
+    wait_for("the hub to know of all that wait", LIMIT, async || {
+        let text = stage.hub().metrics().await?;
+        Ok(text.lines().any(|l| l == line).then_some(()))
+    })
+    .await?;
+    // One slot is given back and no other ever will be: it is the turn of who came last, and not of who asks most.
+    stage.complete(&running[0]).await?;
+    wait_for("the calm tenant's turn", LIMIT, async || {
+        let status = of_calm.get("calm").await?.status.unwrap_or_default();
+        Ok(has(&status, JobScheduled, "True", "JobScheduled").then_some(()))
+    })
+    .await?;
     stage.passed();
     Ok(())
 }

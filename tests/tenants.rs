@@ -139,6 +139,8 @@ async fn the_platforms_secrets_cannot_be_named() -> Result<()> {
 #[tokio::test]
 async fn without_an_identity_nothing_is_read_and_nothing_is_made() -> Result<()> {
     let stage = Stage::with_tenant("nobody", &[], "create").await?;
+    // Some of what is asked for here is to be refused.
+    stage.allow_forbidden();
     stage.make_account(&stage.scope.tenant, "no-rights").await?;
     stage
         .let_hub_become(&stage.scope.tenant, "no-rights", "create")
@@ -176,6 +178,8 @@ async fn without_an_identity_nothing_is_read_and_nothing_is_made() -> Result<()>
 #[tokio::test]
 async fn a_task_starts_by_itself_once_the_tenant_has_mended_what_was_missing() -> Result<()> {
     let stage = Stage::new("mended").await?;
+    // Some of what is asked for here is to be refused.
+    stage.allow_forbidden();
     let tenant = stage.scope.tenant.clone();
     let task = stage.submit_for_registry("shop", json!({"name": "mine"})).await?;
     stage.refused(&task, "RBACDenied").await?;
@@ -236,6 +240,8 @@ async fn one_token_serves_many_tasks_and_an_account_made_anew_costs_exactly_one_
 #[tokio::test]
 async fn impersonation_shows_one_user_and_nothing_else() -> Result<()> {
     let stage = Stage::with_tenant("impersonate", &["--tenant-identity=impersonate"], "impersonate").await?;
+    // Some of what is asked for here is to be refused.
+    stage.allow_forbidden();
     let task = stage.submit_for_registry("shop", json!({"name": "mine"})).await?;
     stage.serves(&task).await?;
     let account = account(&stage.scope.tenant, BUILDER);
@@ -277,6 +283,8 @@ async fn impersonation_shows_one_user_and_nothing_else() -> Result<()> {
 async fn a_default_account_fills_the_blank_and_one_that_is_named_wins() -> Result<()> {
     let flag = format!("--default-service-account={BUILDER}");
     let stage = Stage::with_tenant("default", &[&flag], "create").await?;
+    // Some of what is asked for here is to be refused.
+    stage.allow_forbidden();
     let own = |account: Value| json!({"registryRef": {"kind": "Registry", "name": "mine"}, "serviceAccountName": account});
     let task = stage.submit_with("blank", own(json!(null))).await?;
     stage.serves(&task).await?;

@@ -46,6 +46,8 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("app.rs", "std::io::Error", "it is of our own listener and signals, and only its own sentence is told"),
     ("app/start.rs", "error", "an error of the Lease is a sentence of ours"),
     ("main.rs", "error", "the errors of settings and of the program are sentences of ours"),
+    ("app/start.rs", "error", "what keeps a Lease from being read is a sentence of ours"),
+    ("probe.rs", "String", "an address of the command line, told to who wrote it"),
     ("config.rs", "error", "clap quotes the command line to who wrote it, and no flag holds a secret"),
     ("renderer/auth.rs", "token", "it becomes the header of a request, marked as sensitive"),
     ("renderer/config.rs", "String", "the path of a field of the configuration, without the tenant's keys"),

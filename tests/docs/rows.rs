@@ -95,7 +95,7 @@ pub const FAMILIES: &[Family] = &[
         row("I3", "An empty or missing identity falls through to the hub's own.",
             "What reads for tenants cannot name the hub's client; no identity is a refusal."),
         row("I4", "A kubeconfig that may do everything turns one ServiceAccount into any.",
-            "Needs a remote cluster.").unheld("this version has no remote clusters"),
+            "No kubeconfig of a tenant is read; the check of what one may do comes with them.").unheld("this version has no remote clusters"),
         row("I5", "Something on the way strips the impersonation header, and the request runs as the hub.",
             "The hub uses no proxy, and by default tokens instead of headers; as itself it has no right on what tenants own, so a stripped request is forbidden.")
             .unheld("the attack needs an intermediary that the hub was told to use, and it takes none; who runs the API server's own front end can do more than this"),

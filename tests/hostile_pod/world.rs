@@ -6,8 +6,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, ObjectMeta, PostParams};
@@ -19,7 +17,7 @@ use renderhub_harness::helm::{self, Helm};
 use renderhub_harness::image::Image;
 use renderhub_harness::process::{Process, run};
 use renderhub_harness::registry::{Registry, RegistryOptions};
-use renderhub_harness::{ControlPlane, Node, apply, rundir, wait_for};
+use renderhub_harness::{Canaries, ControlPlane, Node, apply, rundir, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -238,11 +236,8 @@ impl World {
     }
 
     /// The registry's credential in each form in which it could show.
-    pub fn canaries(&self) -> Vec<String> {
-        let (username, password) = (self.registry.username(), self.registry.password());
-        let pair = STANDARD.encode(format!("{username}:{password}"));
-        let file = STANDARD.encode(self.registry.docker_config_json());
-        vec![password.to_owned(), STANDARD.encode(password), pair, file]
+    pub fn canaries(&self) -> Canaries {
+        Canaries::new().with("the password", self.registry.password())
     }
 }
 

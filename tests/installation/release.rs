@@ -11,10 +11,10 @@ use kube::{Api, Client, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::{ConditionType, Reason};
 use renderhub_harness::image::Image;
+use renderhub_harness::reach::logs;
 use renderhub_harness::{apply, commands, helm, process, rundir, wait_for};
 use serde_json::{Value, json};
 
-use super::scan::logs;
 use super::{HUB, LIMIT, RENDERING, TENANT, World, ended, finish, holds, submit};
 
 /// What the earlier chart's CRD lacks.

@@ -661,8 +661,8 @@ async fn run(rows: &[Row], tls: Option<&TlsAcceptor>, trust: &ClientConfig) {
         );
         world.check(row, identity);
     });
-    let pushed = stream::iter(pushes).buffer_unordered(AT_ONCE).count().await;
-    assert_eq!(pushed, wanted);
+    let ended = stream::iter(pushes).buffer_unordered(AT_ONCE).count().await;
+    assert_eq!(ended, wanted);
 }
 
 /// Holds: O1, O2, O3, O4, O5, O6, C8.

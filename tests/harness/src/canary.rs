@@ -68,6 +68,12 @@ impl Canaries {
         self
     }
 
+    /// Whether any of them is in the text.
+    #[must_use]
+    pub fn show_in(&self, text: &str) -> bool {
+        !self.find("a text", text).is_empty()
+    }
+
     /// Every canary that is in the text, once per form.
     #[must_use]
     pub fn find(&self, place: &str, text: &str) -> Vec<Hit> {
@@ -106,14 +112,15 @@ fn forms(value: &str) -> Vec<(&'static str, String)> {
         ("reversed", value.chars().rev().collect()),
     ];
     for skip in 0..3 {
-        forms.push((
-            "base64",
-            inside(&STANDARD_NO_PAD.encode(shifted(value, skip)), skip),
-        ));
-        forms.push((
-            "base64url",
-            inside(&URL_SAFE_NO_PAD.encode(shifted(value, skip)), skip),
-        ));
+        let standard = inside(&STANDARD_NO_PAD.encode(shifted(value, skip)), skip);
+        let url_safe = inside(&URL_SAFE_NO_PAD.encode(shifted(value, skip)), skip);
+        // As the `auth` of a docker config in the data of a Secret.
+        for more in 0..3 {
+            let again = STANDARD_NO_PAD.encode(shifted(&standard, more));
+            forms.push(("base64 in base64", inside(&again, more)));
+        }
+        forms.push(("base64", standard));
+        forms.push(("base64url", url_safe));
     }
     forms.sort_unstable();
     forms.dedup_by(|a, b| a.1 == b.1);
@@ -192,6 +199,10 @@ mod tests {
             texts.push(URL_SAFE.encode(in_a_file(before)));
             texts.push(STANDARD.encode(format!("{before}{VALUE}")));
             texts.push(URL_SAFE.encode(format!("{before}{VALUE}")));
+            let auth = STANDARD.encode(format!("{before}{VALUE}"));
+            for more in ["", "x", "xx"] {
+                texts.push(STANDARD.encode(format!("{more}{{\"auth\":\"{auth}\"}}")));
+            }
         }
         for text in texts {
             assert!(!found(&text).is_empty(), "{text}");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -11,8 +12,12 @@ use kube::core::DynamicObject;
 use kube::discovery::{ApiResource, Discovery, Scope, verbs};
 use kube::{Api, Client, ResourceExt};
 
+use crate::wait_for;
+
 /// Lists at a time.
 const AT_ONCE: usize = 16;
+/// Longest that a kind may not be listed for.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A kind that can be listed.
 #[derive(Clone, Debug)]
@@ -69,7 +74,14 @@ pub async fn objects(
 }
 
 async fn list(api: Api<DynamicObject>, resource: &ApiResource) -> Result<Vec<(String, DynamicObject)>> {
-    match api.list(&ListParams::default()).await {
+    let listed = wait_for("the API server to list", LIMIT, async || {
+        match api.list(&ListParams::default()).await {
+            // A kind whose definition changed a moment ago.
+            Err(kube::Error::Api(status)) if status.code == 429 => Ok(None),
+            listed => Ok(Some(listed)),
+        }
+    });
+    match listed.await? {
         Ok(list) => Ok(list
             .items
             .into_iter()
