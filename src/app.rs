@@ -123,7 +123,7 @@ fn cancel_on_signal(stop: CancellationToken) -> Result<impl Future<Output = ()> 
             _ = interrupt.recv() => {}
         }
         stop.cancel();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
 }
 

@@ -166,11 +166,11 @@ impl Leases {
         let (mut lookout, mut held) = (Lookout::default(), None);
         let mut is_told = false;
         let refused = loop {
-            let step = tokio::select! {
-                step = self.step(&claim, &mut lookout, &mut held) => step,
+            let taken_so_far = tokio::select! {
+                next = self.step(&claim, &mut lookout, &mut held) => next,
                 () = stop.cancelled() => Err(LeaseError::Stopped),
             };
-            match (step, held.take()) {
+            match (taken_so_far, held.take()) {
                 (Ok(Step::Done), Some(taken)) => return Ok(taken),
                 (Ok(Step::Wait(outlook)), taken) => {
                     held = taken;

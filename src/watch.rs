@@ -208,7 +208,7 @@ async fn forward<K>(
     out: mpsc::Sender<Input>,
     map: impl Fn(Event<K>) -> Option<Input>,
 ) {
-    let mut events = std::pin::pin!(events);
+    let mut events = Box::pin(events);
     while let Some(event) = events.next().await {
         if let Some(input) = map(event)
             && out.send(input).await.is_err()

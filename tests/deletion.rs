@@ -4,8 +4,8 @@ mod support;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Resource, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub::api::labels::FINALIZER;
@@ -14,6 +14,9 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 use support::proxy::{Proxy, Stop};
 use support::{LIMIT, Stage, job_name_of};
+
+/// Counts passes over tasks.
+const PASSES: &str = "renderhub_reconcile_duration_seconds_count";
 
 impl Stage {
     async fn running(&self, name: &str) -> Result<RenderTask> {
@@ -277,13 +280,9 @@ async fn a_finalizer_that_somebody_takes_off_leaks_nothing() -> Result<()> {
 #[tokio::test]
 async fn a_foreign_finalizer_holds_the_task_but_not_the_hub() -> Result<()> {
     let stage = Stage::new("foreign").await?;
-    let mut task = stage.task("shop");
-    task["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    let task = stage.submit(task).await?;
-    stage.complete(&task).await?;
-    stage
-        .condition(&task, JobSucceeded, "True", "JobSucceeded")
-        .await?;
+    let task = stage.succeeded("shop").await?;
+    let finalizers = json!([FINALIZER, "example.com/hold"]);
+    stage.set_finalizers(&task, finalizers).await?;
     stage.tasks().delete("shop", &DeleteParams::default()).await?;
     wait_for("the hub to let go", LIMIT, async || {
         let found = stage.tasks().get("shop").await?;
@@ -293,8 +292,7 @@ async fn a_foreign_finalizer_holds_the_task_but_not_the_hub() -> Result<()> {
     stage.cleared(&task).await?;
     stage.barrier().await?;
     let begin = stage.plane.audit()?.mark().await?;
-    let count = "renderhub_reconcile_duration_seconds_count";
-    let passes = stage.counted(count, &[]).await?;
+    let passes = stage.counted(PASSES, &[]).await?;
     for poke in ["1", "2", "3"] {
         let note = Patch::Merge(json!({"metadata": {"annotations": {"poke": poke}}}));
         stage
@@ -310,10 +308,17 @@ async fn a_foreign_finalizer_holds_the_task_but_not_the_hub() -> Result<()> {
     let spun: Vec<_> = spun.map(renderhub_harness::audit::Event::action).collect();
     assert!(spun.is_empty(), "{spun:?}");
     // A pass for each poke, and those of the barrier's own task.
-    let passes = stage.counted(count, &[]).await? - passes;
+    let passes = stage.counted(PASSES, &[]).await? - passes;
     assert!(passes < 30, "{passes} passes");
-    let meta = stage.tasks().get("shop").await?.meta().clone();
-    assert!(meta.deletion_timestamp.is_some());
+    assert!(
+        stage
+            .tasks()
+            .get("shop")
+            .await?
+            .metadata
+            .deletion_timestamp
+            .is_some()
+    );
     stage.set_finalizers(&task, Value::Null).await?;
     assert!(stage.tasks().get_opt("shop").await?.is_none());
     stage.passed();

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded, Ready};
+use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{apply, wait_for};
 use serde_json::json;
@@ -180,45 +180,59 @@ async fn two_tenants_never_push_to_one_repository() -> Result<()> {
     let mut pushed = BTreeMap::new();
     for (own, other) in [(&tenants[0], &tenants[1]), (&tenants[1], &tenants[0])] {
         let tasks: Api<RenderTask> = Api::namespaced(stage.admin.clone(), own);
-        for (number, repository) in repositories(own, other).into_iter().enumerate() {
-            let name = format!("shop-{number}");
-            let mut task = stage.task(&name);
-            task["metadata"]["namespace"] = json!(own);
-            task["spec"]["repository"] = json!(repository);
-            let made = tasks
-                .create(&PostParams::default(), &serde_json::from_value(task)?)
-                .await;
-            if matches!(&made, Err(kube::Error::Api(status)) if status.code == 422) {
+        for (number, repository) in repositories(own, other).iter().enumerate() {
+            let Some(status) = stage
+                .verdict(&tasks, &format!("shop-{number}"), repository)
+                .await?
+            else {
                 continue;
-            }
-            made?;
-            let status = wait_for(&format!("the verdict on {repository}"), LIMIT, async || {
-                let status = tasks.get(&name).await?.status;
-                Ok(status.filter(|s| !s.conditions.is_empty()))
-            })
-            .await?;
-            if let Some(url) = status.chart_url {
-                assert!(
-                    url.starts_with(&format!("oci://registry.test:5000/{own}/")),
-                    "{own}: {url}"
-                );
-                let earlier = pushed.insert(url.clone(), own);
-                assert!(
-                    earlier.is_none_or(|earlier| earlier == own),
-                    "{url} is everybody's"
-                );
-            } else {
+            };
+            let Some(url) = status.chart_url else {
                 assert!(
                     has(&status, JobScheduled, "False", "RepositoryNotAllowed"),
                     "{repository}"
                 );
-            }
+                continue;
+            };
+            assert!(
+                url.starts_with(&format!("oci://registry.test:5000/{own}/")),
+                "{own}: {url}"
+            );
+            let earlier = pushed.insert(url.clone(), own);
+            assert!(
+                earlier.is_none_or(|earlier| earlier == own),
+                "{url} is everybody's"
+            );
         }
     }
     // Each has the plain one, the deep one, the long one, and one below its own that is called like the other.
     assert_eq!(pushed.len(), 8, "{pushed:#?}");
     stage.passed();
     Ok(())
+}
+
+impl Stage {
+    /// What becomes of a task that pushes there; `None` where the API server does not take it.
+    async fn verdict(
+        &self,
+        tasks: &Api<RenderTask>,
+        name: &str,
+        repository: &str,
+    ) -> Result<Option<RenderTaskStatus>> {
+        let mut task = self.task(name);
+        task["metadata"]["namespace"] = json!(tasks.namespace());
+        task["spec"]["repository"] = json!(repository);
+        let task = serde_json::from_value(task)?;
+        match tasks.create(&PostParams::default(), &task).await {
+            Err(kube::Error::Api(status)) if status.code == 422 => return Ok(None),
+            answer => answer?,
+        };
+        wait_for(&format!("the verdict on {repository}"), LIMIT, async || {
+            let status = tasks.get(name).await?.status;
+            Ok(status.filter(|s| !s.conditions.is_empty()).map(Some))
+        })
+        .await
+    }
 }
 
 /// Repositories as somebody spells them who has the one namespace and wants into the other.

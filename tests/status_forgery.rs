@@ -234,14 +234,28 @@ async fn lies_told_while_no_hub_runs_are_no_result() -> Result<()> {
     Ok(())
 }
 
+impl Stage {
+    async fn lose_key(&self) -> Result<()> {
+        let secrets = self.secrets();
+        secrets.delete(seal_key::NAME, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Asserts that the hub made a key of its own.
+    async fn has_key(&self) -> Result<()> {
+        let key = self.secrets().get(seal_key::NAME).await?;
+        let kind = (key.immutable, key.type_.as_deref());
+        assert_eq!(kind, (Some(true), Some("Opaque")));
+        assert_eq!(key.data.context("data")?["key"].0.len(), 32);
+        Ok(())
+    }
+}
+
 /// Holds: T1.
 #[tokio::test]
 async fn results_from_before_there_was_a_key_stay() -> Result<()> {
     let mut stage = Stage::without_hub("upgrade", &[]).await?;
-    stage
-        .secrets()
-        .delete(seal_key::NAME, &DeleteParams::default())
-        .await?;
+    stage.lose_key().await?;
     stage.make_registry().await?;
     let victim = stage.forge_job("victim", &Marks::default()).await?;
     let old = stage.submit(stage.task("old")).await?;
@@ -260,17 +274,9 @@ async fn results_from_before_there_was_a_key_stay() -> Result<()> {
         stage.barrier().await?;
         assert_eq!(stage.status(&old).await?, result);
         assert_eq!(stage.made(&old).await?, 0);
-        let key = stage.secrets().get(seal_key::NAME).await?;
-        assert_eq!(
-            (key.immutable, key.type_.as_deref()),
-            (Some(true), Some("Opaque"))
-        );
-        assert_eq!(key.data.context("data")?["key"].0.len(), 32);
+        stage.has_key().await?;
         stage.kill_hub();
-        stage
-            .secrets()
-            .delete(seal_key::NAME, &DeleteParams::default())
-            .await?;
+        stage.lose_key().await?;
     }
     // From its start on, the hub holds to what it found.
     stage.start_hub().await?;

@@ -92,7 +92,7 @@ impl Stage {
 async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
     let _turn = TURN.lock().await;
     let stage = Stage::new("storm").await?;
-    let (noted, fought) = (stage.scheduled("noted").await?, stage.scheduled("fought").await?);
+    let (calm, fought) = (stage.scheduled("noted").await?, stage.scheduled("fought").await?);
     stage.succeeds(&fought).await?;
     let result = stage.tasks().get("fought").await?.status;
     let begin = Timestamp::now();
@@ -118,12 +118,33 @@ async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
         "{reads} reads, {writes} writes in {seconds} s"
     );
     assert!(writes > seconds / 10, "{writes} writes are no defence");
-    stage.succeeds(&noted).await?;
-    for task in [&noted, &fought] {
+    stage.succeeds(&calm).await?;
+    for task in [&calm, &fought] {
         assert_eq!(stage.successes("create jobs", &job_name_of(task)).await?, 1);
     }
     stage.passed();
     Ok(())
+}
+
+/// A Job in the tenant's namespace with the name and every mark of the hub's own; but for the first, a number more.
+fn forged(task: &RenderTask, ours: &Job, number: usize) -> Job {
+    let (spec, mut job) = (
+        json!({"suspend": true, "template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "renderer", "image": "foreign.test/x"}],
+        }}}),
+        Job::default(),
+    );
+    job.spec = serde_json::from_value(spec).ok();
+    let suffix = if number == 0 {
+        String::new()
+    } else {
+        format!("-{number}")
+    };
+    job.metadata.name = Some(job_name_of(task) + &suffix);
+    job.metadata.labels = Some(ours.labels().clone());
+    job.metadata.annotations = Some(ours.annotations().clone());
+    job.metadata.owner_references = task.controller_owner_ref(&()).map(|owner| vec![owner]);
+    job
 }
 
 /// Holds: T3.
@@ -132,36 +153,18 @@ async fn jobs_of_a_tenant_are_not_looked_at() -> Result<()> {
     let _turn = TURN.lock().await;
     let stage = Stage::new("jobs").await?;
     let task = stage.scheduled("shop").await?;
-    let mut forged = stage.job_of(&task).await?;
-    forged.spec = serde_json::from_value(json!({"suspend": true, "template": {"spec": {
-        "restartPolicy": "Never", "containers": [{"name": "renderer", "image": "foreign.test/x"}],
-    }}}))?;
-    let (labels, annotations) = (forged.labels().clone(), forged.annotations().clone());
+    let ours = stage.job_of(&task).await?;
     let jobs: Api<Job> = Api::namespaced(stage.admin.clone(), &stage.scope.tenant);
     let before = stage
         .counted("renderhub_reconcile_duration_seconds_count", &[])
         .await?;
     let begin = Timestamp::now();
     let make = |number: usize| {
-        let mut job = Job {
-            spec: forged.spec.clone(),
-            ..Job::default()
-        };
-        // The first has the very name, the others one of their own.
-        let name = job_name_of(&task);
-        job.metadata.name = Some(if number == 0 {
-            name
-        } else {
-            format!("{name}-{number}")
-        });
-        job.metadata.labels = Some(labels.clone());
-        job.metadata.annotations = Some(annotations.clone());
-        job.metadata.owner_references = task.controller_owner_ref(&()).map(|owner| vec![owner]);
-        let jobs = jobs.clone();
+        let (jobs, job) = (jobs.clone(), forged(&task, &ours, number));
         async move { jobs.create(&PostParams::default(), &job).await.map(drop) }
     };
-    let mut made = stream::iter((0..FORGED).map(make)).buffer_unordered(AT_ONCE);
-    while made.try_next().await?.is_some() {}
+    let mut all = stream::iter((0..FORGED).map(make)).buffer_unordered(AT_ONCE);
+    while all.try_next().await?.is_some() {}
     println!(
         "{FORGED} Jobs in {} s",
         Timestamp::now().duration_since(begin).as_secs()

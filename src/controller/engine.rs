@@ -349,25 +349,22 @@ mod tests {
             identities,
             tenancy: Tenancy::default(),
         };
-        let (total, per_namespace) = (2, 2);
-        let limits = Limits {
-            caps: Caps { total, per_namespace },
-            workers: 2,
-            gc_interval: Duration::from_secs(300),
-        };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),
             ..Catalog::default()
         };
         let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
-        Engine::new(
-            Arc::new(context),
-            metrics,
-            limits,
-            scopes(),
-            catalog,
-            watch::channel(false).0,
-        )
+        let (context, ready) = (Arc::new(context), watch::channel(false).0);
+        Engine::new(context, metrics, limits(), scopes(), catalog, ready)
+    }
+
+    fn limits() -> Limits {
+        let (total, per_namespace) = (2, 2);
+        Limits {
+            caps: Caps { total, per_namespace },
+            workers: 2,
+            gc_interval: Duration::from_secs(300),
+        }
     }
 
     fn identities(client: &Client, metrics: &Metrics) -> Identities {

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::api::labels::{
     LEASE_CLAIM, PART_OF, PART_OF_VALUE, RENDERING_NAMESPACE, WATCH_NAMESPACES, WATCH_NAMESPACES_SHA256,
 };
-use crate::names::HubId;
+use crate::names::{HubId, hex};
 
 use super::preflight::{Check, Finding, shown, some_of};
 
@@ -132,8 +132,7 @@ impl Watched {
 
 fn digest(names: &BTreeSet<String>) -> String {
     let joined = names.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-    let hash = Sha256::digest(joined.as_bytes());
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(joined.as_bytes()))
 }
 
 /// What a hub says of itself.

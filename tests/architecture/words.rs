@@ -47,8 +47,6 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("app/start.rs", "error", "an error of the Lease is a sentence of ours"),
     ("main.rs", "error", "the errors of settings and of the program are sentences of ours"),
     ("app/start.rs", "error", "what keeps a Lease from being read is a sentence of ours"),
-    ("app/start.rs", "message", "a finding is a sentence of ours, with names of objects for who may see them"),
-    ("main.rs", "text", "the table of findings, for who asked for it"),
     ("probe.rs", "String", "an address of the command line, told to who wrote it"),
     ("config.rs", "error", "clap quotes the command line to who wrote it, and no flag holds a secret"),
     ("renderer/auth.rs", "token", "it becomes the header of a request, marked as sensitive"),

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindin
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, PostParams};
 use renderhub_harness::{Rights, Scope, apply, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{EVERYWHERE, LIMIT, Stage};
 
@@ -88,37 +88,8 @@ impl Stage {
     /// the API server learns of a new kind for that up to half a minute later than for everything else.
     pub async fn until_policies_see_tasks(&self) -> Result<()> {
         let (name, namespace) = (format!("probe-{}", self.scope.tenant), &self.scope.tenant);
-        let kind = |kind: &str| {
-            (
-                "admissionregistration.k8s.io/v1",
-                format!("ValidatingAdmissionPolicy{kind}"),
-            )
-        };
-        let (api, policy) = kind("");
-        let policy = json!({
-            "apiVersion": api, "kind": policy, "metadata": {"name": name},
-            "spec": {
-                "failurePolicy": "Ignore",
-                "paramKind": {"apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderTask"},
-                "matchConstraints": {
-                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                    "resourceRules": [{
-                        "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["configmaps"],
-                    }],
-                },
-                "validations": [{"expression": "false"}],
-            },
-        });
-        let (api, binding) = kind("Binding");
-        let binding = json!({
-            "apiVersion": api, "kind": binding, "metadata": {"name": name},
-            "spec": {
-                "policyName": name, "validationActions": ["Deny"],
-                "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
-            },
-        });
-        for object in [&policy, &binding] {
-            apply::object(&self.admin, object.clone()).await?;
+        for object in probe(&name, namespace) {
+            apply::object(&self.admin, object).await?;
         }
         let task = self.submit(self.task("probe")).await?;
         let configs: Api<ConfigMap> = Api::namespaced(self.admin.clone(), namespace);
@@ -136,4 +107,30 @@ impl Stage {
         bindings.delete(&name, &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+/// A policy that refuses a `ConfigMap` in a namespace that has a task, and its binding.
+fn probe(name: &str, namespace: &str) -> [Value; 2] {
+    let object = |kind: &str, spec: Value| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("ValidatingAdmissionPolicy{kind}"),
+            "metadata": {"name": name}, "spec": spec,
+        })
+    };
+    let policy = json!({
+        "failurePolicy": "Ignore",
+        "paramKind": {"apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderTask"},
+        "matchConstraints": {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["configmaps"],
+            }],
+        },
+        "validations": [{"expression": "false"}],
+    });
+    let binding = json!({
+        "policyName": name, "validationActions": ["Deny"],
+        "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
+    });
+    [object("", policy), object("Binding", binding)]
 }

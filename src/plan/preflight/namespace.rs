@@ -1,5 +1,7 @@
 //! Verdicts on the rendering namespace itself.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -164,10 +166,7 @@ fn covers(policy: &NetworkPolicySpec, direction: Direction) -> bool {
 
 fn selects_all(selector: Option<&LabelSelector>) -> bool {
     selector.is_none_or(|selector| {
-        selector
-            .match_labels
-            .as_ref()
-            .is_none_or(|labels| labels.is_empty())
+        selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
             && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
     })
 }

@@ -300,40 +300,25 @@ proptest! {
     }
 }
 
+/// Repositories around a namespace, as somebody spells them who has another.
+#[rustfmt::skip]
+fn spelled(n: &str) -> Vec<String> {
+    let long = format!("{n}/{}", "x/".repeat(120));
+    vec![
+        n.to_owned(), format!("{n}/shop"), format!("{n}/deep/shop"), format!("charts/{n}/shop"), format!("{n}/x/shop"),
+        format!("{n}-x/shop"), format!("{n}2/shop"), format!("/{n}/shop"), format!("{n}//shop"), format!("./{n}/shop"),
+        format!("{n}/../shop"), format!("x/../{n}/shop"), format!("{n}/./shop"), format!("{n}/shop/"),
+        format!("{}/shop", n.to_uppercase()), format!("{n}%2fshop"), format!("{n}\\shop"), format!("{n}\u{2215}shop"),
+        format!(" {n}/shop"), format!("{n}\n/shop"), format!("{n}:1/shop"), format!("{n}@x/shop"), format!("{long}shop"),
+    ]
+}
+
 /// Holds: C3.
 #[test]
 fn of_two_namespaces_at_most_one_may_push_to_a_repository_however_it_is_spelled() {
     let namespaces = [
         "a", "a-b", "ab", "team", "team-a", "team-a2", "team-ab", "x", "charts",
     ];
-    let spelled = |n: &str| {
-        let long = format!("{n}/{}", "x/".repeat(120));
-        [
-            n.to_owned(),
-            format!("{n}/shop"),
-            format!("{n}/deep/shop"),
-            format!("charts/{n}/shop"),
-            format!("{n}/x/shop"),
-            format!("{n}-x/shop"),
-            format!("{n}2/shop"),
-            format!("/{n}/shop"),
-            format!("{n}//shop"),
-            format!("./{n}/shop"),
-            format!("{n}/../shop"),
-            format!("x/../{n}/shop"),
-            format!("{n}/./shop"),
-            format!("{n}/shop/"),
-            format!("{}/shop", n.to_uppercase()),
-            format!("{n}%2fshop"),
-            format!("{n}\\shop"),
-            format!("{n}\u{2215}shop"),
-            format!(" {n}/shop"),
-            format!("{n}\n/shop"),
-            format!("{n}:1/shop"),
-            format!("{n}@x/shop"),
-            format!("{long}shop"),
-        ]
-    };
     for template in [
         "{namespace}/",
         "charts/{namespace}/",
