@@ -4,15 +4,11 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use renderhub::lease::{LeaseError, Leases};
-use renderhub::metrics::Metrics;
-use renderhub::names::HubId;
-use renderhub::plan::lease::{Claim, Watched};
 use renderhub_harness::{Hub, wait_for};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::refused;
+use crate::support::proxy::Proxy;
 use crate::support::{EVERYWHERE, LIMIT, Stage};
 
 /// Variable that names an instance.
@@ -294,43 +290,22 @@ async fn of_two_that_start_at_once_at_least_one_refuses() -> Result<()> {
     Ok(())
 }
 
-/// Both write before either reads again, so each sees the other: who watches must be seen alive, or both would go on.
+/// Both write before either reads again, so each finds the other's record as it stays: only who renews while it watches is
+/// seen alive.
 ///
 /// Holds: M5.
 #[tokio::test]
 async fn two_that_watch_each_other_never_both_go_on() -> Result<()> {
-    let stage = Stage::without_hub("mutual", &[]).await?;
-    let (metrics, _) = Metrics::new();
-    let leases = Leases::new(stage.admin.clone(), &stage.scope.rendering, metrics);
-    let claim = |shard: &str| -> Result<Claim> {
-        Ok(Claim {
-            hub_id: HubId::new(shard, "01234567")?,
-            holder: shard.to_owned(),
-            process: shard.to_owned(),
-            rendering: stage.scope.rendering.clone(),
-            watched: Watched::All,
-        })
-    };
-    let stop = CancellationToken::new();
-    let (one, other) = tokio::join!(
-        leases.clone().take(claim("one")?, &stop),
-        leases.clone().take(claim("other")?, &stop)
-    );
-    ensure!(
-        one.is_err() || other.is_err(),
-        "both hold a claim on the same tasks"
-    );
-    for (shard, taken) in [("one", one), ("other", other)] {
-        if let Err(error) = taken {
-            ensure!(matches!(error, LeaseError::Conflict(_)), "{error}");
-            let lease = stage.leases().get(&claim(shard)?.name()).await?;
-            ensure!(
-                lease.spec.is_some_and(|spec| spec.holder_identity.is_none()),
-                "{shard} is in the way"
-            );
-        }
-    }
-    stage.passed();
+    let mut first = Stage::without_hub("mutual", &[]).await?;
+    let mut second = first.neighbour("mutual", &first.scope.tenant, &[]).await?;
+    let proxy = Proxy::start(first.hub_user.client().await?).await?;
+    proxy.meet_at("/leases");
+    let kubeconfig = proxy.kubeconfig()?;
+    let one = first.spawn_hub_with(&kubeconfig, &[(INSTANCE, "one")])?;
+    let other = second.spawn_hub_with(&kubeconfig, &[(INSTANCE, "other")])?;
+    never_both(&one, &other).await?;
+    first.passed();
+    second.passed();
     Ok(())
 }
 

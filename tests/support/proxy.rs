@@ -14,7 +14,7 @@ use kube::Client;
 use renderhub_harness::rundir;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Barrier, watch};
 use tokio::task::JoinHandle;
 
 /// Parts of the paths of writes that belong to no task: events, registries, questions about rights, the hub's Lease.
@@ -63,6 +63,8 @@ struct Shared {
     stop: Mutex<Option<(usize, Stop)>>,
     is_stopped: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
+    /// Part of a path, and where those who create something there meet.
+    meeting: Mutex<Option<(&'static str, Arc<Barrier>)>>,
 }
 
 impl Proxy {
@@ -82,6 +84,7 @@ impl Proxy {
             stop: Mutex::default(),
             is_stopped: watch::Sender::new(false),
             is_released: watch::Sender::new(false),
+            meeting: Mutex::default(),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { _ = axum::serve(listener, router).await });
@@ -105,6 +108,11 @@ impl Proxy {
     /// Stops the write of this number, counted from 1.
     pub fn stop_at(&self, number: usize, stop: Stop) {
         *lock(&self.shared.stop) = Some((number, stop));
+    }
+
+    /// Holds the answers to creations whose path has this part until there are two.
+    pub fn meet_at(&self, part: &'static str) {
+        *lock(&self.shared.meeting) = Some((part, Arc::new(Barrier::new(2))));
     }
 
     /// Waits until that write is stopped; a hub that never sends it is an error of the test after a minute.
@@ -182,6 +190,8 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
         return Ok((StatusCode::from_u16(status)?, body).into_response());
     }
     let path = parts.uri.path().to_owned();
+    let meeting = lock(&shared.meeting).clone();
+    let meeting = meeting.filter(|(part, _)| parts.method == Method::POST && path.contains(part));
     let is_counted = parts.method != Method::GET && !UNCOUNTED.iter().any(|part| path.contains(part));
     let stop = if is_counted {
         shared.note(Write {
@@ -196,6 +206,9 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
         shared.hold().await;
     }
     let response = forward(shared, parts, body).await?;
+    if let Some((_, barrier)) = meeting {
+        barrier.wait().await;
+    }
     if stop == Some(Stop::Lost) {
         shared.is_stopped.send_replace(true);
         return Ok(StatusCode::BAD_GATEWAY.into_response());
