@@ -161,7 +161,8 @@ impl Audit {
         Ok(counts)
     }
 
-    /// The requests of `user` that were answered with 403 so far. It asks the API server nothing, so an answer of this very
+    /// The requests of `user` as itself that were answered with 403 so far: what is refused to somebody it impersonates is that
+    /// one's lack. It asks the API server nothing, so an answer of this very
     /// moment may be missing.
     ///
     /// # Errors
@@ -172,7 +173,7 @@ impl Audit {
         let may_be_one = |line: &&str| line.contains("\"code\":403") && line.contains(user);
         let events: Result<Vec<Event>> = whole.lines().filter(may_be_one).map(parse).collect();
         let mut events = events?;
-        events.retain(|event| event.user == user && event.code == 403);
+        events.retain(|event| event.user == user && event.code == 403 && event.impersonated_user.is_none());
         Ok(events)
     }
 
