@@ -11,13 +11,13 @@ use k8s_openapi::api::rbac::v1::{RoleBinding, Subject as Bound};
 use super::{Check, Facts, Finding, shown, some_of, unknown};
 use crate::api::labels::{PART_OF, PART_OF_VALUE, PLATFORM_ACCESS};
 
-/// What user names of ServiceAccounts start with.
+/// What user names of `ServiceAccounts` start with.
 const ACCOUNT: &str = "system:serviceaccount:";
-/// What the group of the ServiceAccounts of a namespace starts with.
+/// What the group of the `ServiceAccounts` of a namespace starts with.
 const ACCOUNTS: &str = "system:serviceaccounts:";
 /// Namespaces in one question.
 const TOGETHER: usize = 100;
-/// Default ServiceAccounts that are asked about one by one.
+/// Default `ServiceAccounts` that are asked about one by one.
 const ACCOUNTS_ASKED: usize = 32;
 
 /// A right that nobody but the platform may have where the credentials are.
@@ -108,7 +108,7 @@ impl Subject {
     }
 }
 
-/// Whom to ask about, where tenants have these namespaces: everybody, and the ServiceAccounts of each.
+/// Whom to ask about, where tenants have these namespaces: everybody, and the `ServiceAccounts` of each.
 #[must_use]
 pub fn subjects(namespaces: &[String], hub: Option<&str>) -> Vec<Subject> {
     let everybody = [
@@ -138,7 +138,7 @@ pub fn subjects(namespaces: &[String], hub: Option<&str>) -> Vec<Subject> {
 pub struct TenantRights {
     /// Who has which right.
     pub held: Vec<(Subject, Right)>,
-    /// Namespaces whose ServiceAccounts were asked about.
+    /// Namespaces whose `ServiceAccounts` were asked about.
     pub namespaces: usize,
     /// Whether there may be namespaces of tenants that nobody asked about.
     pub is_sample: bool,
@@ -255,7 +255,7 @@ fn in_full(subject: &Bound) -> String {
     }
 }
 
-/// Whether a subject is neither the hub, nor a ServiceAccount next to it or to the renderer, nor the cluster itself.
+/// Whether a subject is neither the hub, nor a `ServiceAccount` next to it or to the renderer, nor the cluster itself.
 fn is_stranger(subject: &Bound, rendering: &str, hub: Option<&str>) -> bool {
     let hub_namespace = hub.and_then(|user| user.strip_prefix(ACCOUNT)?.split(':').next());
     let is_ours = |namespace: &str| namespace == rendering || Some(namespace) == hub_namespace;
