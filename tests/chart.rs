@@ -134,6 +134,33 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
     Ok(())
 }
 
+/// A release's own rights outlive the tasks of a namespace that goes, whoever installs what all releases share.
+#[tokio::test]
+async fn each_release_that_is_bound_by_namespace_keeps_its_binding_until_the_tasks_are_gone() -> Result<()> {
+    let of = async |sets: &[&str]| -> Result<Vec<Value>> {
+        let mut objects = template(sets).await?;
+        objects.retain(|object| object["metadata"]["name"] == "renderhub-namespace-deletion");
+        Ok(objects)
+    };
+    let objects = of(&["controller.watchNamespaces={a}", "policies.install=false"]).await?;
+    let policy = of_kind(&objects, "ValidatingAdmissionPolicy")?;
+    let wanted = &policy["spec"]["matchConstraints"]["objectSelector"]["matchLabels"];
+    let all = template(&["controller.watchNamespaces={a}"]).await?;
+    let bindings = all.iter().filter(|object| object["kind"] == "RoleBinding");
+    let selected = |object: &&Value| {
+        let labels = &object["metadata"]["labels"];
+        let mut wanted = wanted.as_object().into_iter().flatten();
+        wanted.all(|(key, value)| labels[key] == *value)
+    };
+    let kept: Vec<_> = bindings
+        .filter(selected)
+        .map(|b| &b["metadata"]["namespace"])
+        .collect();
+    assert_eq!(kept, ["a"], "the one of the tasks, and no other");
+    assert!(of(&[]).await?.is_empty() && of(&["rbac.clusterAdmin=true"]).await?.is_empty());
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_single_tenants_hub_is_bound_to_cluster_admin_and_to_nothing_else() -> Result<()> {
     let set = ["rbac.clusterAdmin=true", "tenancy.serviceAccounts.a={builder}"];

@@ -1,5 +1,10 @@
 //! Whenever a task is deleted, nothing of it stays, and nothing holds it up but what others put on it.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
 mod support;
 
 use anyhow::Result;

@@ -1,5 +1,10 @@
 //! Nobody keeps the hub busy by writing much: not on tasks, not with tasks, and not on objects that only look like the hub's.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
 mod support;
 
 use std::time::Duration;

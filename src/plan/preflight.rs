@@ -263,11 +263,12 @@ fn unknown(check: Check, why: Withheld, right: &str) -> Finding {
         Withheld::Forbidden | Withheld::NotAsked => format!("cannot be told: the hub may not {right}"),
         Withheld::Unreadable => format!("cannot be told: the API server does not let the hub {right}"),
     };
-    let fix = if check.can_be_skipped() {
-        format!("grant it, as the chart does, or do without: --skip-preflight={check}")
+    let without = if check.can_be_skipped() {
+        format!(", or do without: --skip-preflight={check}")
     } else {
-        "grant it, as the chart does".to_owned()
+        String::new()
     };
+    let fix = format!("grant it, as the chart does{without}");
     match check {
         // What only warns when it is wrong does not refuse when it is unknown.
         Check::OwnRights | Check::RegistryScope => Finding::warning(check, message, fix),

@@ -1,6 +1,7 @@
 //! Ending Jobs and Pods without running anything, by writing the status that their controllers would write.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
@@ -12,6 +13,11 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+
+use crate::wait_for;
+
+/// Longest that a pod may wait for others to be counted.
+const COUNTED: Duration = Duration::from_secs(30);
 
 /// How a container ended.
 #[derive(Debug, Clone, Default)]
@@ -207,8 +213,14 @@ pub async fn pod_for_job(client: &Client, job: &Job, exits: &[Exit]) -> Result<P
         status: None,
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    let created = pods.create(&PostParams::default(), &pod).await?;
-    end_pod(client, &created, exits).await
+    let created = wait_for("a pod to be counted by its quota", COUNTED, async || {
+        match pods.create(&PostParams::default(), &pod).await {
+            // Several pods at once are counted one after the other; the Job controller tries again as well.
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+            created => Ok(Some(created?)),
+        }
+    });
+    end_pod(client, &created.await?, exits).await
 }
 
 /// Ends a Pod: phase `Failed` if any container ended with another code than 0, else `Succeeded`.
