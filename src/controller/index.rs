@@ -17,7 +17,7 @@ use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::{JobMark, Scope};
 
-use super::record::{KnownJob, Record};
+use super::record::{KnownJob, Record, retry};
 use super::word::Packer;
 
 mod secrets;
@@ -35,10 +35,6 @@ const SOON: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
 const QUIET: Duration = Duration::from_secs(660);
-/// Time after which a task that is held by something nobody watches is tried again.
-const HELD_RETRY: Duration = Duration::from_secs(300);
-/// The same where a quota is used up, which passes by itself.
-const QUOTA_RETRY: Duration = Duration::from_secs(30);
 
 /// Everything the hub remembers.
 #[derive(Debug, Default)]
@@ -357,13 +353,6 @@ fn first_look(hint: EndHint, now: Instant) -> Instant {
         EndHint::Now => now,
         EndHint::Soon => now + SOON,
         EndHint::No => now + QUIET,
-    }
-}
-
-const fn retry(held: Held) -> Duration {
-    match held {
-        Held::NotAdmitted => QUOTA_RETRY,
-        Held::NameConflict | Held::JobRefused => HELD_RETRY,
     }
 }
 

@@ -14,6 +14,19 @@ use super::word::Word;
 
 /// Time between two writes that put one task's status right: who forges it over and over costs no more than this.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+/// Time after which a task that is held by something nobody watches is tried again.
+pub const HELD_RETRY: Duration = Duration::from_secs(300);
+/// The same where a quota is used up, which passes by itself.
+pub const QUOTA_RETRY: Duration = Duration::from_secs(30);
+
+/// When a task that is held is tried again.
+pub const fn retry(held: Held) -> Duration {
+    match held {
+        Held::NotAdmitted => QUOTA_RETRY,
+        Held::NameConflict | Held::JobRefused => HELD_RETRY,
+    }
+}
+
 /// Who must change something before a task can start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Blocked {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::outcome::StatusNews;
+use super::super::record::{HELD_RETRY, QUOTA_RETRY};
 use super::*;
 use crate::names::TaskKind;
 use crate::plan::seal::SealKey;
