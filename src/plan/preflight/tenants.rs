@@ -255,7 +255,7 @@ fn in_full(subject: &Bound) -> String {
     }
 }
 
-/// Whether a subject is neither the hub, nor a ServiceAccount next to it or to the renderer, nor the cluster itself.
+/// Whether a subject is neither the hub, nor a `ServiceAccount` next to it or to the renderer, nor the cluster itself.
 fn is_stranger(subject: &Bound, rendering: &str, hub: Option<&str>) -> bool {
     let hub_namespace = hub.and_then(|user| user.strip_prefix(ACCOUNT)?.split(':').next());
     let is_ours = |namespace: &str| namespace == rendering || Some(namespace) == hub_namespace;
