@@ -215,6 +215,8 @@ fn classify(error: &kube::Error) -> TokenError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -253,6 +255,44 @@ mod tests {
         for text in ["", "a", "a.b.c", "e30.e30.e30"] {
             let account = ServiceAccount::new("team-a", "builder").unwrap();
             assert_eq!(checked(text, &account, &[]), Err(TokenError::Other), "{text}");
+        }
+    }
+
+    /// Tokens from an API server that gives this lifetime and counts how often it is asked.
+    async fn server(seconds: i64) -> (Tokens, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let answer = move || async move {
+            count.fetch_add(1, Ordering::Relaxed);
+            let claims = json!({"sub": "system:serviceaccount:team-a:builder", "aud": ["api"],
+                "iat": 1000, "exp": 1000 + seconds});
+            json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {},
+                "spec": {"audiences": ["api"]},
+                "status": {"token": token(&claims), "expirationTimestamp": "2026-01-01T00:00:00Z"}})
+            .to_string()
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+        (Tokens::new(client, Metrics::new().0), asked)
+    }
+
+    #[tokio::test]
+    async fn a_token_is_asked_for_once_however_many_want_it_and_anew_before_it_ends() {
+        let account = ServiceAccount::new("team-a", "builder").unwrap();
+        for (seconds, rounds, expected) in [(600, 3, 1), (120, 3, 3)] {
+            let (tokens, asked) = server(seconds).await;
+            for _ in 0..rounds {
+                let all = futures::future::join_all((0..8).map(|_| tokens.get(&account)));
+                let all: Vec<_> = all.await.into_iter().map(Result::unwrap).collect();
+                assert!(all.iter().all(|token| *token == all[0]));
+            }
+            let asked = asked.load(Ordering::Relaxed);
+            assert!(
+                asked >= expected && (seconds < 600 || asked == expected),
+                "{seconds}: {asked}"
+            );
         }
     }
 }

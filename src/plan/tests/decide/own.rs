@@ -2,6 +2,7 @@
 
 #![expect(clippy::too_many_lines, reason = "tables")]
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Situation, at};
@@ -279,5 +280,20 @@ fn the_platforms_own_tasks_name_secrets_beside_the_platforms_credentials() {
     assert_eq!(found.word(), "write Pending PushSecretNotFound");
     for wrong in [of_host(), of_registry()] {
         assert_eq!(Situation::of(task(wrong)).word(), "write Pending InvalidSpec");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    /// Holds: I2.
+    #[test]
+    fn no_name_of_an_account_is_more_than_a_name(name in "(\\PC|[\r\n:/]){0,24}|[a-z0-9.-]{1,24}(:|\r\n|/|%0d%0a)?[a-z]{0,8}") {
+        let Some(account) = ServiceAccount::new("team-a", &name) else { return Ok(()) };
+        let user = account.username();
+        let parts: Vec<_> = user.split(':').collect();
+        prop_assert_eq!(&parts, &["system", "serviceaccount", "team-a", name.as_str()]);
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
+        prop_assert!(!name.is_empty() && name.chars().all(is_plain), "{:?}", name);
     }
 }
