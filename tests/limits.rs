@@ -144,7 +144,7 @@ fn text_for(path: &[String], length: usize) -> String {
     let (start, letter) = match (parent, field) {
         ("chart", "version") => ("1.0.0-", "a"),
         (_, "tokenRealm") => ("https://", "a"),
-        ("owner", "kind") => ("", "A"),
+        (_, "kind") => ("", "A"),
         ("limits" | "requests", _) => ("", "1"),
         _ => ("", "a"),
     };
@@ -282,6 +282,8 @@ fn cross_field_cases() -> Vec<(Value, Option<&'static str>)> {
         (also(external(), &json!({ "pushSecretRef": { "name": "a" }, "plainHTTP": true })), None),
         (json!({ "pushSecretRef": { "name": "a" } }), Some("pushSecretRef is allowed only with baseURL")),
         (json!({ "plainHTTP": false }), Some("plainHTTP is allowed only with baseURL")),
+        (json!({ "registryRef": { "namespace": "a" } }), Some("namespace is allowed only with kind Registry")),
+        (json!({ "registryRef": { "kind": "Registry", "namespace": "a" } }), None),
         (json!({ "clusterName": "a" }), None),
         (kube(), None),
         (also(kube(), &json!({ "clusterName": "a" })), Some("clusterName and kubeConfig exclude each other")),
