@@ -163,7 +163,7 @@ async fn a_hub_without_rights_on_the_cluster_says_which() -> Result<()> {
 async fn ready_needs(resource: &str) -> Result<()> {
     // A hub that cannot see whether tasks lie where its credentials are would not start at all.
     let mut stage = Stage::without_hub("sync", &["--skip-preflight=tenant-tasks"]).await?;
-    stage.grant(|other| other != resource).await?;
+    stage.blind_to(resource).await?;
     let hub = stage.spawn_hub(&stage.hub_user.kubeconfig()?)?;
     stage.hub = Some(hub);
     let kind = format!("kind=\"{resource}\"");

@@ -86,7 +86,7 @@ impl Identities {
     /// A session of the reader.
     ///
     /// # Errors
-    /// [`IdentityError::Denied`] when the hub may not act as the reader.
+    /// `IdentityError::Denied` when the hub may not act as the reader.
     pub async fn session(&self, reader: &Reader) -> Result<Session, IdentityError> {
         let account = match reader {
             Reader::ServiceAccount(account) => account,

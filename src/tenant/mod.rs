@@ -1,6 +1,6 @@
 //! Reads what tenants name, with the rights of the ServiceAccount that the task names.
 //!
-//! [`lookup`] knows only a [`session::Session`], which is somebody's; it has no way to the hub's own client. `identity` makes
+//! `lookup` knows only a `Session`, which is somebody's; it has no way to the hub's own client. `identity` makes
 //! sessions and is the one place where the hub's client meets a tenant's wish: to ask for a token, or to impersonate.
 
 mod identity;

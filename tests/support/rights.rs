@@ -67,6 +67,14 @@ impl Stage {
             .await
     }
 
+    /// Takes from the hub the rights to list and to watch a resource; refusals are expected now.
+    pub async fn blind_to(&self, resource: &str) -> Result<()> {
+        self.allow_forbidden();
+        self.plane
+            .set_rights(&self.hub_user, &self.rights.blind_to(resource))
+            .await
+    }
+
     /// This test is about what the hub's user is refused.
     pub fn allow_forbidden(&self) {
         self.may_be_refused.store(true, Ordering::Relaxed);

@@ -91,6 +91,31 @@ impl Rights {
         left
     }
 
+    /// The same without the rights to list and to watch a resource.
+    #[must_use]
+    pub fn blind_to(&self, resource: &str) -> Self {
+        let mut left = self.clone();
+        for bound in &mut left.bound {
+            let mut apart = Vec::new();
+            for rule in &mut bound.rules {
+                let resources = rule.resources.get_or_insert_default();
+                let before = resources.len();
+                resources.retain(|named| named != resource);
+                if resources.len() < before {
+                    let mut single = rule.clone();
+                    single.resources = Some(vec![resource.to_owned()]);
+                    single.verbs.retain(|verb| verb != "list" && verb != "watch");
+                    apart.push(single);
+                }
+            }
+            bound.rules.extend(apart);
+            bound.rules.retain(|rule| {
+                !rule.verbs.is_empty() && rule.resources.as_ref().is_some_and(|all| !all.is_empty())
+            });
+        }
+        left
+    }
+
     /// Every rule, whatever it is bound to.
     pub fn rules(&self) -> impl Iterator<Item = &PolicyRule> {
         self.bound.iter().flat_map(|bound| &bound.rules)
