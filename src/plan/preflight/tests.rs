@@ -1,10 +1,10 @@
-use k8s_openapi::api::authorization::v1::ResourceRule;
 use serde_json::{Value, json};
 
 use super::namespace::ENFORCE;
-use super::rights::{Reach, excess};
 use super::tenants::{RIGHTS, subjects};
 use super::*;
+
+mod excess;
 
 const HUB: &str = "system:serviceaccount:renderhub-system:renderhub";
 
@@ -307,77 +307,6 @@ fn no_question_is_lost_however_many_namespaces_there_are() {
     let others = subjects(&many, Some(own));
     assert!(others.iter().all(|subject| subject.user.as_deref() != Some(own)));
     assert_eq!(others.len(), asked.len() - 1);
-}
-
-fn rule(group: &str, resource: &str, verb: &str) -> ResourceRule {
-    of(json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]}))
-}
-
-#[test]
-fn rights_beyond_need_are_named_by_where_they_reach() {
-    let told = |rule: &ResourceRule, reach| excess(std::slice::from_ref(rule), reach).into_iter().next();
-    let get_secrets = rule("", "secrets", "get");
-    assert_eq!(told(&get_secrets, Reach::Rendering), None);
-    assert_eq!(
-        told(&get_secrets, Reach::Anywhere).as_deref(),
-        Some("get secrets")
-    );
-    let mint = rule("", "serviceaccounts/token", "create");
-    assert_eq!(
-        told(&mint, Reach::Anywhere).as_deref(),
-        Some("create serviceaccounts/token")
-    );
-    let named = ResourceRule {
-        resource_names: Some(vec!["builder".to_owned()]),
-        ..mint
-    };
-    assert_eq!(told(&named, Reach::Anywhere), None);
-    for (group, resource, verb) in [
-        ("", "users", "impersonate"),
-        ("", "secrets", "update"),
-        ("batch", "jobs", "patch"),
-        ("rbac.authorization.k8s.io", "roles", "escalate"),
-        ("", "*", "get"),
-        ("*", "secrets", "get"),
-        ("", "secrets", "*"),
-    ] {
-        assert!(
-            told(&rule(group, resource, verb), Reach::Rendering).is_some(),
-            "{group} {resource} {verb}"
-        );
-    }
-    assert_eq!(
-        told(
-            &rule("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
-            Reach::Anywhere
-        ),
-        None
-    );
-}
-
-#[test]
-fn more_rights_than_needed_warn_and_cluster_admin_is_called_by_its_name() {
-    let with = |rule: ResourceRule, is_single_tenant| Facts {
-        is_single_tenant,
-        own_rules: Ok(OwnRules {
-            rendering: vec![rule.clone()],
-            elsewhere: vec![rule],
-        }),
-        ..good()
-    };
-    let told = |facts: &Facts| {
-        let findings = judge(facts, &BTreeSet::new());
-        findings
-            .into_iter()
-            .find(|f| f.check == Check::OwnRights)
-            .unwrap()
-    };
-    let admin = told(&with(rule("*", "*", "*"), false));
-    assert_eq!(admin.verdict, Verdict::Warning);
-    assert!(admin.message.contains("cluster-admin"), "{}", admin.message);
-    assert_eq!(told(&with(rule("*", "*", "*"), true)).verdict, Verdict::Ok);
-    let wide = told(&with(rule("", "secrets", "get"), false));
-    assert_eq!(wide.message, "the hub may do more than it needs: get secrets");
 }
 
 #[test]
