@@ -2,10 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use futures::TryStreamExt;
-use kube::api::Patch;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch};
+use renderhub::plan::seal::{KEY_BYTES, SealKey};
 use renderhub::plan::task::Task;
+use renderhub::seal_key;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::wait_for;
 use serde::Serialize;
@@ -27,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Restart {
     /// Finished tasks that it found.
     pub tasks: usize,
-    /// Writes of any kind.
+    /// Writes of any kind but those on the hub's own Lease.
     pub writes: usize,
     /// From the start of the process to `/readyz`.
     pub ready_seconds: f64,
@@ -66,12 +70,23 @@ pub async fn measure(world: &World) -> Result<Restart> {
     })
 }
 
-/// Writes the status of a success on every task.
+/// The key that the hubs of the runs before have made.
+async fn seal_key(world: &World) -> Result<SealKey> {
+    let secrets: Api<Secret> = Api::namespaced(world.admin.clone(), &world.rendering);
+    let secret = secrets.get(seal_key::NAME).await?;
+    let bytes = secret.data.and_then(|mut data| data.remove("key"));
+    let key: [u8; KEY_BYTES] = bytes.context("a Secret without a key")?.0.as_slice().try_into()?;
+    Ok(SealKey::new(key, Timestamp::now()))
+}
+
+/// Writes the status of a success on every task, as a hub would have.
 async fn finish(world: &World, tasks: &[Task]) -> Result<()> {
     let _progress = Progress::start(format!("finishing {} tasks", tasks.len()));
+    let key = seal_key(world).await?;
+    let key = &key;
     futures::stream::iter(tasks.iter().map(Ok))
         .try_for_each_concurrent(IN_FLIGHT, |task| {
-            let body = json!({"status": bare::finished(task)});
+            let body = json!({"status": key.sealed(&task.id.uid, bare::finished(task))});
             let (manager, name) = (bare::manager(), &task.id.name);
             let request = bare::tasks(task).patch_subresource("status", name, &manager, &Patch::Merge(&body));
             wire::send(&world.admin, request)
