@@ -3,6 +3,7 @@
 //! Deletes carry a UID precondition; `404` counts as done. Nothing here decides anything.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request as HttpRequest;
@@ -25,10 +26,13 @@ use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
 mod platform;
+mod wire;
 
 pub use error::CallError;
-use error::{classify, done, found, gone};
+use error::{done, found, gone};
 pub use platform::StatusWrite;
+use wire::Hub;
+pub use wire::Wire;
 
 /// Longest a call to the hub's own API server may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -57,7 +61,7 @@ struct AnswerMeta {
 /// Calls to the hub's own cluster.
 #[derive(Clone)]
 pub struct Calls {
-    client: Client,
+    wire: Arc<dyn Wire>,
     metrics: Metrics,
     /// Namespace of Jobs and Secrets.
     namespace: String,
@@ -77,7 +81,7 @@ impl Calls {
     #[must_use]
     pub fn new(client: Client, metrics: Metrics, namespace: String, hub_id: HubId) -> Self {
         Self {
-            client,
+            wire: Arc::new(Hub(client)),
             metrics,
             namespace,
             hub_id,
@@ -310,12 +314,10 @@ impl Calls {
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let request = request.map_err(|_| CallError::Transport)?;
-        // As text, because kube logs the whole of an answer that it cannot decode, a Secret like anything else.
-        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
+        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request)).await;
         let answer = answer
-            .map_err(|_| CallError::Timeout)
-            .and_then(|a| a.map_err(|e| classify(&e)))
-            .and_then(|text| serde_json::from_str(&text).map_err(|_| CallError::Transport));
+            .unwrap_or(Err(CallError::Timeout))
+            .and_then(|body| serde_json::from_slice(&body).map_err(|_| CallError::Transport));
         self.metrics
             .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer

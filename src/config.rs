@@ -1,6 +1,5 @@
 //! Flags and environment, validated once into [`Settings`].
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,15 +10,21 @@ use k8s_openapi::api::core::v1::LocalObjectReference;
 use crate::api::{PullPolicy, RendererClassSpec};
 use crate::controller::engine::Limits;
 use crate::names::{is_dns_label, is_dns_subdomain};
+use crate::plan::gates::GatesError;
 use crate::plan::posture::Posture;
 use crate::plan::preflight::Check;
 use crate::plan::queue::Caps;
 use crate::plan::tenancy::Tenancy;
 use crate::probe::ProbeArgs;
 
+mod clusters;
+mod parse;
 mod start;
 
+pub use clusters::{ClusterArgs, ClusterSettings};
 pub use start::{StartArgs, StartSettings};
+
+use parse::{duration, level, pull_policy, trimmed};
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
@@ -151,6 +156,9 @@ pub struct RunArgs {
     /// How the hub looks around before it starts.
     #[command(flatten)]
     pub start: StartArgs,
+    /// Which other clusters the hub reaches.
+    #[command(flatten)]
+    pub clusters: ClusterArgs,
     /// Time between sweeps for objects whose task is gone, such as 90s, 5m or 1h.
     #[arg(long, env = "RENDERHUB_GC_INTERVAL", default_value = "5m", value_parser = duration)]
     pub gc_interval: Duration,
@@ -197,6 +205,12 @@ pub enum SettingsError {
     /// A Lease is held by somebody.
     #[error("--instance-name must be 1 to 253 printable characters without spaces")]
     NoInstanceName,
+    /// Something that is no gate is to be opened.
+    #[error("--feature-gates: {0}")]
+    Gates(#[from] GatesError),
+    /// A network is an address and a length.
+    #[error("--{0} must be a list of networks such as 10.0.0.0/8")]
+    NotANetwork(&'static str),
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,
@@ -225,6 +239,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Longest time that work under way may take after SIGTERM.
     pub grace_period: Duration,
+    /// Which other clusters it reaches.
+    pub clusters: ClusterSettings,
     /// Address of the admin server.
     pub admin_address: SocketAddr,
 }
@@ -275,6 +291,7 @@ impl RunArgs {
             tenant_identity: self.tenant_identity,
             tenancy: self.tenancy()?,
             start: self.start.settings(&self.rendering_namespace)?,
+            clusters: self.clusters.settings(&self.rendering_namespace)?,
             fallback_class: self.fallback_class(),
             limits: Limits {
                 caps,
@@ -340,62 +357,6 @@ pub fn refusal(error: &clap::Error) -> Option<String> {
     Some(told.collect::<Vec<_>>().join(" "))
 }
 
-/// The parts of a comma-separated list, without spaces, empty parts and repetitions.
-fn trimmed(list: &[String]) -> Vec<String> {
-    let parts = list
-        .iter()
-        .map(|part| part.trim())
-        .filter(|part| !part.is_empty());
-    parts
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .map(str::to_owned)
-        .collect()
-}
-
-fn pull_policy(text: &str) -> Result<PullPolicy, String> {
-    match text {
-        "Always" => Ok(PullPolicy::Always),
-        "IfNotPresent" => Ok(PullPolicy::IfNotPresent),
-        "Never" => Ok(PullPolicy::Never),
-        _ => Err("must be Always, IfNotPresent or Never".to_owned()),
-    }
-}
-
-fn level(text: &str) -> Result<tracing::Level, String> {
-    // Traces would show request headers, so the finest level is not offered.
-    match text {
-        "error" => Ok(tracing::Level::ERROR),
-        "warn" => Ok(tracing::Level::WARN),
-        "info" => Ok(tracing::Level::INFO),
-        "debug" => Ok(tracing::Level::DEBUG),
-        _ => Err("must be error, warn, info or debug".to_owned()),
-    }
-}
-
-/// A whole number with a unit: ms, s, m or h.
-fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "must be a whole number with a unit, such as 90s or 5m")?;
-    let seconds = |per: u64| {
-        number
-            .checked_mul(per)
-            .filter(|s| *s <= 30 * 86_400)
-            .map(Duration::from_secs)
-    };
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => seconds(1),
-        "m" => seconds(60),
-        "h" => seconds(3600),
-        _ => return Err("must end in ms, s, m or h".to_owned()),
-    }
-    .ok_or_else(|| "must be at most 720h".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -411,6 +372,10 @@ mod tests {
             Command::Preflight(args) => args.hub,
             Command::Probe(args) => unreachable!("{args:?}"),
         }
+    }
+
+    pub(super) fn settings(flags: &[&str]) -> Result<Settings, SettingsError> {
+        parse(flags).settings()
     }
 
     #[test]

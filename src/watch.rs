@@ -25,6 +25,7 @@ use crate::names::{HubId, TaskKind, TaskUid, is_name_of};
 use crate::notes::Notes;
 use crate::object::{SlimObject, task_resource};
 use crate::plan::outcome::{self, EndHint};
+use crate::plan::site::{Site, SiteState};
 use crate::plan::task::Task;
 
 mod tenants;
@@ -103,8 +104,10 @@ impl Scope {
 pub enum Input {
     /// Tasks of one scope.
     Task(Scope, Change<Box<Task>>),
-    /// Jobs with the hub's mark.
-    Job(Change<JobMark>),
+    /// Jobs with the hub's mark, in the rendering namespace or at a site.
+    Job(Option<Arc<Site>>, Change<JobMark>),
+    /// A site is connected, or not any more.
+    Site(Arc<Site>, SiteState),
     /// Every pod that ended was noted.
     PodsSeen,
     /// A reference that a namespace allows, or not any more.
@@ -153,11 +156,12 @@ pub async fn jobs(
     let api: Api<PartialObjectMeta<Job>> = Api::namespaced(client, &namespace);
     let config = Config::default().labels(&own_objects(&hub_id));
     run(api, config, metrics, "jobs", out, |event| {
-        Some(Input::Job(change(
+        let change = change(
             event,
             |o| job_mark(&o.metadata),
             |o| job_mark(&o.metadata).map(|mark| mark.task),
-        )?))
+        )?;
+        Some(Input::Job(None, change))
     })
     .await;
 }

@@ -56,6 +56,7 @@ const MODULES: &[Module] = &[
     module("plan", Pure, &["api", "names", "plan"], "a decision reads words and other decisions"),
     module("backoff", Pure, &["names"], "a delay depends on the key and the clock it is given"),
     module("workqueue", Pure, &["names", "backoff"], "an order of keys, with their delays"),
+    module("kubeconfig", Pure, &["api", "names", "kubeconfig"], "a kubeconfig is read from bytes alone, and rests on words"),
     module("hardening", Io, &[], "it is the first thing that both programs do, before they know anything"),
     // Floor 2: I/O, and the form in which it carries a task.
     module("object", Pure, &["api", "names", "plan"], "between what a server sends and what a plan reads"),
@@ -69,9 +70,11 @@ const MODULES: &[Module] = &[
     module("tenant", Io, &["api", "names", "plan", "metrics", "apply", "tenant"], "reads what a plan says, as somebody else than the hub"),
     module("tenant::lookup", Pure, &["api", "plan", "apply::CallError", "tenant"], "it resolves what a tenant named, and cannot obtain a client"),
     module("seal_key", Io, &["apply", "plan"], "fetches or makes the one secret that is the hub's own"),
+    module("cluster", Io, &["api", "names", "plan", "kubeconfig", "metrics", "apply", "watch", "cluster"],
+        "connects to other clusters, and carries what is said of Jobs there to whoever decides"),
     // Floor 3: control loops.
     module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
-        "object", "tenant", "watch", "controller"], "a loop observes, decides and acts, with every floor below"),
+        "object", "tenant", "watch", "kubeconfig", "cluster", "controller"], "a loop observes, decides and acts, with every floor below"),
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "names", "hardening", "renderer"], "it shares the hub's words and none of its powers"),
     // From a configuration to the bytes of a chart: no file, no clock, no network.
@@ -87,7 +90,7 @@ const MODULES: &[Module] = &[
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
-        "seal_key", "tenant", "watch", "controller", "config", "telemetry", "admin", "lease", "preflight", "app"], "builds everything once and ends it in order"),
+        "seal_key", "tenant", "watch", "kubeconfig", "cluster", "controller", "config", "telemetry", "admin", "lease", "preflight", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "hardening", "probe", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),

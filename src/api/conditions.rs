@@ -22,6 +22,8 @@ pub enum ConditionType {
     Stalled,
     /// Whether a class keeps the credential in another container than what a tenant wrote.
     Isolated,
+    /// Whether the hub reaches a cluster, and may do there what it must.
+    Connected,
 }
 
 impl ConditionType {
@@ -35,6 +37,7 @@ impl ConditionType {
             Self::Ready => "Ready",
             Self::Stalled => "Stalled",
             Self::Isolated => "Isolated",
+            Self::Connected => "Connected",
         }
     }
 }
@@ -123,6 +126,32 @@ reasons! {
     SeparateContainers,
     /// The class reads what a tenant wrote in the container that holds the credential.
     SharedContainer,
+    /// The cluster is connected.
+    Connected,
+    /// The first attempt to connect is under way.
+    Connecting,
+    /// The cluster does not answer, or not in time.
+    Unreachable,
+    /// The cluster does not know the kubeconfig's user any more.
+    Unauthorized,
+    /// The kubeconfig's user may not do what the hub must.
+    Forbidden,
+    /// The Secret with the kubeconfig, or the key in it, does not exist.
+    KubeconfigNotFound,
+    /// The kubeconfig cannot be read, or lacks something.
+    BadKubeconfig,
+    /// The kubeconfig asks for something that is not safe.
+    InsecureKubeconfig,
+    /// The kubeconfig is larger than 256 KiB.
+    KubeconfigTooLarge,
+    /// The kubeconfig leads to the hub's own cluster.
+    SelfTarget,
+    /// The cluster's version of Kubernetes is too old, or lacks a kind that the hub needs.
+    Incompatible,
+    /// Requests as the task's ServiceAccount reach the cluster as somebody else's.
+    ImpersonationNotEffective,
+    /// A task was let go although its cluster could not be cleared.
+    TeardownForced,
 }
 
 impl Reason {
@@ -150,6 +179,8 @@ impl Reason {
                 | Self::Ready
                 | Self::Progressing
                 | Self::SeparateContainers
+                | Self::Connected
+                | Self::Connecting
         )
     }
 

@@ -6,7 +6,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use super::{ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderTask, RendererClass};
+use super::{
+    ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderCluster, RenderTask, RendererClass,
+};
 
 /// A column of `kubectl get`: its name, where its text is, and whether only `-o wide` shows it.
 type Column = (&'static str, &'static str, bool);
@@ -58,6 +60,26 @@ const CLASS_COLUMNS: &[Column] = &[
     AGE,
 ];
 
+/// Columns of a render cluster.
+const CLUSTER_COLUMNS: &[Column] = &[
+    (
+        "Connected",
+        r#".status.conditions[?(@.type=="Connected")].status"#,
+        false,
+    ),
+    (
+        "Reason",
+        r#".status.conditions[?(@.type=="Connected")].reason"#,
+        false,
+    ),
+    ("Version", ".status.version", false),
+    ("Jobs", ".status.activeJobs", false),
+    ("Suspended", ".spec.suspend", false),
+    AGE,
+    ("Namespace", ".spec.renderNamespace", true),
+    ("Secret", ".spec.kubeConfig.secretRef.name", true),
+];
+
 /// Columns of a tenant's registry.
 const TENANT_REGISTRY_COLUMNS: &[Column] = &[
     ("Host", ".spec.hostname", false),
@@ -83,6 +105,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         finished(ClusterRenderTask::crd(), TASK_COLUMNS),
         finished(ClusterRegistry::crd(), REGISTRY_COLUMNS),
         finished(RendererClass::crd(), CLASS_COLUMNS),
+        finished(RenderCluster::crd(), CLUSTER_COLUMNS),
         finished(Registry::crd(), TENANT_REGISTRY_COLUMNS),
         finished(ReferenceGrant::crd(), GRANT_COLUMNS),
     ]

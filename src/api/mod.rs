@@ -11,6 +11,7 @@ pub mod oci;
 pub mod policy;
 mod reference_grant;
 mod registry;
+mod render_cluster;
 mod render_task;
 mod renderer_class;
 mod renderer_config;
@@ -25,6 +26,9 @@ pub use cluster_render_task::{ClusterRenderTask, ClusterRenderTaskSpec};
 pub use definitions::custom_resource_definitions;
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrant, ReferenceGrantSpec};
 pub use registry::{Registry, RegistrySpec};
+pub use render_cluster::{
+    ClusterKubeConfig, ClusterSecretReference, RenderCluster, RenderClusterSpec, RenderClusterStatus,
+};
 pub use render_task::{
     FailurePhase, KubeConfigReference, KubeConfigSecretReference, ObjectRef, Owner, RegistryKind,
     RegistryReference, RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure,

@@ -145,6 +145,13 @@ pub(super) fn allowed_namespaces(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Names of objects.
+pub(super) fn object_names(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": 256, "x-kubernetes-list-type": "set", "items": object_name(generator),
+    })
+}
+
 /// UIDs of namespaces by name.
 pub(super) fn namespace_uids(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -18,6 +18,12 @@ pub enum CallError {
     /// The hub may not do this, or a quota forbids it.
     #[error("the API server forbids it")]
     Forbidden,
+    /// The server does not know who asks.
+    #[error("the API server does not know who asks")]
+    Unauthorized,
+    /// The answer is larger than is read.
+    #[error("the answer of the API server is too large")]
+    TooLarge,
     /// No answer came in time.
     #[error("the API server did not answer in time")]
     Timeout,
@@ -37,15 +43,33 @@ impl CallError {
             Self::AlreadyExists | Self::Conflict => 409,
             Self::Invalid => 422,
             Self::Forbidden => 403,
+            Self::Unauthorized => 401,
             Self::Code(code) => code,
-            Self::Timeout | Self::Transport => 0,
+            Self::TooLarge | Self::Timeout | Self::Transport => 0,
         }
     }
 
     /// Whether a write that failed so may have come through all the same.
     #[must_use]
     pub const fn leaves_doubt(self) -> bool {
-        matches!(self, Self::Timeout | Self::Code(_) | Self::Transport)
+        matches!(
+            self,
+            Self::TooLarge | Self::Timeout | Self::Code(_) | Self::Transport
+        )
+    }
+
+    /// What the status of an answer that is no success means; of the reason only whether it is `AlreadyExists` counts.
+    #[must_use]
+    pub fn of_status(code: u16, reason: &str) -> Self {
+        match code {
+            404 => Self::NotFound,
+            409 if reason == "AlreadyExists" => Self::AlreadyExists,
+            409 => Self::Conflict,
+            400 | 413 | 422 => Self::Invalid,
+            401 => Self::Unauthorized,
+            403 => Self::Forbidden,
+            code => Self::Code(code),
+        }
     }
 
     /// The error as a metric label.
@@ -57,6 +81,8 @@ impl CallError {
             Self::Conflict => "Conflict",
             Self::Invalid => "Invalid",
             Self::Forbidden => "Forbidden",
+            Self::Unauthorized => "Unauthorized",
+            Self::TooLarge => "TooLarge",
             Self::Timeout => "Timeout",
             Self::Code(_) => "Code",
             Self::Transport => "Transport",
@@ -68,14 +94,7 @@ pub(super) fn classify(error: &kube::Error) -> CallError {
     let kube::Error::Api(status) = error else {
         return CallError::Transport;
     };
-    match status.code {
-        404 => CallError::NotFound,
-        409 if status.reason == "AlreadyExists" => CallError::AlreadyExists,
-        409 => CallError::Conflict,
-        400 | 413 | 422 => CallError::Invalid,
-        403 => CallError::Forbidden,
-        code => CallError::Code(code),
-    }
+    CallError::of_status(status.code, &status.reason)
 }
 
 /// A thing that is not there is done with.

@@ -513,7 +513,7 @@ mod tests {
         let task = see(&mut engine, "task");
         let handle = engine.running.spawn(std::future::pending());
         engine.passes.insert(handle.id(), task.clone());
-        engine.take_in(Input::Job(Change::Gone(task.clone())));
+        engine.take_in(Input::Job(None, Change::Gone(task.clone())));
         let outcome = Outcome {
             job: JobNews::Known(mark(&task, EndHint::No)),
             ..Outcome::default()
@@ -535,7 +535,7 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
-        engine.take_in(Input::Job(Change::Seen(mark(&task, EndHint::Now))));
+        engine.take_in(Input::Job(None, Change::Seen(mark(&task, EndHint::Now))));
         engine.take_outcome(&task, &outcome(JobNews::Known(mark(&task, EndHint::No))));
         engine.queue.done(&task);
         let now = Instant::now();

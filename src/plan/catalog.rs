@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use crate::api::conditions::Reason;
 use crate::api::oci::{Reference, RegistryHost, Repository, RepositoryPrefix, Tag};
 use crate::api::{
-    AllowedNamespace, ClusterRegistrySpec, RenderTaskSpec, RendererClassSpec, RendererMode, Verification,
+    AllowedNamespace, ClusterRegistrySpec, RenderClusterSpec, RenderTaskSpec, RendererClassSpec,
+    RendererMode, Verification,
 };
 use crate::names::{TaskKind, job_name};
 
@@ -73,6 +74,19 @@ pub struct Class {
     pub recorded: Uids,
 }
 
+/// A cluster of the platform's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// As the platform wrote it.
+    pub spec: RenderClusterSpec,
+    /// UID of the object: another one of its name is another cluster.
+    pub uid: String,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// UID of each namespace it lists, as recorded at first use.
+    pub recorded: Uids,
+}
+
 /// Where a registry's certificates are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificates {
@@ -108,6 +122,8 @@ pub struct Catalog {
     pub registries: BTreeMap<String, Registry>,
     /// Renderer classes by name.
     pub classes: BTreeMap<String, Class>,
+    /// Clusters by name.
+    pub clusters: BTreeMap<String, Cluster>,
     /// The renderer where no class is named and none is the default.
     pub fallback: RendererClassSpec,
     /// UID, as it is now, of each namespace that some list names and that exists.

@@ -5,6 +5,7 @@
 
 pub mod catalog;
 pub mod class;
+pub mod gates;
 pub mod gc;
 pub mod grants;
 pub mod job;
@@ -17,6 +18,7 @@ pub mod preflight;
 pub mod queue;
 pub mod registry;
 pub mod seal;
+pub mod site;
 mod start;
 pub mod status;
 pub mod task;

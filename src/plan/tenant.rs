@@ -55,7 +55,7 @@ impl ServiceAccount {
 }
 
 /// Who reads what a task names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reader {
     /// The task's ServiceAccount.
     ServiceAccount(ServiceAccount),

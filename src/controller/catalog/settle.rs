@@ -187,6 +187,7 @@ impl CatalogLoop {
         let catalog = Catalog {
             registries: registries.collect(),
             classes: classes.collect(),
+            clusters: std::collections::BTreeMap::new(),
             fallback: self.fallback.clone(),
             namespaces: self.listed(),
         };

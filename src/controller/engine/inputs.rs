@@ -19,7 +19,8 @@ impl Engine {
     pub(super) fn take_in(&mut self, input: Input) {
         match input {
             Input::Task(scope, change) => self.take_in_task(&scope, change),
-            Input::Job(change) => self.take_in_job(change),
+            Input::Job(None, change) => self.take_in_job(change),
+            Input::Job(Some(_), _) | Input::Site(..) => {}
             Input::PodsSeen => self.saw(&Source::Pods),
             Input::Grant(change) => self.take_in_grant(change),
             Input::Registry(namespace) => self.soil(namespace),

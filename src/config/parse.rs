@@ -1,0 +1,62 @@
+//! Values of flags from text.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::api::PullPolicy;
+
+/// The parts of a comma-separated list, without spaces, empty parts and repetitions.
+pub(super) fn trimmed(list: &[String]) -> Vec<String> {
+    let parts = list
+        .iter()
+        .map(|part| part.trim())
+        .filter(|part| !part.is_empty());
+    parts
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+}
+
+pub(super) fn pull_policy(text: &str) -> Result<PullPolicy, String> {
+    match text {
+        "Always" => Ok(PullPolicy::Always),
+        "IfNotPresent" => Ok(PullPolicy::IfNotPresent),
+        "Never" => Ok(PullPolicy::Never),
+        _ => Err("must be Always, IfNotPresent or Never".to_owned()),
+    }
+}
+
+pub(super) fn level(text: &str) -> Result<tracing::Level, String> {
+    // Traces would show request headers, so the finest level is not offered.
+    match text {
+        "error" => Ok(tracing::Level::ERROR),
+        "warn" => Ok(tracing::Level::WARN),
+        "info" => Ok(tracing::Level::INFO),
+        "debug" => Ok(tracing::Level::DEBUG),
+        _ => Err("must be error, warn, info or debug".to_owned()),
+    }
+}
+
+/// A whole number with a unit: ms, s, m or h.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "must be a whole number with a unit, such as 90s or 5m")?;
+    let seconds = |per: u64| {
+        number
+            .checked_mul(per)
+            .filter(|s| *s <= 30 * 86_400)
+            .map(Duration::from_secs)
+    };
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(3600),
+        _ => return Err("must end in ms, s, m or h".to_owned()),
+    }
+    .ok_or_else(|| "must be at most 720h".to_owned())
+}

@@ -1,0 +1,88 @@
+//! Where a Job runs that does not run on the hub's cluster: a namespace of another one, as one user.
+
+use std::fmt;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::conditions::Reason;
+
+use super::catalog::Refusal;
+use super::tenant::Reader;
+
+/// Which kubeconfig leads to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ClusterName {
+    /// That of the `RenderCluster` with this name.
+    Platform(String),
+    /// A tenant's own.
+    Own(OwnKubeconfig),
+}
+
+/// A kubeconfig in a Secret of a tenant's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnKubeconfig {
+    /// As whom the Secret is read.
+    pub reader: Reader,
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub name: String,
+    /// Key in the Secret; else `value`, then `value.yaml`.
+    pub key: Option<String>,
+    /// Whether that is another namespace than the task's: then nothing is told of what is there.
+    pub crosses: bool,
+}
+
+/// Where Jobs run on a cluster that is not the hub's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Site {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Namespace there.
+    pub namespace: String,
+}
+
+impl Site {
+    /// Whom each request there impersonates: on a tenant's cluster the ServiceAccount of its task.
+    #[must_use]
+    pub fn user(&self) -> Option<String> {
+        match &self.cluster {
+            ClusterName::Own(OwnKubeconfig {
+                reader: Reader::ServiceAccount(account),
+                ..
+            }) => Some(account.username()),
+            ClusterName::Own(_) | ClusterName::Platform(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ClusterName {
+    /// For a log and for `status.jobRef.cluster`: the name of the `RenderCluster`, or of the tenant's Secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Platform(name) => f.write_str(name),
+            Self::Own(own) => f.write_str(&own.name),
+        }
+    }
+}
+
+/// How a site stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SiteState {
+    /// It is connected, and every Job of the hub's there was seen.
+    Up,
+    /// It is not connected.
+    Down {
+        /// Since when: the first loss, whatever was tried since.
+        since: Timestamp,
+        /// Why.
+        reason: Reason,
+    },
+    /// Its kubeconfig cannot be read as the tenant, for this reason; that is a loss too.
+    Refused {
+        /// Since when.
+        since: Timestamp,
+        /// Why, for the tenant.
+        refusal: Refusal,
+    },
+}
