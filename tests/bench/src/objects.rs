@@ -77,6 +77,7 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
         anyhow::bail!("another command than run");
     };
     Ok(Catalog {
+        clusters: BTreeMap::new(),
         registries: BTreeMap::from([(REGISTRY.to_owned(), registry)]),
         classes: BTreeMap::new(),
         fallback: flags.settings()?.fallback_class,
