@@ -203,6 +203,7 @@ fn start(
     let notes = Notes::default();
     let place = Place {
         hub_id: hub_id.clone(),
+        cluster: None,
         namespace: namespace.clone(),
         service_account: settings.renderer_service_account.clone(),
     };

@@ -2,8 +2,10 @@
 //!
 //! Only the cluster controller makes and removes connections; everybody else looks them up, which never waits.
 
+use std::fmt;
 use std::sync::Arc;
 
+use crate::apply::Wire;
 use crate::plan::site::Site;
 
 /// A kubeconfig by where it came from: another Secret of the same name is another cluster.
@@ -13,6 +15,12 @@ pub struct ClusterKey {
     pub secret_uid: Box<str>,
     /// Key in it.
     pub key: Box<str>,
+}
+
+/// Where the ways to sites are looked up.
+pub trait Seats: fmt::Debug + Send + Sync {
+    /// The way to a site, if it is connected. Never waits, and never asks the network.
+    fn seat(&self, site: &Site) -> Option<Arc<dyn Wire>>;
 }
 
 /// What the engine asks the cluster controller for.
