@@ -186,7 +186,9 @@ impl Registry {
             return;
         }
         control.leave(&site, &self.0.common);
-        let Some(handle) = control.handles.get(key) else { return };
+        let Some(handle) = control.handles.get(key) else {
+            return;
+        };
         let cut = handle.line.cut.clone();
         let turn = control.turn(&site, Some(key.clone()), &cut);
         if let Some(handle) = control.handles.get(key) {
@@ -222,7 +224,9 @@ impl Registry {
     /// Ends a connection at once, with all that is under way on it. Its sites are down for this reason, and closed.
     pub fn unbind(&self, key: &ClusterKey, reason: Reason) {
         let mut control = self.control();
-        let Some(handle) = control.handles.remove(key) else { return };
+        let Some(handle) = control.handles.remove(key) else {
+            return;
+        };
         handle.desired.send_modify(|desired| desired.end = Some(reason));
         handle.line.cut.cancel();
         let sites: Vec<_> = handle.desired.borrow().sites.keys().map(Arc::clone).collect();
@@ -296,7 +300,9 @@ impl Control {
     fn forget(&mut self) {
         let places = &mut self.places;
         self.leaving.retain(|site| {
-            let Some(place) = places.get(site) else { return false };
+            let Some(place) = places.get(site) else {
+                return false;
+            };
             if place.key.is_some() {
                 return false;
             }

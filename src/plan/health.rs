@@ -190,7 +190,9 @@ impl Fault {
             Self::Incompatible => {
                 "the cluster is not Kubernetes 1.29 or newer, or lacks a kind that the hub needs"
             }
-            Self::Unusable => "the cluster's answers are more than the hub takes, or not those of an API server",
+            Self::Unusable => {
+                "the cluster's answers are more than the hub takes, or not those of an API server"
+            }
             Self::Overprivileged => {
                 "the kubeconfig's user may do everything on its cluster; give it the documented Role and no more"
             }

@@ -113,7 +113,8 @@ impl Actor {
         let now = now();
         for post in self.posts.values_mut() {
             if post.is_broken() {
-                post.watching.ended(Fault::Unusable, &self.common.settings.timing, now);
+                post.watching
+                    .ended(Fault::Unusable, &self.common.settings.timing, now);
             }
             post.watching.wake(now);
         }
@@ -165,7 +166,9 @@ impl Actor {
         if self.current.pace != before.pace
             && let Some(session) = &self.session
         {
-            session.link.set_pace(self.current.pace.qps, self.current.pace.burst);
+            session
+                .link
+                .set_pace(self.current.pace.qps, self.current.pace.burst);
         }
         self.place_sites().await;
     }
@@ -261,7 +264,9 @@ impl Actor {
     }
 
     async fn drop_session(&mut self) {
-        let Some(session) = self.session.take() else { return };
+        let Some(session) = self.session.take() else {
+            return;
+        };
         self.line.swap(None);
         session.link.cut();
         for post in self.posts.values_mut() {

@@ -50,7 +50,11 @@ async fn not_the_hub(
     namespace: &str,
     own: &OwnNamespaces,
 ) -> Result<(), Fault> {
-    let request = request(Method::GET, &format!("/api/v1/namespaces/{namespace}"), Vec::new())?;
+    let request = request(
+        Method::GET,
+        &format!("/api/v1/namespaces/{namespace}"),
+        Vec::new(),
+    )?;
     match link.send(request, user).await {
         Ok(answer) => {
             let there = uid(&answer).ok_or(Fault::Unusable)?;
@@ -65,7 +69,10 @@ async fn not_the_hub(
 
 async fn arrives(link: &Link, user: &HeaderValue) -> Result<(), Fault> {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let answer = link.send(post(WHO_AM_I, &body)?, Some(user)).await.map_err(fault_of)?;
+    let answer = link
+        .send(post(WHO_AM_I, &body)?, Some(user))
+        .await
+        .map_err(fault_of)?;
     if who(&answer).is_some_and(|who| who.as_bytes() == user.as_bytes()) {
         Ok(())
     } else {

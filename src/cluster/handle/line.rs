@@ -86,7 +86,8 @@ impl Seat {
         let sent = session.send(request, self.user.as_ref());
         let answer = self.valid.run_until_cancelled(sent).await;
         let answer = answer.unwrap_or(Err(CallError::Transport));
-        self.line.count(answer.as_ref().map(|_| ()).map_err(|error| *error));
+        self.line
+            .count(answer.as_ref().map(|_| ()).map_err(|error| *error));
         answer
     }
 }

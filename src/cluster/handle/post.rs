@@ -7,18 +7,18 @@ use std::time::Duration;
 use http::HeaderValue;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::Common;
 use super::checks::{admit, fault_of_watch};
 use super::session::Session;
-use super::Common;
 use crate::cluster::jobs::watch_jobs;
 use crate::metrics::KindLabel;
 use crate::plan::health::{Fault, Moment, Watching};
 use crate::plan::site::{Site, SiteState};
-use crate::watch::{Change, Input};
+use crate::watch::{Change, Input, JobMark};
 
 /// Pause before a watch that ended is opened anew for the first time.
 const REOPEN: Duration = Duration::from_millis(200);
@@ -37,7 +37,10 @@ pub(in crate::cluster) struct Turn {
 
 impl Turn {
     /// After `before`, on a connection that may be cut; the other token ends when this turn is over.
-    pub(in crate::cluster) fn after(before: CancellationToken, cut: &CancellationToken) -> (Self, CancellationToken) {
+    pub(in crate::cluster) fn after(
+        before: CancellationToken,
+        cut: &CancellationToken,
+    ) -> (Self, CancellationToken) {
         let done = CancellationToken::new();
         let turn = Self {
             before,
@@ -97,7 +100,14 @@ impl Post {
     }
 
     /// Opens its watch on this session.
-    pub(super) fn start(&mut self, common: &Arc<Common>, site: &Arc<Site>, session: Arc<Session>, seed: u64, notes: mpsc::Sender<Note>) {
+    pub(super) fn start(
+        &mut self,
+        common: &Arc<Common>,
+        site: &Arc<Site>,
+        session: Arc<Session>,
+        seed: u64,
+        notes: mpsc::Sender<Note>,
+    ) {
         self.number += 1;
         self.watching.open(&common.settings.timing, super::now());
         let beat = Beat {
@@ -107,8 +117,12 @@ impl Post {
             user: self.user.clone(),
             session,
             seed,
-            number: self.number,
-            notes,
+            voice: Voice {
+                inputs: common.inputs.clone(),
+                notes,
+                site: Arc::clone(site),
+                number: self.number,
+            },
         };
         self.task = Some(AbortOnDropHandle::new(tokio::spawn(beat.walk())));
     }
@@ -159,8 +173,16 @@ struct Beat {
     user: Result<Option<HeaderValue>, Fault>,
     session: Arc<Session>,
     seed: u64,
-    number: u64,
+    voice: Voice,
+}
+
+/// Tells what a watch sees.
+#[derive(Clone)]
+struct Voice {
+    inputs: mpsc::Sender<Input>,
     notes: mpsc::Sender<Note>,
+    site: Arc<Site>,
+    number: u64,
 }
 
 impl Beat {
@@ -173,7 +195,7 @@ impl Beat {
             let fault = self.watch().await;
             let kind = KindLabel { kind: "remote jobs" };
             self.common.metrics.watch_errors.get_or_create(&kind).inc();
-            self.note(News::Ended(fault)).await;
+            self.voice.note(News::Ended(fault)).await;
             if began.elapsed() >= LIVED {
                 failures = 0;
             }
@@ -200,8 +222,16 @@ impl Beat {
             return fault;
         }
         let settings = &self.common.settings;
-        let seen = async |change| self.seen(change).await;
-        let watched = watch_jobs(&self.session.link, user, &self.site.namespace, &settings.hub_id, seen);
+        // It borrows nothing, or the compiler could not see that the watch runs on any thread.
+        let voice = self.voice.clone();
+        let seen = move |change| voice.clone().told(change);
+        let watched = watch_jobs(
+            &self.session.link,
+            user,
+            &self.site.namespace,
+            &settings.hub_id,
+            seen,
+        );
         let (watched, verified) = (pin!(watched), pin!(self.verified(user, credentials)));
         tokio::select! {
             end = watched => fault_of_watch(end),
@@ -228,12 +258,14 @@ impl Beat {
             }
         }
     }
+}
 
-    async fn seen(&self, change: Change<crate::watch::JobMark>) {
+impl Voice {
+    async fn told(self, change: Change<JobMark>) {
         let is_synced = matches!(change, Change::Synced);
         let input = Input::Job(Some(Arc::clone(&self.site)), change);
         // Without an engine there is nobody to tell.
-        _ = self.common.inputs.send(input).await;
+        _ = self.inputs.send(input).await;
         if is_synced {
             self.note(News::Synced).await;
         }

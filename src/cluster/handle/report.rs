@@ -35,7 +35,9 @@ impl Told {
 
     /// Whether somebody should hear of it.
     fn is_news(&self, health: &Health, refused: &[(Arc<Site>, Fault)]) -> bool {
-        let Some((last, before)) = &self.last else { return true };
+        let Some((last, before)) = &self.last else {
+            return true;
+        };
         let same = Health {
             last_probe: last.last_probe,
             ..*health
@@ -55,7 +57,11 @@ impl Actor {
         let connected = &self.line.metrics.connected;
         connected.get_or_create(&label(&self.line.name)).set(stands);
         let refused = |(site, post): (&Arc<Site>, &super::post::Post)| {
-            let fault = if self.is_settled { post.watching.fault() } else { Some(Fault::Connecting) };
+            let fault = if self.is_settled {
+                post.watching.fault()
+            } else {
+                Some(Fault::Connecting)
+            };
             fault.map(|fault| (Arc::clone(site), fault))
         };
         let refused: Vec<_> = if health.phase == Phase::Up {

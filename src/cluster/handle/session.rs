@@ -50,7 +50,9 @@ impl Session {
 
     /// Lets the next request carry another token.
     pub(super) fn renew(&self, config: &RemoteConfig) {
-        let Login::Token(token) = &config.login else { return };
+        let Login::Token(token) = &config.login else {
+            return;
+        };
         // One that cannot be sent is none: the decoder lets no such token through.
         if self.link.set_token(token).is_ok() {
             self.credential.send_modify(|count| *count += 1);
@@ -65,9 +67,7 @@ impl Session {
     /// Ends it once no call is under way, or it takes too long, or everything ends.
     pub(super) async fn drain(self: Arc<Self>, cut: CancellationToken) {
         self.calls.close();
-        _ = cut
-            .run_until_cancelled(timeout(DRAIN, self.calls.wait()))
-            .await;
+        _ = cut.run_until_cancelled(timeout(DRAIN, self.calls.wait())).await;
         self.link.cut();
     }
 }

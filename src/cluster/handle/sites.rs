@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::actor::{Actor, Done};
 use super::line::Seat;
-use super::{Common, now};
 use super::post::{News, Note, Post};
+use super::{Common, now};
 use crate::plan::health::{Fault, Heard};
 use crate::plan::site::{Site, SiteState};
 use crate::watch::Input;
@@ -26,10 +26,13 @@ impl Actor {
         }
         let wanted = self.current.sites.iter();
         let new = wanted.filter(|(site, _)| !self.posts.contains_key(*site));
-        let new: Vec<_> = new.map(|(site, turn)| (Arc::clone(site), Arc::clone(turn))).collect();
+        let new: Vec<_> = new
+            .map(|(site, turn)| (Arc::clone(site), Arc::clone(turn)))
+            .collect();
         for (site, turn) in new {
             let before = turn.before.clone();
-            self.posts.insert(Arc::clone(&site), Post::new(&site, turn, now()));
+            self.posts
+                .insert(Arc::clone(&site), Post::new(&site, turn, now()));
             self.tasks.spawn(async move {
                 before.cancelled_owned().await;
                 Done::Turn(site)
@@ -39,31 +42,49 @@ impl Actor {
 
     /// Nobody else speaks of the site any more: its watch is opened, where the connection stands.
     pub(super) fn take_turn(&mut self, site: &Arc<Site>) {
-        let Some(post) = self.posts.get_mut(site) else { return };
+        let Some(post) = self.posts.get_mut(site) else {
+            return;
+        };
         // Of a turn that was given up meanwhile.
         if !post.turn.before.is_cancelled() || post.is_started() {
             return;
         }
         if let Some(session) = &self.session {
-            post.start(&self.common, site, Arc::clone(session), self.seed, self.notes.clone());
+            post.start(
+                &self.common,
+                site,
+                Arc::clone(session),
+                self.seed,
+                self.notes.clone(),
+            );
         }
     }
 
     /// Opens the watches of all sites on a new connection, each after its last one ended.
     pub(super) async fn start_sites(&mut self) {
         self.is_settled = false;
-        let Some(session) = self.session.clone() else { return };
+        let Some(session) = self.session.clone() else {
+            return;
+        };
         for (site, post) in &mut self.posts {
             post.stop().await;
             if post.turn.before.is_cancelled() {
-                post.start(&self.common, site, Arc::clone(&session), self.seed, self.notes.clone());
+                post.start(
+                    &self.common,
+                    site,
+                    Arc::clone(&session),
+                    self.seed,
+                    self.notes.clone(),
+                );
             }
         }
     }
 
     /// Takes in what a watch says; a watch that is not the site's any more says nothing.
     pub(super) fn note(&mut self, note: &Note) {
-        let Some(post) = self.posts.get_mut(&note.site) else { return };
+        let Some(post) = self.posts.get_mut(&note.site) else {
+            return;
+        };
         if post.number != note.number || self.session.is_none() {
             return;
         }
@@ -98,7 +119,9 @@ impl Actor {
     }
 
     async fn tell_of(&mut self, site: &Arc<Site>) {
-        let Some(post) = self.posts.get_mut(site) else { return };
+        let Some(post) = self.posts.get_mut(site) else {
+            return;
+        };
         if !post.turn.before.is_cancelled() {
             return;
         }
@@ -119,7 +142,11 @@ impl Actor {
             }
             SiteState::Down { .. } | SiteState::Refused { .. } => self.common.unseat(site, post),
         }
-        _ = self.common.inputs.send(Input::Site(Arc::clone(site), state)).await;
+        _ = self
+            .common
+            .inputs
+            .send(Input::Site(Arc::clone(site), state))
+            .await;
     }
 
     /// Closes all sites at the end, and says why, if anybody is to know.
@@ -128,8 +155,13 @@ impl Actor {
         for (site, mut post) in std::mem::take(&mut self.posts) {
             self.common.unseat(&site, &post);
             post.stop().await;
-            let is_own = wanted.sites.get(&site).is_some_and(|turn| Arc::ptr_eq(turn, &post.turn));
-            let Some(reason) = wanted.end.filter(|_| is_own) else { continue };
+            let is_own = wanted
+                .sites
+                .get(&site)
+                .is_some_and(|turn| Arc::ptr_eq(turn, &post.turn));
+            let Some(reason) = wanted.end.filter(|_| is_own) else {
+                continue;
+            };
             post.turn.before.cancelled().await;
             let since = post.since(now());
             let state = SiteState::Down { since, reason };
