@@ -9,6 +9,7 @@ pub mod class;
 pub mod gates;
 pub mod gc;
 pub mod grants;
+pub mod health;
 pub mod job;
 pub mod lease;
 pub mod ledger;
