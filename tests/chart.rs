@@ -360,7 +360,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["clusters.lostTimeout=forever"], "lostTimeout"),
     (&["clusters.denyCidrs={10.0.0.0}"], "denyCidrs"),
-    (&["featureGates.Everything=true"], "featureGates"),
+    (&["featureGates.Everything=true"], "Everything"),
     (&["networkPolicy.blockedCIDRs={10.0.0.0}"], "blockedCIDRs"),
     (
         &[
