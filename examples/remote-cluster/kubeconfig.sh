@@ -2,6 +2,9 @@
 # Makes a kubeconfig with which a renderhub hub may render on the cluster that kubectl points at, and may do nothing else there.
 # Needs kubectl and an administrator of one namespace of that cluster; applying the manifest again changes nothing.
 set -eu
+# So that [a-z] below means these letters everywhere.
+LC_ALL=C
+export LC_ALL
 
 usage() {
   cat <<USAGE
@@ -61,13 +64,21 @@ of_cluster() {
 authority=$(of_cluster certificate-authority-data)
 name=$(of_cluster tls-server-name)
 [ -n "$authority" ] || fail "the current context holds no certificate authority, and the hub trusts none that it is not given"
+case $name in
+  *[!A-Za-z0-9.:-]*) fail "tls-server-name of the current context is no name" ;;
+esac
 [ -n "$server" ] || server=$(of_cluster server)
+server=${server%/}
 case $server in
-  *[!A-Za-z0-9.:/_%@\[\]-]*) fail "$server is no URL of an API server" ;;
-  https://localhost* | https://127.* | "https://[::1]"*)
-    printf 'kubeconfig.sh: %s leads back to whoever uses it; the hub needs --server, or --cluster-allow-cidrs\n' "$server" >&2 ;;
-  https://?*) ;;
+  https://?*) host=${server#https://} ;;
   *) fail "the hub connects by https only, and $server is something else" ;;
+esac
+case $host in
+  */*) fail "the hub takes no server with a path; $server is in front of the API server and not the API server itself" ;;
+  *[!A-Za-z0-9.:\[\]-]*) fail "$server is no URL of an API server" ;;
+  localhost | localhost:* | localhost.*) fail "the hub would find itself at $server; give its own name with --server" ;;
+  127.* | "[::1]"*)
+    printf 'kubeconfig.sh: %s leads back to whoever uses it: give --server, unless the hub has --cluster-allow-cidrs\n' "$server" >&2 ;;
 esac
 
 sed "s/renderhub-jobs/$namespace/g" "$manifest" | kubectl apply --filename - >&2

@@ -274,6 +274,9 @@ async fn the_script_refuses_what_the_hub_would_refuse_before_it_makes_anything()
     for (words, said) in [
         (more(&["--server", "http://192.0.2.1:8080"]), "by https only"),
         (more(&["--server", "https://192.0.2.1\" x"]), "no URL"),
+        (more(&["--server", "https://somebody@192.0.2.1"]), "no URL"),
+        (more(&["--server", "https://192.0.2.1/k8s/clusters/c-1"]), "with a path"),
+        (more(&["--server", "https://localhost:6443"]), "find itself"),
         (more(&["--namespace", "a/b"]), "no name of a namespace"),
         (more(&["--namespace", "a: {}\nb"]), "no name of a namespace"),
         (more(&["--namespace", ""]), "no name of a namespace"),
