@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Request as HttpRequest;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -26,11 +27,13 @@ use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
 mod platform;
+mod secret;
 mod wire;
 
 pub use error::CallError;
 use error::{done, found, gone};
 pub use platform::StatusWrite;
+pub use secret::{SecretBody, SecretData};
 use wire::Hub;
 pub use wire::Wire;
 
@@ -313,14 +316,21 @@ impl Calls {
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        let request = request.map_err(|_| CallError::Transport)?;
-        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request)).await;
-        let answer = answer
-            .unwrap_or(Err(CallError::Timeout))
-            .and_then(|body| serde_json::from_slice(&body).map_err(|_| CallError::Transport));
+        let answer = self.exchange(request).await;
+        let answer =
+            answer.and_then(|body| serde_json::from_slice(&body).map_err(|_| CallError::Transport));
         self.metrics
             .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer
+    }
+
+    async fn exchange(
+        &self,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Bytes, CallError> {
+        let request = request.map_err(|_| CallError::Transport)?;
+        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request)).await;
+        answer.unwrap_or(Err(CallError::Timeout))
     }
 }
 
