@@ -317,8 +317,7 @@ impl Calls {
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let answer = self.exchange(request).await;
-        let answer =
-            answer.and_then(|body| serde_json::from_slice(&body).map_err(|_| CallError::Transport));
+        let answer = answer.and_then(|body| serde_json::from_slice(&body).map_err(|_| CallError::Transport));
         self.metrics
             .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
         answer

@@ -141,18 +141,17 @@ mod tests {
         assert_eq!((read.uid.as_str(), read.version.as_str()), ("u", "7"));
         assert_eq!(read.data["value"].0, b"content");
         assert!(read.data["none"].0.is_empty() && read.data.len() == 2);
-        assert!(body.read(|_| true, 100).is_none(), "what is asked for must be sound");
+        assert!(
+            body.read(|_| true, 100).is_none(),
+            "what is asked for must be sound"
+        );
     }
 
     #[test]
     fn a_secret_may_hold_nothing() {
         assert!(body("").read(|_| true, 9).unwrap().data.is_empty());
         assert!(body(r#","data":null"#).read(|_| true, 9).unwrap().data.is_empty());
-        assert!(
-            SecretBody::new(b"<html>".to_vec())
-                .read(|_| true, 9)
-                .is_none()
-        );
+        assert!(SecretBody::new(b"<html>".to_vec()).read(|_| true, 9).is_none());
     }
 
     /// Holds: K9.

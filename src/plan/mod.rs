@@ -5,13 +5,16 @@
 
 pub mod catalog;
 pub mod class;
+pub mod cluster_status;
 pub mod gates;
 pub mod gc;
 pub mod grants;
 pub mod job;
+pub mod lead;
 pub mod lease;
 pub mod namespaces;
 pub mod outcome;
+pub mod places;
 mod pod;
 pub mod posture;
 pub mod preflight;

@@ -287,7 +287,8 @@ fn reader(task: &Task, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result<Reade
 }
 
 /// One answer for every reference that leaves its namespace and leads nowhere, so that nobody learns what is there.
-fn crossing() -> Refusal {
+#[must_use]
+pub fn crossing() -> Refusal {
     Refusal::new(
         Reason::CrossNamespaceRefDenied,
         "the reference to another namespace is not allowed, or leads nowhere; it needs a ReferenceGrant there, and rights \

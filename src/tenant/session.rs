@@ -152,7 +152,10 @@ impl Session {
         Ok(matches!(first, Ok(Some(Ok(_)))))
     }
 
-    async fn exchange(&self, request: Result<HttpRequest<Vec<u8>>, RequestError>) -> Result<String, ReadError> {
+    async fn exchange(
+        &self,
+        request: Result<HttpRequest<Vec<u8>>, RequestError>,
+    ) -> Result<String, ReadError> {
         let request = self.shown(request)?;
         // As text, because kube logs the whole of an answer that it cannot decode.
         let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
