@@ -2,6 +2,9 @@
 //!
 //! Only the cluster controller makes and removes connections; everybody else looks them up, which never waits.
 
+pub mod handle;
+pub mod registry;
+
 use std::sync::Arc;
 
 use crate::plan::site::Site;

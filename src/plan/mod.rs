@@ -9,6 +9,7 @@ pub mod cluster_status;
 pub mod gates;
 pub mod gc;
 pub mod grants;
+pub mod health;
 pub mod job;
 pub mod lead;
 pub mod lease;
