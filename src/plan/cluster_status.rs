@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::RenderClusterStatus;
 use crate::api::conditions::{self, CONNECTION_ATTEMPTS, ConditionType, Reason, Wanted};
 
+use super::health::{self, Health, Phase};
 use super::lead::{Fault, Flaw};
 use super::namespaces;
 
@@ -17,24 +18,58 @@ pub const PAUSE: Duration = Duration::from_secs(10);
 /// Age at which the time of the last answer is written although nothing else is.
 const STALE: Duration = Duration::from_secs(600);
 
+/// What is said of a cluster that is connected.
+const UP: &str = "the cluster answers, and the hub may do there what it must";
+
 /// How a cluster stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing leads there.
     Nowhere(Fault),
-    /// The first attempt to connect is under way.
-    Connecting,
-    /// It is connected.
-    Up,
-    /// It is not connected.
-    Down {
-        /// Why.
-        reason: Reason,
-        /// Attempts since it was lost.
-        attempts: u32,
-        /// When the next one is made.
-        next: Timestamp,
+    /// A connection was made to lead there, and stands or not.
+    Connection {
+        /// What is known of it.
+        health: Health,
+        /// What keeps the cluster's namespace there from being used.
+        fault: Option<health::Fault>,
     },
+}
+
+impl Standing {
+    /// Whether the first attempt to connect is under way.
+    const fn is_first(&self) -> bool {
+        matches!(
+            self,
+            Self::Connection {
+                fault: Some(health::Fault::Connecting),
+                ..
+            }
+        )
+    }
+
+    /// Attempts since the connection was lost, and when the next one is made if none is under way.
+    fn attempts(&self) -> Option<(u32, Option<Timestamp>)> {
+        match self {
+            Self::Connection { health, .. } if health.phase == Phase::Lost => {
+                Some((health.attempts, health.next_attempt))
+            }
+            Self::Nowhere(_) | Self::Connection { .. } => None,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Nowhere(fault) => fault.reason(),
+            Self::Connection { fault, .. } => fault.map_or(Reason::Connected, health::Fault::reason),
+        }
+    }
+
+    fn message(&self) -> &'static str {
+        match self {
+            Self::Nowhere(fault) => fault.message(),
+            Self::Connection { fault, .. } => fault.map_or(UP, health::Fault::message),
+        }
+    }
 }
 
 /// What is known of a cluster.
@@ -48,10 +83,6 @@ pub struct Facts<'a> {
     pub is_suspended: bool,
     /// Namespaces that are refused because they were deleted and recreated.
     pub recreated: &'a [String],
-    /// Version of Kubernetes there, if it was heard.
-    pub version: Option<&'a str>,
-    /// When it answered last, if it did.
-    pub last_probe: Option<Timestamp>,
     /// Jobs of this hub there.
     pub active_jobs: usize,
 }
@@ -62,25 +93,28 @@ pub fn next(old: &RenderClusterStatus, facts: &Facts<'_>, now: Timestamp) -> Ren
     let mut next = old.clone();
     let generation = Some(facts.generation);
     // What was said before the hub started again is as good as any guess until the first attempt has ended.
-    let says_nothing_new = facts.standing == Standing::Connecting
-        && old.observed_generation == generation
-        && connected(old).is_some();
+    let says_nothing_new =
+        facts.standing.is_first() && old.observed_generation == generation && connected(old).is_some();
     if !says_nothing_new {
-        conditions::merge(&mut next.conditions, &[wanted(facts)], &[], generation, now);
+        // An attempt that is under way is the one that was announced.
+        let announced = old.next_connection_attempt.as_ref().map_or(now, |time| time.0);
+        let attempts = facts.standing.attempts();
+        let attempts = attempts.map(|(made, next)| (made, seconds(next.unwrap_or(announced))));
+        let wanted = wanted(facts, attempts.as_ref());
+        conditions::merge(&mut next.conditions, &[wanted], &[], generation, now);
         next.observed_generation = generation;
-        (next.connection_attempts, next.next_connection_attempt) = match facts.standing {
-            Standing::Down { attempts, next, .. } => {
-                let attempts = i32::try_from(attempts).unwrap_or(i32::MAX);
-                (Some(attempts), Some(seconds(next)))
-            }
-            Standing::Nowhere(_) | Standing::Connecting | Standing::Up => (None, None),
-        };
+        next.connection_attempts = attempts.as_ref().map(|(made, _)| limited(*made));
+        next.next_connection_attempt = attempts.map(|(_, at)| at);
     }
-    if let Some(version) = facts.version {
-        next.version = Some(version.to_owned());
+    let health = match &facts.standing {
+        Standing::Connection { health, .. } => Some(health),
+        Standing::Nowhere(_) => None,
+    };
+    if let Some(version) = health.and_then(|health| health.version) {
+        next.version = Some(version.to_string());
     }
-    next.active_jobs = Some(i32::try_from(facts.active_jobs).unwrap_or(i32::MAX));
-    if let Some(probe) = facts.last_probe
+    next.active_jobs = Some(limited(facts.active_jobs));
+    if let Some(probe) = health.and_then(|health| health.last_probe)
         && (next != *old || is_stale(old.last_probe_time.as_ref(), probe))
     {
         next.last_probe_time = Some(seconds(probe));
@@ -124,57 +158,29 @@ fn seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
-fn wanted(facts: &Facts<'_>) -> Wanted {
-    let (is_up, reason) = match facts.standing {
-        Standing::Nowhere(fault) => (false, fault.reason()),
-        Standing::Connecting => (false, Reason::Connecting),
-        Standing::Up => (true, Reason::Connected),
-        Standing::Down { reason, .. } => (false, reason),
-    };
-    let mut message = match facts.standing {
-        Standing::Nowhere(fault) => fault.message(),
-        Standing::Connecting => "the first attempt to connect is under way",
-        Standing::Up => "the cluster answers, and the hub may do there what it must",
-        Standing::Down { reason, .. } => why(reason),
-    }
-    .to_owned();
+fn limited(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+fn wanted(facts: &Facts<'_>, attempts: Option<&(u32, Time)>) -> Wanted {
+    let mut message = facts.standing.message().to_owned();
     if facts.is_suspended {
         message.push_str("; it is suspended, so nothing new is started there");
     }
     namespaces::mention(&mut message, facts.recreated);
-    if let Standing::Down { attempts, next, .. } = facts.standing {
-        let next = seconds(next).0;
+    if let Some((made, next)) = attempts {
+        let next = next.0;
         _ = write!(
             message,
-            "{CONNECTION_ATTEMPTS}{attempts}, next connection attempt: {next}"
+            "{CONNECTION_ATTEMPTS}{made}, next connection attempt: {next}"
         );
     }
+    let reason = facts.standing.reason();
     Wanted {
         type_: ConditionType::Connected,
-        status: is_up,
+        status: reason == Reason::Connected,
         reason,
         message,
-    }
-}
-
-/// Why a cluster is not connected, in words.
-const fn why(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Unauthorized => {
-            "the cluster does not know the kubeconfig's user any more; put a new kubeconfig into the Secret"
-        }
-        Reason::Forbidden => {
-            "the kubeconfig's user may not do in renderNamespace what the hub must; give it the documented Role there"
-        }
-        Reason::SelfTarget => "the kubeconfig leads to the hub's own cluster, which needs no RenderCluster",
-        Reason::Incompatible => {
-            "the cluster's version of Kubernetes is too old, or lacks a kind that the hub needs"
-        }
-        Reason::ImpersonationNotEffective => {
-            "requests reach the cluster as somebody else's than they are made as"
-        }
-        Reason::InsecureKubeconfig => "the kubeconfig leads to an address that the hub does not connect to",
-        _ => "the cluster does not answer, or not in time",
     }
 }
 
