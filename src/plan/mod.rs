@@ -3,6 +3,7 @@
 //! [`decide`] is asked again after each step with what the step brought, until it says [`Step::Rest`]. A hub that is
 //! killed between two steps therefore finds the next one by looking, and needs no memory of its own.
 
+pub mod address;
 pub mod catalog;
 pub mod class;
 pub mod cluster_status;
