@@ -26,12 +26,14 @@ mod error;
 mod ledger;
 mod objects;
 mod platform;
+mod secret;
 mod wire;
 
 pub use error::CallError;
 use error::{done, found};
 pub use objects::Objects;
 pub use platform::StatusWrite;
+pub use secret::{SecretBody, SecretData};
 use wire::Hub;
 pub use wire::Wire;
 

@@ -214,14 +214,21 @@ pub struct Wanted {
     pub message: String,
 }
 
+/// Begins the end of a message about a cluster that is down. Tools look for it at the very end, so the page comes before.
+pub const CONNECTION_ATTEMPTS: &str = "; connection attempts: ";
+
 impl Wanted {
     /// The message, with the page of the reason where somebody has to do something.
     fn told(&self) -> String {
         if self.reason.is_good() {
-            self.message.clone()
-        } else {
-            format!("{}; see {}", self.message, self.reason.page())
+            return self.message.clone();
         }
+        let end = self
+            .message
+            .rfind(CONNECTION_ATTEMPTS)
+            .unwrap_or(self.message.len());
+        let (why, ending) = self.message.split_at(end);
+        format!("{why}; see {}{ending}", self.reason.page())
     }
 }
 
@@ -326,6 +333,24 @@ mod tests {
                     .is_file()
             );
         }
+    }
+
+    #[test]
+    fn attempts_to_connect_are_told_at_the_very_end() {
+        let mut conditions = Vec::new();
+        let told = Wanted {
+            reason: Reason::Unreachable,
+            ..wanted(
+                false,
+                "the cluster does not answer; connection attempts: 3, next connection attempt: soon",
+            )
+        };
+        merge(&mut conditions, &[told], &[], None, at(0));
+        let expected = format!(
+            "the cluster does not answer; see {}; connection attempts: 3, next connection attempt: soon",
+            Reason::Unreachable.page()
+        );
+        assert_eq!(conditions[0].message, expected);
     }
 
     #[test]

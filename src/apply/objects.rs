@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Request as HttpRequest;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -175,11 +176,20 @@ impl Objects {
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
+        let body = self.exchange(verb, resource, request).await?;
+        serde_json::from_slice(&body).map_err(|_| CallError::Transport)
+    }
+
+    /// The body of the answer as it came.
+    pub(super) async fn exchange(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Bytes, CallError> {
         let request = request.map_err(|_| CallError::Transport)?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.send(request)).await;
-        let answer = answer
-            .unwrap_or(Err(CallError::Timeout))
-            .and_then(|body| serde_json::from_slice(&body).map_err(|_| CallError::Transport));
+        let answer = answer.unwrap_or(Err(CallError::Timeout));
         if let Some(metrics) = &self.metrics {
             let code = answer.as_ref().map_or_else(|e| e.code(), |_| 200);
             metrics.call(verb, resource, code);

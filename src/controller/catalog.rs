@@ -1,5 +1,6 @@
-//! Keeps the catalog: registries with the verdict on their credential, renderer classes, and the namespaces that both
-//! grant by name.
+//! Keeps the catalog: registries with the verdict on their credential, renderer classes, clusters, and the namespaces that
+//! all of them grant by name. Of a cluster only its record of namespaces is written here; how it stands is told by whoever
+//! connects to it.
 //!
 //! Secrets are watched by metadata and read one at a time when one that a registry names changes; their bytes are
 //! dropped with the verdict. Of namespaces only name and UID are kept.
@@ -19,7 +20,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::labels::TASK_UID;
-use crate::api::{AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, RendererClass, RendererClassSpec};
+use crate::api::{
+    AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, RenderCluster, RenderClusterSpec, RendererClass,
+    RendererClassSpec,
+};
 use crate::apply::Calls;
 use crate::metrics::Metrics;
 use crate::plan::catalog::{Catalog, Credential};
@@ -42,6 +46,7 @@ pub type Published = Option<Arc<Catalog>>;
 enum Change {
     Registry(Event<DynamicObject>),
     Class(Event<DynamicObject>),
+    Cluster(Event<DynamicObject>),
     Secret(Event<PartialObjectMeta<Secret>>),
     Namespace(Part, Event<PartialObjectMeta<Namespace>>),
 }
@@ -51,6 +56,7 @@ enum Change {
 enum Source {
     Registries,
     Classes,
+    Clusters,
     Secrets,
     Namespaces(Part),
 }
@@ -62,6 +68,7 @@ pub struct CatalogLoop {
     fallback: RendererClassSpec,
     registries: Shelf<ClusterRegistrySpec>,
     classes: Shelf<RendererClassSpec>,
+    clusters: Shelf<RenderClusterSpec>,
     land: Land,
     /// The verdict on each registry's credential; kept until there is a newer one.
     credentials: BTreeMap<String, Credential>,
@@ -71,6 +78,8 @@ pub struct CatalogLoop {
     registries_to_tell: BTreeSet<String>,
     /// Classes whose status may not say what is so.
     classes_to_tell: BTreeSet<String>,
+    /// Clusters whose record may lack a namespace, or hold one too many.
+    clusters_to_record: BTreeSet<String>,
     /// What is being listed.
     unseen: HashSet<Source>,
     has_changed: bool,
@@ -90,17 +99,24 @@ impl CatalogLoop {
     ) -> Self {
         let land = Land::new(watched);
         let namespaces = land.parts().map(Source::Namespaces);
-        let others = [Source::Registries, Source::Classes, Source::Secrets];
+        let others = [
+            Source::Registries,
+            Source::Classes,
+            Source::Clusters,
+            Source::Secrets,
+        ];
         Self {
             calls,
             out,
             fallback,
             registries: Shelf::default(),
             classes: Shelf::default(),
+            clusters: Shelf::default(),
             credentials: BTreeMap::new(),
             open: BTreeSet::new(),
             registries_to_tell: BTreeSet::new(),
             classes_to_tell: BTreeSet::new(),
+            clusters_to_record: BTreeSet::new(),
             unseen: namespaces.chain(others).collect(),
             land,
             has_changed: false,
@@ -132,6 +148,10 @@ impl CatalogLoop {
             Change::Class(event) => {
                 let turn = self.classes.take(event);
                 self.turn_classes(turn);
+            }
+            Change::Cluster(event) => {
+                let turn = self.clusters.take(event);
+                self.turn_clusters(turn);
             }
             Change::Secret(Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret)) => {
                 self.reopen(secret.metadata.name.as_deref());
@@ -204,17 +224,29 @@ impl CatalogLoop {
         }
     }
 
+    fn turn_clusters(&mut self, turn: Turn) {
+        self.has_changed |= !matches!(turn, Turn::Listing | Turn::Nothing);
+        match turn {
+            Turn::Listing => _ = self.unseen.insert(Source::Clusters),
+            Turn::Listed => _ = self.unseen.remove(&Source::Clusters),
+            Turn::NewSpec(name) | Turn::NewRecord(name) => _ = self.clusters_to_record.insert(name),
+            Turn::Gone(_) | Turn::Nothing => {}
+        }
+    }
+
     /// Another namespace has this name now, or none has.
     fn turn_namespaces(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             let lists_it = |allowed: &[AllowedNamespace]| named(allowed).any(|listed| *listed == name);
             let registries = self.registries.naming(|spec| lists_it(&spec.allowed_namespaces));
             let classes = self.classes.naming(|spec| lists_it(&spec.allowed_namespaces));
-            let is_listed = !registries.is_empty() || !classes.is_empty();
+            let clusters = self.clusters.naming(|spec| lists_it(&spec.allowed_namespaces));
+            let is_listed = !(registries.is_empty() && classes.is_empty() && clusters.is_empty());
             self.has_changed |= is_listed;
             self.has_withdrawn |= is_listed;
             self.registries_to_tell.extend(registries);
             self.classes_to_tell.extend(classes);
+            self.clusters_to_record.extend(clusters);
         }
     }
 
@@ -231,6 +263,7 @@ impl CatalogLoop {
 fn changes(client: &Client, rendering: &str, land: &Land, metrics: &Metrics) -> BoxStream<'static, Change> {
     let registries = dynamic::<ClusterRegistry>(client, metrics, "clusterregistries").map(Change::Registry);
     let classes = dynamic::<RendererClass>(client, metrics, "rendererclasses").map(Change::Class);
+    let clusters = dynamic::<RenderCluster>(client, metrics, "renderclusters").map(Change::Cluster);
     // Config Secrets of tasks are in the same namespace; they are not the platform's.
     let platform = Config::default().labels(&format!("!{TASK_UID}"));
     let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), rendering);
@@ -245,12 +278,17 @@ fn changes(client: &Client, rendering: &str, land: &Land, metrics: &Metrics) -> 
         seen.map(move |event| Change::Namespace(part.clone(), event))
             .boxed()
     });
-    let others = [registries.boxed(), classes.boxed(), secrets.boxed()];
+    let others = [
+        registries.boxed(),
+        classes.boxed(),
+        clusters.boxed(),
+        secrets.boxed(),
+    ];
     stream::select_all(namespaces.chain(others)).boxed()
 }
 
 /// Watches a kind without its Rust type, so that an object the type cannot decode stops nobody else.
-fn dynamic<K: Resource<DynamicType = ()>>(
+pub(super) fn dynamic<K: Resource<DynamicType = ()>>(
     client: &Client,
     metrics: &Metrics,
     name: &'static str,

@@ -287,7 +287,8 @@ pub(super) fn reader(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) ->
 }
 
 /// One answer for every reference that leaves its namespace and leads nowhere, so that nobody learns what is there.
-pub(super) fn crossing() -> Refusal {
+#[must_use]
+pub fn crossing() -> Refusal {
     Refusal::new(
         Reason::CrossNamespaceRefDenied,
         "the reference to another namespace is not allowed, or leads nowhere; it needs a ReferenceGrant there, and rights \

@@ -8,5 +8,6 @@ mod lookup;
 mod session;
 mod token;
 
-pub use identity::{Identities, Method};
+pub use identity::{Identities, IdentityError, Method};
 pub use lookup::look_up;
+pub use session::{ReadError, Session};

@@ -3,19 +3,24 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::HeaderValue;
 use http::header::{AUTHORIZATION, HeaderName};
-use kube::Client;
-use kube::Resource;
-use kube::api::GetParams;
-use kube::core::Request;
+use http::{HeaderValue, Request as HttpRequest};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{GetParams, WatchParams};
+use kube::client::Body;
+use kube::core::request::Error as RequestError;
+use kube::core::{PartialObjectMeta, Request};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::apply::CallError;
+use crate::apply::{CallError, SecretBody};
 use crate::metrics::Metrics;
 
 /// Longest a read may take.
 const DEADLINE: Duration = Duration::from_secs(15);
+/// Secrets as a metric label.
+const SECRETS: &str = "secrets (tenant)";
 
 /// What an answer means to the one who asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,21 +81,99 @@ impl Session {
         T: DeserializeOwned,
     {
         let path = K::url_path(&(), Some(namespace));
-        let mut request = Request::new(path)
-            .get(name, &GetParams::default())
-            .map_err(|_| CallError::Transport)?;
-        if let Some((header, value)) = self.header() {
-            request.headers_mut().insert(header, value);
-        }
-        // As text, because kube logs the whole of an answer that it cannot decode.
-        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
+        let request = Request::new(path).get(name, &GetParams::default());
+        let answer = self.exchange(request).await;
         let answer = answer
-            .map_err(|_| ReadError::Call(CallError::Timeout))
-            .and_then(|answer| answer.map_err(|error| classify(&error)))
             .and_then(|text| serde_json::from_str(&text).map_err(|_| ReadError::Call(CallError::Transport)));
         self.metrics
             .call("get", resource_of::<K>(), code(answer.as_ref().err()));
         answer
+    }
+
+    /// Reads a Secret as it is.
+    ///
+    /// # Errors
+    /// What the answer means to the reader.
+    pub async fn secret(&self, namespace: &str, name: &str) -> Result<SecretBody, ReadError> {
+        let request = secrets(namespace).get(name, &GetParams::default());
+        let answer = self.exchange(request).await;
+        self.metrics.call("get", SECRETS, code(answer.as_ref().err()));
+        answer.map(|text| SecretBody::new(text.into_bytes()))
+    }
+
+    /// Resource version of a Secret, of which no value is read.
+    ///
+    /// # Errors
+    /// What the answer means to the reader.
+    pub async fn secret_version(&self, namespace: &str, name: &str) -> Result<String, ReadError> {
+        let request = secrets(namespace).get_metadata(name, &GetParams::default());
+        let answer = self.exchange(request).await.and_then(|text| {
+            let read: Result<PartialObjectMeta<Secret>, _> = serde_json::from_str(&text);
+            let version = read.ok().and_then(|object| object.metadata.resource_version);
+            version.ok_or(ReadError::Call(CallError::Transport))
+        });
+        self.metrics.call("get", SECRETS, code(answer.as_ref().err()));
+        answer
+    }
+
+    /// Waits until a Secret is not any more what it was at this version (empty: not there), for `longest` at most, in whole
+    /// seconds; whether it is not. Of the Secret only metadata are asked for, and nothing of them is looked at.
+    ///
+    /// # Errors
+    /// What the answer means to the reader.
+    pub async fn secret_changes(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &str,
+        longest: Duration,
+    ) -> Result<bool, ReadError> {
+        let seconds = u32::try_from(longest.as_secs()).unwrap_or(u32::MAX);
+        let only = WatchParams::default()
+            .fields(&format!("metadata.name={name}"))
+            .timeout(seconds)
+            .disable_bookmarks();
+        let request = self.shown(secrets(namespace).watch_metadata(&only, version))?;
+        let answer = tokio::time::timeout(DEADLINE, self.client.send(request.map(Body::from))).await;
+        let answer = answer.map_err(|_| ReadError::Call(CallError::Timeout));
+        let answer = answer.and_then(|answer| answer.map_err(|error| classify(&error)));
+        let answer = answer.and_then(|answer| match answer.status().as_u16() {
+            200 => Ok(answer.into_body()),
+            code => Err(meaning(code)),
+        });
+        self.metrics.call("watch", SECRETS, code(answer.as_ref().err()));
+        let mut lines = match answer {
+            // The version is too old to go on from.
+            Err(ReadError::Call(CallError::Code(410))) => return Ok(true),
+            answer => answer?,
+        };
+        let first = tokio::time::timeout(longest + DEADLINE, lines.frame()).await;
+        // Whatever is said at all: that it changed, or that the watch must begin anew.
+        Ok(matches!(first, Ok(Some(Ok(_)))))
+    }
+
+    async fn exchange(
+        &self,
+        request: Result<HttpRequest<Vec<u8>>, RequestError>,
+    ) -> Result<String, ReadError> {
+        let request = self.shown(request)?;
+        // As text, because kube logs the whole of an answer that it cannot decode.
+        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
+        answer
+            .map_err(|_| ReadError::Call(CallError::Timeout))
+            .and_then(|answer| answer.map_err(|error| classify(&error)))
+    }
+
+    /// The request with what shows whose it is.
+    fn shown(
+        &self,
+        request: Result<HttpRequest<Vec<u8>>, RequestError>,
+    ) -> Result<HttpRequest<Vec<u8>>, ReadError> {
+        let mut request = request.map_err(|_| CallError::Transport)?;
+        if let Some((header, value)) = self.header() {
+            request.headers_mut().insert(header, value);
+        }
+        Ok(request)
     }
 
     /// The token that the session shows, if it shows one.
@@ -113,7 +196,7 @@ impl Session {
 /// The resource as a metric label: a closed list, told apart from what the hub reads as itself.
 fn resource_of<K: Resource<DynamicType = ()>>() -> &'static str {
     match K::kind(&()).as_ref() {
-        "Secret" => "secrets (tenant)",
+        "Secret" => SECRETS,
         "ConfigMap" => "configmaps (tenant)",
         _ => "registries (tenant)",
     }
@@ -134,10 +217,18 @@ fn classify(error: &kube::Error) -> ReadError {
     let kube::Error::Api(status) = error else {
         return CallError::Transport.into();
     };
-    match status.code {
+    meaning(status.code)
+}
+
+fn meaning(code: u16) -> ReadError {
+    match code {
         401 => ReadError::Unauthorized,
         403 => ReadError::Forbidden,
         404 => ReadError::NotFound,
         code => CallError::Code(code).into(),
     }
+}
+
+fn secrets(namespace: &str) -> Request {
+    Request::new(Secret::url_path(&(), Some(namespace)))
 }

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::AllowedNamespace;
 use crate::api::conditions::{self, ConditionType, Reason, Wanted};
 use crate::apply::{CallError, StatusWrite};
-use crate::plan::catalog::{Catalog, Class, Registry};
+use crate::plan::catalog::{Catalog, Class, Cluster, Registry};
 use crate::plan::class;
 use crate::plan::namespaces::{self, RecordPatch, Uids, named};
 use crate::plan::registry::{credential, ready};
@@ -19,7 +19,8 @@ use super::shelf::{Status, Watched};
 impl CatalogLoop {
     /// Whether something waits for a call to be tried again.
     pub(super) fn has_work(&self) -> bool {
-        !(self.open.is_empty() && self.registries_to_tell.is_empty() && self.classes_to_tell.is_empty())
+        let told = self.registries_to_tell.is_empty() && self.classes_to_tell.is_empty();
+        !(self.open.is_empty() && told && self.clusters_to_record.is_empty())
     }
 
     /// Brings verdicts, records and the catalog up to what was seen.
@@ -31,6 +32,7 @@ impl CatalogLoop {
         self.judge().await;
         // Recorded before it is published: what only this process knows would be granted anew after a restart.
         self.tell().await;
+        self.record_clusters().await;
         self.publish();
     }
 
@@ -90,6 +92,42 @@ impl CatalogLoop {
             }
         }
         self.classes_to_tell = failed;
+    }
+
+    /// Writes the records of clusters; those that a failed call leaves are written later.
+    async fn record_clusters(&mut self) {
+        let mut failed = BTreeSet::new();
+        while let Some(name) = self.clusters_to_record.pop_first() {
+            if let Err(error) = self.record_cluster(&name).await {
+                let kind = error.kind();
+                tracing::warn!(cluster = name, kind, "record not written; it is repeated");
+                failed.insert(name);
+            }
+        }
+        self.clusters_to_record = failed;
+    }
+
+    async fn record_cluster(&mut self, name: &str) -> Result<(), CallError> {
+        let Some((watched, spec)) = self.clusters.get(name).and_then(|w| Some((w, w.spec.as_ref()?))) else {
+            return Ok(());
+        };
+        let record = self.record(&spec.allowed_namespaces, &watched.status.namespaces);
+        if record.is_empty() {
+            return Ok(());
+        }
+        let mut next = watched.status.clone();
+        namespaces::apply(&mut next.namespaces, &record);
+        let write = StatusWrite {
+            conditions: &[],
+            observed_generation: None,
+            ..status_write(watched, &next, &record)
+        };
+        let version = self.calls.write_cluster_record(name, &write).await?;
+        self.has_changed = true;
+        self.clusters.wrote(name, next, version.as_deref());
+        // What is to be recorded is written once nothing is to leave the record.
+        self.clusters_to_record.insert(name.to_owned());
+        Ok(())
     }
 
     async fn tell_registry(&mut self, name: &str) -> Result<(), CallError> {
@@ -184,10 +222,19 @@ impl CatalogLoop {
             };
             Some((name.clone(), class))
         });
+        let clusters = self.clusters.iter().filter_map(|(name, watched)| {
+            let cluster = Cluster {
+                spec: watched.spec.clone()?,
+                uid: watched.uid.clone(),
+                generation: watched.generation,
+                recorded: watched.status.namespaces.clone(),
+            };
+            Some((name.clone(), cluster))
+        });
         let catalog = Catalog {
             registries: registries.collect(),
             classes: classes.collect(),
-            clusters: std::collections::BTreeMap::new(),
+            clusters: clusters.collect(),
             fallback: self.fallback.clone(),
             namespaces: self.listed(),
         };
@@ -204,7 +251,12 @@ impl CatalogLoop {
             .classes
             .iter()
             .filter_map(|(_, w)| Some(&w.spec.as_ref()?.allowed_namespaces));
-        let names = by_registries.chain(by_classes).flat_map(|allowed| named(allowed));
+        let by_clusters = self
+            .clusters
+            .iter()
+            .filter_map(|(_, w)| Some(&w.spec.as_ref()?.allowed_namespaces));
+        let lists = by_registries.chain(by_classes).chain(by_clusters);
+        let names = lists.flat_map(|allowed| named(allowed));
         names
             .filter_map(|name| Some((name.clone(), self.land.existing().get(name)?.clone())))
             .collect()

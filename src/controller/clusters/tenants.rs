@@ -1,0 +1,222 @@
+//! Follows one kubeconfig of a tenant's, with the rights of the ServiceAccount that names it and no others.
+//!
+//! The Secret is read when it changed. Its values are not asked for otherwise, but at least once a minute it is asked
+//! whether the account may still read it, so that a right that was taken away does not outlive that minute.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::Limits;
+use super::secrets::{Asked, Judge, Verdict};
+use crate::apply::{CallError, SecretBody};
+use crate::names::{is_dns_label, is_dns_subdomain};
+use crate::plan::lead::Fault;
+use crate::plan::site::OwnKubeconfig;
+use crate::tenant::{Identities, IdentityError, ReadError, Session};
+
+/// Shortest time between two questions of one watch, for a server that ends each at once.
+const BREATH: Duration = Duration::from_secs(1);
+
+/// What became of a tenant's kubeconfig.
+pub struct Told {
+    /// Which.
+    pub own: Arc<OwnKubeconfig>,
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// Its namespace's turn to connect, to be given back when the first attempt has ended.
+    pub turn: Option<OwnedSemaphorePermit>,
+}
+
+/// Follows one kubeconfig.
+pub struct Follower {
+    /// Which.
+    pub own: Arc<OwnKubeconfig>,
+    /// As whom it is read.
+    pub identities: Arc<Identities>,
+    /// Who gives the verdict.
+    pub judge: Arc<Judge>,
+    /// Turns of its namespace to connect.
+    pub turns: Arc<Semaphore>,
+    /// Asks for the Secret to be read anew.
+    pub again: Arc<Notify>,
+    /// How long things take.
+    pub limits: Limits,
+    /// Where verdicts go.
+    pub out: mpsc::Sender<Told>,
+}
+
+/// Why there is no answer.
+enum Stop {
+    /// The tenant has to do something.
+    Fault(Fault),
+    /// A call failed; what was so before stays so.
+    Failed(CallError),
+}
+
+enum Question<'a> {
+    Body,
+    Version,
+    Changes(&'a str),
+}
+
+enum Answer {
+    Body(SecretBody),
+    Version(String),
+    Changed(bool),
+}
+
+impl Follower {
+    /// Runs until nobody wants to hear of it.
+    pub async fn run(self) {
+        let mut asked = Asked {
+            key: self.own.key.clone(),
+            known: None,
+        };
+        let mut pause = self.limits.first_pause;
+        loop {
+            // Who is connected already is not kept waiting by those who are not.
+            let turn = match &asked.known {
+                None => Arc::clone(&self.turns).acquire_owned().await.ok(),
+                Some(_) => None,
+            };
+            let looked = self.look(&asked).await;
+            let outcome = match looked {
+                Ok((version, verdict)) => {
+                    pause = self.limits.first_pause;
+                    if !self.tell(verdict, turn, &mut asked).await {
+                        return;
+                    }
+                    self.until_changed(&version, &mut asked).await
+                }
+                Err(stop) => Err(stop),
+            };
+            let Err(stop) = outcome else { continue };
+            let is_missing = matches!(stop, Stop::Fault(Fault::Missing));
+            match stop {
+                Stop::Fault(fault) => {
+                    if !self.tell(Verdict::Nowhere(fault), None, &mut asked).await {
+                        return;
+                    }
+                }
+                Stop::Failed(error) => {
+                    tracing::warn!(kind = error.kind(), "a tenant's kubeconfig was not read; it is repeated");
+                }
+            }
+            self.rest(is_missing, pause, &mut asked).await;
+            pause = (pause * 2).min(self.limits.last_pause);
+        }
+    }
+
+    /// Waits before the next look, or until something says that it is worth it.
+    async fn rest(&self, is_missing: bool, pause: Duration, asked: &mut Asked) {
+        let appears = async {
+            // One that the account may not watch is looked at after the pause alone.
+            if !is_missing || self.until_changed("", asked).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        _ = tokio::time::timeout(pause, appears).await;
+    }
+
+    /// Hands on a verdict; whether anybody wants it.
+    async fn tell(&self, verdict: Verdict, turn: Option<OwnedSemaphorePermit>, asked: &mut Asked) -> bool {
+        match &verdict {
+            Verdict::Same => return true,
+            Verdict::Leads(found) => asked.known = Some((found.key.clone(), found.content)),
+            Verdict::Nowhere(_) => asked.known = None,
+        }
+        let own = Arc::clone(&self.own);
+        self.out.send(Told { own, verdict, turn }).await.is_ok()
+    }
+
+    async fn look(&self, asked: &Asked) -> Result<(String, Verdict), Stop> {
+        let is_name = is_dns_label(&self.own.namespace) && is_dns_subdomain(&self.own.name);
+        if !is_name {
+            return Err(Stop::Fault(Fault::Missing));
+        }
+        let Answer::Body(body) = self.ask(&Question::Body).await? else {
+            return Err(Stop::Failed(CallError::Transport));
+        };
+        let judged = self.judge.judge(body, std::slice::from_ref(asked)).await;
+        let mut judged = judged.ok_or(Stop::Failed(CallError::Transport))?;
+        let verdict = judged.verdicts.pop();
+        Ok((judged.version, verdict.unwrap_or(Verdict::Nowhere(Fault::Missing))))
+    }
+
+    /// Waits until the Secret is not any more what it was at this version, or is to be read again all the same.
+    async fn until_changed(&self, version: &str, asked: &mut Asked) -> Result<(), Stop> {
+        tokio::select! {
+            outcome = self.watched(version) => outcome,
+            () = self.again.notified() => {
+                // It is to be told whether it changed or not.
+                asked.known = None;
+                Ok(())
+            }
+        }
+    }
+
+    async fn watched(&self, version: &str) -> Result<(), Stop> {
+        loop {
+            let begin = Instant::now();
+            if let Answer::Changed(true) = self.ask(&Question::Changes(version)).await? {
+                return Ok(());
+            }
+            match self.ask(&Question::Version).await {
+                Ok(Answer::Version(now)) if now == version => {}
+                Err(Stop::Fault(Fault::Missing)) if version.is_empty() => {}
+                Ok(_) => return Ok(()),
+                Err(stop) => return Err(stop),
+            }
+            tokio::time::sleep(BREATH.saturating_sub(begin.elapsed())).await;
+        }
+    }
+
+    async fn ask(&self, question: &Question<'_>) -> Result<Answer, Stop> {
+        let session = self
+            .identities
+            .session(&self.own.reader)
+            .await
+            .map_err(no_session)?;
+        match self.put(&session, question).await {
+            Err(ReadError::Unauthorized) => {}
+            answer => return answer.map_err(no_answer),
+        }
+        // The account was made again since the token was: one more token, and no more than one.
+        let other = self.identities.renewed(&self.own.reader, &session).await;
+        let other = other.map_err(no_session)?.ok_or(Stop::Fault(Fault::Account))?;
+        self.put(&other, question).await.map_err(no_answer)
+    }
+
+    async fn put(&self, session: &Session, question: &Question<'_>) -> Result<Answer, ReadError> {
+        let (namespace, name) = (self.own.namespace.as_str(), self.own.name.as_str());
+        match question {
+            Question::Body => session.secret(namespace, name).await.map(Answer::Body),
+            Question::Version => session
+                .secret_version(namespace, name)
+                .await
+                .map(Answer::Version),
+            Question::Changes(version) => {
+                let changed = session.secret_changes(namespace, name, version, self.limits.watch);
+                changed.await.map(Answer::Changed)
+            }
+        }
+    }
+}
+
+const fn no_session(error: IdentityError) -> Stop {
+    match error {
+        IdentityError::Denied => Stop::Fault(Fault::Account),
+        IdentityError::Call(error) => Stop::Failed(error),
+    }
+}
+
+const fn no_answer(error: ReadError) -> Stop {
+    match error {
+        ReadError::NotFound => Stop::Fault(Fault::Missing),
+        ReadError::Forbidden => Stop::Fault(Fault::Right),
+        ReadError::Unauthorized => Stop::Fault(Fault::Account),
+        ReadError::Call(error) => Stop::Failed(error),
+    }
+}

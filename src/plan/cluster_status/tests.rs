@@ -1,0 +1,249 @@
+//! What is said of a cluster, and when.
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).unwrap()
+}
+
+fn facts(standing: Standing) -> Facts<'static> {
+    Facts {
+        generation: 1,
+        standing,
+        is_suspended: false,
+        recreated: &[],
+        active_jobs: 0,
+    }
+}
+
+fn connection(phase: Phase, fault: Option<health::Fault>) -> Standing {
+    let health = Health {
+        phase,
+        fault,
+        since: None,
+        version: None,
+        last_probe: None,
+        attempts: 0,
+        next_attempt: None,
+        reread: false,
+    };
+    Standing::Connection { health, fault }
+}
+
+fn up() -> Standing {
+    connection(Phase::Up, None)
+}
+
+fn connecting() -> Standing {
+    connection(Phase::Connecting, Some(health::Fault::Connecting))
+}
+
+fn down(attempts: u32, next: impl Into<Option<i64>>) -> Standing {
+    let next = next.into();
+    changed(
+        connection(Phase::Lost, Some(health::Fault::Unreachable)),
+        |health| {
+            health.attempts = attempts;
+            health.next_attempt = next.map(at);
+        },
+    )
+}
+
+fn changed(mut standing: Standing, change: impl FnOnce(&mut Health)) -> Standing {
+    if let Standing::Connection { health, .. } = &mut standing {
+        change(health);
+    }
+    standing
+}
+
+/// It answered at this second.
+fn probed(standing: Standing, second: i64) -> Standing {
+    changed(standing, |health| {
+        health.last_probe = Some(at(second));
+        health.version = health::Version::parse("1", "36+");
+    })
+}
+
+/// The status after these facts, one after the other at these seconds.
+fn after(steps: &[(i64, Facts<'_>)]) -> RenderClusterStatus {
+    let mut status = RenderClusterStatus::default();
+    for (second, facts) in steps {
+        status = next(&status, facts, at(*second));
+    }
+    status
+}
+
+fn health_of(standing: &Standing) -> Health {
+    match standing {
+        Standing::Connection { health, .. } => *health,
+        Standing::Nowhere(_) => unreachable!("nothing leads there"),
+    }
+}
+
+fn told(status: &RenderClusterStatus) -> (String, String, String) {
+    let found = connected(status).unwrap().clone();
+    (found.status, found.reason, found.message)
+}
+
+#[test]
+fn each_standing_has_its_words() {
+    let flaw = Fault::Flaw(Flaw {
+        reason: Reason::InsecureKubeconfig,
+        message: "it names a command",
+    });
+    let table = [
+        (up(), "True", "Connected"),
+        (connecting(), "False", "Connecting"),
+        (Standing::Nowhere(Fault::Missing), "False", "KubeconfigNotFound"),
+        (Standing::Nowhere(flaw), "False", "InsecureKubeconfig"),
+        (Standing::Nowhere(undecodable()), "False", "InvalidSpec"),
+        (down(1, 5), "False", "Unreachable"),
+    ];
+    for (standing, status, reason) in table {
+        let (found, why, message) = told(&after(&[(0, facts(standing.clone()))]));
+        assert_eq!((found.as_str(), why.as_str()), (status, reason), "{standing:?}");
+        assert_eq!(
+            message.contains("connection attempts"),
+            reason == "Unreachable",
+            "{message}"
+        );
+    }
+    let refused = Standing::Connection {
+        health: Health {
+            phase: Phase::Up,
+            ..health_of(&up())
+        },
+        fault: Some(health::Fault::Forbidden),
+    };
+    let (found, why, message) = told(&after(&[(0, facts(refused))]));
+    assert_eq!((found.as_str(), why.as_str()), ("False", "Forbidden"));
+    assert!(!message.contains("attempts"), "the connection stands: {message}");
+}
+
+#[test]
+fn while_down_the_next_attempt_is_the_last_thing_said() {
+    let status = after(&[(0, facts(down(4, 125)))]);
+    let (_, _, message) = told(&status);
+    let ending = "; connection attempts: 4, next connection attempt: 2023-11-14T22:15:25Z";
+    assert!(message.ends_with(ending), "{message}");
+    assert!(message.contains("docs/reasons/Unreachable.md;"), "{message}");
+    assert_eq!(status.connection_attempts, Some(4));
+    assert_eq!(status.next_connection_attempt, Some(Time(at(125))));
+    let trying = next(&status, &facts(down(4, None)), at(126));
+    assert_eq!(trying, status, "the attempt that was announced is under way");
+    let up = next(&status, &facts(up()), at(130));
+    assert_eq!((up.connection_attempts, up.next_connection_attempt), (None, None));
+}
+
+#[test]
+fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
+    for before in [probed(up(), 0), down(7, 300), Standing::Nowhere(Fault::Missing)] {
+        let status = after(&[(0, facts(before.clone()))]);
+        assert_eq!(next(&status, &facts(connecting()), at(60)), status);
+        // It finds what was so before.
+        let again = changed(before, |health| {
+            health.last_probe = health.last_probe.map(|_| at(60));
+        });
+        let found = next(&status, &facts(again), at(60));
+        assert_eq!((&found, due(&status, &found, None, at(60))), (&status, None));
+    }
+    let other = Facts {
+        generation: 2,
+        ..facts(connecting())
+    };
+    let status = after(&[(0, facts(up())), (60, other)]);
+    assert_eq!(told(&status).1, "Connecting", "it may be another cluster now");
+}
+
+#[test]
+fn the_last_answer_is_told_with_something_else_or_when_it_is_old() {
+    let probed = |second: i64, active_jobs: usize| Facts {
+        active_jobs,
+        ..facts(probed(up(), second))
+    };
+
+    let seen = |steps: &[(i64, Facts<'_>)]| after(steps).last_probe_time.unwrap().0;
+    assert_eq!(seen(&[(0, probed(0, 0))]), at(0));
+    assert_eq!(seen(&[(0, probed(0, 0)), (599, probed(599, 0))]), at(0));
+    assert_eq!(seen(&[(0, probed(0, 0)), (600, probed(600, 0))]), at(600));
+    assert_eq!(seen(&[(0, probed(0, 0)), (9, probed(9, 1))]), at(9));
+    // The hub started again and has heard nothing yet.
+    assert_eq!(seen(&[(0, probed(0, 0)), (9, facts(down(1, 5)))]), at(0));
+}
+
+#[test]
+fn a_change_of_the_condition_is_written_at_once_and_another_may_wait() {
+    let steady = after(&[(0, facts(up()))]);
+    let busy = next(
+        &steady,
+        &Facts {
+            active_jobs: 3,
+            ..facts(up())
+        },
+        at(20),
+    );
+    let first = after(&[(0, facts(down(1, 5)))]);
+    let second = next(&first, &facts(down(2, 15)), at(20));
+    let lost = next(&steady, &facts(down(1, 5)), at(20));
+    let newer = next(
+        &steady,
+        &Facts {
+            generation: 2,
+            ..facts(up())
+        },
+        at(20),
+    );
+    let table = [
+        ("nothing", &steady, &steady, None, None),
+        ("jobs", &steady, &busy, Some(18), Some(28)),
+        ("jobs, quiet before", &steady, &busy, Some(3), Some(20)),
+        ("jobs, first write", &steady, &busy, None, Some(20)),
+        ("attempts", &first, &second, Some(18), Some(28)),
+        ("lost", &steady, &lost, Some(18), Some(20)),
+        ("generation", &steady, &newer, Some(18), Some(20)),
+    ];
+    for (name, old, next, written, expected) in table {
+        let found = due(old, next, written.map(at), at(20));
+        assert_eq!(found, expected.map(at), "{name}");
+    }
+}
+
+#[test]
+fn the_condition_mentions_what_keeps_tasks_from_it() {
+    let recreated = ["team-a".to_owned()];
+    let status = after(&[(
+        0,
+        Facts {
+            is_suspended: true,
+            recreated: &recreated,
+            ..facts(down(2, 30))
+        },
+    )]);
+    let (_, _, message) = told(&status);
+    assert!(
+        message.contains("suspended") && message.contains("recreated: team-a;"),
+        "{message}"
+    );
+    assert!(message.ends_with("Z"), "{message}");
+}
+
+#[test]
+fn times_are_what_the_api_server_keeps() {
+    let precise = changed(up(), |health| {
+        health.last_probe = Some(at(3) + Duration::from_millis(250));
+    });
+    let status = after(&[(0, facts(precise))]);
+    assert_eq!(status.last_probe_time, Some(Time(at(3))));
+
+    let counts = |active_jobs| {
+        after(&[(
+            0,
+            Facts {
+                active_jobs,
+                ..facts(up())
+            },
+        )])
+        .active_jobs
+    };
+    assert_eq!((counts(0), counts(usize::MAX)), (Some(0), Some(i32::MAX)));
+}
