@@ -1,7 +1,116 @@
 //! What the hub takes from a kubeconfig, which is hostile input: a few validated values, and nothing else of it.
 //!
-//! No command of it is run, no file that it names is opened, and none of its text is ever shown.
+//! No command of it is run, no file that it names is opened, and none of its text is ever shown. A kubeconfig that asks
+//! for something unsafe is refused as a whole, in entries that are not used as well: nothing is left out in silence.
 
+mod credential;
+mod document;
+mod endpoint;
+mod error;
+mod refuse;
 mod remote;
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+
+use document::{Document, User};
+
+pub use endpoint::server;
+pub use error::KubeconfigError;
 pub use remote::{Fingerprint, Host, Key, Login, RemoteConfig};
+
+/// Largest kubeconfig in bytes.
+pub const MAX_BYTES: usize = 256 * 1024;
+
+/// Keys of a Secret that are looked at when none is named, in this order.
+const DEFAULT_KEYS: [&str; 2] = ["value", "value.yaml"];
+
+/// The bytes of a kubeconfig in a Secret, with the key they are under: the named one, otherwise `value` or `value.yaml`.
+///
+/// An empty value counts as missing.
+#[must_use]
+pub fn pick<'a>(data: &'a BTreeMap<String, ByteString>, key: Option<&str>) -> Option<(&'a str, &'a [u8])> {
+    let filled = |key: &str| {
+        let (key, value) = data.get_key_value(key)?;
+        (!value.0.is_empty()).then_some((key.as_str(), value.0.as_slice()))
+    };
+    key.map_or_else(|| DEFAULT_KEYS.into_iter().find_map(filled), filled)
+}
+
+/// What the current context of a kubeconfig comes down to. YAML and JSON are read by one parser.
+///
+/// # Errors
+/// When it is not exactly what a cluster can be reached with safely; nothing has been connected to or run by then.
+pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigError> {
+    if bytes.len() > MAX_BYTES {
+        return Err(KubeconfigError::TooLarge);
+    }
+    let document = Document::parse(bytes)?;
+    refuse::refuse(&document)?;
+    let (cluster, user) = document.current()?;
+    let url = cluster.server.as_deref().unwrap_or_default();
+    if url.is_empty() {
+        return Err(KubeconfigError::NoServer);
+    }
+    let (host, port) = server(url)?;
+    let name = cluster.tls_server_name.as_deref().map(endpoint::certificate_name);
+    let authorities = cluster.certificate_authority_data.as_deref();
+    Ok(RemoteConfig {
+        host,
+        port,
+        tls_server_name: name.transpose()?,
+        authorities: credential::authorities(authorities.ok_or(KubeconfigError::NoAuthority)?)?,
+        login: login(user)?,
+    })
+}
+
+/// The one way in which the user logs in.
+fn login(user: &User) -> Result<Login, KubeconfigError> {
+    let chain = user.client_certificate_data.as_deref();
+    let key = user.client_key_data.as_deref();
+    match (user.token.as_deref(), chain, key) {
+        (Some(token), None, None) => credential::token(token).map(Login::Token),
+        (None, Some(chain), Some(key)) => {
+            let chain = credential::chain(chain)?;
+            let (kind, key) = credential::private_key(key)?;
+            Ok(Login::Certificate { chain, kind, key })
+        }
+        (None, None, None) => Err(KubeconfigError::NoLogin),
+        (None, _, _) => Err(KubeconfigError::HalfCertificate),
+        (Some(_), _, _) => Err(KubeconfigError::TwoLogins),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_picked_by_name_or_by_default() {
+        let secret = |entries: &[(&str, &str)]| -> BTreeMap<String, ByteString> {
+            let entries = entries.iter();
+            entries
+                .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())))
+                .collect()
+        };
+        let both = secret(&[("value", "a"), ("value.yaml", "b"), ("other", "c"), ("empty", "")]);
+        let second = secret(&[("value", ""), ("value.yaml", "b")]);
+        let neither = secret(&[("kubeconfig", "d")]);
+        type Picked = Option<(&'static str, &'static [u8])>;
+        let table: [(&BTreeMap<String, ByteString>, Option<&str>, Picked); 9] = [
+            (&both, None, Some(("value", b"a"))),
+            (&both, Some("other"), Some(("other", b"c"))),
+            (&both, Some("value.yaml"), Some(("value.yaml", b"b"))),
+            (&both, Some("empty"), None),
+            (&both, Some("missing"), None),
+            (&second, None, Some(("value.yaml", b"b"))),
+            (&second, Some("value"), None),
+            (&neither, None, None),
+            (&neither, Some("kubeconfig"), Some(("kubeconfig", b"d"))),
+        ];
+        for (data, key, expected) in table {
+            assert_eq!(pick(data, key), expected, "{key:?}");
+        }
+    }
+}

@@ -8,13 +8,22 @@ use sha2::{Digest, Sha256};
 
 use crate::names::hex;
 
-/// Where an API server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where an API server is. `Debug` shows nothing of it, because somebody else wrote it.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Host {
     /// A DNS name in lower case.
     Name(String),
     /// An address.
     Address(IpAddr),
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name(_) => "Name",
+            Self::Address(_) => "Address",
+        })
+    }
 }
 
 impl fmt::Display for Host {
@@ -72,8 +81,8 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Everything that a connection to a cluster is made of; all of it is validated.
-#[derive(Clone, Debug)]
+/// Everything that a connection to a cluster is made of; all of it is validated. `Debug` shows a fingerprint.
+#[derive(Clone)]
 pub struct RemoteConfig {
     /// Where the API server is.
     pub host: Host,
@@ -85,6 +94,12 @@ pub struct RemoteConfig {
     pub authorities: Vec<Vec<u8>>,
     /// How the hub shows who it is.
     pub login: Login,
+}
+
+impl fmt::Debug for RemoteConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteConfig").field(&self.connection()).finish()
+    }
 }
 
 impl RemoteConfig {

@@ -1,0 +1,341 @@
+//! The whole of a kubeconfig as it is written: a closed schema, read within small limits.
+//!
+//! Every field that Kubernetes defines is named here, so that one which is refused is told from one that nobody knows.
+//! What no field says is never kept.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, Visitor};
+use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
+use serde_saphyr::{Error, Tagged};
+use zeroize::Zeroizing;
+
+use super::error::KubeconfigError;
+
+/// Deepest nesting; a kubeconfig with extensions needs six levels.
+const MAX_DEPTH: usize = 16;
+/// Most scalars, lists and mappings.
+const MAX_NODES: usize = 2000;
+
+/// A kubeconfig.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Document {
+    #[serde(rename = "apiVersion")]
+    pub api_version: Option<Text>,
+    pub kind: Option<Text>,
+    pub current_context: Option<Text>,
+    pub clusters: Option<Vec<NamedCluster>>,
+    pub users: Option<Vec<NamedUser>>,
+    pub contexts: Option<Vec<NamedContext>>,
+    preferences: Option<Preferences>,
+    extensions: Option<Vec<Extension>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamedCluster {
+    pub name: Text,
+    #[serde(default)]
+    pub cluster: Cluster,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamedUser {
+    pub name: Text,
+    #[serde(default)]
+    pub user: User,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamedContext {
+    pub name: Text,
+    #[serde(default)]
+    pub context: Context,
+}
+
+/// Where a cluster is.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Cluster {
+    pub server: Option<Text>,
+    pub tls_server_name: Option<Text>,
+    pub certificate_authority_data: Option<Text>,
+    pub certificate_authority: Seen,
+    pub insecure_skip_tls_verify: Option<bool>,
+    pub proxy_url: Seen,
+    disable_compression: Option<bool>,
+    extensions: Option<Vec<Extension>>,
+}
+
+/// How to log in.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct User {
+    pub token: Option<Text>,
+    pub client_certificate_data: Option<Text>,
+    pub client_key_data: Option<Text>,
+    #[serde(rename = "tokenFile")]
+    pub token_file: Seen,
+    pub client_certificate: Seen,
+    pub client_key: Seen,
+    pub username: Seen,
+    pub password: Seen,
+    #[serde(rename = "as", alias = "act-as", alias = "impersonate")]
+    pub impersonate: Seen,
+    #[serde(rename = "as-uid", alias = "act-as-uid", alias = "impersonate-uid")]
+    pub impersonate_uid: Seen,
+    #[serde(rename = "as-groups", alias = "act-as-groups", alias = "impersonate-groups")]
+    pub impersonate_groups: Seen,
+    #[serde(
+        rename = "as-user-extra",
+        alias = "act-as-user-extra",
+        alias = "impersonate-user-extra"
+    )]
+    pub impersonate_extra: Seen,
+    pub auth_provider: Seen,
+    pub exec: Seen,
+    extensions: Option<Vec<Extension>>,
+}
+
+/// A cluster and a user by name.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Context {
+    pub cluster: Option<Text>,
+    pub user: Option<Text>,
+    /// Where kubectl works by default; the hub is told by others.
+    #[serde(rename = "namespace")]
+    _namespace: Option<Text>,
+    extensions: Option<Vec<Extension>>,
+}
+
+/// How kubectl looks.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Preferences {
+    #[serde(rename = "colors")]
+    _colors: Option<bool>,
+    extensions: Option<Vec<Extension>>,
+}
+
+/// What a tool keeps for itself, such as minikube's notes.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Extension {
+    #[serde(rename = "name")]
+    _name: Text,
+    #[serde(rename = "extension")]
+    _extension: Anything,
+}
+
+/// A text. Any may hold a secret, be it by mistake: it is wiped when it is dropped, and cannot be printed.
+pub(super) struct Text(Zeroizing<String>);
+
+/// Whether a field is there at all, whatever is in it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen(pub bool);
+
+/// Any value that others can read as well, which is dropped at once.
+struct Anything;
+
+impl std::ops::Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Tagged(Characters(characters), tag) = Tagged::deserialize(deserializer)?;
+        // `!!binary` and its like mean another text than the one that stands there.
+        if tag.is_some() {
+            return Err(D::Error::custom("a tag"));
+        }
+        Ok(Self(characters))
+    }
+}
+
+struct Characters(Zeroizing<String>);
+
+impl<'de> Deserialize<'de> for Characters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Scalar;
+
+        impl Visitor<'_> for Scalar {
+            type Value = Characters;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_str<E>(self, characters: &str) -> Result<Characters, E> {
+                Ok(Characters(Zeroizing::new(characters.to_owned())))
+            }
+
+            fn visit_string<E>(self, characters: String) -> Result<Characters, E> {
+                Ok(Characters(Zeroizing::new(characters)))
+            }
+        }
+
+        deserializer.deserialize_string(Scalar)
+    }
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self(true))
+    }
+}
+
+impl<'de> Deserialize<'de> for Anything {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+/// An entry of a list, which others refer to by its name.
+pub(super) trait Named {
+    /// The name.
+    fn name(&self) -> &str;
+}
+
+impl Named for NamedCluster {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Named for NamedUser {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Named for NamedContext {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Document {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not one document of the schema, within the limits.
+    pub fn parse(bytes: &[u8]) -> Result<Self, KubeconfigError> {
+        let characters = std::str::from_utf8(bytes).map_err(|_| KubeconfigError::NotUtf8)?;
+        serde_saphyr::from_str_with_options(characters, options()).map_err(|error| why(&error))
+    }
+
+    /// Cluster and user of the current context.
+    ///
+    /// # Errors
+    /// When it is not said which context is meant, or a name leads nowhere.
+    pub fn current(&self) -> Result<(&Cluster, &User), KubeconfigError> {
+        let contexts = self.contexts.as_deref().unwrap_or_default();
+        // kubectl writes an empty name where none is set.
+        let wanted = self.current_context.as_deref().filter(|name| !name.is_empty());
+        let context = match (contexts, wanted) {
+            ([], _) => return Err(KubeconfigError::NoContext),
+            (_, Some(wanted)) => by_name(contexts, wanted).ok_or(KubeconfigError::UnknownContext)?,
+            ([only], None) => only,
+            (_, None) => return Err(KubeconfigError::NoCurrentContext),
+        };
+        let Context { cluster, user, .. } = &context.context;
+        let clusters = self.clusters.as_deref().unwrap_or_default();
+        let users = self.users.as_deref().unwrap_or_default();
+        let cluster = cluster.as_deref().and_then(|name| by_name(clusters, name));
+        let user = user.as_deref().and_then(|name| by_name(users, name));
+        Ok((
+            &cluster.ok_or(KubeconfigError::UnknownCluster)?.cluster,
+            &user.ok_or(KubeconfigError::UnknownUser)?.user,
+        ))
+    }
+
+    /// Every list of extensions.
+    pub fn extensions(&self) -> impl Iterator<Item = usize> {
+        let clusters = self
+            .clusters
+            .iter()
+            .flatten()
+            .map(|named| &named.cluster.extensions);
+        let users = self.users.iter().flatten().map(|named| &named.user.extensions);
+        let contexts = self
+            .contexts
+            .iter()
+            .flatten()
+            .map(|named| &named.context.extensions);
+        let preferences = self.preferences.iter().map(|preferences| &preferences.extensions);
+        let own = std::iter::once(&self.extensions);
+        let all = own
+            .chain(preferences)
+            .chain(clusters)
+            .chain(users)
+            .chain(contexts);
+        all.flatten().map(Vec::len)
+    }
+}
+
+fn by_name<'a, T: Named>(list: &'a [T], name: &str) -> Option<&'a T> {
+    list.iter().find(|entry| entry.name() == name)
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_nodes: MAX_NODES,
+            max_events: 2 * MAX_NODES,
+            max_documents: 1,
+            max_anchors: 0,
+            max_aliases: 0,
+            max_merge_keys: 0,
+            max_recorded_anchor_events: 0,
+            max_recorded_anchor_bytes: 0,
+            max_inclusion_depth: 0,
+            max_total_scalar_bytes: super::MAX_BYTES,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+        reject_tagged_field_names: true,
+        // What Go reads as a number or a boolean is no text, here as there.
+        no_schema: true,
+        strict_booleans: true,
+        emit_comments: false,
+        // An error would otherwise carry the lines around it.
+        with_snippet: false,
+    }
+}
+
+/// What the parser ran into, without a word of it.
+fn why(error: &Error) -> KubeconfigError {
+    match error {
+        Error::MultipleDocuments { .. }
+        | Error::Budget {
+            breach: BudgetBreach::Documents { .. },
+            ..
+        } => KubeconfigError::SeveralDocuments,
+        Error::Budget {
+            breach:
+                BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } | BudgetBreach::MergeKeys { .. },
+            ..
+        }
+        | Error::MergeKeyNotAllowed { .. }
+        | Error::UnknownAnchor { .. }
+        | Error::AliasError { .. } => KubeconfigError::Alias,
+        Error::Budget { .. } => KubeconfigError::TooComplex,
+        Error::UnsupportedTag { .. } | Error::TaggedStructFieldName { .. } => KubeconfigError::Tag,
+        Error::SerdeUnknownField { .. } => KubeconfigError::UnknownField,
+        Error::DuplicateMappingKey { .. } => KubeconfigError::DuplicateField,
+        _ => KubeconfigError::Unreadable,
+    }
+}

@@ -1,0 +1,159 @@
+//! Why a kubeconfig is refused, in words that hold nothing of it.
+
+use crate::api::conditions::Reason;
+
+/// Declares [`KubeconfigError`]: each variant with its reason and the sentence that is told.
+macro_rules! errors {
+    ($($(#[doc = $doc:literal])+ $variant:ident: $reason:ident, $message:literal;)+) => {
+        /// Why a kubeconfig is refused; one variant for each thing that a person mends.
+        ///
+        /// It has no fields, so that nothing of a kubeconfig can be in one.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+        pub enum KubeconfigError {
+            $($(#[doc = $doc])+ #[error($message)] $variant,)+
+        }
+
+        impl KubeconfigError {
+            /// Every variant.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The reason of the condition that tells of it.
+            #[must_use]
+            pub const fn reason(self) -> Reason {
+                match self {
+                    $(Self::$variant => Reason::$reason,)+
+                }
+            }
+
+            /// What is wrong, and what to do about it.
+            #[must_use]
+            pub const fn message(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $message,)+
+                }
+            }
+        }
+    };
+}
+
+errors! {
+    /// Larger than [`super::MAX_BYTES`].
+    TooLarge: KubeconfigTooLarge,
+        "the kubeconfig is larger than 256 KiB; keep only the one cluster, user and context";
+
+    /// Not UTF-8.
+    NotUtf8: BadKubeconfig, "the kubeconfig is not UTF-8 text";
+    /// Neither YAML nor JSON, or a field with a value of another kind.
+    Unreadable: BadKubeconfig,
+        "the kubeconfig is not YAML or JSON, or a field of it has a value of the wrong kind; write texts that look like a number or a boolean in quotes";
+    /// More than one YAML document.
+    SeveralDocuments: BadKubeconfig, "the kubeconfig holds several YAML documents; keep one";
+    /// An anchor, an alias or a merge key.
+    Alias: BadKubeconfig,
+        "the kubeconfig uses YAML anchors, aliases or merge keys; write every value where it belongs";
+    /// A YAML tag.
+    Tag: BadKubeconfig, "the kubeconfig uses YAML tags; write plain values";
+    /// Nested too deep, or of too many parts.
+    TooComplex: BadKubeconfig,
+        "the kubeconfig is nested too deep or has too many parts; keep only the one cluster, user and context";
+    /// A field that no kubeconfig has.
+    UnknownField: BadKubeconfig, "the kubeconfig has a field that is not known; remove it";
+    /// A field that is there twice.
+    DuplicateField: BadKubeconfig, "the kubeconfig has a field twice in one place; keep one";
+    /// Not `v1` `Config`.
+    WrongKind: BadKubeconfig, "the kubeconfig is not of apiVersion v1 and kind Config";
+    /// A list of more than 16 entries.
+    TooManyEntries: BadKubeconfig,
+        "the kubeconfig has more than 16 entries in a list; keep only the one cluster, user and context";
+    /// Two entries of one list with one name.
+    DuplicateName: BadKubeconfig, "the kubeconfig has two entries of one name in a list; keep one";
+    /// No context at all.
+    NoContext: BadKubeconfig, "the kubeconfig has no context; add one that names the cluster and the user";
+    /// Several contexts, and none is current.
+    NoCurrentContext: BadKubeconfig, "the kubeconfig has several contexts and no current-context; set it";
+    /// The current context is not there.
+    UnknownContext: BadKubeconfig, "the kubeconfig has no context of the name that current-context says";
+    /// The context's cluster is not there.
+    UnknownCluster: BadKubeconfig, "the current context names no cluster of the kubeconfig";
+    /// The context's user is not there.
+    UnknownUser: BadKubeconfig, "the current context names no user of the kubeconfig";
+
+    /// No server.
+    NoServer: BadKubeconfig, "the cluster has no server; set it to the API server's https:// URL";
+    /// The host or the port is not in the one form that everybody reads alike.
+    BadServer: BadKubeconfig,
+        "the server is not https://HOST or https://HOST:PORT with a DNS name, an IPv4 address or an IPv6 address in brackets, in its usual form";
+    /// Something behind host and port.
+    ServerPath: BadKubeconfig, "the server has a path, a query or a fragment; leave only https://HOST:PORT";
+    /// `tls-server-name` is no name.
+    BadServerName: BadKubeconfig, "tls-server-name is not a DNS name or an IP address";
+    /// No CA.
+    NoAuthority: BadKubeconfig, "the cluster has no certificate-authority-data; add it";
+    /// The CA cannot be read.
+    BadAuthority: BadKubeconfig,
+        "certificate-authority-data is not base64 on one line of PEM certificates";
+    /// More than 16 certificates.
+    TooManyCertificates: BadKubeconfig, "the kubeconfig has more than 16 certificates in one field";
+    /// Neither token nor client certificate.
+    NoLogin: BadKubeconfig, "the user has neither a token nor client-certificate-data and client-key-data; add one";
+    /// Both a token and a client certificate.
+    TwoLogins: BadKubeconfig, "the user has a token and a client certificate; keep one";
+    /// The certificate without its key, or the key without its certificate.
+    HalfCertificate: BadKubeconfig, "the user needs both client-certificate-data and client-key-data";
+    /// An empty token.
+    EmptyToken: BadKubeconfig, "the user's token is empty";
+    /// A token that no header can carry.
+    BadToken: BadKubeconfig,
+        "the user's token holds blanks, line breaks or other characters that no token has";
+    /// The client certificate cannot be read.
+    BadCertificate: BadKubeconfig,
+        "client-certificate-data is not base64 on one line of PEM certificates";
+    /// The key cannot be read, or is of a kind that is not used.
+    BadKey: BadKubeconfig,
+        "client-key-data is not base64 on one line of one PEM key without a passphrase: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519";
+
+    /// `exec`.
+    Exec: InsecureKubeconfig,
+        "the kubeconfig runs a command to log in, and the hub runs none; use a token or a client certificate";
+    /// `auth-provider`.
+    AuthProvider: InsecureKubeconfig,
+        "the kubeconfig logs in by an auth-provider, which the hub does not; use a token or a client certificate";
+    /// A file.
+    FilePath: InsecureKubeconfig,
+        "the kubeconfig names files, and the hub opens none; use the fields that end in -data, and token";
+    /// `insecure-skip-tls-verify`.
+    SkipsVerification: InsecureKubeconfig,
+        "the kubeconfig sets insecure-skip-tls-verify; remove it and add certificate-authority-data";
+    /// `proxy-url`.
+    Proxy: InsecureKubeconfig, "the kubeconfig sets proxy-url, and the hub uses no proxy; remove it";
+    /// `as` and its kin.
+    Impersonation: InsecureKubeconfig,
+        "the kubeconfig acts as another user; remove as, as-uid, as-groups and as-user-extra";
+    /// `username` or `password`.
+    BasicAuth: InsecureKubeconfig,
+        "the kubeconfig has a username or a password; use a token or a client certificate";
+    /// No `https`.
+    NotHttps: InsecureKubeconfig, "a server of the kubeconfig does not begin with https://";
+    /// A user in the URL.
+    ServerUser: InsecureKubeconfig, "a server of the kubeconfig has a user in its URL; remove it";
+    /// The machine itself.
+    LocalServer: InsecureKubeconfig,
+        "a server of the kubeconfig is localhost, which is the hub itself there; use the API server's own name";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_says_something_of_its_own() {
+        let mut messages: Vec<&str> = KubeconfigError::ALL.iter().map(|e| e.message()).collect();
+        assert!(messages.iter().all(|message| message.len() > 20));
+        for error in KubeconfigError::ALL {
+            assert_eq!(error.to_string(), error.message());
+        }
+        messages.sort_unstable();
+        messages.dedup();
+        assert_eq!(messages.len(), KubeconfigError::ALL.len());
+    }
+}

@@ -1,0 +1,90 @@
+//! What is refused wherever it stands: an entry that is not used today is used after one edit of a name.
+
+use std::collections::BTreeSet;
+
+use crate::api::conditions::Reason;
+
+use super::document::{Cluster, Document, Named, User};
+use super::endpoint;
+use super::error::KubeconfigError;
+
+/// Most entries of a list.
+const MAX_ENTRIES: usize = 16;
+
+/// Refuses what is unsafe in any entry, then what is ambiguous.
+///
+/// # Errors
+/// The first thing that is.
+pub(super) fn refuse(document: &Document) -> Result<(), KubeconfigError> {
+    let users = document.users.as_deref().unwrap_or_default();
+    let clusters = document.clusters.as_deref().unwrap_or_default();
+    let contexts = document.contexts.as_deref().unwrap_or_default();
+    let unsafe_user = users.iter().find_map(|named| unsafe_user(&named.user));
+    let unsafe_cluster = || clusters.iter().find_map(|named| unsafe_cluster(&named.cluster));
+    if let Some(error) = unsafe_user.or_else(unsafe_cluster) {
+        return Err(error);
+    }
+    let is = |field: Option<&str>, expected: &str| field.is_none_or(|field| field == expected);
+    if !is(document.api_version.as_deref(), "v1") || !is(document.kind.as_deref(), "Config") {
+        return Err(KubeconfigError::WrongKind);
+    }
+    if document.extensions().any(|length| length > MAX_ENTRIES) {
+        return Err(KubeconfigError::TooManyEntries);
+    }
+    unambiguous(users)?;
+    unambiguous(clusters)?;
+    unambiguous(contexts)
+}
+
+fn unsafe_user(user: &User) -> Option<KubeconfigError> {
+    let impersonates = [
+        user.impersonate,
+        user.impersonate_uid,
+        user.impersonate_groups,
+        user.impersonate_extra,
+    ];
+    let files = [user.token_file, user.client_certificate, user.client_key];
+    let rules = [
+        (user.exec.0, KubeconfigError::Exec),
+        (user.auth_provider.0, KubeconfigError::AuthProvider),
+        (files.iter().any(|seen| seen.0), KubeconfigError::FilePath),
+        (
+            impersonates.iter().any(|seen| seen.0),
+            KubeconfigError::Impersonation,
+        ),
+        (user.username.0 || user.password.0, KubeconfigError::BasicAuth),
+    ];
+    rules
+        .into_iter()
+        .find_map(|(is_there, error)| is_there.then_some(error))
+}
+
+fn unsafe_cluster(cluster: &Cluster) -> Option<KubeconfigError> {
+    let rules = [
+        (cluster.certificate_authority.0, KubeconfigError::FilePath),
+        (
+            cluster.insecure_skip_tls_verify == Some(true),
+            KubeconfigError::SkipsVerification,
+        ),
+        (cluster.proxy_url.0, KubeconfigError::Proxy),
+    ];
+    let rule = rules
+        .into_iter()
+        .find_map(|(is_there, error)| is_there.then_some(error));
+    // That a server cannot be read matters only where it is used.
+    let server = cluster.server.as_deref().filter(|url| !url.is_empty());
+    let insecure = |error: &KubeconfigError| error.reason() == Reason::InsecureKubeconfig;
+    rule.or_else(|| endpoint::server(server?).err().filter(insecure))
+}
+
+/// Few entries, each with a name of its own: of two with one name, some readers take the first and some the last.
+fn unambiguous<T: Named>(list: &[T]) -> Result<(), KubeconfigError> {
+    if list.len() > MAX_ENTRIES {
+        return Err(KubeconfigError::TooManyEntries);
+    }
+    let names: BTreeSet<&str> = list.iter().map(Named::name).collect();
+    if names.len() < list.len() {
+        return Err(KubeconfigError::DuplicateName);
+    }
+    Ok(())
+}
