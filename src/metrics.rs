@@ -10,6 +10,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+pub mod clusters;
+
+use clusters::ClusterMetrics;
+
 /// Labels of an API call.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct CallLabels {
@@ -89,6 +93,8 @@ pub struct Metrics {
     pub relaxed_settings: Family<SettingLabel, Gauge>,
     /// 1 for what came of each check before the start.
     pub preflight: Family<FindingLabels, Gauge>,
+    /// What is counted of each connection to another cluster.
+    pub clusters: ClusterMetrics,
 }
 
 impl Metrics {
@@ -109,6 +115,7 @@ impl Metrics {
             mode: Family::default(),
             relaxed_settings: Family::default(),
             preflight: Family::default(),
+            clusters: ClusterMetrics::default(),
         };
         let mut registry = Registry::with_prefix("renderhub");
         metrics.register(&mut registry);
@@ -152,6 +159,7 @@ impl Metrics {
             self.orphans_removed.clone(),
         );
         self.register_posture(registry);
+        self.clusters.register(registry);
     }
 
     /// What says how strict the hub is, and who is not.

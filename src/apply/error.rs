@@ -37,7 +37,8 @@ pub enum CallError {
 
 impl CallError {
     /// HTTP status that stands for the error in a metric, 0 where none came.
-    pub(super) const fn code(self) -> u16 {
+    #[must_use]
+    pub const fn code(self) -> u16 {
         match self {
             Self::NotFound => 404,
             Self::AlreadyExists | Self::Conflict => 409,

@@ -1,12 +1,39 @@
 //! One connection to one cluster: the task that owns it, the watches on it, and what is told of it.
+//!
+//! The task does what [`crate::plan::health`] says, and everything else comes to it as news: what is wanted of it by a
+//! channel that keeps only the newest, outcomes from tasks of its own, which end with it.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
+use dashmap::DashMap;
+use k8s_openapi::jiff::Timestamp;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+
 use crate::api::conditions::Reason;
-use crate::plan::health::{Fault, Health};
+use crate::kubeconfig::{Fingerprint, RemoteConfig};
+use crate::metrics::Metrics;
+use crate::plan::health::{Fault, Health, Moment};
 use crate::plan::site::Site;
+use crate::watch::Input;
 
 use super::ClusterKey;
+use super::registry::{Pace, RegistrySettings};
+
+mod actor;
+mod checks;
+mod line;
+mod post;
+mod report;
+mod session;
+mod sites;
+
+pub(super) use actor::Actor;
+pub(super) use line::Line;
+pub use line::Seat;
+pub(super) use post::Turn;
 
 /// What became of a connection, for whoever writes it down. Sent when something changed, and every few minutes for the
 /// time of the last probe.
@@ -35,5 +62,58 @@ impl Report {
     #[must_use]
     pub fn reason(&self, site: &Site) -> Reason {
         self.fault(site).map_or(Reason::Connected, Fault::reason)
+    }
+}
+
+/// What is wanted of a connection; its task sees the newest.
+#[derive(Clone)]
+pub(super) struct Desired {
+    pub(super) config: Arc<RemoteConfig>,
+    pub(super) identity: Fingerprint,
+    pub(super) connection: Fingerprint,
+    pub(super) pace: Pace,
+    /// How often it was bound, with whatever.
+    pub(super) binds: u64,
+    pub(super) sites: HashMap<Arc<Site>, Arc<Turn>>,
+    /// Why it is unbound; `None` where the hub ends.
+    pub(super) end: Option<Reason>,
+}
+
+impl Desired {
+    pub(super) fn new(config: RemoteConfig, pace: Pace) -> Self {
+        Self {
+            identity: config.identity(),
+            connection: config.connection(),
+            config: Arc::new(config),
+            pace,
+            binds: 0,
+            sites: HashMap::new(),
+            end: None,
+        }
+    }
+}
+
+/// What all connections share.
+pub(super) struct Common {
+    pub(super) settings: RegistrySettings,
+    pub(super) metrics: Metrics,
+    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) reports: mpsc::Sender<Report>,
+    /// The ways to the sites that are up.
+    pub(super) seats: DashMap<Arc<Site>, Seat>,
+    /// Attempts that begin at a time, so that a thousand handshakes do not make each other late.
+    pub(super) starts: Semaphore,
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Common").finish_non_exhaustive()
+    }
+}
+
+fn now() -> Moment {
+    Moment {
+        at: Instant::now().into_std(),
+        wall: Timestamp::now(),
     }
 }

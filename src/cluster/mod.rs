@@ -2,12 +2,26 @@
 //!
 //! Only the cluster controller makes and removes connections; everybody else looks them up, which never waits.
 
+mod body;
+mod connect;
 pub mod handle;
+pub mod jobs;
+mod lanes;
+pub mod limits;
+mod lines;
+pub mod link;
+mod pace;
 pub mod registry;
+pub mod resolve;
+mod tls;
+mod watching;
 
 use std::sync::Arc;
 
 use crate::plan::site::Site;
+
+pub use tls::LinkError;
+pub use watching::WatchEnd;
 
 /// A kubeconfig by where it came from: another Secret of the same name is another cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

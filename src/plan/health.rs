@@ -30,14 +30,6 @@ pub struct Moment {
     pub wall: Timestamp,
 }
 
-impl Moment {
-    /// What the other clock will show.
-    fn wall_at(&self, at: Instant) -> Timestamp {
-        let ahead = at.saturating_duration_since(self.at);
-        self.wall.checked_add(ahead).unwrap_or(self.wall)
-    }
-}
-
 /// How long things take; the default is what a hub runs with.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -138,6 +130,8 @@ pub enum Fault {
     SelfTarget,
     /// Kubernetes there is too old, or lacks what the hub needs.
     Incompatible,
+    /// The cluster's answers are more than the hub takes, or not what an API server answers.
+    Unusable,
     /// A tenant's kubeconfig that may do everything on its cluster.
     Overprivileged,
     /// Requests as the task's ServiceAccount arrive as somebody else's.
@@ -148,7 +142,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Connecting,
         Self::Unreachable,
         Self::Unauthorized,
@@ -156,6 +150,7 @@ impl Fault {
         Self::BadKubeconfig,
         Self::SelfTarget,
         Self::Incompatible,
+        Self::Unusable,
         Self::Overprivileged,
         Self::ImpersonationNotEffective,
         Self::KubeconfigNotFound,
@@ -171,7 +166,7 @@ impl Fault {
             Self::Forbidden => Reason::Forbidden,
             Self::BadKubeconfig => Reason::BadKubeconfig,
             Self::SelfTarget => Reason::SelfTarget,
-            Self::Incompatible => Reason::Incompatible,
+            Self::Incompatible | Self::Unusable => Reason::Incompatible,
             Self::Overprivileged => Reason::InsecureKubeconfig,
             Self::ImpersonationNotEffective => Reason::ImpersonationNotEffective,
             Self::KubeconfigNotFound => Reason::KubeconfigNotFound,
@@ -195,6 +190,9 @@ impl Fault {
             Self::Incompatible => {
                 "the cluster is not Kubernetes 1.29 or newer, or lacks a kind that the hub needs"
             }
+            Self::Unusable => {
+                "the cluster's answers are more than the hub takes, or not those of an API server"
+            }
             Self::Overprivileged => {
                 "the kubeconfig's user may do everything on its cluster; give it the documented Role and no more"
             }
@@ -206,10 +204,10 @@ impl Fault {
         }
     }
 
-    /// Whether the cluster answered and refused: it is not dead, and a broken network is not to blame.
+    /// Whether another attempt right now may well come through: the network broke, or the credential is being replaced.
     #[must_use]
-    pub const fn is_refusal(self) -> bool {
-        !matches!(self, Self::Connecting | Self::Unreachable)
+    pub const fn is_passing(self) -> bool {
+        matches!(self, Self::Connecting | Self::Unreachable | Self::Unauthorized)
     }
 }
 

@@ -108,10 +108,18 @@ pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> EndHint {
             |e: &ManagedFieldsEntry| Some(e.fields_v1.as_ref()?.0.get("f:status")?.get(field).is_some());
         entries.iter().any(|e| in_entry(e) == Some(true))
     };
-    match (is_set("f:completionTime"), is_set("f:conditions")) {
-        (true, _) => EndHint::Now,
-        (false, true) => EndHint::Soon,
-        (false, false) => EndHint::No,
+    EndHint::of(is_set("f:completionTime"), is_set("f:conditions"))
+}
+
+impl EndHint {
+    /// The hint of a Job in whose status somebody set these fields, or not.
+    #[must_use]
+    pub const fn of(completion_time: bool, conditions: bool) -> Self {
+        match (completion_time, conditions) {
+            (true, _) => Self::Now,
+            (false, true) => Self::Soon,
+            (false, false) => Self::No,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One connection: when to try, when to probe, and when it is lost.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -38,8 +38,8 @@ pub enum Heard {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Down until then.
-    Waiting { not_before: Instant },
+    /// Down until then, which is told as that time.
+    Waiting { not_before: Instant, told: Timestamp },
     /// Down, and an attempt is under way.
     Trying,
     /// Up, and probed at that time; a doubt makes one miss enough.
@@ -50,6 +50,15 @@ enum State {
     Replacing,
     /// Up on the old connection, while the new one is tried.
     Swapping,
+}
+
+impl State {
+    fn wait(now: Moment, wait: Duration) -> Self {
+        Self::Waiting {
+            not_before: now.at + wait,
+            told: now.wall.checked_add(wait).unwrap_or(now.wall),
+        }
+    }
 }
 
 /// Whether the Secret was asked for since the credential worked last.
@@ -84,7 +93,7 @@ impl Connection {
         Self {
             timing,
             seed,
-            state: State::Waiting { not_before: now.at },
+            state: State::wait(now, Duration::ZERO),
             asked: Asked::No,
             since: Some(now.wall),
             fault: Some(Fault::Connecting),
@@ -114,7 +123,7 @@ impl Connection {
     #[must_use]
     pub fn due(&self, now: Moment) -> Option<Instant> {
         let own = match self.state {
-            State::Waiting { not_before } => Some(not_before),
+            State::Waiting { not_before, .. } => Some(not_before),
             State::Up { probe_at, .. } => Some(probe_at),
             State::Replacing => Some(now.at),
             State::Trying | State::Probing { .. } | State::Swapping => None,
@@ -134,7 +143,7 @@ impl Connection {
             self.refused_for_good(now);
         }
         match self.state {
-            State::Waiting { not_before } if not_before <= now.at => {
+            State::Waiting { not_before, .. } if not_before <= now.at => {
                 self.state = State::Trying;
                 self.attempts = self.attempts.saturating_add(1);
                 Some(Todo::Connect)
@@ -178,9 +187,9 @@ impl Connection {
 
     /// What is known of it.
     #[must_use]
-    pub fn health(&self, now: Moment) -> Health {
+    pub fn health(&self) -> Health {
         let next_attempt = match self.state {
-            State::Waiting { not_before } => Some(now.wall_at(not_before)),
+            State::Waiting { told, .. } => Some(told),
             _ => None,
         };
         let phase = match self.fault {
@@ -273,7 +282,7 @@ impl Connection {
             self.asked = Asked::InVain;
         }
         self.state = match state {
-            State::Waiting { .. } | State::Trying => State::Waiting { not_before: now.at },
+            State::Waiting { .. } | State::Trying => State::wait(now, Duration::ZERO),
             State::Up { in_doubt, .. } | State::Probing { in_doubt, .. } => State::Up {
                 probe_at: now.at,
                 in_doubt,
@@ -295,8 +304,6 @@ impl Connection {
         self.misses = 0;
         let failures = self.attempts.saturating_sub(1);
         let wait = self.timing.wait(failures, self.seed);
-        self.state = State::Waiting {
-            not_before: now.at + wait,
-        };
+        self.state = State::wait(now, wait);
     }
 }

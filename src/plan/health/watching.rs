@@ -72,13 +72,13 @@ impl Watching {
     /// The watch ended for this reason, or could not be opened.
     pub fn ended(&mut self, fault: Fault, timing: &Timing, now: Moment) {
         match self.state {
-            State::Synced if !fault.is_refusal() => {
+            State::Synced if fault.is_passing() => {
                 self.state = State::Reopening {
                     until: now.at + timing.rewatch,
                 };
             }
             // Not had within the grace: the timer decides.
-            State::Reopening { .. } if !fault.is_refusal() => {}
+            State::Reopening { .. } if fault.is_passing() => {}
             State::Idle => {}
             State::Opening { .. } | State::Synced | State::Reopening { .. } | State::Down => {
                 self.down(fault, now)

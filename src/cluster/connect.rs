@@ -1,0 +1,115 @@
+//! One connection: a checked address, a socket that notices when its peer is gone, and TLS.
+//!
+//! There is no proxy here, whatever the environment says: a connection goes to the address that was checked.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::limits::LinkLimits;
+use super::resolve::Resolver;
+use super::tls::{self, LinkError};
+use crate::apply::CallError;
+use crate::kubeconfig::{Host, RemoteConfig};
+use crate::plan::address::Guard;
+
+/// Addresses of one name that are tried at most.
+const ADDRESSES: usize = 4;
+/// Longest that one of several addresses is waited for.
+const PER_ADDRESS: Duration = Duration::from_secs(3);
+/// TCP keepalives without an answer after which a connection is dead.
+const KEEPALIVES: u32 = 3;
+
+/// Makes connections to one API server.
+pub(super) struct Connector {
+    host: Host,
+    port: u16,
+    name: ServerName<'static>,
+    tls: TlsConnector,
+    guard: Arc<Guard>,
+    resolver: Resolver,
+}
+
+impl Connector {
+    pub(super) fn new(
+        config: &RemoteConfig,
+        guard: Arc<Guard>,
+        resolver: Resolver,
+    ) -> Result<Self, LinkError> {
+        Ok(Self {
+            host: config.host.clone(),
+            port: config.port,
+            name: tls::server_name(config)?,
+            tls: TlsConnector::from(Arc::new(tls::client_config(config)?)),
+            guard,
+            resolver,
+        })
+    }
+
+    /// A connection whose peer showed the certificate that was asked for.
+    ///
+    /// # Errors
+    /// [`CallError::Timeout`] when that took too long, else [`CallError::Transport`].
+    pub(super) async fn connect(&self, limits: &LinkLimits) -> Result<TlsStream<TcpStream>, CallError> {
+        let connected = timeout(limits.connect, async {
+            let addresses = self.checked(limits).await?;
+            let tcp = self.dial(&addresses, limits).await?;
+            let tls = self.tls.connect(self.name.clone(), tcp).await;
+            tls.map_err(|_| CallError::Transport)
+        });
+        connected.await.unwrap_or(Err(CallError::Timeout))
+    }
+
+    /// The addresses, all of which may be connected to. One that may not be refuses the name: whoever answers for it tries
+    /// what the hub lets through.
+    async fn checked(&self, limits: &LinkLimits) -> Result<Vec<IpAddr>, CallError> {
+        let addresses = match &self.host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.resolver.addresses(name, limits.resolve).await,
+        };
+        let is_permitted = addresses.iter().all(|address| self.guard.permits(*address));
+        if addresses.is_empty() || !is_permitted {
+            return Err(CallError::Transport);
+        }
+        Ok(addresses)
+    }
+
+    async fn dial(&self, addresses: &[IpAddr], limits: &LinkLimits) -> Result<TcpStream, CallError> {
+        let limit = if addresses.len() > 1 {
+            PER_ADDRESS
+        } else {
+            limits.connect
+        };
+        for address in addresses.iter().take(ADDRESSES) {
+            let to = SocketAddr::new(*address, self.port);
+            if let Ok(Ok(tcp)) = timeout(limit, dial(to, limits)).await {
+                return Ok(tcp);
+            }
+        }
+        Err(CallError::Transport)
+    }
+}
+
+async fn dial(to: SocketAddr, limits: &LinkLimits) -> io::Result<TcpStream> {
+    let socket = if to.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, limits.keepalive)?;
+    sockopt::set_tcp_keepintvl(&socket, limits.keepalive)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
+    let millis = u32::try_from(limits.user_timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(&socket, millis)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    socket.connect(to).await
+}

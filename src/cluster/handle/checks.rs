@@ -1,0 +1,227 @@
+//! What is asked of a cluster once for each credential, before anything runs there.
+
+use http::{HeaderValue, Method, Request, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::apply::CallError;
+use crate::cluster::WatchEnd;
+use crate::cluster::link::Link;
+use crate::cluster::registry::OwnNamespaces;
+use crate::plan::health::{Fault, OLDEST, Version};
+use crate::plan::site::{ClusterName, Site};
+
+/// Every cluster has it, under a UID of its own.
+const EVERYWHERE: &str = "kube-system";
+const ACCESS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+/// Asks a cluster for its version, and whether it is the hub's own.
+pub(super) async fn greet(link: &Link, own: &OwnNamespaces) -> Result<Version, Fault> {
+    let answer = link.probe().await.map_err(fault_of)?;
+    let version = version(&answer).ok_or(Fault::Incompatible)?;
+    if version < OLDEST {
+        return Err(Fault::Incompatible);
+    }
+    not_the_hub(link, None, EVERYWHERE, own).await?;
+    Ok(version)
+}
+
+/// Asks what must hold for one site: it is not the hub's, its user is who arrives there, and a tenant's kubeconfig may not
+/// do everything.
+pub(super) async fn admit(
+    link: &Link,
+    site: &Site,
+    user: Option<&HeaderValue>,
+    own: &OwnNamespaces,
+) -> Result<(), Fault> {
+    if matches!(site.cluster, ClusterName::Own(_)) {
+        not_almighty(link).await?;
+    }
+    if let Some(user) = user {
+        arrives(link, user).await?;
+    }
+    not_the_hub(link, user, &site.namespace, own).await
+}
+
+async fn not_the_hub(
+    link: &Link,
+    user: Option<&HeaderValue>,
+    namespace: &str,
+    own: &OwnNamespaces,
+) -> Result<(), Fault> {
+    let request = request(
+        Method::GET,
+        &format!("/api/v1/namespaces/{namespace}"),
+        Vec::new(),
+    )?;
+    match link.send(request, user).await {
+        Ok(answer) => {
+            let there = uid(&answer).ok_or(Fault::Unusable)?;
+            let is_ours = own(namespace).is_some_and(|uid| uid == there);
+            if is_ours { Err(Fault::SelfTarget) } else { Ok(()) }
+        }
+        // Who may not look cannot tell; the documented Role lets the hub look at its own namespace.
+        Err(CallError::Forbidden | CallError::NotFound) => Ok(()),
+        Err(call) => Err(fault_of(call)),
+    }
+}
+
+async fn arrives(link: &Link, user: &HeaderValue) -> Result<(), Fault> {
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let answer = link
+        .send(post(WHO_AM_I, &body)?, Some(user))
+        .await
+        .map_err(fault_of)?;
+    if who(&answer).is_some_and(|who| who.as_bytes() == user.as_bytes()) {
+        Ok(())
+    } else {
+        Err(Fault::ImpersonationNotEffective)
+    }
+}
+
+/// As the kubeconfig's own user: whoever may do everything could be made to act as anybody.
+async fn not_almighty(link: &Link) -> Result<(), Fault> {
+    let body = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"group": "*", "resource": "*", "verb": "*", "version": "*"}},
+    });
+    match link.send(post(ACCESS, &body)?, None).await {
+        Ok(answer) => match is_allowed(&answer) {
+            Some(false) => Ok(()),
+            Some(true) => Err(Fault::Overprivileged),
+            None => Err(Fault::Unusable),
+        },
+        // Who may do everything may ask this too.
+        Err(CallError::Forbidden) => Ok(()),
+        Err(call) => Err(fault_of(call)),
+    }
+}
+
+fn post(path: &str, body: &Value) -> Result<Request<Vec<u8>>, Fault> {
+    let body = serde_json::to_vec(body).map_err(|_| Fault::Unusable)?;
+    request(Method::POST, path, body)
+}
+
+fn request(method: Method, path: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, Fault> {
+    let json = HeaderValue::from_static("application/json");
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::ACCEPT, json.clone())
+        .header(header::CONTENT_TYPE, json)
+        .body(body);
+    request.map_err(|_| Fault::Unusable)
+}
+
+fn version(answer: &[u8]) -> Option<Version> {
+    #[derive(Deserialize)]
+    struct Info<'a> {
+        #[serde(borrow)]
+        major: &'a str,
+        #[serde(borrow)]
+        minor: &'a str,
+    }
+    let info: Info = serde_json::from_slice(answer).ok()?;
+    Version::parse(info.major, info.minor)
+}
+
+fn uid(answer: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Meta,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        uid: String,
+    }
+    let object: Object = serde_json::from_slice(answer).ok()?;
+    Some(object.metadata.uid)
+}
+
+fn who(answer: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Review {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Status {
+        user_info: User,
+    }
+    #[derive(Deserialize)]
+    struct User {
+        username: String,
+    }
+    let review: Review = serde_json::from_slice(answer).ok()?;
+    Some(review.status.user_info.username)
+}
+
+fn is_allowed(answer: &[u8]) -> Option<bool> {
+    #[derive(Deserialize)]
+    struct Review {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        allowed: bool,
+    }
+    let review: Review = serde_json::from_slice(answer).ok()?;
+    Some(review.status.allowed)
+}
+
+/// What a failed call says of the cluster.
+pub(super) const fn fault_of(call: CallError) -> Fault {
+    match call {
+        CallError::Unauthorized => Fault::Unauthorized,
+        CallError::Forbidden => Fault::Forbidden,
+        CallError::NotFound => Fault::Incompatible,
+        CallError::TooLarge => Fault::Unusable,
+        CallError::AlreadyExists
+        | CallError::Conflict
+        | CallError::Invalid
+        | CallError::Timeout
+        | CallError::Code(_)
+        | CallError::Transport => Fault::Unreachable,
+    }
+}
+
+/// What the end of a watch says of the cluster.
+pub(super) const fn fault_of_watch(end: WatchEnd) -> Fault {
+    match end {
+        WatchEnd::Lost => Fault::Unreachable,
+        WatchEnd::Call(call) => fault_of(call),
+        WatchEnd::TooLong | WatchEnd::TooMuch | WatchEnd::Unreadable | WatchEnd::Expired => Fault::Unusable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_for_one_thing_and_must_have_it() {
+        let of = |major, minor| Some(Version { major, minor });
+        let table: [(&[u8], Option<Version>); 7] = [
+            (br#"{"major":"1","minor":"36","gitVersion":"v1.36.3"}"#, of(1, 36)),
+            (br#"{"major":"1","minor":"29+"}"#, of(1, 29)),
+            (br#"{"major":"1","minor":"9"}"#, of(1, 9)),
+            (br#"{"major":"one","minor":"29"}"#, None),
+            (br#"{"major":"1","minor":""}"#, None),
+            (br#"{"major":1,"minor":29}"#, None),
+            (b"<html>", None),
+        ];
+        for (answer, expected) in table {
+            assert_eq!(version(answer), expected);
+        }
+        assert!(of(1, 9) < Some(OLDEST), "a version is no decimal fraction");
+        assert!(of(1, 100) > Some(OLDEST));
+        assert_eq!(uid(br#"{"metadata":{"uid":"u"}}"#).as_deref(), Some("u"));
+        assert_eq!(uid(br#"{"metadata":{}}"#), None);
+        let review = br#"{"status":{"userInfo":{"username":"me"}}}"#;
+        assert_eq!(who(review).as_deref(), Some("me"));
+        assert_eq!(who(br#"{"status":{}}"#), None);
+        assert_eq!(is_allowed(br#"{"status":{"allowed":true}}"#), Some(true));
+        assert_eq!(is_allowed(br#"{"status":{"allowed":"false"}}"#), None);
+    }
+}

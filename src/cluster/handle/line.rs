@@ -1,0 +1,105 @@
+//! What the task of a connection shares with everybody who sends through it.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Request};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::session::Session;
+use crate::apply::{CallError, Wire};
+use crate::metrics::clusters::ClusterMetrics;
+
+/// One connection as its users know it, whatever becomes of it.
+pub(in crate::cluster) struct Line {
+    /// Label of its metrics.
+    pub(super) name: Box<str>,
+    pub(super) metrics: ClusterMetrics,
+    /// Ends everything at once.
+    pub(in crate::cluster) cut: CancellationToken,
+    /// A call ended as on a broken connection, or with a refused credential.
+    pub(super) doubt: Notify,
+    session: RwLock<Option<Arc<Session>>>,
+}
+
+impl Line {
+    pub(in crate::cluster) fn new(name: &str, metrics: ClusterMetrics, cut: CancellationToken) -> Self {
+        Self {
+            name: name.into(),
+            metrics,
+            cut,
+            doubt: Notify::new(),
+            session: RwLock::default(),
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        let held = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        held.clone()
+    }
+
+    /// Puts another session, or none, in the place of the one before, which is given back.
+    pub(super) fn swap(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
+        let mut held = self.session.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *held, session)
+    }
+
+    fn count(&self, outcome: Result<(), CallError>) {
+        // After the end, its series are gone and stay so.
+        if self.cut.is_cancelled() {
+            return;
+        }
+        let code = outcome.map_or_else(CallError::code, |()| 200);
+        self.metrics.request(&self.name, code);
+        if matches!(outcome, Err(CallError::Unauthorized | CallError::Transport)) {
+            self.doubt.notify_one();
+        }
+    }
+}
+
+/// The way to one site: carries requests as its user, on whatever connection leads there at that moment. It ends when the
+/// site is down or closed; a call through it fails from then on.
+#[derive(Clone)]
+pub struct Seat {
+    line: Arc<Line>,
+    user: Option<HeaderValue>,
+    valid: CancellationToken,
+}
+
+impl Seat {
+    pub(super) fn new(line: Arc<Line>, user: Option<HeaderValue>, valid: CancellationToken) -> Self {
+        Self { line, user, valid }
+    }
+
+    /// Whether the site was up without a break since the seat was given.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.valid.is_cancelled()
+    }
+
+    async fn call(&self, request: Request<Vec<u8>>) -> Result<Bytes, CallError> {
+        let session = self.line.session().filter(|_| self.is_valid());
+        let session = session.ok_or(CallError::Transport)?;
+        let sent = session.send(request, self.user.as_ref());
+        let answer = self.valid.run_until_cancelled(sent).await;
+        let answer = answer.unwrap_or(Err(CallError::Transport));
+        self.line
+            .count(answer.as_ref().map(|_| ()).map_err(|error| *error));
+        answer
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seat")
+    }
+}
+
+impl Wire for Seat {
+    fn send(&self, request: Request<Vec<u8>>) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(self.call(request))
+    }
+}

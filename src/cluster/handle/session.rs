@@ -1,0 +1,73 @@
+//! A connection that stands: its link, and the calls that are under way on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::apply::CallError;
+use crate::cluster::link::Link;
+use crate::kubeconfig::{Fingerprint, Login, RemoteConfig};
+
+/// Longest that calls of a connection may go on after another took its place.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// One connection, from when it stood until it is cut.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) link: Link,
+    /// Tells it from connections to elsewhere.
+    pub(super) connection: Fingerprint,
+    calls: TaskTracker,
+    /// Counts credentials: what is verified of one is verified anew of the next.
+    credential: watch::Sender<u64>,
+}
+
+impl Session {
+    pub(super) fn new(link: Link, connection: Fingerprint) -> Self {
+        Self {
+            link,
+            connection,
+            calls: TaskTracker::new(),
+            credential: watch::Sender::new(0),
+        }
+    }
+
+    /// Does a call, and keeps the connection for it even if another takes its place.
+    pub(super) async fn send(
+        &self,
+        request: Request<Vec<u8>>,
+        user: Option<&HeaderValue>,
+    ) -> Result<Bytes, CallError> {
+        let _under_way = self.calls.token();
+        self.link.send(request, user).await
+    }
+
+    /// Lets the next request carry another token.
+    pub(super) fn renew(&self, config: &RemoteConfig) {
+        let Login::Token(token) = &config.login else {
+            return;
+        };
+        // One that cannot be sent is none: the decoder lets no such token through.
+        if self.link.set_token(token).is_ok() {
+            self.credential.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Tells of each other credential from now on.
+    pub(super) fn credentials(&self) -> watch::Receiver<u64> {
+        self.credential.subscribe()
+    }
+
+    /// Ends it once no call is under way, or it takes too long, or everything ends.
+    pub(super) async fn drain(self: Arc<Self>, cut: CancellationToken) {
+        self.calls.close();
+        _ = cut.run_until_cancelled(timeout(DRAIN, self.calls.wait())).await;
+        self.link.cut();
+    }
+}

@@ -1,0 +1,119 @@
+//! What a watch saw since the loop was told last, once for each Job, and the Jobs that are there.
+
+use std::collections::HashMap;
+
+use crate::names::TaskUid;
+use crate::watch::{Change, JobMark};
+
+/// The Jobs that a list or a watch showed, by their tasks.
+#[derive(Debug, Default)]
+pub(super) struct Known(HashMap<TaskUid, Box<str>>);
+
+impl Known {
+    /// Notes a Job. `false` where there are more than `max`.
+    pub(super) fn note(&mut self, mark: &JobMark, max: usize) -> bool {
+        self.0.insert(mark.task.clone(), mark.uid.as_str().into());
+        self.0.len() <= max
+    }
+
+    /// Forgets a Job; `false` where another one, or none, was noted.
+    pub(super) fn forget(&mut self, mark: &JobMark) -> bool {
+        let is_noted = self.0.get(&mark.task).is_some_and(|uid| **uid == *mark.uid);
+        if is_noted {
+            self.0.remove(&mark.task);
+        }
+        is_noted
+    }
+}
+
+/// Changes in their order, of each Job only the last. What follows the end of a Job is kept apart from it.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    changes: Vec<Change<JobMark>>,
+    at: HashMap<TaskUid, usize>,
+}
+
+impl Batch {
+    pub(super) fn seen(&mut self, mark: JobMark) {
+        let at = self.at.get(&mark.task).copied();
+        match at.and_then(|at| self.changes.get_mut(at)) {
+            Some(Change::Seen(before)) => *before = mark,
+            _ => {
+                self.at.insert(mark.task.clone(), self.changes.len());
+                self.changes.push(Change::Seen(mark));
+            }
+        }
+    }
+
+    pub(super) fn gone(&mut self, task: TaskUid) {
+        let at = self.at.get(&task).copied();
+        match at.and_then(|at| self.changes.get_mut(at)) {
+            Some(change) => *change = Change::Gone(task),
+            None => {
+                self.at.insert(task.clone(), self.changes.len());
+                self.changes.push(Change::Gone(task));
+            }
+        }
+    }
+
+    pub(super) fn into_changes(self) -> Vec<Change<JobMark>> {
+        self.changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::outcome::EndHint;
+
+    fn mark(task: &str, uid: &str, hint: EndHint) -> JobMark {
+        JobMark {
+            task: TaskUid::new(task),
+            name: format!("render-{task}"),
+            uid: uid.to_owned(),
+            spec_hash: String::new(),
+            chart_url: None,
+            hint,
+        }
+    }
+
+    #[test]
+    fn of_each_job_the_last_word_counts_and_its_end_is_not_lost() {
+        let mut batch = Batch::default();
+        for hint in [EndHint::No, EndHint::Soon, EndHint::Now] {
+            batch.seen(mark("a", "1", hint));
+            batch.seen(mark("b", "2", hint));
+        }
+        batch.gone(TaskUid::new("a"));
+        batch.seen(mark("a", "3", EndHint::No));
+        batch.seen(mark("a", "3", EndHint::Soon));
+        batch.gone(TaskUid::new("c"));
+        let told: Vec<String> = batch
+            .into_changes()
+            .into_iter()
+            .map(|change| match change {
+                Change::Seen(mark) => format!("{} {} {:?}", mark.task, mark.uid, mark.hint),
+                Change::Gone(task) => format!("{task} gone"),
+                other => format!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(told, ["a gone", "b 2 Now", "a 3 Soon", "c gone"]);
+    }
+
+    #[test]
+    fn only_the_job_that_was_there_can_go_and_no_number_of_them_is_too_large_to_say_so() {
+        let mut known = Known::default();
+        assert!(known.note(&mark("a", "1", EndHint::No), 1));
+        assert!(
+            known.note(&mark("a", "2", EndHint::No), 1),
+            "it replaces the first"
+        );
+        assert!(
+            !known.forget(&mark("a", "1", EndHint::No)),
+            "that one went before"
+        );
+        assert!(!known.forget(&mark("b", "1", EndHint::No)), "it was never there");
+        assert!(!known.note(&mark("b", "3", EndHint::No), 1), "one too many");
+        assert!(known.forget(&mark("a", "2", EndHint::No)));
+    }
+}

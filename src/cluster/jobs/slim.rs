@@ -1,0 +1,308 @@
+//! Of what a server says of Jobs only the few fields that count, each of a shape that can be true.
+//!
+//! Everything else is passed over without being kept, so that a page of a list or a line of a watch takes no more memory
+//! than its own bytes.
+
+use std::fmt;
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::api::labels;
+use crate::names::{HubId, TaskUid, hex, is_dns_label, is_name_of};
+use crate::plan::outcome::EndHint;
+use crate::watch::JobMark;
+
+/// Jobs on one page of a list. A page with more is none that was asked for.
+pub(super) const PAGE: usize = 500;
+/// Longest UID: those of Kubernetes have 36 characters.
+const UID_MAX: usize = 64;
+/// Longest place of a chart.
+const URL_MAX: usize = 2_048;
+/// Longest version of a list.
+const VERSION_MAX: usize = 64;
+/// Longest mark for the next page.
+const CONTINUE_MAX: usize = 4_096;
+
+/// Whose Jobs are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) hub: &'a HubId,
+    pub(super) namespace: &'a str,
+}
+
+/// One page of a list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page {
+    metadata: PageMeta,
+    #[serde(default)]
+    items: Option<Items>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Items {
+    kept: Vec<Object>,
+    is_too_long: bool,
+}
+
+/// One line of a watch.
+#[derive(Debug, Deserialize)]
+pub(super) struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Object,
+}
+
+/// A Job by its metadata, or the word that a watch ends with.
+#[derive(Debug, Deserialize)]
+struct Object {
+    #[serde(default)]
+    metadata: Option<Meta>,
+    code: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<Labels>,
+    annotations: Option<Annotations>,
+    managed_fields: Option<Managed>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Labels {
+    #[serde(rename = "app.kubernetes.io/managed-by")]
+    managed_by: Option<String>,
+    #[serde(rename = "renderhub.dev/hub-id")]
+    hub_id: Option<String>,
+    #[serde(rename = "renderhub.dev/task-uid")]
+    task_uid: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Annotations {
+    #[serde(rename = "renderhub.dev/spec-hash")]
+    spec_hash: Option<String>,
+    #[serde(rename = "renderhub.dev/chart-url")]
+    chart_url: Option<String>,
+}
+
+/// Which fields of the status somebody set, over all entries.
+#[derive(Debug, Default)]
+struct Managed {
+    is_empty: bool,
+    has_completion_time: bool,
+    has_conditions: bool,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "fieldsV1")]
+    fields: Option<Fields>,
+}
+
+#[derive(Deserialize)]
+struct Fields {
+    #[serde(rename = "f:status")]
+    status: Option<StatusFields>,
+}
+
+#[derive(Deserialize)]
+struct StatusFields {
+    #[serde(rename = "f:completionTime")]
+    completion_time: Option<IgnoredAny>,
+    #[serde(rename = "f:conditions")]
+    conditions: Option<IgnoredAny>,
+}
+
+/// What a line of a watch tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// A Job is there, new or changed.
+    There(JobMark),
+    /// A Job is gone.
+    Gone(JobMark),
+    /// Nothing that concerns the hub.
+    Nothing,
+    /// The version is too old; everything has to be listed anew.
+    TooOld,
+    /// The server ends the watch for another reason.
+    Ended,
+    /// It is no event.
+    Unreadable,
+}
+
+impl Page {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// Version of the list, from which a watch goes on.
+    pub(super) fn version(&self) -> Option<String> {
+        version(self.metadata.resource_version.as_deref())
+    }
+
+    /// Mark for the next page, `None` on the last one; `Some(None)` where it cannot be one.
+    pub(super) fn next(&self) -> Option<Option<&str>> {
+        let next = self.metadata.next.as_deref().filter(|next| !next.is_empty())?;
+        Some((next.len() <= CONTINUE_MAX).then_some(next))
+    }
+
+    /// Whether it has more Jobs than were asked for.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.items.as_ref().is_some_and(|items| items.is_too_long)
+    }
+
+    /// The hub's Jobs on it.
+    pub(super) fn marks(self, view: View<'_>) -> impl Iterator<Item = JobMark> {
+        let items = self.items.unwrap_or_default().kept.into_iter();
+        items.filter_map(move |item| item.metadata?.mark(view))
+    }
+}
+
+impl Line {
+    /// What a line tells, and the version of the list after it.
+    pub(super) fn told(line: &[u8], view: View<'_>) -> (Told, Option<String>) {
+        let Ok(Self { kind, object }) = serde_json::from_slice(line) else {
+            return (Told::Unreadable, None);
+        };
+        if kind == "ERROR" {
+            let is_old = object.code == Some(410);
+            return (if is_old { Told::TooOld } else { Told::Ended }, None);
+        }
+        let Some(meta) = object.metadata else {
+            return (Told::Unreadable, None);
+        };
+        let version = version(meta.resource_version.as_deref());
+        let told = match kind.as_str() {
+            "ADDED" | "MODIFIED" => meta.mark(view).map_or(Told::Nothing, Told::There),
+            "DELETED" => meta.mark(view).map_or(Told::Nothing, Told::Gone),
+            "BOOKMARK" => Told::Nothing,
+            _ => Told::Unreadable,
+        };
+        (told, version)
+    }
+}
+
+impl Meta {
+    /// The Job, if it is one of the hub's in this namespace, whatever the server selected.
+    fn mark(self, view: View<'_>) -> Option<JobMark> {
+        let labels = self.labels?;
+        let is_ours = labels.hub_id.as_deref() == Some(view.hub.as_str())
+            && labels.managed_by.as_deref() == Some(labels::MANAGED_BY_VALUE)
+            && self.namespace.as_deref() == Some(view.namespace);
+        let task = labels.task_uid.filter(|uid| is_ours && is_uid(uid))?;
+        let task = TaskUid::new(&task);
+        let name = self
+            .name
+            .filter(|name| is_dns_label(name) && is_name_of(name, &task))?;
+        let (hash, url) = self
+            .annotations
+            .map_or((None, None), |a| (a.spec_hash, a.chart_url));
+        Some(JobMark {
+            task,
+            name,
+            uid: self.uid.filter(|uid| is_uid(uid))?,
+            spec_hash: hash.filter(|hash| is_hash(hash)).unwrap_or_default(),
+            chart_url: url.filter(|url| is_url(url)),
+            hint: self.managed_fields.map_or(EndHint::Now, |managed| managed.hint()),
+        })
+    }
+}
+
+impl Managed {
+    fn hint(&self) -> EndHint {
+        if self.is_empty {
+            return EndHint::Now;
+        }
+        EndHint::of(self.has_completion_time, self.has_conditions)
+    }
+}
+
+fn is_uid(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=UID_MAX).contains(&text.len()) && text.bytes().all(is_part)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == hex(&[0; 32]).len() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_url(text: &str) -> bool {
+    text.len() <= URL_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn version(text: Option<&str>) -> Option<String> {
+    let is_one = |text: &&str| {
+        (1..=VERSION_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    text.filter(is_one).map(ToOwned::to_owned)
+}
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bounded;
+        impl<'de> Visitor<'de> for Bounded {
+            type Value = Items;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
+                let mut items = Items::default();
+                while items.kept.len() < PAGE
+                    && let Some(item) = list.next_element()?
+                {
+                    items.kept.push(item);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    items.is_too_long = true;
+                }
+                Ok(items)
+            }
+        }
+        deserializer.deserialize_seq(Bounded)
+    }
+}
+
+impl<'de> Deserialize<'de> for Managed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Folded;
+        impl<'de> Visitor<'de> for Folded {
+            type Value = Managed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Managed, A::Error> {
+                let mut managed = Managed {
+                    is_empty: true,
+                    ..Managed::default()
+                };
+                while let Some(entry) = list.next_element::<Entry>()? {
+                    managed.is_empty = false;
+                    let status = entry.fields.and_then(|fields| fields.status);
+                    managed.has_completion_time |=
+                        status.as_ref().is_some_and(|s| s.completion_time.is_some());
+                    managed.has_conditions |= status.is_some_and(|s| s.conditions.is_some());
+                }
+                Ok(managed)
+            }
+        }
+        deserializer.deserialize_seq(Folded)
+    }
+}

@@ -1,0 +1,218 @@
+//! The connections of one link: one over HTTP/2 for everything, or where the server has none, one idle over HTTP/1.1.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex as StdMutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use super::connect::Connector;
+use super::limits::LinkLimits;
+use crate::apply::CallError;
+
+pub(super) type Body = Full<Bytes>;
+type Socket = TokioIo<TlsStream<TcpStream>>;
+
+/// Bytes that a server may send on one stream before they are read.
+const STREAM_WINDOW: u32 = 64 << 10;
+/// The same for all streams: several watches that nobody reads for a while leave room for calls.
+const CONNECTION_WINDOW: u32 = 192 << 10;
+/// Bytes of the headers of an answer.
+const HEADERS: u32 = 16 << 10;
+/// Headers of an answer over HTTP/1.1.
+const HEADER_COUNT: usize = 64;
+/// Bytes that are buffered over HTTP/1.1 at most.
+const HTTP1_BUFFER: usize = 32 << 10;
+/// Streams that either side may have ended early and that are remembered.
+const RESET_STREAMS: usize = 16;
+/// Broken frames of the server's after which the connection ends.
+const BROKEN_FRAMES: usize = 64;
+
+/// Something to send a request with.
+pub(super) enum Sender {
+    /// A connection of its own until the answer is read.
+    Http1(http1::SendRequest<Body>),
+    /// The connection that all share.
+    Http2(http2::SendRequest<Body>),
+}
+
+pub(super) struct Lanes {
+    connector: Connector,
+    limits: LinkLimits,
+    /// Held while connecting, so that many calls make one connection.
+    shared: Mutex<Shared>,
+    idle: StdMutex<Option<http1::SendRequest<Body>>>,
+    opened: AtomicU64,
+    cut: CancellationToken,
+}
+
+#[derive(Default)]
+struct Shared {
+    http2: Option<http2::SendRequest<Body>>,
+    /// When connecting failed last; whoever waited since before then has failed too.
+    failed: Option<(Instant, CallError)>,
+}
+
+/// What became of a request that was not answered.
+pub(super) enum Unsent {
+    /// Not a byte of it left.
+    Returned,
+    /// It may have arrived.
+    Lost,
+}
+
+impl Lanes {
+    pub(super) fn new(connector: Connector, limits: LinkLimits, cut: CancellationToken) -> Self {
+        Self {
+            connector,
+            limits,
+            shared: Mutex::default(),
+            idle: StdMutex::default(),
+            opened: AtomicU64::new(0),
+            cut,
+        }
+    }
+
+    /// Connections that were opened since the start.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// A connection that takes requests: the one there is, or a new one.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub(super) async fn sender(&self) -> Result<Sender, CallError> {
+        let began = Instant::now();
+        let idle = self.idle().take();
+        if let Some(mut idle) = idle
+            && idle.ready().await.is_ok()
+        {
+            return Ok(Sender::Http1(idle));
+        }
+        let mut shared = self.shared.lock().await;
+        if let Some(http2) = shared.http2.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok(Sender::Http2(http2.clone()));
+        }
+        shared.http2 = None;
+        if let Some((_, error)) = shared.failed.filter(|(at, _)| *at > began) {
+            return Err(error);
+        }
+        let made = self.open().await;
+        match &made {
+            Ok(Sender::Http2(http2)) => shared.http2 = Some(http2.clone()),
+            Ok(Sender::Http1(_)) => {}
+            Err(error) => shared.failed = Some((Instant::now(), *error)),
+        }
+        made
+    }
+
+    /// Keeps a connection whose answer was read to its end; one at most.
+    pub(super) fn keep(&self, sender: http1::SendRequest<Body>) {
+        if !sender.is_closed() {
+            *self.idle() = Some(sender);
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Option<http1::SendRequest<Body>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open(&self) -> Result<Sender, CallError> {
+        let tls = self.connector.connect(&self.limits).await?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+        let socket = TokioIo::new(tls);
+        let made = if is_http2 {
+            self.http2(socket).await
+        } else {
+            self.http1(socket).await
+        };
+        made.map_err(|_| CallError::Transport)
+    }
+
+    async fn http1(&self, socket: Socket) -> hyper::Result<Sender> {
+        let (sender, connection) = http1::Builder::new()
+            .max_headers(HEADER_COUNT)
+            .max_buf_size(HTTP1_BUFFER)
+            .handshake(socket)
+            .await?;
+        self.drive(connection);
+        Ok(Sender::Http1(sender))
+    }
+
+    async fn http2(&self, socket: Socket) -> hyper::Result<Sender> {
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(HEADERS)
+            .max_concurrent_reset_streams(RESET_STREAMS)
+            .max_pending_accept_reset_streams(RESET_STREAMS)
+            .max_local_error_reset_streams(BROKEN_FRAMES)
+            .keep_alive_interval(self.limits.ping)
+            .keep_alive_timeout(self.limits.ping_timeout)
+            .keep_alive_while_idle(true)
+            .handshake(socket)
+            .await?;
+        self.drive(connection);
+        Ok(Sender::Http2(sender))
+    }
+
+    /// Runs a connection until it ends, nobody needs it, or the link is cut.
+    fn drive(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        let cut = self.cut.clone();
+        tokio::spawn(async move {
+            // How it ended is told to whoever waits for an answer on it.
+            _ = cut.run_until_cancelled(connection).await;
+        });
+    }
+}
+
+impl Sender {
+    /// Sends a request with the whole URI of what it asks for.
+    pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unsent> {
+        let answer = match self {
+            Self::Http2(sender) => sender.try_send_request(request).await,
+            Self::Http1(sender) => match with_host(request) {
+                Ok(request) => sender.try_send_request(request).await,
+                Err(_) => return Err(Unsent::Lost),
+            },
+        };
+        answer.map_err(unsent)
+    }
+}
+
+/// Only a request that was never written comes back with its error.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "an error is used up by looking at it"
+)]
+fn unsent(failed: TrySendError<Request<Body>>) -> Unsent {
+    if failed.message().is_some() {
+        Unsent::Returned
+    } else {
+        Unsent::Lost
+    }
+}
+
+/// HTTP/1.1 has the path in the request, and the host in a header.
+fn with_host(mut request: Request<Body>) -> http::Result<Request<Body>> {
+    if let Some(authority) = request.uri().authority() {
+        let host = header::HeaderValue::from_str(authority.as_str())?;
+        request.headers_mut().insert(header::HOST, host);
+    }
+    let path = request.uri().path_and_query().cloned();
+    *request.uri_mut() =
+        path.map_or_else(|| Ok(Uri::from_static("/")), |path| Uri::try_from(path.as_str()))?;
+    Ok(request)
+}

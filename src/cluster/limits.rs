@@ -1,0 +1,92 @@
+//! How long, how much and how often: every bound on what a remote API server can make the hub do.
+
+use std::time::Duration;
+
+/// Bounds of one link. The default is production; a test shortens what it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkLimits {
+    /// Longest that a call takes, with its wait for a turn, its connection and its retries.
+    pub total: Duration,
+    /// Longest pause between two parts of a body.
+    pub idle: Duration,
+    /// Longest that a connection takes, from its name to the end of the TLS handshake.
+    pub connect: Duration,
+    /// Longest that a name takes to resolve.
+    pub resolve: Duration,
+    /// Longest that a probe takes.
+    pub probe: Duration,
+    /// Bytes of a body at most.
+    pub body: usize,
+    /// Bytes of one line of a watch at most.
+    pub line: usize,
+    /// Times that a GET is sent at most.
+    pub attempts: u32,
+    /// Pause before the second attempt, doubled for each further one.
+    pub retry_pause: Duration,
+    /// Longest pause that a server can ask for.
+    pub retry_after: Duration,
+    /// Calls at a time.
+    pub in_flight: usize,
+    /// Calls in a second.
+    pub qps: u32,
+    /// Calls at once after a rest.
+    pub burst: u32,
+    /// Pause between two pings over HTTP/2.
+    pub ping: Duration,
+    /// Longest that the answer to a ping takes.
+    pub ping_timeout: Duration,
+    /// Life of one watch over HTTP/1.1, which has no pings.
+    pub http1_watch: Duration,
+    /// What a watch over HTTP/1.1 may live longer than it was asked to.
+    pub http1_grace: Duration,
+    /// Pause after which the first TCP keepalive is sent, and between two; after three without an answer the connection is
+    /// dead.
+    pub keepalive: Duration,
+    /// Longest that sent bytes stay without an acknowledgement.
+    pub user_timeout: Duration,
+    /// Jobs that a watch remembers at most.
+    pub jobs: usize,
+    /// Units of events in a second, a unit being an event or 4 KiB of one.
+    pub event_rate: u32,
+    /// Units of events at once after a rest.
+    pub event_burst: u32,
+    /// A watch that lives shorter than this counts as broken.
+    pub watch_life: Duration,
+    /// Pause after the first broken watch, doubled for each further one.
+    pub watch_pause: Duration,
+    /// Broken watches in a row after which no other is opened.
+    pub watch_attempts: u32,
+}
+
+impl Default for LinkLimits {
+    fn default() -> Self {
+        Self {
+            total: Duration::from_secs(30),
+            idle: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            resolve: Duration::from_secs(2),
+            probe: Duration::from_secs(5),
+            body: 8 << 20,
+            line: 1 << 20,
+            attempts: 3,
+            retry_pause: Duration::from_millis(200),
+            retry_after: Duration::from_secs(60),
+            in_flight: 32,
+            qps: 20,
+            burst: 30,
+            ping: Duration::from_secs(10),
+            ping_timeout: Duration::from_secs(8),
+            http1_watch: Duration::from_secs(45),
+            http1_grace: Duration::from_secs(5),
+            keepalive: Duration::from_secs(5),
+            user_timeout: Duration::from_secs(15),
+            jobs: 20_000,
+            // An API server under full load sends a hundredth of it for one namespace; the hub reads it in 2 % of a core.
+            event_rate: 2_000,
+            event_burst: 10_000,
+            watch_life: Duration::from_secs(10),
+            watch_pause: Duration::from_secs(1),
+            watch_attempts: 5,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A token bucket with a line before it: who came first goes first, and who gives up leaves no gap.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+
+/// Lets through so many in a second, and so many at once after a rest.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Per second in the upper half, burst in the lower, so that both change at once.
+    rates: AtomicU64,
+    /// Held while waiting: the line is that of the mutex, which is first in, first out.
+    bucket: Mutex<Bucket>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Pace {
+    pub(super) fn new(per_second: u32, burst: u32) -> Self {
+        Self {
+            rates: AtomicU64::new(packed(per_second, burst)),
+            bucket: Mutex::new(Bucket {
+                tokens: f64::from(burst.max(1)),
+                filled: Instant::now(),
+            }),
+        }
+    }
+
+    pub(super) fn set(&self, per_second: u32, burst: u32) {
+        self.rates.store(packed(per_second, burst), Ordering::Relaxed);
+    }
+
+    /// Waits for a turn. Whoever stops waiting has taken none.
+    pub(super) async fn turn(&self) {
+        self.turns(1).await;
+    }
+
+    /// Waits for so many turns at once; for more than the burst only until it is full.
+    pub(super) async fn turns(&self, count: u32) {
+        let mut bucket = self.bucket.lock().await;
+        loop {
+            let (per_second, burst) = self.rates();
+            let now = Instant::now();
+            let gained = (now - bucket.filled).as_secs_f64() * per_second;
+            bucket.tokens = (bucket.tokens + gained).min(burst);
+            bucket.filled = now;
+            let price = f64::from(count).min(burst);
+            if bucket.tokens >= price {
+                bucket.tokens -= price;
+                return;
+            }
+            let missing = (price - bucket.tokens) / per_second;
+            // No longer than a second, so that a new pace counts for who is waiting.
+            sleep(Duration::from_secs_f64(missing.clamp(0.001, 1.0))).await;
+        }
+    }
+
+    fn rates(&self) -> (f64, f64) {
+        let [a, b, c, d, e, f, g, h] = self.rates.load(Ordering::Relaxed).to_be_bytes();
+        let half = |bytes| f64::from(u32::from_be_bytes(bytes).max(1));
+        (half([a, b, c, d]), half([e, f, g, h]))
+    }
+}
+
+fn packed(per_second: u32, burst: u32) -> u64 {
+    u64::from(per_second) << 32 | u64::from(burst)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_goes_through_and_the_rest_at_its_pace() {
+        let pace = Pace::new(20, 30);
+        let begin = Instant::now();
+        for _ in 0..30 {
+            pace.turn().await;
+        }
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        for _ in 0..40 {
+            pace.turn().await;
+        }
+        let took = begin.elapsed();
+        assert!(
+            took >= Duration::from_millis(1_990) && took < Duration::from_millis(2_200),
+            "{took:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_come_first_served_and_who_gives_up_takes_nothing() {
+        let pace = Arc::new(Pace::new(1, 1));
+        pace.turn().await;
+        let begin = Instant::now();
+        let gone = tokio::time::timeout(Duration::from_millis(500), pace.turn()).await;
+        assert!(gone.is_err());
+        let mut order = Vec::new();
+        let (first, second) = (pace.turn(), pace.turn());
+        tokio::pin!(first, second);
+        while order.len() < 2 {
+            tokio::select! {
+                biased;
+                () = &mut first, if !order.contains(&1) => order.push(1),
+                () = &mut second, if !order.contains(&2) => order.push(2),
+            }
+        }
+        assert_eq!(order, [1, 2]);
+        let took = begin.elapsed();
+        assert!(
+            took < Duration::from_millis(2_100),
+            "the one that gave up took a turn: {took:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_pace_counts_for_who_waits() {
+        let pace = Pace::new(1, 1);
+        pace.turns(1).await;
+        let begin = Instant::now();
+        pace.set(1_000, 1);
+        for _ in 0..100 {
+            pace.turn().await;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        pace.set(0, 0);
+        pace.turn().await;
+    }
+}

@@ -1,0 +1,146 @@
+//! Names to addresses, without a thread that a slow server could hold.
+//!
+//! A name is looked up exactly as it is written: no search list of the hub's own network turns a tenant's name into one of
+//! the hub's Services. A name that ran out of time waits in a line of its own from then on, so that no number of them
+//! delays the others.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::{TokioResolver, system_conf};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Lookups at a time; each holds a socket.
+const AT_ONCE: usize = 256;
+/// Lookups at a time of names that ran out of time before.
+const SLOW_AT_ONCE: usize = 32;
+/// Names that are remembered as slow.
+const SLOW_NAMES: usize = 4_096;
+/// Answers that are remembered for as long as they say.
+const CACHE: u64 = 1_024;
+/// Addresses of one name that are looked at.
+const ADDRESSES: usize = 16;
+
+/// Resolves names for all links of the hub.
+#[derive(Clone)]
+pub struct Resolver(Arc<Inner>);
+
+/// The name servers of the hub are not known: its `resolv.conf` cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the name servers of this machine are not known")]
+pub struct ResolverError;
+
+struct Inner {
+    resolver: TokioResolver,
+    turns: Semaphore,
+    slow_turns: Semaphore,
+    slow: Mutex<HashSet<Box<str>>>,
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Resolver")
+    }
+}
+
+impl Resolver {
+    /// Asks the name servers of `/etc/resolv.conf`, after `/etc/hosts`.
+    ///
+    /// # Errors
+    /// If there is no such file, or it cannot be read.
+    pub fn system() -> Result<Self, ResolverError> {
+        let (config, _) = system_conf::read_system_conf().map_err(|_| ResolverError)?;
+        Self::build(config.name_servers().to_vec(), ResolveHosts::Always)
+    }
+
+    /// Asks these name servers over UDP, and TCP for what is too long.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn with_servers(servers: &[SocketAddr]) -> Result<Self, ResolverError> {
+        let at = |server: &SocketAddr| {
+            let mut ways = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+            for way in &mut ways {
+                way.port = server.port();
+            }
+            NameServerConfig::new(server.ip(), true, ways.into())
+        };
+        Self::build(servers.iter().map(at).collect(), ResolveHosts::Never)
+    }
+
+    fn build(servers: Vec<NameServerConfig>, hosts: ResolveHosts) -> Result<Self, ResolverError> {
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        *builder.options_mut() = options(hosts);
+        Ok(Self(Arc::new(Inner {
+            resolver: builder.build().map_err(|_| ResolverError)?,
+            turns: Semaphore::new(AT_ONCE),
+            slow_turns: Semaphore::new(SLOW_AT_ONCE),
+            slow: Mutex::default(),
+        })))
+    }
+
+    /// The addresses of a name, IPv4 before IPv6; none where there is no such name, or no answer within the limit.
+    pub(super) async fn addresses(&self, name: &str, limit: Duration) -> Vec<IpAddr> {
+        let is_slow = self.slow().contains(name);
+        let turns = if is_slow {
+            &self.0.slow_turns
+        } else {
+            &self.0.turns
+        };
+        // Never closed.
+        let Ok(_turn) = turns.acquire().await else {
+            return Vec::new();
+        };
+        let found = timeout(limit, self.look_up(name)).await;
+        let mut slow = self.slow();
+        match found {
+            Ok(addresses) => {
+                slow.remove(name);
+                addresses
+            }
+            Err(_) => {
+                if slow.len() < SLOW_NAMES {
+                    slow.insert(name.into());
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    async fn look_up(&self, name: &str) -> Vec<IpAddr> {
+        let Ok(mut name) = Name::from_ascii(name) else {
+            return Vec::new();
+        };
+        name.set_fqdn(true);
+        let found = self.0.resolver.lookup_ip(name).await;
+        found
+            .map(|ips| ips.iter().take(ADDRESSES).collect())
+            .unwrap_or_default()
+    }
+
+    fn slow(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
+        self.0.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn options(hosts: ResolveHosts) -> ResolverOpts {
+    let mut options = ResolverOpts::default();
+    // Two datagrams fit into the limit of a link.
+    options.timeout = Duration::from_millis(900);
+    options.attempts = 1;
+    options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
+    options.cache_size = CACHE;
+    options.use_hosts_file = hosts;
+    options.max_active_requests = AT_ONCE;
+    options
+}

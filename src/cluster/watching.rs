@@ -1,0 +1,91 @@
+//! A watch that was opened: its lines, until it ends.
+
+use std::future;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep_until};
+
+use super::body;
+use super::lanes::Sender;
+use super::lines::Lines;
+use super::link::{Answer, Link};
+use crate::apply::CallError;
+use hyper::body::Incoming;
+
+/// Why a watch ended. Holds no text of the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WatchEnd {
+    /// The connection is lost, or the watch ends as soon as it is opened.
+    #[error("the connection to the API server is lost")]
+    Lost,
+    /// The server refused, or did not answer.
+    #[error("the API server refused the list or the watch: {0}")]
+    Call(CallError),
+    /// A line is longer than is read.
+    #[error("the API server sent an event that is too large")]
+    TooLong,
+    /// There are more Jobs than are remembered.
+    #[error("the API server shows more Jobs than are remembered")]
+    TooMuch,
+    /// What came is no event of a watch.
+    #[error("the API server sent what is no event")]
+    Unreadable,
+    /// Each version of the list is too old as soon as it is used.
+    #[error("the API server forgets each version that it gave")]
+    Expired,
+}
+
+/// The lines of one watch. It keeps its link, and so its connection.
+pub(super) struct Watching {
+    link: Link,
+    body: Incoming,
+    lines: Lines,
+    /// Over HTTP/1.1, which has no pings, the time at which it must have ended by itself.
+    end: Option<Instant>,
+    /// Ends the connection of its own with the watch.
+    _sender: Sender,
+}
+
+impl Watching {
+    pub(super) fn new(link: Link, answer: Answer) -> Self {
+        let limits = link.limits();
+        let end = matches!(answer.sender, Sender::Http1(_))
+            .then(|| Instant::now() + limits.http1_watch + limits.http1_grace);
+        Self {
+            link,
+            body: answer.head.into_body(),
+            lines: Lines::default(),
+            end,
+            _sender: answer.sender,
+        }
+    }
+
+    /// The next line, `None` after the last.
+    ///
+    /// # Errors
+    /// If the connection is lost, or a line is too long.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, WatchEnd> {
+        loop {
+            let line = self.lines.next(self.link.limits().line);
+            if let Some(line) = line.map_err(|_| WatchEnd::TooLong)? {
+                return Ok(Some(line));
+            }
+            let end = self.end;
+            let part = tokio::select! {
+                part = body::part(&mut self.body) => part.map_err(|_| WatchEnd::Lost)?,
+                () = until(end) => return Err(WatchEnd::Lost),
+            };
+            let Some(part) = part else {
+                return Ok(None);
+            };
+            self.lines.push(part);
+        }
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end).await,
+        None => future::pending().await,
+    }
+}
