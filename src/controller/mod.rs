@@ -1,6 +1,7 @@
-//! The control loops: tasks, what the platform offers them, and the sweep.
+//! The control loops: tasks, what the platform offers them, the clusters they run on, and the sweep.
 
 pub mod catalog;
+pub mod clusters;
 pub mod engine;
 mod index;
 mod outcome;

@@ -36,6 +36,23 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// A connection of which nothing was heard yet.
+    #[must_use]
+    pub const fn first() -> Self {
+        let fault = Some(health::Fault::Connecting);
+        let health = Health {
+            phase: Phase::Connecting,
+            fault,
+            since: None,
+            version: None,
+            last_probe: None,
+            attempts: 0,
+            next_attempt: None,
+            reread: false,
+        };
+        Self::Connection { health, fault }
+    }
+
     /// Whether the first attempt to connect is under way.
     const fn is_first(&self) -> bool {
         matches!(

@@ -10,4 +10,4 @@ mod token;
 
 pub use identity::{Identities, IdentityError, Method};
 pub use lookup::look_up;
-pub use session::{ReadError, Session};
+pub use session::{ReadError, SecretWatch, Session};

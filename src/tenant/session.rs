@@ -116,18 +116,18 @@ impl Session {
         answer
     }
 
-    /// Waits until a Secret is not any more what it was at this version (empty: not there), for `longest` at most, in whole
-    /// seconds; whether it is not. Of the Secret only metadata are asked for, and nothing of them is looked at.
+    /// Opens a watch of one Secret from this version on (empty: from its beginning), which the server ends after `longest`,
+    /// in whole seconds. Only metadata are asked for.
     ///
     /// # Errors
     /// What the answer means to the reader.
-    pub async fn secret_changes(
+    pub async fn watch_secret(
         &self,
         namespace: &str,
         name: &str,
         version: &str,
         longest: Duration,
-    ) -> Result<bool, ReadError> {
+    ) -> Result<SecretWatch, ReadError> {
         let seconds = u32::try_from(longest.as_secs()).unwrap_or(u32::MAX);
         let only = WatchParams::default()
             .fields(&format!("metadata.name={name}"))
@@ -137,19 +137,14 @@ impl Session {
         let answer = tokio::time::timeout(DEADLINE, self.client.send(request.map(Body::from))).await;
         let answer = answer.map_err(|_| ReadError::Call(CallError::Timeout));
         let answer = answer.and_then(|answer| answer.map_err(|error| classify(&error)));
-        let answer = answer.and_then(|answer| match answer.status().as_u16() {
-            200 => Ok(answer.into_body()),
+        let opened = answer.and_then(|answer| match answer.status().as_u16() {
+            200 => Ok(SecretWatch(Some(answer.into_body()))),
+            // The version is too old to go on from.
+            410 => Ok(SecretWatch(None)),
             code => Err(meaning(code)),
         });
-        self.metrics.call("watch", SECRETS, code(answer.as_ref().err()));
-        let mut lines = match answer {
-            // The version is too old to go on from.
-            Err(ReadError::Call(CallError::Code(410))) => return Ok(true),
-            answer => answer?,
-        };
-        let first = tokio::time::timeout(longest + DEADLINE, lines.frame()).await;
-        // Whatever is said at all: that it changed, or that the watch must begin anew.
-        Ok(matches!(first, Ok(Some(Ok(_)))))
+        self.metrics.call("watch", SECRETS, code(opened.as_ref().err()));
+        opened
     }
 
     async fn exchange(
@@ -190,6 +185,27 @@ impl Session {
             Proof::Impersonation(user) => Some((HeaderName::from_static("impersonate-user"), user.clone())),
             Proof::Hub => None,
         }
+    }
+}
+
+/// A watch of one Secret.
+pub struct SecretWatch(Option<Body>);
+
+impl fmt::Debug for SecretWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretWatch")
+    }
+}
+
+impl SecretWatch {
+    /// Waits, for `longest` and a little more at most, until anything is said: that the Secret changed, or that the watch
+    /// must begin anew. `false` where it ended without a word. Nothing that is said is looked at.
+    pub async fn changed(self, longest: Duration) -> bool {
+        let Some(mut lines) = self.0 else {
+            return true;
+        };
+        let first = tokio::time::timeout(longest + DEADLINE, lines.frame()).await;
+        matches!(first, Ok(Some(Ok(_))))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::apply::{CallError, SecretBody};
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::plan::lead::Fault;
 use crate::plan::site::OwnKubeconfig;
-use crate::tenant::{Identities, IdentityError, ReadError, Session};
+use crate::tenant::{Identities, IdentityError, ReadError, SecretWatch, Session};
 
 /// Shortest time between two questions of one watch, for a server that ends each at once.
 const BREATH: Duration = Duration::from_secs(1);
@@ -58,13 +58,22 @@ enum Stop {
 enum Question<'a> {
     Body,
     Version,
-    Changes(&'a str),
+    Watch(&'a str),
 }
 
 enum Answer {
     Body(SecretBody),
     Version(String),
-    Changed(bool),
+    Watch(SecretWatch),
+}
+
+/// What a look brought.
+struct Looked {
+    /// Version of the Secret.
+    version: String,
+    verdict: Verdict,
+    /// Opened before anything is done with the verdict: a right to look that ends with the look is none.
+    watch: SecretWatch,
 }
 
 impl Follower {
@@ -83,12 +92,13 @@ impl Follower {
             };
             let looked = self.look(&asked).await;
             let outcome = match looked {
-                Ok((version, verdict)) => {
+                Ok(looked) => {
                     pause = self.limits.first_pause;
-                    if !self.tell(verdict, turn, &mut asked).await {
+                    if !self.tell(looked.verdict, turn, &mut asked).await {
                         return;
                     }
-                    self.until_changed(&version, &mut asked).await
+                    self.until_changed(&looked.version, Some(looked.watch), &mut asked)
+                        .await
                 }
                 Err(stop) => Err(stop),
             };
@@ -113,7 +123,7 @@ impl Follower {
     async fn rest(&self, is_missing: bool, pause: Duration, asked: &mut Asked) {
         let appears = async {
             // One that the account may not watch is looked at after the pause alone.
-            if !is_missing || self.until_changed("", asked).await.is_err() {
+            if !is_missing || self.until_changed("", None, asked).await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
@@ -131,7 +141,7 @@ impl Follower {
         self.out.send(Told { own, verdict, turn }).await.is_ok()
     }
 
-    async fn look(&self, asked: &Asked) -> Result<(String, Verdict), Stop> {
+    async fn look(&self, asked: &Asked) -> Result<Looked, Stop> {
         let is_name = is_dns_label(&self.own.namespace) && is_dns_subdomain(&self.own.name);
         if !is_name {
             return Err(Stop::Fault(Fault::Missing));
@@ -141,14 +151,26 @@ impl Follower {
         };
         let judged = self.judge.judge(body, std::slice::from_ref(asked)).await;
         let mut judged = judged.ok_or(Stop::Failed(CallError::Transport))?;
+        let Answer::Watch(watch) = self.ask(&Question::Watch(&judged.version)).await? else {
+            return Err(Stop::Failed(CallError::Transport));
+        };
         let verdict = judged.verdicts.pop();
-        Ok((judged.version, verdict.unwrap_or(Verdict::Nowhere(Fault::Missing))))
+        Ok(Looked {
+            version: judged.version,
+            verdict: verdict.unwrap_or(Verdict::Nowhere(Fault::Missing)),
+            watch,
+        })
     }
 
     /// Waits until the Secret is not any more what it was at this version, or is to be read again all the same.
-    async fn until_changed(&self, version: &str, asked: &mut Asked) -> Result<(), Stop> {
+    async fn until_changed(
+        &self,
+        version: &str,
+        watch: Option<SecretWatch>,
+        asked: &mut Asked,
+    ) -> Result<(), Stop> {
         tokio::select! {
-            outcome = self.watched(version) => outcome,
+            outcome = self.watched(version, watch) => outcome,
             () = self.again.notified() => {
                 // It is to be told whether it changed or not.
                 asked.known = None;
@@ -157,19 +179,33 @@ impl Follower {
         }
     }
 
-    async fn watched(&self, version: &str) -> Result<(), Stop> {
+    async fn watched(&self, version: &str, mut opened: Option<SecretWatch>) -> Result<(), Stop> {
         loop {
             let begin = Instant::now();
-            if let Answer::Changed(true) = self.ask(&Question::Changes(version)).await? {
+            let watch = match opened.take() {
+                Some(watch) => Answer::Watch(watch),
+                None => self.ask(&Question::Watch(version)).await?,
+            };
+            let has_changed = match watch {
+                Answer::Watch(watch) => watch.changed(self.limits.watch).await,
+                Answer::Body(_) | Answer::Version(_) => false,
+            };
+            let has_changed = has_changed || self.is_other(version).await?;
+            tokio::time::sleep(BREATH.saturating_sub(begin.elapsed())).await;
+            if has_changed {
                 return Ok(());
             }
-            match self.ask(&Question::Version).await {
-                Ok(Answer::Version(now)) if now == version => {}
-                Err(Stop::Fault(Fault::Missing)) if version.is_empty() => {}
-                Ok(_) => return Ok(()),
-                Err(stop) => return Err(stop),
-            }
-            tokio::time::sleep(BREATH.saturating_sub(begin.elapsed())).await;
+        }
+    }
+
+    /// Whether the Secret has another version now; asked even where a watch said nothing, because the right to watch is not
+    /// the right to get.
+    async fn is_other(&self, version: &str) -> Result<bool, Stop> {
+        match self.ask(&Question::Version).await {
+            Ok(Answer::Version(now)) => Ok(now != version),
+            Err(Stop::Fault(Fault::Missing)) if version.is_empty() => Ok(false),
+            Ok(_) => Ok(true),
+            Err(stop) => Err(stop),
         }
     }
 
@@ -197,9 +233,9 @@ impl Follower {
                 .secret_version(namespace, name)
                 .await
                 .map(Answer::Version),
-            Question::Changes(version) => {
-                let changed = session.secret_changes(namespace, name, version, self.limits.watch);
-                changed.await.map(Answer::Changed)
+            Question::Watch(version) => {
+                let watch = session.watch_secret(namespace, name, version, self.limits.watch);
+                watch.await.map(Answer::Watch)
             }
         }
     }
