@@ -367,13 +367,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::api::RendererClassSpec;
-    use crate::apply::Calls;
+    use crate::apply::{Calls, Wire};
+    use crate::cluster::Seats;
     use crate::events::Events;
     use crate::names::{HubId, TaskKind};
     use crate::notes::Notes;
     use crate::plan::JobState;
     use crate::plan::catalog::Catalog;
+    use crate::plan::gates::Gates;
     use crate::plan::job::Place;
+    use crate::plan::lost::Patience;
     use crate::plan::outcome::EndHint;
     use crate::plan::seal::SealKey;
     use crate::plan::tenancy::Tenancy;
@@ -400,20 +403,38 @@ mod tests {
             notes: Notes::default(),
             place: Place {
                 hub_id,
+                cluster: None,
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
             key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
             identities,
             tenancy: Tenancy::default(),
+            seats: Arc::new(NoSeats),
+            gates: Gates::default(),
+            patience: Patience::default(),
         };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),
             ..Catalog::default()
         };
         let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
-        let (context, ready) = (Arc::new(context), watch::channel(false).0);
-        Engine::new(context, metrics, limits(), scopes(), catalog, ready)
+        let outlets = Outlets {
+            ready: watch::channel(false).0,
+            wants: mpsc::unbounded_channel().0,
+            active: watch::channel(Arc::default()).0,
+        };
+        Engine::new(Arc::new(context), metrics, limits(), scopes(), catalog, outlets)
+    }
+
+    /// No other cluster is there.
+    #[derive(Debug)]
+    struct NoSeats;
+
+    impl Seats for NoSeats {
+        fn seat(&self, _: &Site) -> Option<Arc<dyn Wire>> {
+            None
+        }
     }
 
     fn limits() -> Limits {

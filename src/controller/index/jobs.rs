@@ -15,11 +15,11 @@ use super::Index;
 pub type Origin = Option<Arc<Site>>;
 
 /// Time from the first sign of an end to its verdict; the Job controller writes both within moments.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 /// Time between looks at a Job that shows signs of an end.
-const LINGER: Duration = Duration::from_secs(5);
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
-const QUIET: Duration = Duration::from_secs(660);
+pub(super) const QUIET: Duration = Duration::from_secs(660);
 
 impl Index {
     /// A new list of Jobs begins.

@@ -4,9 +4,12 @@ use serde_json::{Value, json};
 
 use super::super::outcome::StatusNews;
 use super::super::record::{HELD_RETRY, QUOTA_RETRY};
+use super::jobs::{LINGER, QUIET, SOON};
 use super::*;
 use crate::names::TaskKind;
+use crate::plan::outcome::EndHint;
 use crate::plan::seal::SealKey;
+use crate::watch::JobMark;
 
 mod statuses;
 mod work;
