@@ -38,6 +38,8 @@ pub struct ClusterMetrics {
     pub reconnects: Family<ClusterLabel, Counter>,
     /// Probes by what came of them.
     pub probes: Family<OutcomeLabels, Counter>,
+    /// When each of the platform's clusters answered last, in seconds since 1970; to within some minutes.
+    pub last_probe: Family<ClusterLabel, Gauge>,
     /// Requests of the hub's work by the class of the answer's code.
     pub requests: Family<OutcomeLabels, Counter>,
 }
@@ -66,6 +68,11 @@ impl ClusterMetrics {
         for (name, help, family) in outcomes {
             registry.register(name, help, family.clone());
         }
+        registry.register(
+            "cluster_last_probe_timestamp_seconds",
+            "When a cluster answered last",
+            self.last_probe.clone(),
+        );
         registry.register(
             "cluster_connected",
             "1 while the connection to a cluster stands",

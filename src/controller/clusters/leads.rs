@@ -138,10 +138,7 @@ impl Leads {
             let sites = followed.sites.iter();
             acts.extend(sites.map(|site| Act::Open(key.clone(), Arc::clone(site))));
         }
-        self.holders
-            .entry(key.clone())
-            .or_default()
-            .insert(lead.clone());
+        self.holders.entry(key.clone()).or_default().insert(lead.clone());
         // After its sites have moved.
         if let Some(before) = before.filter(|before| *before != key) {
             acts.extend(self.release(&before, lead, Fault::Missing));
@@ -231,7 +228,8 @@ impl Leads {
 
     /// Sites of the platform's cluster of this name.
     pub fn sites_of(&self, name: &str) -> Vec<Arc<Site>> {
-        let is_of = |site: &&Arc<Site>| matches!(&site.cluster, ClusterName::Platform(other) if other == name);
+        let is_of =
+            |site: &&Arc<Site>| matches!(&site.cluster, ClusterName::Platform(other) if other == name);
         self.sites.keys().filter(is_of).cloned().collect()
     }
 
@@ -243,7 +241,11 @@ impl Leads {
 
     /// Names of the platform's clusters that are reached by a lead.
     pub fn names_by(&self, lead: &Lead) -> BTreeSet<String> {
-        let sites = self.leads.get(lead).into_iter().flat_map(|followed| &followed.sites);
+        let sites = self
+            .leads
+            .get(lead)
+            .into_iter()
+            .flat_map(|followed| &followed.sites);
         let names = sites.filter_map(|site| match &site.cluster {
             ClusterName::Platform(name) => Some(name.clone()),
             ClusterName::Own(_) => None,
@@ -274,4 +276,4 @@ pub fn refuse(site: &Arc<Site>, fault: Fault, since: Timestamp) -> Act {
 
 #[cfg(test)]
 #[path = "leads/tests.rs"]
-mod tests;
+pub mod tests;

@@ -247,7 +247,10 @@ impl ClusterLoop {
     }
 
     fn next_wake(&mut self) -> Instant {
-        let idle = self.idle.front().map(|(since, _)| *since + self.parts.limits.idle);
+        let idle = self
+            .idle
+            .front()
+            .map(|(since, _)| *since + self.parts.limits.idle);
         let read = self.to_read.next_wake();
         let tell = self.to_tell.next_wake();
         let wakes = [idle, read, tell].into_iter().flatten();

@@ -90,7 +90,10 @@ impl Shelf {
                 vec![name]
             }
             Event::Delete(object) => {
-                let name = object.metadata.name.filter(|name| self.all.remove(name).is_some());
+                let name = object
+                    .metadata
+                    .name
+                    .filter(|name| self.all.remove(name).is_some());
                 name.into_iter().collect()
             }
             Event::Init => {
@@ -99,7 +102,12 @@ impl Shelf {
             }
             Event::InitDone => {
                 let shown = std::mem::take(&mut self.shown);
-                let gone: Vec<String> = self.all.keys().filter(|name| !shown.contains(*name)).cloned().collect();
+                let gone: Vec<String> = self
+                    .all
+                    .keys()
+                    .filter(|name| !shown.contains(*name))
+                    .cloned()
+                    .collect();
                 self.all.retain(|name, _| shown.contains(name));
                 gone
             }
@@ -123,14 +131,76 @@ impl Shelf {
     pub fn get_mut(&mut self, name: &str, uid: &str) -> Option<&mut Seen> {
         self.all.get_mut(name).filter(|seen| seen.uid == uid)
     }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &Seen)> {
-        self.all.iter()
-    }
 }
 
 /// A resource version as a number, 0 where there is none.
 fn version_of(text: Option<&str>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, uid: &str, version: u64, qps: u32) -> DynamicObject {
+        let object = json!({
+            "metadata": {"name": name, "uid": uid, "generation": 1, "resourceVersion": version.to_string()},
+            "spec": {"kubeConfig": {"secretRef": {"name": "west"}}, "renderNamespace": "jobs", "qps": qps},
+            "status": {"version": format!("1.{version}")},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_late_event_does_not_hide_what_was_written() {
+        let mut shelf = Shelf::default();
+        shelf.take(Event::Apply(object("a", "1", 5, 1)));
+        let status = RenderClusterStatus {
+            version: Some("1.7".to_owned()),
+            ..RenderClusterStatus::default()
+        };
+        shelf.get_mut("a", "1").unwrap().wrote(status, Some("7"));
+        assert!(shelf.get_mut("a", "2").is_none(), "another one was written to");
+        assert_eq!(shelf.take(Event::Apply(object("a", "1", 6, 2))), ["a"]);
+        let seen = shelf.get("a").unwrap();
+        assert_eq!(
+            (seen.status.version.as_deref(), seen.pace().qps),
+            (Some("1.7"), 2)
+        );
+        shelf.take(Event::Apply(object("a", "2", 6, 2)));
+        let other = shelf.get("a").unwrap();
+        assert_eq!(
+            other.status.version.as_deref(),
+            Some("1.6"),
+            "it inherits nothing"
+        );
+    }
+
+    #[test]
+    fn a_list_shows_all_there_is() {
+        let mut shelf = Shelf::default();
+        for name in ["a", "b"] {
+            shelf.take(Event::Apply(object(name, name, 1, 1)));
+        }
+        assert!(shelf.take(Event::Init).is_empty());
+        shelf.take(Event::InitApply(object("a", "a", 1, 1)));
+        assert_eq!(shelf.take(Event::InitDone), ["b"]);
+        assert!(shelf.get("a").is_some() && shelf.get("b").is_none());
+        assert_eq!(shelf.take(Event::Delete(object("a", "a", 1, 1))), ["a"]);
+        assert!(shelf.take(Event::Delete(object("a", "a", 1, 1))).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_leads_nowhere_and_is_there() {
+        let mut wrong = object("a", "1", 1, 1);
+        wrong.data["spec"]["kubeConfig"] = json!(7);
+        wrong.data["status"] = json!("forged");
+        let mut shelf = Shelf::default();
+        shelf.take(Event::Apply(wrong));
+        let seen = shelf.get("a").unwrap();
+        assert!(seen.place("a").is_none() && seen.status == RenderClusterStatus::default());
+        assert_eq!(seen.pace(), Pace::default());
+    }
 }

@@ -66,7 +66,10 @@ impl ClusterLoop {
         };
         known.is_shown = true;
         let seen = metadata.uid.as_deref().zip(metadata.resource_version.as_deref());
-        let read = known.read.as_ref().map(|(uid, version)| (uid.as_str(), version.as_str()));
+        let read = known
+            .read
+            .as_ref()
+            .map(|(uid, version)| (uid.as_str(), version.as_str()));
         if seen != read {
             self.to_read.add(name);
         }
@@ -135,7 +138,9 @@ impl ClusterLoop {
             Ok(judged) => {
                 self.retries.clear(&secret);
                 let judged = judged.filter(|judged| !known.deleted.contains(&judged.uid));
-                known.read = judged.as_ref().map(|judged| (judged.uid.clone(), judged.version.clone()));
+                known.read = judged
+                    .as_ref()
+                    .map(|judged| (judged.uid.clone(), judged.version.clone()));
                 if judged.as_ref().is_some_and(|judged| judged.is_late) {
                     self.to_read.add_at(&secret, Instant::now() + LATE);
                 }

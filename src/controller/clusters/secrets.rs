@@ -17,8 +17,6 @@ use crate::cluster::ClusterKey;
 use crate::kubeconfig::{self, RemoteConfig};
 use crate::plan::lead::{Fault, Flaw};
 
-/// Longest kubeconfig, in bytes.
-const LONGEST: usize = 256 * 1024;
 /// Kubeconfigs that are decoded at once; one that takes too long keeps its place until it is through.
 const AT_ONCE: usize = 4;
 /// Refused contents that are remembered.
@@ -41,6 +39,13 @@ pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, Flaw> {
 /// SHA-256 of a kubeconfig.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Content([u8; 32]);
+
+impl Content {
+    /// That of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
 
 /// One key of a Secret that is asked for.
 #[derive(Clone)]
@@ -118,7 +123,7 @@ impl Judge {
             };
             asked.iter().any(fits)
         };
-        let read = body.read(is_wanted, LONGEST)?;
+        let read = body.read(is_wanted, kubeconfig::MAX_BYTES)?;
         drop(body);
         let mut judged = Judged {
             uid: read.uid.clone(),
@@ -150,7 +155,7 @@ impl Judge {
             secret_uid: read.uid.as_str().into(),
             key: name.into(),
         };
-        let content = Content(Sha256::digest(bytes).into());
+        let content = Content::of(bytes);
         if asked.known.as_ref() == Some(&(key.clone(), content)) {
             return Ok(Verdict::Same);
         }
@@ -162,11 +167,7 @@ impl Judge {
             self.refused().put(content, flaw);
             Stop::Flaw(flaw)
         })?;
-        Ok(Verdict::Leads(Box::new(Found {
-            key,
-            config,
-            content,
-        })))
+        Ok(Verdict::Leads(Box::new(Found { key, config, content })))
     }
 
     async fn decode(&self, bytes: &[u8]) -> Result<Result<RemoteConfig, Flaw>, Stop> {

@@ -91,12 +91,16 @@ impl ClusterLoop {
         };
         match self.leads.way_to(&site)? {
             Err(fault) => Some(Standing::Nowhere(fault)),
-            Ok(key) => Some(self.reports.get(key).map_or_else(Standing::first, |report| {
-                Standing::Connection {
-                    health: report.health,
-                    fault: report.fault(&site),
-                }
-            })),
+            Ok(key) => {
+                Some(
+                    self.reports
+                        .get(key)
+                        .map_or_else(Standing::first, |report| Standing::Connection {
+                            health: report.health,
+                            fault: report.fault(&site),
+                        }),
+                )
+            }
         }
     }
 

@@ -111,7 +111,10 @@ impl Follower {
                     }
                 }
                 Stop::Failed(error) => {
-                    tracing::warn!(kind = error.kind(), "a tenant's kubeconfig was not read; it is repeated");
+                    tracing::warn!(
+                        kind = error.kind(),
+                        "a tenant's kubeconfig was not read; it is repeated"
+                    );
                 }
             }
             self.rest(is_missing, pause, &mut asked).await;
@@ -229,10 +232,7 @@ impl Follower {
         let (namespace, name) = (self.own.namespace.as_str(), self.own.name.as_str());
         match question {
             Question::Body => session.secret(namespace, name).await.map(Answer::Body),
-            Question::Version => session
-                .secret_version(namespace, name)
-                .await
-                .map(Answer::Version),
+            Question::Version => session.secret_version(namespace, name).await.map(Answer::Version),
             Question::Watch(version) => {
                 let watch = session.watch_secret(namespace, name, version, self.limits.watch);
                 watch.await.map(Answer::Watch)
