@@ -15,6 +15,7 @@ use crate::admin;
 use crate::apply::Calls;
 use crate::config::{Settings, TenantIdentity};
 use crate::controller::catalog::CatalogLoop;
+use crate::controller::clusters::{ClusterLoop, Limits, Parts};
 use crate::controller::engine::{Engine, Outlets};
 use crate::controller::worker::Context;
 use crate::events::Events;
@@ -240,24 +241,26 @@ fn start(
     };
     let (publish, catalog) = watch::channel(None);
     let (input, inputs) = mpsc::channel(BACKLOG);
+    let published = catalog.clone();
     let own = clusters::own_namespaces(namespaces, catalog.clone());
     let (registry, reports) =
         clusters::connections(&settings.clusters, hub_id.clone(), own, &metrics, input.clone())?;
     let (wants, wanted) = mpsc::unbounded_channel();
     let (active, running) = watch::channel(Arc::default());
+    let identities = Arc::new(Identities::new(
+        client.clone(),
+        clients.nobody.clone(),
+        method(settings.tenant_identity),
+        settings.tenancy.is_single_tenant,
+        metrics.clone(),
+    ));
     let context = Arc::new(Context {
         calls: calls.clone(),
         events,
         notes: notes.clone(),
         place,
         key,
-        identities: Identities::new(
-            client.clone(),
-            clients.nobody.clone(),
-            method(settings.tenant_identity),
-            settings.tenancy.is_single_tenant,
-            metrics.clone(),
-        ),
+        identities: Arc::clone(&identities),
         tenancy: settings.tenancy.clone(),
         seats: Arc::new(registry.clone()),
         gates: settings.clusters.gates.clone(),
@@ -271,9 +274,23 @@ fn start(
         catalog,
         Outlets { ready, wants, active },
     );
+    let kubeconfigs = ClusterLoop::new(Parts {
+        client: client.clone(),
+        calls: calls.clone(),
+        namespace: settings.clusters.namespace.clone(),
+        identities,
+        registry,
+        metrics: metrics.clone(),
+        limits: Limits::default(),
+        catalog: published,
+        active: running,
+        wants: wanted,
+        reports,
+    });
     let fallback = settings.fallback_class.clone();
     let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
+    loops.spawn(kubeconfigs.run(stop.clone()));
     loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
     spawn_watches(loops, client, &hub_id, settings, &metrics, notes, input);
     Ok((tokio::spawn(send_events), engine.run(inputs, stop.clone())))

@@ -408,7 +408,7 @@ mod tests {
                 service_account: "renderer".to_owned(),
             },
             key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
-            identities,
+            identities: Arc::new(identities),
             tenancy: Tenancy::default(),
             seats: Arc::new(NoSeats),
             gates: Gates::default(),

@@ -54,7 +54,7 @@ pub struct Context {
     /// What statuses are sealed with.
     pub key: SealKey,
     /// Who reads what tenants name.
-    pub identities: Identities,
+    pub identities: Arc<Identities>,
     /// What the platform lets tenants' references do.
     pub tenancy: Tenancy,
     /// Ways to other clusters.
