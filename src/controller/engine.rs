@@ -500,7 +500,13 @@ mod tests {
     async fn nothing_is_decided_before_everything_was_seen() {
         let mut engine = engine();
         let task = see(&mut engine, "task");
-        let all = [Source::Jobs, Source::Pods, Source::Secrets, Source::Catalog];
+        let all = [
+            Source::Jobs,
+            Source::Pods,
+            Source::Secrets,
+            Source::Catalog,
+            Source::Ledger,
+        ];
         for source in all {
             engine.saw(&source);
             engine.start_work();

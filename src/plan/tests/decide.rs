@@ -64,7 +64,7 @@ impl Situation {
             has_waited: false,
             held: None,
             is_forged: false,
-            site: None,
+            site: Some(SiteState::Up),
             gates: Gates::default(),
             carried: None,
             may_be_there: false,

@@ -123,6 +123,7 @@ impl Writer {
 
     fn running(&self, task: &Task, name: &str) -> RenderTaskStatus {
         let started = Started {
+            cluster: None,
             namespace: self.place.namespace.clone(),
             name: name.to_owned(),
             job_uid: SOME_UID.to_owned(),
