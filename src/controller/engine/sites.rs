@@ -162,21 +162,31 @@ impl Engine {
         if outcome.was_reached && outcome.error.is_none() {
             self.index.suspect(uid, false);
         }
-        if let Some(orphan) = &outcome.orphan
-            && let Some(forgotten) = self.sites.leave_behind(Orphan::clone(orphan), Timestamp::now())
-        {
-            tracing::warn!("too much was left on clusters; the oldest is forgotten");
-            self.note(ledger::settle(&forgotten));
+        if let Some(orphan) = &outcome.orphan {
+            self.leave_behind(orphan);
         }
         let Some(record) = self.index.task(uid).filter(|record| record.target.is_some()) else {
             return;
         };
         let is_there = needs_site(record) || self.index.has_job(uid) || self.index.has_secret(uid);
+        // Whoever has a cluster and waits for a slot keeps it, and so does whoever is tried again.
+        let goes_on = outcome.wants_slot || outcome.error.is_some();
         if outcome.wants_site || is_there {
             self.wait_for_site(uid);
-        } else if let Some(site) = record.site.clone() {
+        } else if let Some(site) = record.site.clone().filter(|_| !goes_on) {
             self.index.unsettle(uid);
             self.leave_site(uid, &site);
+        }
+    }
+
+    /// Something was left at a site, which is asked for on its own from now on: its task is gone.
+    fn leave_behind(&mut self, orphan: &Orphan) {
+        if let Some(forgotten) = self.sites.leave_behind(orphan.clone(), Timestamp::now()) {
+            tracing::warn!("too much was left on clusters; the oldest is forgotten");
+            self.note(ledger::settle(&forgotten));
+        }
+        if let Some(site) = self.sites.known(&orphan.site).cloned() {
+            self.ask(&site);
         }
     }
 
