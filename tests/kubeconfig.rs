@@ -2,7 +2,7 @@
 //!
 //! The keys and certificates in `tests/kubeconfig/pem` were made for these tests and open nothing.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::too_many_lines, reason = "a table of refusals is as long as it is")]
 
 #[path = "kubeconfig/addresses.rs"]

@@ -308,9 +308,9 @@ impl Document {
     /// The length of every list of extensions.
     pub fn extensions(&self) -> impl Iterator<Item = usize> {
         let preferences = self.preferences.iter().map(|preferences| &preferences.extensions);
-        let clusters = contents(&self.clusters).map(|cluster| &cluster.extensions);
-        let users = contents(&self.users).map(|user| &user.extensions);
-        let contexts = contents(&self.contexts).map(|context| &context.extensions);
+        let clusters = contents(self.clusters.as_deref()).map(|cluster| &cluster.extensions);
+        let users = contents(self.users.as_deref()).map(|user| &user.extensions);
+        let contexts = contents(self.contexts.as_deref()).map(|context| &context.extensions);
         let own = std::iter::once(&self.extensions);
         let all = own
             .chain(preferences)
@@ -322,8 +322,8 @@ impl Document {
 }
 
 /// What is in the entries of a list, where there is anything.
-pub(super) fn contents<E: Entry>(list: &Option<Vec<E>>) -> impl Iterator<Item = &E::Content> {
-    list.iter().flatten().filter_map(Entry::content)
+pub(super) fn contents<E: Entry>(list: Option<&[E]>) -> impl Iterator<Item = &E::Content> {
+    list.into_iter().flatten().filter_map(Entry::content)
 }
 
 fn by_name<'a, T: Entry>(list: &'a [T], name: &str) -> Option<&'a T> {

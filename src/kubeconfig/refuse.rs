@@ -19,8 +19,8 @@ pub(super) fn refuse(document: &Document) -> Result<(), KubeconfigError> {
     let users = document.users.as_deref().unwrap_or_default();
     let clusters = document.clusters.as_deref().unwrap_or_default();
     let contexts = document.contexts.as_deref().unwrap_or_default();
-    let unsafe_user = contents(&document.users).find_map(unsafe_user);
-    let unsafe_cluster = || contents(&document.clusters).find_map(unsafe_cluster);
+    let unsafe_user = contents(document.users.as_deref()).find_map(unsafe_user);
+    let unsafe_cluster = || contents(document.clusters.as_deref()).find_map(unsafe_cluster);
     if let Some(error) = unsafe_user.or_else(unsafe_cluster) {
         return Err(error);
     }

@@ -124,10 +124,13 @@ fn a_name_that_is_there_twice_is_refused() {
     }
 }
 
+/// Makes an entry of a list, with this number in its name.
+type Entry = fn(usize) -> Value;
+
 /// Holds: K9.
 #[test]
 fn lists_are_short() {
-    let entries: [(&str, fn(usize) -> Value); 4] = [
+    let entries: [(&str, Entry); 4] = [
         ("clusters", |n| json!({"name": format!("c{n}"), "cluster": {}})),
         ("users", |n| json!({"name": format!("u{n}"), "user": {}})),
         (

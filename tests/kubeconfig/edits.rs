@@ -56,7 +56,7 @@ impl Edit {
         match self {
             Self::Put(line, at, word) => {
                 let line = line.get_mut(lines);
-                let at = place(line, at);
+                let at = place(line, *at);
                 line.insert_str(at, word);
             }
             Self::PutLine(line, word) => {
@@ -72,7 +72,7 @@ impl Edit {
             }
             Self::Cut(line, at) => {
                 let line = line.get_mut(lines);
-                let at = place(line, at);
+                let at = place(line, *at);
                 if at < line.len() {
                     line.remove(at);
                 }
@@ -91,7 +91,7 @@ impl Edit {
 }
 
 /// A place between two characters of a line.
-fn place(line: &str, at: &Index) -> usize {
+fn place(line: &str, at: Index) -> usize {
     let places: Vec<usize> = line
         .char_indices()
         .map(|(at, _)| at)
