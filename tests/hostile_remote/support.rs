@@ -1,7 +1,7 @@
 //! Links to hostile servers, Jobs as they tell of them, and a second cluster whose calls have to go on meanwhile.
 
 use std::fmt::Debug;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,13 +189,13 @@ pub async fn cluster(
 }
 
 /// What `watch_jobs` told, shortly, until it ended or was told enough.
-pub async fn told(link: &Link, enough: usize) -> (Vec<String>, Option<WatchEnd>) {
+pub async fn told(link: &Link, is_enough: impl Fn(&[String]) -> bool) -> (Vec<String>, Option<WatchEnd>) {
     let mut all = Vec::new();
     let (full, mut is_full) = tokio::sync::mpsc::channel(1);
     let hub = hub();
     let watch = watch_jobs(link, None, NAMESPACE, &hub, async |change| {
         all.push(shortly(&change));
-        if all.len() >= enough {
+        if is_enough(&all) {
             full.send(()).await.unwrap();
             std::future::pending::<()>().await;
         }
@@ -221,7 +221,8 @@ fn shortly(change: &Change<JobMark>) -> String {
     }
 }
 
-/// Some other loopback address on which nobody listens.
-pub fn other_loopback() -> IpAddr {
-    IpAddr::from([127, 3, 3, 3])
+/// How `watch_jobs` ended, and what it told before.
+pub async fn ended(link: &Link) -> (Vec<String>, WatchEnd) {
+    let (all, end) = told(link, |_| false).await;
+    (all, end.unwrap())
 }

@@ -87,7 +87,7 @@ pub enum Reply {
     /// It answers.
     Whole(u16, Vec<(&'static str, String)>, Bytes),
     /// It begins to answer, and goes on as the stream does.
-    Parts(u16, BoxStream<'static, Bytes>),
+    Parts(u16, Vec<(&'static str, String)>, BoxStream<'static, Bytes>),
     /// It never answers.
     Never,
 }
@@ -106,7 +106,7 @@ impl Reply {
 
     /// A success that is sent part by part.
     pub fn parts(parts: impl futures::Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::Parts(200, parts.boxed())
+        Self::Parts(200, Vec::new(), parts.boxed())
     }
 }
 
@@ -320,10 +320,10 @@ async fn answer(request: Request<Incoming>, script: &Script, state: &State) -> R
         .push(asked);
     let (code, headers, body) = match reply {
         Reply::Whole(code, headers, body) => (code, headers, Full::new(body).boxed()),
-        Reply::Parts(code, parts) => {
+        Reply::Parts(code, headers, parts) => {
             let frames = parts.map(|part| Ok(Frame::data(part)));
             // The body has to be shareable; a stream becomes so behind a lock that nobody else takes.
-            (code, Vec::new(), BodyExt::boxed(StreamBody::new(sync(frames))))
+            (code, headers, BodyExt::boxed(StreamBody::new(sync(frames))))
         }
         Reply::Never => std::future::pending().await,
     };
