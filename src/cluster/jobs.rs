@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::link::Link;
 use super::pace::Pace;
-use super::watching::{WatchEnd, Watching};
+use super::watching::{WatchEnd, Watching, price};
 use crate::api::labels::own_objects;
 use crate::apply::CallError;
 use crate::names::HubId;
@@ -26,8 +26,6 @@ use slim::{Line, PAGE, Page, Told, View};
 const PAGES: usize = 100;
 /// Lines that are told of at once.
 const BATCH: usize = 256;
-/// Bytes of a line that cost as much as one more line.
-const UNIT: usize = 4 << 10;
 /// Metadata only, for a list and for a watch.
 const ACCEPT_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -162,15 +160,15 @@ impl JobWatch<'_> {
         seen: &mut impl AsyncFnMut(Change<JobMark>),
     ) -> Result<(), Ended> {
         let mut batch = Batch::default();
-        let (mut price, mut lines) = (0, 0);
-        let mut next = watching.next().await;
+        let (mut cost, mut lines) = (0, 0);
+        let mut next = watching.next(&self.pace).await;
         let ended = loop {
             let line = match next {
                 Ok(Some(line)) => line,
                 Ok(None) => break Some(Ended::Closed),
                 Err(end) => break Some(Ended::Stop(end)),
             };
-            price += 1 + line.len() / UNIT;
+            cost += price(line.len());
             lines += 1;
             if let Err(ended) = self.read(&line, &mut batch) {
                 break Some(ended);
@@ -178,12 +176,12 @@ impl JobWatch<'_> {
             if lines >= BATCH {
                 break None;
             }
-            match watching.next().now_or_never() {
+            match watching.next(&self.pace).now_or_never() {
                 Some(more) => next = more,
                 None => break None,
             }
         };
-        self.pace.turns(u32::try_from(price).unwrap_or(u32::MAX)).await;
+        self.pace.turns(cost).await;
         for change in batch.into_changes() {
             seen(change).await;
         }

@@ -211,10 +211,12 @@ impl Link {
         user: Option<&HeaderValue>,
     ) -> Result<impl Stream<Item = Result<Bytes, WatchEnd>> + Send + Unpin + use<>, CallError> {
         let watching = self.open_watch(request, user).await?;
-        Ok(Box::pin(stream::unfold(Some(watching), async |watching| {
-            let mut watching = watching?;
-            match watching.next().await {
-                Ok(line) => line.map(|line| (Ok(line), Some(watching))),
+        let limits = &self.0.limits;
+        let pace = Pace::new(limits.event_rate, limits.event_burst);
+        Ok(Box::pin(stream::unfold(Some((watching, pace)), async |state| {
+            let (mut watching, pace) = state?;
+            match watching.next(&pace).await {
+                Ok(line) => line.map(|line| (Ok(line), Some((watching, pace)))),
                 Err(end) => Some((Err(end), None)),
             }
         })))
