@@ -91,6 +91,16 @@ impl Desired {
             end: None,
         }
     }
+
+    /// Takes over how to connect, and counts it.
+    pub(super) fn rebind(&mut self, next: Self) {
+        *self = Self {
+            binds: self.binds + 1,
+            sites: std::mem::take(&mut self.sites),
+            end: self.end,
+            ..next
+        };
+    }
 }
 
 /// What all connections share.

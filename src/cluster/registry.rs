@@ -154,14 +154,9 @@ impl Registry {
         }
         let mut control = self.control();
         if let Some(handle) = control.handles.get(&key) {
-            handle.desired.send_modify(|desired| {
-                let next = Desired::new(config, pace);
-                desired.identity = next.identity;
-                desired.connection = next.connection;
-                desired.config = next.config;
-                desired.pace = pace;
-                desired.binds += 1;
-            });
+            let next = Desired::new(config, pace);
+            handle.line.renew(&next);
+            handle.desired.send_modify(|desired| desired.rebind(next));
             return;
         }
         let clusters = self.0.common.metrics.clusters.clone();

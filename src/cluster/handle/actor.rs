@@ -183,11 +183,7 @@ impl Actor {
         if let Some(under_way) = self.under_way.take() {
             under_way.abort();
         }
-        let stands = self.session.as_ref();
-        let stands = stands.filter(|session| session.connection == self.current.connection);
-        if let Some(session) = stands {
-            session.renew(&self.current.config);
-        }
+        self.line.renew(&self.current);
         let is_token = self.current.connection == before.connection;
         let heard = if is_token { Heard::Token } else { Heard::Replaced };
         self.connection.heard(heard, now());
@@ -301,7 +297,7 @@ async fn attempt(common: Arc<Common>, wanted: Desired, number: u64) -> Done {
         let link = Link::new(&wanted.config, &settings.link).map_err(|_| Fault::BadKubeconfig)?;
         link.set_pace(wanted.pace.qps, wanted.pace.burst);
         let version = greet(&link, &settings.own_namespaces).await?;
-        Ok((version, Arc::new(Session::new(link, wanted.connection))))
+        Ok((version, Arc::new(Session::new(link, &wanted))))
     };
     let mut connect = Box::pin(connect);
     // Never closed. Held for the handshake of a server that answers, and not for one that does not.

@@ -9,6 +9,7 @@ use http::{HeaderValue, Request};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::Desired;
 use super::session::Session;
 use crate::apply::{CallError, Wire};
 use crate::metrics::clusters::ClusterMetrics;
@@ -39,6 +40,13 @@ impl Line {
     pub(super) fn session(&self) -> Option<Arc<Session>> {
         let held = self.session.read().unwrap_or_else(PoisonError::into_inner);
         held.clone()
+    }
+
+    /// Lets the next request carry the token that is wanted, where it is all that differs.
+    pub(in crate::cluster) fn renew(&self, wanted: &Desired) {
+        if let Some(session) = self.session() {
+            session.renew(wanted);
+        }
     }
 
     /// Puts another session, or none, in the place of the one before, which is given back.
