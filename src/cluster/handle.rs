@@ -33,7 +33,7 @@ mod sites;
 pub(super) use actor::Actor;
 pub(super) use line::Line;
 pub use line::Seat;
-pub(super) use post::Turn;
+pub(super) use post::{Speakers, Turn};
 
 /// What became of a connection, for whoever writes it down. Sent when something changed, and every few minutes for the
 /// time of the last probe.

@@ -179,12 +179,14 @@ impl Actor {
             self.connection.heard(Heard::Same, now());
             return;
         }
-        self.number += 1;
-        if let Some(under_way) = self.under_way.take() {
-            under_way.abort();
+        let is_token = self.current.connection == before.connection;
+        if !is_token || !self.connection.is_probing() {
+            self.number += 1;
+            if let Some(under_way) = self.under_way.take() {
+                under_way.abort();
+            }
         }
         self.line.renew(&self.current);
-        let is_token = self.current.connection == before.connection;
         let heard = if is_token { Heard::Token } else { Heard::Replaced };
         self.connection.heard(heard, now());
     }

@@ -3,14 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::apply::CallError;
 use crate::cluster::link::Link;
 use crate::kubeconfig::{Fingerprint, Login};
 
@@ -43,14 +41,9 @@ impl Session {
         }
     }
 
-    /// Does a call, and keeps the connection for it even if another takes its place.
-    pub(super) async fn send(
-        &self,
-        request: Request<Vec<u8>>,
-        user: Option<&HeaderValue>,
-    ) -> Result<Bytes, CallError> {
-        let _under_way = self.calls.token();
-        self.link.send(request, user).await
+    /// Keeps the connection while it is held, even if another takes its place.
+    pub(super) fn call(&self) -> TaskTrackerToken {
+        self.calls.token()
     }
 
     /// Lets the next request carry the token that is wanted, where it is all that differs.
