@@ -8,7 +8,8 @@ use http::{Request, Response, Uri, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -151,7 +152,7 @@ impl Lanes {
     }
 
     async fn http2(&self, socket: Socket) -> hyper::Result<Sender> {
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        let (sender, connection) = http2::Builder::new(Cuttable(self.cut.clone()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -170,11 +171,22 @@ impl Lanes {
 
     /// Runs a connection until it ends, nobody needs it, or the link is cut.
     fn drive(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-        let cut = self.cut.clone();
-        tokio::spawn(async move {
-            // How it ended is told to whoever waits for an answer on it.
-            _ = cut.run_until_cancelled(connection).await;
-        });
+        // How it ended is told to whoever waits for an answer on it.
+        Cuttable(self.cut.clone()).execute(async { _ = connection.await });
+    }
+}
+
+/// Runs what a connection consists of, which over HTTP/2 is more than one task, until the link is cut.
+#[derive(Clone)]
+struct Cuttable(CancellationToken);
+
+impl<F> Executor<F> for Cuttable
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, part: F) {
+        let cut = self.0.clone();
+        tokio::spawn(async move { cut.run_until_cancelled_owned(part).await.is_some() });
     }
 }
 
