@@ -94,8 +94,9 @@ impl Seat {
         let entered = self.line.enter().filter(|_| self.is_valid());
         let (session, _call) = entered.ok_or(CallError::Transport)?;
         let sent = session.link.send(request, self.user.as_ref());
+        // What is cut says nothing of the cluster.
         let answer = self.valid.run_until_cancelled(sent).await;
-        let answer = answer.unwrap_or(Err(CallError::Transport));
+        let answer = answer.ok_or(CallError::Transport)?;
         self.line
             .count(answer.as_ref().map(|_| ()).map_err(|error| *error));
         answer

@@ -191,7 +191,12 @@ impl Connection {
                 self.state = State::probe(now);
             }
             (Heard::Answered, State::Probing { started, .. }) => self.answered(started, now),
-            (Heard::Missed(fault), State::Probing { started, in_doubt, .. }) => {
+            (
+                Heard::Missed(fault),
+                State::Probing {
+                    started, in_doubt, ..
+                },
+            ) => {
                 self.missed(fault, started, in_doubt, now);
             }
             (Heard::Doubt, _) => self.doubt(now),
@@ -307,7 +312,9 @@ impl Connection {
             State::Waiting { .. } | State::Trying => State::wait(now, Duration::ZERO),
             State::Up { .. } => State::probe(now),
             // Not given up: servers take many requests that are given up for an attack.
-            State::Probing { started, in_doubt, .. } => State::Probing {
+            State::Probing {
+                started, in_doubt, ..
+            } => State::Probing {
                 started,
                 in_doubt,
                 is_stale: true,

@@ -335,7 +335,11 @@ fn the_refusal_of_an_old_token_is_none_of_the_new() {
         assert_eq!(connection.wake(clock.now()), None, "one at a time");
         connection.heard(outcome, clock.now());
         assert!(connection.is_up() && !connection.health().reread);
-        assert_eq!(connection.wake(clock.now()), Some(Todo::Probe), "with the new token");
+        assert_eq!(
+            connection.wake(clock.now()),
+            Some(Todo::Probe),
+            "with the new token"
+        );
         connection.heard(Heard::Missed(Fault::Unauthorized), clock.now());
         assert!(connection.health().reread);
     }
