@@ -108,7 +108,8 @@ impl Lanes {
         if let Some((_, error)) = shared.failed.filter(|(at, _)| *at > began) {
             return Err(error);
         }
-        let made = self.open().await;
+        // On the heap while it lasts, or every call and every watch would be as large as a handshake.
+        let made = Box::pin(self.open()).await;
         match &made {
             Ok(Sender::Http2(http2)) => shared.http2 = Some(http2.clone()),
             Ok(Sender::Http1(_)) => {}
