@@ -250,3 +250,6 @@ impl Health {
         self.fault.map_or(Reason::Connected, Fault::reason)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What holds whatever happens, and in whatever order.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One thing that happens to a connection.
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    /// Time passes.
+    Pass(u64),
+    /// It is told something, whether it waits for that or not.
+    Told(Heard),
+    /// Time passes until something is due.
+    Due,
+}
+
+fn heard() -> impl Strategy<Value = Heard> {
+    let fault = || prop::sample::select(Fault::ALL.to_vec());
+    prop_oneof![
+        Just(Heard::Connected(V)),
+        fault().prop_map(Heard::Failed),
+        Just(Heard::Answered),
+        fault().prop_map(Heard::Missed),
+        Just(Heard::Doubt),
+        Just(Heard::Token),
+        Just(Heard::Replaced),
+        Just(Heard::Same),
+    ]
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        (0..400_000_u64).prop_map(Happens::Pass),
+        heard().prop_map(Happens::Told),
+        heard().prop_map(Happens::Told),
+        Just(Happens::Due),
+    ]
+}
+
+proptest! {
+    /// Something is always due or under way; while it is down, attempts only grow and the loss keeps its time; and only
+    /// a connection that stands is said to.
+    #[test]
+    fn a_connection_is_never_stuck_and_never_forgets_a_loss(
+        story in prop::collection::vec(happens(), 1..120),
+        seed in any::<u64>(),
+    ) {
+        let mut clock = Clock::new();
+        let mut connection = Connection::new(Timing::default(), seed, clock.now());
+        let mut before = connection.health();
+        for happens in story {
+            match happens {
+                Happens::Pass(millis) => _ = clock.pass(Duration::from_millis(millis)),
+                Happens::Told(heard) => connection.heard(heard, clock.now()),
+                Happens::Due => if connection.due(clock.now()).is_some() {
+                    clock.to(&connection);
+                },
+            }
+            let now = clock.now();
+            _ = connection.wake(now);
+            prop_assert!(connection.due(now).is_some() || connection.is_busy());
+            let health = connection.health();
+            prop_assert_eq!(connection.is_up(), health.phase == Phase::Up);
+            prop_assert_eq!(connection.is_up(), health.since.is_none());
+            prop_assert_eq!(connection.is_up(), health.fault.is_none());
+            if let Some((since, until)) = before.since.zip(health.since) {
+                prop_assert!(until <= since, "a loss is dated by its beginning");
+                prop_assert!(health.attempts >= before.attempts);
+            }
+            if connection.is_up() {
+                prop_assert_eq!(health.attempts, 0);
+                prop_assert_eq!(health.next_attempt, None);
+            }
+            if let Some(due) = connection.due(now) {
+                prop_assert!(due.saturating_duration_since(now.at) <= Timing::default().backoff_cap);
+            }
+            before = health;
+        }
+    }
+
+    /// Whatever came before, a cluster that answers is up again after its next attempt.
+    #[test]
+    fn who_comes_back_is_let_in(story in prop::collection::vec(happens(), 0..60)) {
+        let mut clock = Clock::new();
+        let mut connection = new(&clock);
+        for happens in story {
+            match happens {
+                Happens::Pass(millis) => _ = clock.pass(Duration::from_millis(millis)),
+                Happens::Told(heard) => connection.heard(heard, clock.now()),
+                Happens::Due => {}
+            }
+            _ = connection.wake(clock.now());
+        }
+        for _ in 0..3 {
+            if connection.is_busy() {
+                connection.heard(Heard::Connected(V), clock.now());
+                connection.heard(Heard::Answered, clock.now());
+            } else {
+                let now = clock.to(&connection);
+                _ = connection.wake(now);
+            }
+        }
+        prop_assert!(connection.is_up());
+    }
+}
