@@ -10,10 +10,7 @@ use crate::plan::site::SiteState;
 mod always;
 mod watching;
 
-const V: Version = Version {
-    major: 1,
-    minor: 36,
-};
+const V: Version = Version { major: 1, minor: 36 };
 const SEED: u64 = 7;
 
 /// A clock that a test moves.
@@ -127,7 +124,10 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
     assert!(wait >= Duration::from_secs(160), "{wait:?}");
     attempt(&mut connection, &mut clock, Heard::Connected(V));
     let health = connection.health();
-    assert_eq!((health.attempts, health.since, health.next_attempt), (0, None, None));
+    assert_eq!(
+        (health.attempts, health.since, health.next_attempt),
+        (0, None, None)
+    );
     connection.heard(Heard::Doubt, clock.now());
     probe(&mut connection, &mut clock, Heard::Missed(Fault::Unreachable));
     let wait = connection.due(clock.now()).unwrap() - clock.now().at;
@@ -318,7 +318,11 @@ fn an_outcome_that_nobody_waits_for_changes_nothing() {
     connection.heard(Heard::Missed(Fault::Unauthorized), clock.now());
     connection.heard(Heard::Failed(Fault::Unreachable), clock.now());
     assert!(connection.is_up() && !connection.health().reread);
-    assert_eq!(connection.wake(clock.now()), Some(Todo::Probe), "with the new token");
+    assert_eq!(
+        connection.wake(clock.now()),
+        Some(Todo::Probe),
+        "with the new token"
+    );
 }
 
 #[test]

@@ -61,10 +61,7 @@ fn a_watch_that_breaks_has_some_seconds_to_come_back() {
     assert_eq!((came_back.due(), came_back.is_synced()), (None, true));
     let gave_up = clock.pass(Duration::from_secs(1));
     watching.wake(gave_up);
-    assert_eq!(
-        watching.standing(clock.now()),
-        down(gave_up, Reason::Unreachable)
-    );
+    assert_eq!(watching.standing(clock.now()), down(gave_up, Reason::Unreachable));
     // Since then, whatever else is tried.
     clock.pass(Duration::from_secs(60));
     watching.ended(Fault::Forbidden, &Timing::default(), clock.now());
