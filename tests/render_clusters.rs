@@ -11,13 +11,17 @@ mod tenants;
 #[path = "render_clusters/world.rs"]
 mod world;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::RenderCluster;
+use renderhub::api::conditions::Reason;
+use renderhub::cluster::Want;
 use renderhub::kubeconfig::MAX_BYTES;
+use renderhub::plan::site::SiteState;
 use renderhub_harness::wait_for;
 use serde_json::json;
 use world::{FIXED_LIMIT, LIMIT, World, insecure, kubeconfig_of};
@@ -163,6 +167,97 @@ async fn clusters_of_one_kubeconfig_have_one_connection() -> Result<()> {
         Ok((world.registry().bound() == 0).then_some(()))
     })
     .await?;
+    world.passed().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_a_cluster_that_is_gone_are_seen_to_their_end() -> Result<()> {
+    let world = World::new().await?;
+    let west = world.name("west");
+    world
+        .put_secret(&west, "value", &kubeconfig_of(&world.user("west").await?)?)
+        .await?;
+    world.put_cluster(&west, &west, json!({})).await?;
+    world.told(&west, "True", "Connected").await?;
+    let site = Arc::new(world.site(&west));
+    world.want(Want::Open(Arc::clone(&site))).await?;
+    world.is_up(&west).await?;
+    let pace = world.connections_of(&west);
+    world.put_cluster(&west, &west, json!({"qps": 5})).await?;
+    wait_for("the change to be told", LIMIT, async || {
+        Ok((world.status(&west).await?.observed_generation == Some(2)).then_some(()))
+    })
+    .await?;
+    assert_eq!(
+        world.connections_of(&west),
+        pace,
+        "another pace is no other connection"
+    );
+
+    world.delete_cluster(&west).await?;
+    world.barrier().await?;
+    assert_eq!(world.registry().bound(), 1);
+    assert!(
+        world.registry().seat(&site).is_some(),
+        "what runs there can be asked for"
+    );
+    // Its kubeconfig is followed as before.
+    world.delete_secret(&west).await?;
+    let is_gone = |state: &SiteState| {
+        matches!(
+            state,
+            SiteState::Down {
+                reason: Reason::KubeconfigNotFound,
+                ..
+            }
+        )
+    };
+    world.state(&site, "the loss", is_gone).await?;
+    assert!(world.registry().bound() == 0 && world.registry().seat(&site).is_none());
+    world
+        .put_secret(&west, "value", &kubeconfig_of(&world.user("west").await?)?)
+        .await?;
+    world.is_up(&west).await?;
+    world.want(Want::Close(Arc::clone(&site))).await?;
+    wait_for("the connection to be gone", LIMIT, async || {
+        Ok((world.registry().bound() == 0).then_some(()))
+    })
+    .await?;
+    // Nothing leads there any more.
+    world.want(Want::Open(Arc::clone(&site))).await?;
+    let is_unknown = |state: &SiteState| {
+        matches!(
+            state,
+            SiteState::Down {
+                reason: Reason::ClusterNotFound,
+                ..
+            }
+        )
+    };
+    world.state(&site, "it to be unknown", is_unknown).await?;
+    world.put_cluster(&west, &west, json!({})).await?;
+    world.is_up(&west).await?;
+    world.passed().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credential_that_is_refused_is_read_once_more() -> Result<()> {
+    let world = World::new().await?;
+    let west = world.name("west");
+    let good = kubeconfig_of(&world.user("west").await?)?;
+    world
+        .put_secret(&west, "value", &world::with_token(&good, "nobody")?)
+        .await?;
+    world.put_cluster(&west, &west, json!({})).await?;
+    world.told(&west, "False", "Unauthorized").await?;
+    wait_for("the Secret to be read once more", LIMIT, async || {
+        Ok((world.reads_of(&west).await? == 2).then_some(()))
+    })
+    .await?;
+    world.barrier().await?;
+    assert_eq!(world.reads_of(&west).await?, 2);
+    world.put_secret(&west, "value", &good).await?;
+    world.told(&west, "True", "Connected").await?;
     world.passed().await
 }
 

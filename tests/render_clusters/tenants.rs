@@ -15,7 +15,7 @@ use renderhub_harness::audit::Mark;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::world::{FIXED_LIMIT, LIMIT, World, kubeconfig_of, put_secret};
+use super::world::{FIXED_LIMIT, LIMIT, World, kubeconfig_of, leading_to, put_secret};
 
 /// The tenant's `ServiceAccount`.
 const BUILDER: &str = "builder";
@@ -171,7 +171,12 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
-    let world = World::with_limits(short()).await?;
+    // One that waits to be looked at again keeps no other one of its namespace waiting.
+    let limits = Limits {
+        first_pause: Duration::from_secs(300),
+        ..short()
+    };
+    let world = World::with_limits(limits).await?;
     let (tenant, there) = (world.tenant("tenant").await?, world.hub.namespace("there").await?);
     put_secret(&world.admin, &there, "bad", "value", "{[").await?;
     put_secret(&world.admin, &there, "forbidden", "value", "secret").await?;
@@ -236,6 +241,43 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     world.is_own_up(&sites[5]).await?;
     world.refused(&sites[6], Reason::WaitingForCluster).await?;
     assert_eq!(world.registry().bound(), 6);
+    world.passed().await
+}
+
+/// Holds: K14.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_connects_to_few_clusters_at_once() -> Result<()> {
+    let world = World::with_limits(short()).await?;
+    let tenant = world.tenant("tenant").await?;
+    let good = kubeconfig_of(&world.user("theirs").await?)?;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let dead = leading_to(&good, silent.local_addr()?.port())?;
+    let names = ["dead-0", "dead-1", "dead-2", "dead-3"];
+    world
+        .let_read(&tenant, &tenant, &["get", "list", "watch"], &names)
+        .await?;
+    for name in names {
+        put_secret(&world.admin, &tenant, name, "value", &dead).await?;
+        world.want(Want::Open(world.own(&tenant, &tenant, name))).await?;
+    }
+    wait_for("two of them to be connected to", LIMIT, async || {
+        Ok((world.registry().bound() == 2).then_some(()))
+    })
+    .await?;
+    let reads = async || {
+        let seen = world.requests_of(&tenant).await?;
+        Ok::<_, anyhow::Error>(
+            seen.into_iter()
+                .filter(|(action, _)| action == "get secrets")
+                .count(),
+        )
+    };
+    // A connection to what says nothing takes longer than to look.
+    assert_eq!((reads().await?, world.registry().bound()), (2, 2));
+    wait_for("the others to have their turn", LIMIT, async || {
+        Ok((world.registry().bound() == 4).then_some(()))
+    })
+    .await?;
     world.passed().await
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry as Shown;
 use renderhub::api::{RenderCluster, RenderClusterStatus, RendererClassSpec, custom_resource_definitions};
@@ -123,11 +123,8 @@ impl World {
         let turn = TURN.lock().await;
         let (hub, remote) = planes().await?;
         let admin = hub.admin().client().await?;
-        let clusters: Api<RenderCluster> = Api::all(admin.clone());
         // What a test that failed has left behind.
-        clusters
-            .delete_collection(&DeleteParams::default(), &ListParams::default())
-            .await?;
+        delete_clusters(&admin).await?;
         let ours = ["clusterregistries", "rendererclasses", "renderclusters"];
         let statuses = ours.map(|kind| format!("{kind}/status"));
         let statuses: Vec<_> = statuses.iter().map(String::as_str).collect();
@@ -170,10 +167,7 @@ impl World {
     /// The test has passed: nothing was refused to the hub's user, and nothing of the test stays.
     pub async fn passed(mut self) -> Result<()> {
         self.end().await;
-        let clusters: Api<RenderCluster> = Api::all(self.admin.clone());
-        clusters
-            .delete_collection(&DeleteParams::default(), &ListParams::default())
-            .await?;
+        delete_clusters(&self.admin).await?;
         let refused = self.hub.audit()?.refused(self.hub_user.name())?;
         assert!(refused.is_empty(), "{refused:#?}");
         Ok(())
@@ -286,9 +280,8 @@ impl World {
         .await
     }
 
-    fn untyped(&self) -> Api<kube::api::DynamicObject> {
-        let resource = kube::api::ApiResource::erase::<RenderCluster>(&());
-        Api::all_with(self.admin.clone(), &resource)
+    fn untyped(&self) -> Api<DynamicObject> {
+        untyped(&self.admin)
     }
 
     /// Lets the loop work through everything it was told so far.
@@ -358,12 +351,17 @@ impl World {
             .send_replace(Arc::new([(name.to_owned(), jobs)].into()));
     }
 
-    /// Waits until the connection of a platform's cluster stands.
-    pub async fn is_up(&self, name: &str) -> Result<()> {
-        let site = Site {
+    /// Where Jobs of a platform's cluster run.
+    pub fn site(&self, name: &str) -> Site {
+        Site {
             cluster: ClusterName::Platform(name.to_owned()),
             namespace: self.jobs.clone(),
-        };
+        }
+    }
+
+    /// Waits until the connection of a platform's cluster stands.
+    pub async fn is_up(&self, name: &str) -> Result<()> {
+        let site = self.site(name);
         self.state(&site, "it to be up", |state| *state == SiteState::Up)
             .await
             .map(drop)
@@ -419,9 +417,9 @@ impl World {
 
     /// Makes a cluster hold what the type does not understand, as another version of the definitions may let it.
     pub async fn break_cluster(&self, name: &str) -> Result<()> {
-        let definitions: Api<kube::api::DynamicObject> = Api::all_with(
+        let definitions: Api<DynamicObject> = Api::all_with(
             self.admin.clone(),
-            &kube::api::ApiResource::erase::<
+            &ApiResource::erase::<
                 k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
             >(&()),
         );
@@ -521,6 +519,18 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
     })
 }
 
+/// The clusters whatever they hold.
+fn untyped(admin: &Client) -> Api<DynamicObject> {
+    Api::all_with(admin.clone(), &ApiResource::erase::<RenderCluster>(&()))
+}
+
+async fn delete_clusters(admin: &Client) -> Result<()> {
+    let all = untyped(admin);
+    all.delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
+    Ok(())
+}
+
 /// Makes a Secret hold this key and no other.
 pub async fn put_secret(admin: &Client, namespace: &str, name: &str, key: &str, value: &str) -> Result<()> {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
@@ -549,6 +559,13 @@ pub fn kubeconfig_of(user: &Identity) -> Result<String> {
 pub fn leading_to(kubeconfig: &str, port: u16) -> Result<String> {
     let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
     kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://127.0.0.1:{port}"));
+    Ok(kubeconfig.to_string())
+}
+
+/// A kubeconfig with a token that is none.
+pub fn with_token(kubeconfig: &str, token: &str) -> Result<String> {
+    let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
+    kubeconfig["users"][0]["user"] = json!({"token": token});
     Ok(kubeconfig.to_string())
 }
 

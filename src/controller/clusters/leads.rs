@@ -184,6 +184,13 @@ impl Leads {
         self.leads.contains_key(lead)
     }
 
+    /// Whether it is known what a lead comes to.
+    pub fn is_settled(&self, lead: &Lead) -> bool {
+        self.leads
+            .get(lead)
+            .is_some_and(|followed| followed.outcome.is_some())
+    }
+
     /// Whether no site is reached by a lead.
     pub fn is_idle(&self, lead: &Lead) -> bool {
         self.leads

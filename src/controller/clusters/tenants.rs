@@ -100,7 +100,11 @@ impl Follower {
                     self.until_changed(&looked.version, Some(looked.watch), &mut asked)
                         .await
                 }
-                Err(stop) => Err(stop),
+                Err(stop) => {
+                    // Who connects to nothing keeps nobody from connecting.
+                    drop(turn);
+                    Err(stop)
+                }
             };
             let Err(stop) = outcome else { continue };
             let is_missing = matches!(stop, Stop::Fault(Fault::Missing));
