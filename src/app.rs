@@ -1,5 +1,6 @@
 //! Builds the hub, supervises its loops and drains it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::admin;
 use crate::apply::Calls;
 use crate::config::{Settings, TenantIdentity};
 use crate::controller::catalog::CatalogLoop;
-use crate::controller::engine::Engine;
+use crate::controller::clusters::{ClusterLoop, Limits, Parts};
+use crate::controller::engine::{Engine, Outlets};
 use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::lease::{Held, LeaseError};
@@ -27,6 +29,7 @@ use crate::seal_key::SealKeyError;
 use crate::tenant::{Identities, Method};
 use crate::watch::{self as watches, Input, Scope};
 
+mod clusters;
 mod start;
 
 pub use start::preflight;
@@ -56,6 +59,9 @@ pub enum AppError {
     /// There is nothing to seal statuses with.
     #[error(transparent)]
     SealKey(#[from] SealKeyError),
+    /// Names of clusters cannot be resolved.
+    #[error("/etc/resolv.conf cannot be read; names of clusters are resolved by it")]
+    NoResolver,
     /// The admin address cannot be bound.
     #[error("the admin address cannot be bound")]
     Bind(#[source] std::io::Error),
@@ -95,14 +101,24 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     let admin = admin::serve(listener, registry, is_ready, stop.clone());
     loops.spawn(async move { _ = admin.await });
 
-    let Some(start::Started { calls, key, lease }) =
-        start::start_up(&clients.hub, &settings, &metrics, &stop).await?
+    let Some(start::Started {
+        calls,
+        key,
+        lease,
+        namespaces,
+    }) = start::start_up(&clients.hub, &settings, &metrics, &stop).await?
     else {
         return Ok(());
     };
     let lease = Keeper::start(lease);
-    let (calls, metrics) = ((calls, key), (metrics, ready));
-    let (events, engine) = start(&mut loops, &clients, calls, &settings, metrics, &stop);
+    let hub = Hub {
+        calls,
+        key,
+        metrics,
+        ready,
+        namespaces,
+    };
+    let (events, engine) = start(&mut loops, &clients, hub, &settings, &stop)?;
     supervise(
         loops,
         lease,
@@ -187,15 +203,31 @@ async fn supervise(
     Ok(())
 }
 
+/// What the loops are built of.
+struct Hub {
+    calls: Calls,
+    key: SealKey,
+    metrics: Metrics,
+    ready: watch::Sender<bool>,
+    /// UIDs of namespaces that were read at the start.
+    namespaces: BTreeMap<String, String>,
+}
+
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
 fn start(
     loops: &mut JoinSet<()>,
     clients: &start::Clients,
-    (calls, key): (Calls, SealKey),
+    hub: Hub,
     settings: &Settings,
-    (metrics, ready): (Metrics, watch::Sender<bool>),
     stop: &CancellationToken,
-) -> (JoinHandle<()>, impl Future<Output = ()> + use<>) {
+) -> Result<(JoinHandle<()>, impl Future<Output = ()> + use<>), AppError> {
+    let Hub {
+        calls,
+        key,
+        metrics,
+        ready,
+        namespaces,
+    } = hub;
     let client = &clients.hub;
     let namespace = settings.rendering_namespace.clone();
     let hub_id = calls.hub_id().clone();
@@ -203,40 +235,65 @@ fn start(
     let notes = Notes::default();
     let place = Place {
         hub_id: hub_id.clone(),
+        cluster: None,
         namespace: namespace.clone(),
         service_account: settings.renderer_service_account.clone(),
     };
+    let (publish, catalog) = watch::channel(None);
+    let (input, inputs) = mpsc::channel(BACKLOG);
+    let published = catalog.clone();
+    let own = clusters::own_namespaces(namespaces, catalog.clone());
+    let (registry, reports) =
+        clusters::connections(&settings.clusters, hub_id.clone(), own, &metrics, input.clone())?;
+    let (wants, wanted) = mpsc::unbounded_channel();
+    let (active, running) = watch::channel(Arc::default());
+    let identities = Arc::new(Identities::new(
+        client.clone(),
+        clients.nobody.clone(),
+        method(settings.tenant_identity),
+        settings.tenancy.is_single_tenant,
+        metrics.clone(),
+    ));
     let context = Arc::new(Context {
         calls: calls.clone(),
         events,
         notes: notes.clone(),
         place,
         key,
-        identities: Identities::new(
-            client.clone(),
-            clients.nobody.clone(),
-            method(settings.tenant_identity),
-            settings.tenancy.is_single_tenant,
-            metrics.clone(),
-        ),
+        identities: Arc::clone(&identities),
         tenancy: settings.tenancy.clone(),
+        seats: Arc::new(registry.clone()),
+        gates: settings.clusters.gates.clone(),
+        patience: clusters::patience(&settings.clusters),
     });
-    let (publish, catalog) = watch::channel(None);
-    let (input, inputs) = mpsc::channel(BACKLOG);
     let engine = Engine::new(
         context,
         metrics.clone(),
         settings.limits,
         Scope::of(&settings.watch_namespaces),
         catalog,
-        ready,
+        Outlets { ready, wants, active },
     );
+    let kubeconfigs = ClusterLoop::new(Parts {
+        client: client.clone(),
+        calls: calls.clone(),
+        namespace: settings.clusters.namespace.clone(),
+        identities,
+        registry,
+        metrics: metrics.clone(),
+        limits: Limits::default(),
+        catalog: published,
+        active: running,
+        wants: wanted,
+        reports,
+    });
     let fallback = settings.fallback_class.clone();
     let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
 
+    loops.spawn(kubeconfigs.run(stop.clone()));
     loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
     spawn_watches(loops, client, &hub_id, settings, &metrics, notes, input);
-    (tokio::spawn(send_events), engine.run(inputs, stop.clone()))
+    Ok((tokio::spawn(send_events), engine.run(inputs, stop.clone())))
 }
 
 /// Starts the watches; they end with the engine that they feed.

@@ -2,36 +2,36 @@
 //!
 //! Deletes carry a UID precondition; `404` counts as done. Nothing here decides anything.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Request as HttpRequest;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{ObjectList, PartialObjectMeta, Request};
-use kube::{Client, Resource};
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::RenderTaskStatus;
-use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, TASK_UID, VERSION, own_objects};
+use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION};
 use crate::metrics::Metrics;
-use crate::names::{HubId, TaskKind, TaskUid};
+use crate::names::{HubId, TaskKind};
 use crate::object::SlimObject;
 use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
+mod ledger;
+mod objects;
 mod platform;
 mod secret;
 mod wire;
 
 pub use error::CallError;
-use error::{done, found, gone};
+use error::{done, found};
+pub use objects::Objects;
 pub use platform::StatusWrite;
 pub use secret::{SecretBody, SecretData};
 use wire::Hub;
@@ -62,39 +62,31 @@ struct AnswerMeta {
 }
 
 /// Calls to the hub's own cluster.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Calls {
-    wire: Arc<dyn Wire>,
-    metrics: Metrics,
-    /// Namespace of Jobs and Secrets.
-    namespace: String,
-    hub_id: HubId,
-}
-
-impl fmt::Debug for Calls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls")
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
+    objects: Objects,
 }
 
 impl Calls {
     /// Calls of this hub, with Jobs and Secrets in `namespace`.
     #[must_use]
     pub fn new(client: Client, metrics: Metrics, namespace: String, hub_id: HubId) -> Self {
+        let wire = Arc::new(Hub(client));
         Self {
-            wire: Arc::new(Hub(client)),
-            metrics,
-            namespace,
-            hub_id,
+            objects: Objects::new(wire, Some(metrics), namespace, hub_id),
         }
     }
 
     /// Who the hub is.
     #[must_use]
     pub fn hub_id(&self) -> &HubId {
-        &self.hub_id
+        self.objects.hub_id()
+    }
+
+    /// Calls for what the hub makes in the rendering namespace.
+    #[must_use]
+    pub fn objects(&self) -> &Objects {
+        &self.objects
     }
 
     /// Puts the hub's finalizer on a task; the new resource version.
@@ -164,7 +156,7 @@ impl Calls {
         Ok(Standing {
             resource_version: answer.metadata.resource_version,
             generation: answer.metadata.generation,
-            deleting: answer.metadata.deletion_timestamp.is_some(),
+            deleted_at: answer.metadata.deletion_timestamp.map(|time| time.0),
             finalizers: answer.metadata.finalizers,
         })
     }
@@ -178,64 +170,6 @@ impl Calls {
         done(self.send::<Value>("delete", resource(id.kind), request).await)
     }
 
-    /// Creates a config Secret; its UID.
-    ///
-    /// # Errors
-    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
-    pub async fn create_secret(&self, secret: &Secret) -> Result<String, CallError> {
-        self.create("secrets", secret).await
-    }
-
-    /// Creates a Job; its UID.
-    ///
-    /// # Errors
-    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
-    pub async fn create_job(&self, job: &Job) -> Result<String, CallError> {
-        self.create("jobs", job).await
-    }
-
-    async fn create<K>(&self, resource: &'static str, object: &K) -> Result<String, CallError>
-    where
-        K: Resource<DynamicType = ()> + serde::Serialize,
-    {
-        let body = serde_json::to_vec(object).map_err(|_| CallError::Transport)?;
-        let parameters = PostParams {
-            dry_run: false,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-        };
-        let answer: Answer = self
-            .send("create", resource, self.own::<K>().create(&parameters, body))
-            .await?;
-        Ok(answer.metadata.uid)
-    }
-
-    /// Reads a Job; `None` when it does not exist.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being read.
-    pub async fn get_job(&self, name: &str) -> Result<Option<Job>, CallError> {
-        found(
-            self.send(
-                "get",
-                "jobs",
-                self.own::<Job>().get(name, &kube::api::GetParams::default()),
-            )
-            .await,
-        )
-    }
-
-    /// Reads a config Secret's metadata; `None` when it does not exist.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being read.
-    pub async fn get_secret_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
-        let request = self
-            .own::<Secret>()
-            .get_metadata(name, &kube::api::GetParams::default());
-        let read: Option<PartialObjectMeta<Secret>> = found(self.send("get", "secrets", request).await)?;
-        Ok(read.map(|o| o.metadata))
-    }
-
     /// Reads a platform credential of the rendering namespace.
     ///
     /// # Errors
@@ -245,69 +179,24 @@ impl Calls {
             self.send(
                 "get",
                 "secrets",
-                self.own::<Secret>().get(name, &kube::api::GetParams::default()),
+                self.objects
+                    .own::<Secret>()
+                    .get(name, &kube::api::GetParams::default()),
             )
             .await,
         )
     }
 
-    /// Reads the pods of a task's Job.
+    /// Reads certificates of the platform's, a ConfigMap of the rendering namespace.
     ///
     /// # Errors
-    /// Whatever keeps them from being read.
-    pub async fn list_pods(&self, task: &TaskUid) -> Result<Vec<Pod>, CallError> {
-        let of_task = format!("{},{TASK_UID}={task}", own_objects(&self.hub_id));
+    /// Whatever keeps it from being read.
+    pub async fn get_config_map(&self, name: &str) -> Result<Option<ConfigMap>, CallError> {
         let request = self
-            .own::<Pod>()
-            .list(&ListParams::default().labels(&of_task).limit(PAGE));
-        let pods: ObjectList<Pod> = self.send("list", "pods", request).await?;
-        Ok(pods.items)
-    }
-
-    /// Deletes the Job with this UID and, in the background, its pods.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being deleted; a Job of the same name with another UID stays.
-    pub async fn delete_job(&self, name: &str, uid: &str) -> Result<(), CallError> {
-        let request = self.own::<Job>().delete(name, &delete(uid));
-        gone(self.send::<Value>("delete", "jobs", request).await)
-    }
-
-    /// Deletes the config Secret with this UID.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being deleted; a Secret of the same name with another UID stays.
-    pub async fn delete_secret(&self, name: &str, uid: &str) -> Result<(), CallError> {
-        let request = self.own::<Secret>().delete(name, &delete(uid));
-        gone(self.send::<Value>("delete", "secrets", request).await)
-    }
-
-    /// Metadata of all Secrets with the hub's mark, page by page.
-    ///
-    /// # Errors
-    /// Whatever keeps a page from being read.
-    pub async fn list_own_secrets(&self) -> Result<Vec<ObjectMeta>, CallError> {
-        let mut parameters = ListParams::default()
-            .labels(&own_objects(&self.hub_id))
-            .limit(PAGE);
-        let mut all = Vec::new();
-        loop {
-            let request = self.own::<Secret>().list_metadata(&parameters);
-            let page: ObjectList<PartialObjectMeta<Secret>> = self.send("list", "secrets", request).await?;
-            all.extend(page.items.into_iter().map(|o| ObjectMeta {
-                managed_fields: None,
-                ..o.metadata
-            }));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters = parameters.continue_token(&token),
-                None => return Ok(all),
-            }
-        }
-    }
-
-    /// Requests on a kind of the rendering namespace.
-    fn own<K: Resource<DynamicType = ()>>(&self) -> Request {
-        Request::new(K::url_path(&(), Some(&self.namespace)))
+            .objects
+            .own::<ConfigMap>()
+            .get(name, &kube::api::GetParams::default());
+        found(self.send("get", "configmaps", request).await)
     }
 
     async fn send<T: DeserializeOwned>(
@@ -316,20 +205,7 @@ impl Calls {
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        let answer = self.exchange(request).await;
-        let answer = answer.and_then(|body| serde_json::from_slice(&body).map_err(|_| CallError::Transport));
-        self.metrics
-            .call(verb, resource, answer.as_ref().map_or_else(|e| e.code(), |_| 200));
-        answer
-    }
-
-    async fn exchange(
-        &self,
-        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<Bytes, CallError> {
-        let request = request.map_err(|_| CallError::Transport)?;
-        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request)).await;
-        answer.unwrap_or(Err(CallError::Timeout))
+        self.objects.send(verb, resource, request).await
     }
 }
 

@@ -122,6 +122,13 @@ pub fn job_name(task_name: &str, uid: &TaskUid) -> String {
     format!("{PREFIX}{readable}{dash}{hash}")
 }
 
+/// Whether text has the shape of an object's UID: what a server that is not trusted calls one.
+#[must_use]
+pub fn is_uid(text: &str) -> bool {
+    let is_legal = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c) || c == b'-';
+    text.len() == 36 && text.bytes().all(is_legal)
+}
+
 /// Whether an object's name is the one of the task's Job and config Secret. A copy that somebody made with all its
 /// labels has another.
 #[must_use]

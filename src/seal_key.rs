@@ -44,7 +44,7 @@ pub async fn load(calls: &Calls) -> Result<SealKey, SealKeyError> {
     loop {
         let error = match calls.get_secret(NAME).await {
             Ok(Some(secret)) => return key_in(&secret).ok_or(SealKeyError::Unusable),
-            Ok(None) => match calls.create_secret(&fresh()?).await {
+            Ok(None) => match calls.objects().create_secret(&fresh()?).await {
                 // Read in any case: when it was made, and whose was first, is the API server's word.
                 Ok(_) | Err(CallError::AlreadyExists) => continue,
                 Err(error) => error,

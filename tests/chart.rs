@@ -28,6 +28,12 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
         "controller.skipPreflight={a,b}",
         "controller.leaseNamespace=hubs",
         "tenancy.defaultServiceAccount=builder",
+        "clusters.namespace=kubeconfigs",
+        "clusters.orphanGracePeriod=0s",
+        "clusters.allowCidrs={192.0.2.0/24,fd00::/8}",
+        "clusters.denyCidrs={10.96.0.0/12}",
+        "featureGates.ExternalClusterReference=true",
+        "featureGates.ExternalClusterReferenceCrossNamespace=false",
     ])
     .await?;
     for arg in [
@@ -40,9 +46,46 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
         "--default-service-account=builder",
         "--no-cross-namespace-refs=true",
         "--single-tenant=false",
+        "--cluster-namespace=kubeconfigs",
+        "--cluster-lost-timeout=15m",
+        "--orphan-grace-period=0s",
+        "--cluster-allow-cidrs=192.0.2.0/24,fd00::/8",
+        "--cluster-deny-cidrs=10.96.0.0/12",
+        "--feature-gates=ExternalClusterReference=true,ExternalClusterReferenceCrossNamespace=false",
     ] {
         ensure!(args.contains(&json!(arg)), "{arg} is not among {args:?}");
     }
+    let safe = args_of(&[]).await?;
+    ensure!(
+        safe.contains(&json!(format!("--cluster-namespace={HUB}"))),
+        "{safe:?}"
+    );
+    for relaxed in ["--feature-gates", "--cluster-allow-cidrs"] {
+        let is_given = |arg: &Value| arg.as_str().is_some_and(|arg| arg.starts_with(relaxed));
+        ensure!(!safe.iter().any(is_given), "{relaxed} is given by default");
+    }
+    Ok(())
+}
+
+/// The kubeconfigs are read where they are and nowhere else, and nothing is written there.
+#[tokio::test]
+async fn kubeconfigs_are_read_in_one_namespace() -> Result<()> {
+    for (set, namespace) in [
+        (&[][..], HUB),
+        (&["clusters.namespace=kubeconfigs"], "kubeconfigs"),
+        (&["controller.watchNamespaces={a}"], HUB),
+    ] {
+        let rights = Rights::of_chart(set).await?;
+        let bound = rights.bound.iter().filter(|b| b.role == "renderhub-clusters");
+        let told: Vec<_> = bound.map(|b| (b.namespace.as_deref(), json!(b.rules))).collect();
+        let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}]);
+        assert_eq!(told, [(Some(namespace), rules)], "{set:?}");
+    }
+    let same = Rights::of_chart(&[format!("clusters.namespace={RENDERING}")]).await?;
+    assert!(
+        same.bound.iter().all(|b| b.role != "renderhub-clusters"),
+        "the rights are there"
+    );
     Ok(())
 }
 
@@ -95,6 +138,7 @@ const MODES: &[&[&str]] = &[
         "tenancy.defaultServiceAccount=builder",
         "controller.leaseNamespace=hubs",
     ],
+    &["clusters.namespace=kubeconfigs"],
 ];
 
 /// Holds: I1, M1.
@@ -122,9 +166,11 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
                 assert!(!is_becoming || is_named && is_a, "{text}");
                 // Secrets, pods and Jobs of tenants are none of the hub's business.
                 let is_rendering = bound.namespace.as_deref() == Some(RENDERING);
+                let is_kubeconfigs = bound.role == "renderhub-clusters";
                 for resource in ["secrets", "jobs", "pods", "configmaps"] {
+                    let is_read = is_kubeconfigs && resource == "secrets";
                     assert!(
-                        is_rendering || !text.contains(&format!("\"{resource}\"")),
+                        is_rendering || is_read || !text.contains(&format!("\"{resource}\"")),
                         "{text}"
                     );
                 }
@@ -245,13 +291,21 @@ async fn the_notes_say_what_was_relaxed() -> Result<()> {
         "rbac.clusterAdmin=true",
         "controller.skipPreflight={pod-security}",
         "controller.watchNamespaces={a,b}",
+        "clusters.allowCidrs={192.0.2.0/24}",
+        "featureGates.ExternalClusterReference=true",
+        "featureGates.ExternalClusterReferenceCrossNamespace=false",
     ])
     .await?;
     assert!(told.contains("Mode: single-tenant; namespaces: a, b."), "{told}");
-    assert!(
-        told.contains("- rbac.clusterAdmin: ") && told.contains("from starting: pod-security."),
-        "{told}"
-    );
+    for part in [
+        "- rbac.clusterAdmin: ",
+        "from starting: pod-security.",
+        "otherwise: 192.0.2.0/24.",
+        "- featureGates.ExternalClusterReference: ",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("CrossNamespace"), "a closed gate relaxes nothing");
     Ok(())
 }
 
@@ -291,6 +345,22 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["controller.watchNamespaces={a}", "tenancy.serviceAccounts.b={x}"],
         "never use that right",
     ),
+    // Whoever reads Secrets there has the clusters.
+    (
+        &["controller.watchNamespaces={a}", "clusters.namespace=a"],
+        "no namespace of tenants",
+    ),
+    (
+        &["tenancy.serviceAccounts.a={x}", "clusters.namespace=a"],
+        "no namespace of tenants",
+    ),
+    (
+        &["clusters.namespace=kube-system"],
+        "a namespace of the platform's own",
+    ),
+    (&["clusters.lostTimeout=forever"], "lostTimeout"),
+    (&["clusters.denyCidrs={10.0.0.0}"], "denyCidrs"),
+    (&["featureGates.Everything=true"], "Everything"),
     (&["networkPolicy.blockedCIDRs={10.0.0.0}"], "blockedCIDRs"),
     (
         &[

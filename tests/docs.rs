@@ -12,6 +12,7 @@ use prometheus_client::encoding::text::encode;
 use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
 use renderhub::config::Cli;
+use renderhub::metrics::clusters::{self, ClusterMetrics};
 use renderhub::metrics::{FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, SettingLabel};
 
 #[path = "docs/threats.rs"]
@@ -298,6 +299,7 @@ fn touch(metrics: &Metrics) {
         mode,
         relaxed_settings,
         preflight,
+        clusters: of_clusters,
     } = metrics;
     let label = KindLabel { kind: "test" };
     reconcile_errors.get_or_create(&label).inc();
@@ -316,6 +318,21 @@ fn touch(metrics: &Metrics) {
         result: "ok",
     };
     preflight.get_or_create(&labels).set(1);
+    let ClusterMetrics {
+        connected,
+        attempts,
+        reconnects,
+        probes: _,
+        last_probe,
+        requests: _,
+    } = of_clusters;
+    let label = clusters::label("test");
+    connected.get_or_create(&label).set(1);
+    attempts.get_or_create(&label).inc();
+    reconnects.get_or_create(&label).inc();
+    last_probe.get_or_create(&label).set(1);
+    of_clusters.probe("test", clusters::PROBED[0]);
+    of_clusters.request("test", 200);
     metrics.call("get", "tests", 200);
     metrics.pass(Duration::from_secs(1));
 }

@@ -187,12 +187,12 @@ async fn what_no_schema_refuses_the_hub_refuses() -> Result<()> {
     let release = stage.task("x")["spec"]["config"]["release"].clone();
     let no_release = json!({"config": {"type": "release"}});
     let table = [
-        ("FeatureDisabled", json!({"clusterName": "edge"})),
+        ("ClusterNotFound", json!({"clusterName": "edge"})),
         (
             "FeatureDisabled",
             json!({"kubeConfig": {"secretRef": {"name": "x"}}}),
         ),
-        ("FeatureDisabled", json!({"deploymentNamespace": "x"})),
+        ("InvalidSpec", json!({"deploymentNamespace": "x"})),
         ("InvalidSpec", json!({"baseURL": "evil.test"})),
         ("InvalidSpec", json!({"pushSecretRef": {"name": "push"}})),
         ("InvalidSpec", json!({"plainHTTP": true})),

@@ -84,11 +84,10 @@ const DOCKER: &str = "kubernetes.io/dockerconfigjson";
 
 /// Holds: C2.
 #[tokio::test]
-async fn fields_that_this_hub_does_not_serve_are_refused_by_name() -> Result<()> {
+async fn what_is_behind_a_closed_gate_is_refused_by_name() -> Result<()> {
     let stage = Stage::new("features").await?;
     let kube_config = json!({"secretRef": {"name": "cluster"}});
     let table = [
-        ("clusterName", json!({"clusterName": "edge"})),
         ("kubeConfig", json!({"kubeConfig": kube_config})),
         (
             "kubeConfig",

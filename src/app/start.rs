@@ -1,5 +1,6 @@
 //! What comes before the loops: which hub this is, how strict it was told to be, and whether it may start.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -22,6 +23,8 @@ use crate::plan::seal::SealKey;
 use crate::preflight::Inquiry;
 use crate::seal_key;
 
+/// The namespace whose UID stands for the cluster.
+const KUBE_SYSTEM: &str = "kube-system";
 /// Pause before the API server is asked again for what the hub id is made of.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Longest wait for the answer that the hub id is made of.
@@ -37,6 +40,8 @@ pub(super) struct Started {
     pub key: SealKey,
     /// Its claim, which it must keep.
     pub lease: Held,
+    /// UIDs of the namespaces that were looked at.
+    pub namespaces: BTreeMap<String, String>,
 }
 
 /// Everything before the loops, in order; `None` when the hub is told to stop meanwhile.
@@ -47,7 +52,8 @@ pub(super) async fn start_up(
     stop: &CancellationToken,
 ) -> Result<Option<Started>, AppError> {
     let looked = async {
-        let hub_id = hub_id(client, &settings.shard_name).await?;
+        let mut namespaces = BTreeMap::from([(KUBE_SYSTEM.to_owned(), cluster_uid(client).await?)]);
+        let hub_id = HubId::new(&settings.shard_name, &namespaces[KUBE_SYSTEM])?;
         announce(settings, &hub_id, metrics);
         let facts = inquiry(client, settings, metrics).facts().await;
         report(&judge(&facts, &settings.start.skipped), metrics)?;
@@ -55,9 +61,12 @@ pub(super) async fn start_up(
         let calls = Calls::new(client.clone(), metrics.clone(), namespace, hub_id);
         // After the checks: nothing is written to a namespace that is not fit for it.
         let key = seal_key::load(&calls).await?;
-        Ok::<_, AppError>((calls, key))
+        if let Some(uid) = uid_of(client, &settings.rendering_namespace).await {
+            namespaces.insert(settings.rendering_namespace.clone(), uid);
+        }
+        Ok::<_, AppError>((calls, key, namespaces))
     };
-    let (calls, key) = tokio::select! {
+    let (calls, key, namespaces) = tokio::select! {
         looked = looked => looked?,
         () = stop.cancelled() => return Ok(None),
     };
@@ -65,7 +74,12 @@ pub(super) async fn start_up(
     match leases.take(claim(settings, calls.hub_id()), stop).await {
         Ok(lease) => {
             report(&[finding(&[])], metrics)?;
-            Ok(Some(Started { calls, key, lease }))
+            Ok(Some(Started {
+                calls,
+                key,
+                lease,
+                namespaces,
+            }))
         }
         Err(LeaseError::Conflict(alive)) => {
             report(&[finding(&alive)], metrics)?;
@@ -94,7 +108,7 @@ pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bo
 
 async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
     let (metrics, _) = Metrics::new();
-    let hub_id = hub_id(client, &settings.shard_name).await?;
+    let hub_id = HubId::new(&settings.shard_name, &cluster_uid(client).await?)?;
     let facts = inquiry(client, settings, &metrics).facts().await;
     let mut findings = judge(&facts, &settings.start.skipped);
     let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics);
@@ -223,14 +237,20 @@ pub(super) async fn clients() -> Result<Clients, AppError> {
     })
 }
 
-/// The hub's id, for which the API server is asked until it answers: a hub that starts before it is no broken hub.
-async fn hub_id(client: &Client, shard: &str) -> Result<HubId, AppError> {
+/// UID of a namespace, where the hub may see it: a cluster that has it is the hub's own.
+async fn uid_of(client: &Client, namespace: &str) -> Option<String> {
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    let read = tokio::time::timeout(DEADLINE, api.get_metadata(namespace)).await;
+    read.ok()?.ok()?.metadata.uid
+}
+
+/// What the hub's id is made of, for which the API server is asked until it answers: a hub that starts before it is no broken hub.
+async fn cluster_uid(client: &Client) -> Result<String, AppError> {
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
     loop {
-        match tokio::time::timeout(DEADLINE, api.get_metadata("kube-system")).await {
+        match tokio::time::timeout(DEADLINE, api.get_metadata(KUBE_SYSTEM)).await {
             Ok(Ok(namespace)) => {
-                let uid = namespace.metadata.uid.ok_or(AppError::NoClusterId)?;
-                return Ok(HubId::new(shard, &uid)?);
+                return namespace.metadata.uid.ok_or(AppError::NoClusterId);
             }
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
                 return Err(AppError::NoClusterId);

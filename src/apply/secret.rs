@@ -113,9 +113,7 @@ impl Calls {
     ) -> Result<Option<SecretBody>, CallError> {
         let path = Secret::url_path(&(), Some(namespace));
         let request = Request::new(path).get(name, &GetParams::default());
-        let answer = self.exchange(request).await;
-        let code = answer.as_ref().map_or_else(|e| e.code(), |_| 200);
-        self.metrics.call("get", "secrets", code);
+        let answer = self.objects.exchange("get", "secrets", request).await;
         found(answer.map(|body| SecretBody::new(body.into())))
     }
 }

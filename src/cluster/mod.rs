@@ -16,8 +16,10 @@ pub mod resolve;
 mod tls;
 mod watching;
 
+use std::fmt;
 use std::sync::Arc;
 
+use crate::apply::Wire;
 use crate::plan::site::Site;
 
 pub use tls::LinkError;
@@ -30,6 +32,12 @@ pub struct ClusterKey {
     pub secret_uid: Box<str>,
     /// Key in it.
     pub key: Box<str>,
+}
+
+/// Where the ways to sites are looked up.
+pub trait Seats: fmt::Debug + Send + Sync {
+    /// The way to a site, if it is connected. Never waits, and never asks the network.
+    fn seat(&self, site: &Site) -> Option<Arc<dyn Wire>>;
 }
 
 /// What the engine asks the cluster controller for.

@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::api::conditions::Reason;
+use crate::apply::Wire;
 use crate::kubeconfig::RemoteConfig;
 use crate::metrics::Metrics;
 use crate::names::HubId;
@@ -21,9 +22,9 @@ use crate::plan::health::Timing;
 use crate::plan::site::{Site, SiteState};
 use crate::watch::Input;
 
-use super::ClusterKey;
 use super::handle::{Actor, Common, Desired, Line, Report, Turn};
 use super::link::LinkSettings;
+use super::{ClusterKey, Seats};
 
 pub use super::handle::Seat;
 
@@ -262,6 +263,13 @@ impl Registry {
 
     fn control(&self) -> MutexGuard<'_, Control> {
         self.0.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seats for Registry {
+    fn seat(&self, site: &Site) -> Option<Arc<dyn Wire>> {
+        let seat = Self::seat(self, site)?;
+        Some(Arc::new(seat))
     }
 }
 

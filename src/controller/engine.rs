@@ -4,7 +4,7 @@
 //! One owner means no locks. `inputs` and `outcomes` are the two ways in which what it remembers changes.
 //! Workers are tasks of their own, so a panic in one costs its task an error and a retry.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::CallError;
 use crate::backoff::Backoff;
+use crate::cluster::Want;
 use crate::metrics::{KindLabel, Metrics, PhaseLabel};
 use crate::names::TaskUid;
 use crate::plan::grants::Grants;
+use crate::plan::ledger::Changes;
 use crate::plan::queue::{Caps, FairQueue};
+use crate::plan::site::Site;
 use crate::plan::task::Task;
 use crate::watch::{Input, Scope, tenants};
 use crate::workqueue::WorkQueue;
@@ -29,10 +32,12 @@ use super::catalog::Published;
 use super::index::Index;
 use super::outcome::Outcome;
 use super::record::Record;
+use super::sites::Sites;
 use super::worker::{Context, Offers, work};
 
 mod inputs;
 mod outcomes;
+mod sites;
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
@@ -59,6 +64,7 @@ enum Source {
     Pods,
     Secrets,
     Catalog,
+    Ledger,
     /// Grants of a namespace, or of all.
     Grants(Option<Arc<str>>),
 }
@@ -68,6 +74,10 @@ enum Finished {
     Pass(TaskUid, Instant, Box<Outcome>),
     Sweep(Result<Vec<ObjectMeta>, CallError>),
     Removal,
+    SiteList(Arc<Site>, Result<Vec<ObjectMeta>, CallError>),
+    SiteRemoval(Arc<Site>, Vec<TaskUid>),
+    Ledger(Result<BTreeMap<String, String>, CallError>),
+    LedgerWrite(Changes, Result<(), CallError>),
 }
 
 /// The loop's state.
@@ -104,6 +114,27 @@ pub struct Engine {
     refused: HashSet<Scope>,
     sweep_due: Instant,
     is_sweeping: bool,
+    sites: Sites,
+    /// Sites where what is there is to be listed, and those where it is being listed.
+    lists: WorkQueue<Arc<Site>>,
+    listing: HashSet<Arc<Site>>,
+    wants: mpsc::UnboundedSender<Want>,
+    active: watch::Sender<Arc<BTreeMap<String, usize>>>,
+    /// Entries of the ledger that are not written yet.
+    unwritten: Changes,
+    is_writing_ledger: bool,
+    all_scopes: Arc<[Scope]>,
+}
+
+/// Where the engine tells others what it needs and does.
+#[derive(Debug)]
+pub struct Outlets {
+    /// Whether the hub is ready.
+    pub ready: watch::Sender<bool>,
+    /// Which sites it needs.
+    pub wants: mpsc::UnboundedSender<Want>,
+    /// How many Jobs run on each of the platform's clusters.
+    pub active: watch::Sender<Arc<BTreeMap<String, usize>>>,
 }
 
 impl Engine {
@@ -115,21 +146,30 @@ impl Engine {
         limits: Limits,
         scopes: Vec<Scope>,
         catalog: watch::Receiver<Published>,
-        ready: watch::Sender<bool>,
+        outlets: Outlets,
     ) -> Self {
-        let others = [Source::Jobs, Source::Pods, Source::Secrets, Source::Catalog];
+        let Outlets { ready, wants, active } = outlets;
+        let others = [
+            Source::Jobs,
+            Source::Pods,
+            Source::Secrets,
+            Source::Catalog,
+            Source::Ledger,
+        ];
         let crosses = context.tenancy.crosses_namespaces;
         let grants = tenants(&scopes)
             .filter(|_| crosses)
             .map(Source::Grants)
             .collect::<Vec<_>>();
+        let index = Index::new(context.tenancy.clone());
         Self {
+            all_scopes: scopes.clone().into(),
             context,
             metrics,
             limits,
             catalog,
             ready,
-            index: Index::default(),
+            index,
             queue: WorkQueue::default(),
             fair: FairQueue::new(limits.caps),
             backoff: Backoff::default(),
@@ -152,11 +192,19 @@ impl Engine {
                 .collect(),
             sweep_due: Instant::now(),
             is_sweeping: false,
+            sites: Sites::default(),
+            lists: WorkQueue::default(),
+            listing: HashSet::new(),
+            wants,
+            active,
+            unwritten: Changes::new(),
+            is_writing_ledger: false,
         }
     }
 
     /// Runs until `stop`, then lets the passes under way end.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, stop: CancellationToken) {
+        self.read_ledger();
         loop {
             self.start_work();
             let wake = self.next_wake();
@@ -165,6 +213,7 @@ impl Engine {
                 Some(input) = inputs.recv() => self.take_in(input),
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
                 Ok(()) = self.catalog.changed() => {
+                    self.take_caps();
                     self.saw(&Source::Catalog);
                     self.wake_blocked();
                 }
@@ -184,8 +233,9 @@ impl Engine {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
             self.running
-                .spawn(async move { Finished::Sweep(context.calls.list_own_secrets().await) });
+                .spawn(async move { Finished::Sweep(context.calls.objects().list_own_secrets().await) });
         }
+        self.start_lists(now);
         if !self.unseen.is_empty() {
             return;
         }
@@ -206,8 +256,9 @@ impl Engine {
     }
 
     fn start_pass(&mut self, uid: TaskUid, now: Instant) {
+        let site = self.place(&uid);
         let (view, due) = self.index.view(&uid, Timestamp::now(), now);
-        let Some(view) = view else {
+        let Some(mut view) = view else {
             self.queue.done(&uid);
             self.give_slot_back(&uid);
             if let Some(due) = due {
@@ -216,6 +267,7 @@ impl Engine {
             self.await_restore(&uid);
             return;
         };
+        view.site = site;
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
         let context = Arc::clone(&self.context);
         let offers = Offers {
@@ -242,6 +294,10 @@ impl Engine {
             }
             Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
             Ok((_, Finished::Removal)) => {}
+            Ok((_, Finished::SiteList(site, secrets))) => self.take_site_list(&site, secrets),
+            Ok((_, Finished::SiteRemoval(site, settled))) => self.settle(&site, settled),
+            Ok((_, Finished::Ledger(read))) => self.take_ledger(read),
+            Ok((_, Finished::LedgerWrite(changes, written))) => self.wrote_ledger(changes, written),
             Err(error) => {
                 if let Some(uid) = self.passes.remove(&error.id()) {
                     self.fail(&uid, "Panic");
@@ -277,7 +333,8 @@ impl Engine {
         let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
         let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
         let work = (self.unseen.is_empty() && self.has_free_worker()).then(|| self.queue.next_wake());
-        let times = [sweep, work.flatten(), self.clean_due];
+        let lists = (is_known && self.listing.is_empty()).then(|| self.lists.next_wake());
+        let times = [sweep, work.flatten(), self.clean_due, lists.flatten()];
         times.into_iter().flatten().min()
     }
 
@@ -285,6 +342,7 @@ impl Engine {
         let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.work_queue_depth.set(depth(self.queue.len()));
         self.metrics.waiting_tasks.set(depth(self.fair.len().0));
+        self.show_clusters();
         for (phase, count) in self.index.phases() {
             self.metrics
                 .tasks
@@ -309,13 +367,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::api::RendererClassSpec;
-    use crate::apply::Calls;
+    use crate::apply::{Calls, Wire};
+    use crate::cluster::Seats;
     use crate::events::Events;
     use crate::names::{HubId, TaskKind};
     use crate::notes::Notes;
     use crate::plan::JobState;
     use crate::plan::catalog::Catalog;
+    use crate::plan::gates::Gates;
     use crate::plan::job::Place;
+    use crate::plan::lost::Patience;
     use crate::plan::outcome::EndHint;
     use crate::plan::seal::SealKey;
     use crate::plan::tenancy::Tenancy;
@@ -342,20 +403,38 @@ mod tests {
             notes: Notes::default(),
             place: Place {
                 hub_id,
+                cluster: None,
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
             key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
-            identities,
+            identities: Arc::new(identities),
             tenancy: Tenancy::default(),
+            seats: Arc::new(NoSeats),
+            gates: Gates::default(),
+            patience: Patience::default(),
         };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),
             ..Catalog::default()
         };
         let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
-        let (context, ready) = (Arc::new(context), watch::channel(false).0);
-        Engine::new(context, metrics, limits(), scopes(), catalog, ready)
+        let outlets = Outlets {
+            ready: watch::channel(false).0,
+            wants: mpsc::unbounded_channel().0,
+            active: watch::channel(Arc::default()).0,
+        };
+        Engine::new(Arc::new(context), metrics, limits(), scopes(), catalog, outlets)
+    }
+
+    /// No other cluster is there.
+    #[derive(Debug)]
+    struct NoSeats;
+
+    impl Seats for NoSeats {
+        fn seat(&self, _: &Site) -> Option<Arc<dyn Wire>> {
+            None
+        }
     }
 
     fn limits() -> Limits {
@@ -421,7 +500,13 @@ mod tests {
     async fn nothing_is_decided_before_everything_was_seen() {
         let mut engine = engine();
         let task = see(&mut engine, "task");
-        let all = [Source::Jobs, Source::Pods, Source::Secrets, Source::Catalog];
+        let all = [
+            Source::Jobs,
+            Source::Pods,
+            Source::Secrets,
+            Source::Catalog,
+            Source::Ledger,
+        ];
         for source in all {
             engine.saw(&source);
             engine.start_work();

@@ -11,44 +11,49 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskStatus;
 use crate::names::TaskUid;
-use crate::plan::outcome::EndHint;
+use crate::plan::placement::Target;
 use crate::plan::seal::LastWord;
+use crate::plan::site::{Site, SiteState};
 use crate::plan::task::{Phase, Task, TaskId};
+use crate::plan::tenancy::Tenancy;
 use crate::plan::{Held, JobState};
-use crate::watch::{JobMark, Scope};
+use crate::watch::Scope;
 
 use super::record::{KnownJob, Record, retry};
 use super::word::Packer;
 
+mod jobs;
 mod secrets;
 mod statuses;
+mod targets;
 
+pub use jobs::Origin;
 pub use statuses::Sight;
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
 /// Bytes of specs kept in memory for tasks that wait or run; beyond it a task is read when its turn comes.
 const SPEC_BUDGET: usize = 32 << 20;
-/// Time from the first sign of an end to its verdict; the Job controller writes both within moments.
-const SOON: Duration = Duration::from_secs(1);
-/// Time between looks at a Job that shows signs of an end.
-const LINGER: Duration = Duration::from_secs(5);
-/// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
-const QUIET: Duration = Duration::from_secs(660);
-
 /// Everything the hub remembers.
 #[derive(Debug, Default)]
 pub struct Index {
     tasks: HashMap<TaskUid, Record>,
     jobs: HashMap<TaskUid, KnownJob>,
+    /// Jobs with the hub's mark that are of no task that is known to run there.
+    strays: HashMap<TaskUid, Vec<KnownJob>>,
+    /// Lists of Jobs begun so far.
+    job_epochs: HashMap<Origin, u32>,
     secrets: HashMap<TaskUid, Box<str>>,
     namespaces: HashSet<Arc<str>>,
     spec_bytes: usize,
-    /// Lists begun so far by scope; those of Jobs under `None`.
-    epochs: HashMap<Option<Scope>, u32>,
+    /// Lists of tasks begun so far.
+    epochs: HashMap<Scope, u32>,
     /// Tasks in each phase, in the order of [`PHASES`].
     phases: [usize; PHASES.len()],
     packer: Packer,
+    /// Whom tasks without a ServiceAccount act as, which decides how their own kubeconfig is read.
+    tenancy: Tenancy,
+    targets: HashSet<Arc<Target>>,
 }
 
 /// The phases as metric labels.
@@ -80,6 +85,10 @@ pub struct View {
     pub held: Option<Held>,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
+    /// Whether something of it may be on its cluster that was not seen.
+    pub may_be_there: bool,
+    /// The site that it is at, and how that stands.
+    pub site: Option<(Arc<Site>, SiteState)>,
 }
 
 impl Index {
@@ -116,6 +125,8 @@ impl Index {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
+        let old_site = old.as_ref().and_then(|r| r.site.clone());
+        let may_be_there = old.as_ref().is_some_and(|r| r.may_be_there);
         let mut record = Record {
             word: self.word(old.as_ref(), &task),
             is_forged: old.as_ref().is_some_and(|r| r.is_forged),
@@ -131,10 +142,15 @@ impl Index {
             held: old.as_ref().and_then(|r| r.held),
             cleared_secret: old.as_ref().is_some_and(|r| r.cleared_secret),
             cleared_job: old.and_then(|r| r.cleared_job),
+            ended: task.status.completion_time.as_ref().map(|time| time.0),
             cleanup_due: (phase == Phase::Failed).then(|| task.failure_cleanup_due()),
             removal_due: task.removal_due().filter(|_| phase.is_finished()),
             version,
             epoch,
+            target: self.target(&task),
+            job_namespace: self.job_namespace(&task),
+            site: old_site,
+            may_be_there,
             whole: None,
         };
         let is_needed = !phase.is_finished() || task.deleting;
@@ -143,7 +159,8 @@ impl Index {
             record.whole = Some(task);
         }
         self.phases[slot(phase)] += 1;
-        self.tasks.insert(uid, record);
+        self.tasks.insert(uid.clone(), record);
+        self.claim_stray(&uid);
     }
 
     /// Forgets what a task looks like, so that the next pass reads it.
@@ -173,17 +190,20 @@ impl Index {
     /// Forgets a task that is gone; where it waited or ran.
     pub fn forget_task(&mut self, uid: &TaskUid) -> Option<(Arc<str>, Timestamp)> {
         let record = self.forget_whole(uid)?;
+        if let Some(job) = self.jobs.remove(uid) {
+            self.put_stray(job);
+        }
         Some((record.namespace, record.created))
     }
 
-    /// A new list begins: of the tasks of a scope, or of Jobs.
-    pub fn restart(&mut self, scope: Option<&Scope>) {
-        *self.epochs.entry(scope.cloned()).or_default() += 1;
+    /// A new list of the tasks of a scope begins.
+    pub fn restart(&mut self, scope: &Scope) {
+        *self.epochs.entry(scope.clone()).or_default() += 1;
     }
 
     /// Tasks of the scope that the finished list did not show.
     pub fn vanished_tasks(&self, scope: &Scope) -> Vec<TaskUid> {
-        let epoch = self.epoch(Some(scope));
+        let epoch = self.epoch(scope);
         let stale = self
             .tasks
             .iter()
@@ -196,8 +216,8 @@ impl Index {
         PHASES.iter().map(|(_, label)| *label).zip(self.phases)
     }
 
-    fn epoch(&self, scope: Option<&Scope>) -> u32 {
-        self.epochs.get(&scope.cloned()).copied().unwrap_or_default()
+    fn epoch(&self, scope: &Scope) -> u32 {
+        self.epochs.get(scope).copied().unwrap_or_default()
     }
 
     /// The one copy of a namespace's name.
@@ -210,102 +230,6 @@ impl Index {
         namespace
     }
 
-    // === Jobs ===
-
-    /// Takes in a Job as the watch showed it; when to look at its task.
-    pub fn see_job(&mut self, mark: JobMark, now: Instant) -> Option<Instant> {
-        let epoch = self.epoch(None);
-        let cleared = self.tasks.get(&mark.task).and_then(|r| r.cleared_job.as_deref());
-        if cleared == Some(mark.uid.as_str()) {
-            return None;
-        }
-        let read_due = first_look(mark.hint, now);
-        let is_new = self
-            .jobs
-            .get(&mark.task)
-            .is_none_or(|known| known.mark.uid != mark.uid);
-        let look = if is_new { now } else { read_due };
-        self.jobs.insert(
-            mark.task.clone(),
-            KnownJob {
-                mark,
-                read_due,
-                epoch,
-            },
-        );
-        Some(look)
-    }
-
-    /// Takes in a Job that a worker created or found. What a watch said of it meanwhile is newer, and still to be read.
-    pub fn keep_job(&mut self, mark: JobMark, now: Instant) {
-        let (epoch, read_due) = (self.epoch(None), first_look(mark.hint, now));
-        self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
-            mark,
-            read_due,
-            epoch,
-        });
-    }
-
-    /// Takes in a Job that a worker read, and had asked for at `asked`: what a watch said since is still to be read.
-    pub fn keep_read_job(&mut self, mark: JobMark, asked: Instant) {
-        let epoch = self.epoch(None);
-        let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
-            mark,
-            read_due: asked,
-            epoch,
-        });
-        let pause = if known.mark.hint == EndHint::No {
-            QUIET
-        } else {
-            LINGER
-        };
-        if known.read_due <= asked {
-            known.read_due = asked + pause;
-        }
-    }
-
-    /// When the Job of an unfinished task is to be read.
-    pub fn read_due(&self, task: &TaskUid) -> Option<Instant> {
-        let is_open = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
-        self.jobs.get(task).filter(|_| is_open).map(|job| job.read_due)
-    }
-
-    /// Forgets a Job that is gone; nothing more is said of it.
-    pub fn forget_job(&mut self, task: &TaskUid) {
-        self.jobs.remove(task);
-        if let Some(record) = self.tasks.get_mut(task) {
-            record.cleared_job = None;
-        }
-    }
-
-    /// Forgets a Job that a worker deleted, and ignores what is still said of it.
-    pub fn clear_job(&mut self, task: &TaskUid, job_uid: &str) {
-        self.jobs.remove(task);
-        if let Some(record) = self.tasks.get_mut(task) {
-            record.cleared_job = Some(job_uid.into());
-        }
-    }
-
-    /// Jobs that the finished list did not show.
-    pub fn vanished_jobs(&self) -> Vec<TaskUid> {
-        let epoch = self.epoch(None);
-        self.jobs
-            .iter()
-            .filter(|(_, j)| j.epoch != epoch)
-            .map(|(task, _)| task.clone())
-            .collect()
-    }
-
-    /// Whether a Job of the task is known.
-    pub fn has_job(&self, task: &TaskUid) -> bool {
-        self.jobs.contains_key(task)
-    }
-
-    /// All Jobs by task.
-    pub fn jobs(&self) -> impl Iterator<Item = (&TaskUid, &KnownJob)> {
-        self.jobs.iter()
-    }
-
     // === work ===
 
     /// What a worker needs; `None` where nothing is to be done before the time that is returned beside it.
@@ -316,7 +240,7 @@ impl Index {
         let job = self.jobs.get(uid);
         let may_restore = record.may_restore(now);
         if record.phase.is_finished() && !record.deleting && !(record.is_forged && may_restore) {
-            let is_clear = job.is_none() && !self.secrets.contains_key(uid);
+            let is_clear = job.is_none() && !self.secrets.contains_key(uid) && !record.may_be_there;
             let due = if is_clear {
                 record.removal_due
             } else {
@@ -342,17 +266,10 @@ impl Index {
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
+            may_be_there: record.may_be_there,
+            site: None,
         };
         (Some(view), None)
-    }
-}
-
-/// When a Job that nobody read yet is to be read.
-fn first_look(hint: EndHint, now: Instant) -> Instant {
-    match hint {
-        EndHint::Now => now,
-        EndHint::Soon => now + SOON,
-        EndHint::No => now + QUIET,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod engine;
 mod index;
 mod outcome;
 mod record;
+mod sites;
 mod sweep;
 mod word;
 pub mod worker;

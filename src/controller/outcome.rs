@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::apply::CallError;
 use crate::plan::Held;
+use crate::plan::ledger::Orphan;
 use crate::plan::task::Task;
 use crate::watch::JobMark;
 
@@ -16,6 +17,9 @@ pub enum WorkError {
     /// A call failed.
     #[error("a call to the API server failed")]
     Call(#[from] CallError),
+    /// The task's cluster is not connected any more.
+    #[error("the cluster is not connected")]
+    NotConnected,
     /// The plan did not settle.
     #[error("the plan did not settle")]
     Unsettled,
@@ -27,6 +31,7 @@ impl WorkError {
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Call(error) => error.kind(),
+            Self::NotConnected => "ClusterNotConnected",
             Self::Unsettled => "Unsettled",
         }
     }
@@ -94,6 +99,14 @@ pub struct Outcome {
     pub wants_slot: bool,
     /// The namespace whose tenant can start the task.
     pub waits_for: Option<String>,
+    /// Whether the task waits for its cluster.
+    pub wants_site: bool,
+    /// Whether something was made, or may have been, on a cluster.
+    pub was_sent: bool,
+    /// Whether all that is on its cluster was looked at in this pass.
+    pub was_reached: bool,
+    /// What was left behind, and written down.
+    pub orphan: Option<Box<Orphan>>,
     /// Why the pass ended early.
     pub error: Option<WorkError>,
 }

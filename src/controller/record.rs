@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::names::{TaskKind, TaskUid};
+use crate::plan::placement::Target;
+use crate::plan::site::Site;
 use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
 use crate::watch::JobMark;
@@ -61,6 +63,8 @@ pub struct Record {
     pub(super) cleared_job: Option<Box<str>>,
     /// Whether its config Secret was deleted after its end; late lists of it are ignored.
     pub(super) cleared_secret: bool,
+    /// When its Job ended.
+    pub(super) ended: Option<Timestamp>,
     /// When a failed task's objects go, and when the task itself goes.
     pub(super) cleanup_due: Option<Timestamp>,
     pub(super) removal_due: Option<Timestamp>,
@@ -74,6 +78,14 @@ pub struct Record {
     pub(super) is_forged: bool,
     /// When its status was put right last.
     pub(super) restored: Option<Instant>,
+    /// Where it runs, if not on the hub.
+    pub target: Option<Arc<Target>>,
+    /// The namespace there in which its Job was put.
+    pub job_namespace: Option<Arc<str>>,
+    /// The site that it is at, once that was told.
+    pub site: Option<Arc<Site>>,
+    /// Whether something of it may be there that was not seen, as after a restart.
+    pub may_be_there: bool,
     /// The whole task, while there is something to do and the budget allows.
     pub(super) whole: Option<Arc<Task>>,
 }
@@ -112,6 +124,8 @@ pub struct KnownJob {
     /// The Job.
     pub mark: JobMark,
     pub(super) read_due: Instant,
+    /// Where it was seen.
+    pub origin: Option<Arc<Site>>,
     pub(super) epoch: u32,
 }
 

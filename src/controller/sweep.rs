@@ -1,17 +1,19 @@
 //! Removes objects with the hub's mark whose task is gone, each only after the API server confirmed it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use crate::api::labels::{TASK_KIND, TASK_NAME, TASK_NAMESPACE};
-use crate::apply::{CallError, Calls};
+use crate::api::labels::{HUB_ID, TASK_KIND, TASK_NAME, TASK_NAMESPACE};
+use crate::apply::{CallError, Calls, Objects};
 use crate::metrics::Metrics;
 use crate::names::{TaskKind, TaskUid};
 use crate::plan::gc::Marked;
+use crate::plan::ledger::Orphan;
 use crate::plan::task::TaskId;
-use crate::watch::{JobMark, task_of};
+use crate::watch::{JobMark, Scope, task_of};
 
 /// What a sweep found to belong to no task the hub knows.
 #[derive(Debug)]
@@ -20,12 +22,26 @@ pub struct Sweep {
     pub secrets: Vec<ObjectMeta>,
     /// Jobs.
     pub jobs: Vec<JobMark>,
+    /// What deleted tasks left on a cluster that was not reached.
+    pub left: Vec<Left>,
+    /// What the hub serves: of other tasks it cannot say that they are gone.
+    pub scopes: Arc<[Scope]>,
+}
+
+/// What a deleted task left, by name and where known by UID.
+#[derive(Debug)]
+pub struct Left(Orphan);
+
+impl From<Orphan> for Left {
+    fn from(orphan: Orphan) -> Self {
+        Self(orphan)
+    }
 }
 
 impl Sweep {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
-        self.secrets.is_empty() && self.jobs.is_empty()
+        self.secrets.is_empty() && self.jobs.is_empty() && self.left.is_empty()
     }
 }
 
@@ -43,15 +59,71 @@ pub fn marked(meta: &ObjectMeta, now: Timestamp) -> Marked {
     }
 }
 
-/// Removes what was found; what cannot be removed now is found by the next sweep again.
-pub async fn remove_orphans(calls: &Calls, metrics: &Metrics, sweep: Sweep) {
+/// Removes what was found; what cannot be removed now is found by the next sweep again. The tasks of which all that was left
+/// is gone.
+pub async fn remove_orphans(
+    calls: &Calls,
+    objects: &Objects,
+    metrics: &Metrics,
+    sweep: Sweep,
+) -> Vec<TaskUid> {
+    let confirm = Confirm {
+        calls,
+        scopes: &sweep.scopes,
+    };
+    let mut settled = Vec::new();
+    for Left(orphan) in sweep.left {
+        match remove_left(objects, &orphan).await {
+            Ok(removed) => {
+                report(metrics, "Job", &orphan.name, Ok(removed));
+                settled.push(orphan.task);
+            }
+            Err(error) => report(metrics, "Job", &orphan.name, Err(error)),
+        }
+    }
     for job in sweep.jobs {
-        report(metrics, "Job", &job.name, remove_job(calls, &job).await);
+        report(
+            metrics,
+            "Job",
+            &job.name,
+            remove_job(objects, &confirm, &job).await,
+        );
     }
     for meta in sweep.secrets {
         let name = meta.name.as_deref().unwrap_or_default();
-        report(metrics, "Secret", name, remove_secret(calls, name, &meta).await);
+        report(
+            metrics,
+            "Secret",
+            name,
+            remove_secret(objects, &confirm, name, &meta).await,
+        );
     }
+    settled
+}
+
+/// Removes what a deleted task left: the objects with the UIDs that were written down, else those of its name that carry its
+/// mark.
+async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallError> {
+    let is_its = |meta: &ObjectMeta| task_of(meta).as_ref() == Some(&orphan.task) && is_of_hub(objects, meta);
+    let job = objects.get_job(&orphan.name).await?.map(|job| job.metadata);
+    let job = job.filter(is_its).and_then(|meta| meta.uid);
+    let is_known = |uid: &String, known: &Option<String>| known.as_ref().is_none_or(|known| known == uid);
+    let job = job.filter(|uid| is_known(uid, &orphan.job_uid));
+    if let Some(uid) = &job {
+        objects.delete_job(&orphan.name, uid).await?;
+    }
+    let secret = objects.get_secret_metadata(&orphan.name).await?;
+    let secret = secret.filter(is_its).and_then(|meta| meta.uid);
+    let secret = secret.filter(|uid| is_known(uid, &orphan.secret_uid));
+    if let Some(uid) = &secret {
+        objects.delete_secret(&orphan.name, uid).await?;
+    }
+    Ok(job.is_some() || secret.is_some())
+}
+
+fn is_of_hub(objects: &Objects, meta: &ObjectMeta) -> bool {
+    let hub = meta.labels.as_ref().and_then(|labels| labels.get(HUB_ID));
+    hub.is_some_and(|hub| hub == objects.hub_id().as_str())
 }
 
 fn report(metrics: &Metrics, kind: &'static str, name: &str, removed: Result<bool, CallError>) {
@@ -70,32 +142,54 @@ fn report(metrics: &Metrics, kind: &'static str, name: &str, removed: Result<boo
     }
 }
 
-async fn remove_job(calls: &Calls, job: &JobMark) -> Result<bool, CallError> {
-    let found = calls.get_job(&job.name).await?.map(|found| found.metadata);
+async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &JobMark) -> Result<bool, CallError> {
+    let found = objects.get_job(&job.name).await?.map(|found| found.metadata);
     let Some(meta) = found.filter(|meta| meta.uid.as_deref() == Some(&job.uid)) else {
         return Ok(false);
     };
-    if !is_orphan(calls, owner(&meta).as_ref()).await? {
+    if !confirm.is_orphan(owner(&meta).as_ref()).await? {
         return Ok(false);
     }
-    calls.delete_job(&job.name, &job.uid).await.map(|()| true)
+    objects.delete_job(&job.name, &job.uid).await.map(|()| true)
 }
 
-async fn remove_secret(calls: &Calls, name: &str, meta: &ObjectMeta) -> Result<bool, CallError> {
+async fn remove_secret(
+    objects: &Objects,
+    confirm: &Confirm<'_>,
+    name: &str,
+    meta: &ObjectMeta,
+) -> Result<bool, CallError> {
     let Some(uid) = meta.uid.as_deref() else {
         return Ok(false);
     };
-    if !is_orphan(calls, owner(meta).as_ref()).await? {
+    if !confirm.is_orphan(owner(meta).as_ref()).await? {
         return Ok(false);
     }
-    calls.delete_secret(name, uid).await.map(|()| true)
+    objects.delete_secret(name, uid).await.map(|()| true)
 }
 
-/// Whether the API server has no task of that name and UID. An object that names no task belongs to none.
-async fn is_orphan(calls: &Calls, owner: Option<&TaskId>) -> Result<bool, CallError> {
-    match owner {
-        Some(owner) => Ok(calls.get_task(owner).await?.is_none()),
-        None => Ok(true),
+/// Asks the hub's API server whether a task is gone.
+struct Confirm<'a> {
+    calls: &'a Calls,
+    scopes: &'a [Scope],
+}
+
+impl Confirm<'_> {
+    /// Whether the API server has no task of that name and UID. An object that names no task belongs to none; of a task that
+    /// is not the hub's nothing can be said, and another cluster may name any.
+    async fn is_orphan(&self, owner: Option<&TaskId>) -> Result<bool, CallError> {
+        match owner {
+            Some(owner)
+                if !self
+                    .scopes
+                    .iter()
+                    .any(|scope| scope.covers(owner.kind, &owner.namespace)) =>
+            {
+                Ok(false)
+            }
+            Some(owner) => Ok(self.calls.get_task(owner).await?.is_none()),
+            None => Ok(true),
+        }
     }
 }
 

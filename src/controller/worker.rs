@@ -7,13 +7,17 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::labels::FINALIZER;
 use crate::apply::Calls;
+use crate::cluster::Seats;
 use crate::events::Events;
 use crate::names::{TaskKind, job_name};
 use crate::notes::Notes;
-use crate::plan::catalog::{Catalog, Refusal};
+use crate::plan::catalog::{Carried, Catalog, Refusal};
+use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
 use crate::plan::job::Place;
+use crate::plan::lost::Patience;
 use crate::plan::outcome::{JobReport, PodNote, Verdict, read_job, read_pod};
+use crate::plan::placement::Target;
 use crate::plan::registry::credential;
 use crate::plan::seal::SealKey;
 use crate::plan::task::Task;
@@ -21,11 +25,12 @@ use crate::plan::tenancy::Tenancy;
 use crate::plan::tenant::{Access, Missing, Named, Own, Reference};
 use crate::plan::{JobState, Observed, Step, decide};
 use crate::tenant::{Identities, look_up};
-use crate::watch::{job_mark, pod_task};
+use crate::watch::pod_task;
 
 use super::index::View;
 use super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 
+mod abroad;
 mod create;
 mod statuses;
 
@@ -49,9 +54,15 @@ pub struct Context {
     /// What statuses are sealed with.
     pub key: SealKey,
     /// Who reads what tenants name.
-    pub identities: Identities,
+    pub identities: Arc<Identities>,
     /// What the platform lets tenants' references do.
     pub tenancy: Tenancy,
+    /// Ways to other clusters.
+    pub seats: Arc<dyn Seats>,
+    /// Features that are turned on.
+    pub gates: Gates,
+    /// How long the hub waits for a lost cluster.
+    pub patience: Patience,
 }
 
 /// Passes over a task until nothing is left to do now.
@@ -62,6 +73,10 @@ pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: b
         view,
         note: None,
         own: None,
+        carried: None,
+        target: None,
+        place: context.place.clone(),
+        is_abandoned: false,
         has_slot,
         outcome: Outcome::default(),
     };
@@ -88,6 +103,13 @@ struct Pass<'a> {
     note: Option<PodNote>,
     /// What the task's own destination turned out to be.
     own: Option<Result<Own, Refusal>>,
+    /// What of the platform's goes along to another cluster.
+    carried: Option<Result<Carried, Refusal>>,
+    /// Where its Job runs, as its spec says.
+    target: Option<Result<Target, Refusal>>,
+    /// The same, as its objects need it.
+    place: Place,
+    is_abandoned: bool,
     has_slot: bool,
     outcome: Outcome,
 }
@@ -99,15 +121,18 @@ impl Pass<'_> {
                 self.outcome.is_gone = true;
                 return Ok(());
             };
+            self.find_place(&task);
             let step = self.decide(&task);
             if let Step::Rest {
                 wake,
                 wants_slot,
                 waits_for,
+                wants_site,
             } = step
             {
                 (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
-                self.outcome.waits_for = waits_for;
+                (self.outcome.waits_for, self.outcome.wants_site) = (waits_for, wants_site);
+                self.outcome.was_reached = self.site().is_reached();
                 return Ok(());
             }
             let is_last = matches!(step, Step::DeleteTask);
@@ -139,7 +164,14 @@ impl Pass<'_> {
             tenancy: &self.context.tenancy,
             grants: &self.offers.grants,
             own: self.own.as_ref(),
-            place: &self.context.place,
+            place: &self.place,
+            target: self.target.as_ref(),
+            site: self.site(),
+            may_be_there: self.view.may_be_there,
+            is_abandoned: self.is_abandoned,
+            carried: self.carried.as_ref(),
+            gates: &self.context.gates,
+            patience: self.context.patience,
             has_slot: self.has_slot,
             has_waited: self.view.has_waited,
             held: self.view.held,
@@ -167,18 +199,20 @@ impl Pass<'_> {
                 self.outcome.is_gone = !task.is_finalized();
                 self.changed(task, task.resource_version.clone(), |t| t.deleting = true);
             }
+            Step::Load(cargo) => self.carried = Some(self.load(&cargo).await?),
+            Step::Abandon => self.abandon(task).await?,
             Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
             Step::Create(resolved) => self.create(task, &resolved).await?,
             Step::ReadJob => self.read_job(&name).await?,
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::RestoreStatus => self.restore_status(task).await?,
             Step::DeleteJob(uid) => {
-                calls.delete_job(&name, &uid).await?;
+                self.objects()?.delete_job(&name, &uid).await?;
                 self.view.job = JobState::Gone;
                 self.outcome.job = JobNews::Deleted(uid);
             }
             Step::DeleteSecret(uid) => {
-                calls.delete_secret(&name, &uid).await?;
+                self.objects()?.delete_secret(&name, &uid).await?;
                 (self.view.secret, self.outcome.secret) = (None, SecretNews::Deleted);
             }
             Step::Rest { .. } => {}
@@ -218,10 +252,10 @@ impl Pass<'_> {
 
     async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
         let asked = Instant::now();
-        let job = self.context.calls.get_job(name).await?;
+        let job = self.objects()?.get_job(name).await?;
         let mark = job
             .as_ref()
-            .and_then(|j| job_mark(&j.metadata))
+            .and_then(|j| self.own_mark(&j.metadata))
             .filter(|m| m.task == self.view.id.uid);
         if let (Some(mark), Some(report)) = (mark, job.as_ref().and_then(read_job)) {
             self.note = self.last_word(&report).await?;
@@ -247,7 +281,7 @@ impl Pass<'_> {
         if let Some(note) = self.context.notes.wait(uid, LATE_NOTE, fits).await {
             return Ok(Some(note));
         }
-        let pods = self.context.calls.list_pods(uid).await?;
+        let pods = self.objects()?.list_pods(uid).await?;
         let own = pods.iter().filter(|pod| pod_task(&pod.metadata).is_some());
         let notes = own.filter_map(read_pod).filter(fits);
         Ok(notes.max_by_key(|note| note.created))

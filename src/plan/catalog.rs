@@ -13,6 +13,7 @@ use crate::api::{
 use crate::names::{TaskKind, job_name};
 
 use super::namespaces::{Uids, is_allowed};
+use super::placement::Target;
 use super::task::Task;
 use super::tenant::{Access, Login, Own};
 use super::validate::MAX_CONFIG_BYTES;
@@ -115,6 +116,10 @@ pub struct Resolved {
     pub class: RendererClassSpec,
 }
 
+mod cargo;
+
+pub use cargo::{Cargo, Carried};
+
 /// What the platform offers.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
@@ -131,20 +136,69 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The destination and renderer of a task; `own` is the destination where it is not the platform's.
+    /// The destination and renderer of a task; `own` is the destination where it is not the platform's, `target` the place
+    /// where it is not the hub.
     ///
     /// # Errors
-    /// Why the task gets none: the first of registry, namespace, repository, credential and class that refuses.
+    /// Why the task gets none: the first of registry, namespace, repository, credential, class and cluster that refuses.
     pub fn resolve(
         &self,
         task: &Task,
         spec: &RenderTaskSpec,
         own: Option<&Own>,
+        target: Option<&Target>,
     ) -> Result<Resolved, Refusal> {
-        match own {
-            Some(own) => self.with_own(task, spec, own),
-            None => self.with_platforms(task, spec),
+        let mut resolved = match own {
+            Some(own) => self.with_own(task, spec, own)?,
+            None => self.with_platforms(task, spec)?,
+        };
+        if let Some(target) = target {
+            let registry = spec.registry_ref.as_ref().filter(|_| own.is_none());
+            self.may_travel(&resolved, registry.map(|named| named.name.as_str()), target)?;
+            if matches!(target, Target::Own(_)) {
+                // The platform's Secrets are not there, and their names are nobody's business.
+                resolved.class.image_pull_secrets.clear();
+            }
         }
+        Ok(resolved)
+    }
+
+    /// Whether the credential may go to another cluster: a tenant's own may, the platform's only to a cluster of the
+    /// platform's that lists its registry.
+    fn may_travel(
+        &self,
+        resolved: &Resolved,
+        registry: Option<&str>,
+        target: &Target,
+    ) -> Result<(), Refusal> {
+        if resolved.login.is_some() || resolved.credential == Credential::Anonymous {
+            return Ok(());
+        }
+        let cluster = match target {
+            Target::Platform(name) => self.clusters.get(name),
+            Target::Own(_) => None,
+        };
+        let lists = |name: &str| cluster.is_some_and(|c| c.spec.registries.iter().any(|r| r == name));
+        if registry.is_some_and(lists) {
+            return Ok(());
+        }
+        let message = match target {
+            Target::Platform(_) => {
+                "the platform's credential for this registry may not go to the cluster; ask the platform operator, or use another"
+            }
+            Target::Own(_) => {
+                "the platform's credentials never go to a tenant's cluster; make a new task with a registry of your own"
+            }
+        };
+        Err(Refusal::new(Reason::CredentialsNotAllowedOnCluster, message))
+    }
+
+    /// The cluster of this name, if it is for the task's namespace.
+    #[must_use]
+    pub fn cluster(&self, name: &str, task: &Task) -> Option<&Cluster> {
+        let cluster = self.clusters.get(name)?;
+        self.admits(&cluster.spec.allowed_namespaces, &cluster.recorded, task)
+            .then_some(cluster)
     }
 
     fn with_platforms(&self, task: &Task, spec: &RenderTaskSpec) -> Result<Resolved, Refusal> {

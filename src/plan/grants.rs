@@ -53,11 +53,21 @@ impl Grants {
     /// Whether a `RenderTask` of one namespace may refer to a `Registry` of another.
     #[must_use]
     pub fn allows(&self, from: &str, to: &str, registry: &str) -> bool {
+        self.admit(from, to, (GROUP, "Registry", registry))
+    }
+
+    /// Whether a `RenderTask` of one namespace may refer to a Secret of another.
+    #[must_use]
+    pub fn allows_secret(&self, from: &str, to: &str, secret: &str) -> bool {
+        self.admit(from, to, ("", "Secret", secret))
+    }
+
+    fn admit(&self, from: &str, to: &str, (group, kind, name): (&str, &str, &str)) -> bool {
         let admits = |grant: &ReferenceGrantSpec| {
             let is_from =
                 |f: &crate::api::GrantFrom| f.group == GROUP && f.kind == "RenderTask" && f.namespace == from;
             let is_to = |t: &crate::api::GrantTo| {
-                t.group == GROUP && t.kind == "Registry" && t.name.as_deref().is_none_or(|n| n == registry)
+                t.group == group && t.kind == kind && t.name.as_deref().is_none_or(|n| n == name)
             };
             grant.from.iter().any(is_from) && grant.to.iter().any(is_to)
         };

@@ -36,6 +36,8 @@ const DEFAULT_BACKOFF_LIMIT: i32 = 3;
 pub struct Place {
     /// Which hub makes the objects.
     pub hub_id: HubId,
+    /// The cluster, as people know it; `None` is the hub's own.
+    pub cluster: Option<String>,
     /// Namespace the Jobs run in.
     pub namespace: String,
     /// ServiceAccount of the pods; it has no rights.

@@ -14,8 +14,11 @@ pub mod health;
 pub mod job;
 pub mod lead;
 pub mod lease;
+pub mod ledger;
+pub mod lost;
 pub mod namespaces;
 pub mod outcome;
+pub mod placement;
 pub mod places;
 mod pod;
 pub mod posture;
@@ -38,10 +41,13 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::Reason;
 
-use catalog::{Catalog, Refusal, Resolved};
+use catalog::{Cargo, Carried, Catalog, Refusal, Resolved};
+use gates::Gates;
 use grants::Grants;
 use job::Place;
 use outcome::{JobReport, PodNote, Verdict};
+use placement::Target;
+use site::Where;
 use status::Started;
 use task::{Phase, Task};
 use tenancy::Tenancy;
@@ -111,8 +117,22 @@ pub struct Observed<'a> {
     pub grants: &'a Grants,
     /// What the task's own destination turned out to be, once it was read.
     pub own: Option<&'a Result<Own, Refusal>>,
-    /// Where Jobs run.
+    /// Where the Job runs.
     pub place: &'a Place,
+    /// The same as the spec names it; `None` is the hub.
+    pub target: Option<&'a Result<Target, Refusal>>,
+    /// How that place stands.
+    pub site: Where<'a>,
+    /// Whether something of the task may be there that was not seen, as after a restart.
+    pub may_be_there: bool,
+    /// Whether what may be there was given up and written down.
+    pub is_abandoned: bool,
+    /// What of the platform's goes along to another cluster, once it was read.
+    pub carried: Option<&'a Result<Carried, Refusal>>,
+    /// Features that are turned on.
+    pub gates: &'a Gates,
+    /// How long the hub waits for a lost cluster.
+    pub patience: lost::Patience,
     /// Whether the task holds a slot of the queue.
     pub has_slot: bool,
     /// Whether it has waited for a slot long enough to say so.
@@ -160,6 +180,8 @@ pub enum Step {
     AddFinalizer,
     /// Read what the task names, as whom it says.
     LookUp(Box<Reference>),
+    /// Read what of the platform's goes along to another cluster.
+    Load(Cargo),
     /// Create the config Secret and the Job.
     Create(Box<Resolved>),
     /// Read the Job, to see whether it ended or is really gone.
@@ -172,6 +194,8 @@ pub enum Step {
     DeleteJob(String),
     /// Delete the config Secret with this UID.
     DeleteSecret(String),
+    /// Write down what may be left on a cluster that is not reached.
+    Abandon,
     /// Take the hub's finalizer off the task.
     RemoveFinalizer,
     /// Delete the task itself: its time to live is over.
@@ -184,6 +208,8 @@ pub enum Step {
         wants_slot: bool,
         /// The namespace whose tenant can start the task, where it is not the platform's turn.
         waits_for: Option<String>,
+        /// Whether the task only waits for its cluster.
+        wants_site: bool,
     },
 }
 
@@ -192,6 +218,7 @@ impl Step {
         wake: None,
         wants_slot: false,
         waits_for: None,
+        wants_site: false,
     };
 }
 
@@ -199,8 +226,9 @@ impl Step {
 #[must_use]
 pub fn decide(o: &Observed<'_>) -> Step {
     if o.task.deleting {
+        let step = clear(o).or_else(|| lost::stranded(o));
         // A forged status keeps nobody's deletion waiting; it matters again where somebody else's finalizer does.
-        return clear(o).unwrap_or(match (o.task.is_finalized(), o.is_forged) {
+        return step.unwrap_or(match (o.task.is_finalized(), o.is_forged) {
             (true, _) => Step::RemoveFinalizer,
             (false, true) => Step::RestoreStatus,
             (false, false) => Step::REST,
@@ -217,8 +245,11 @@ pub fn decide(o: &Observed<'_>) -> Step {
     }
 }
 
-/// Deletes the Job, then the config Secret; `None` when both are gone.
+/// Deletes the Job, then the config Secret; `None` when both are gone, or out of reach.
 fn clear(o: &Observed<'_>) -> Option<Step> {
+    if !o.site.is_reached() {
+        return None;
+    }
     let job = o.job.uid().map(|uid| Step::DeleteJob(uid.to_owned()));
     job.or_else(|| o.secret.map(|uid| Step::DeleteSecret(uid.to_owned())))
 }
@@ -231,6 +262,7 @@ fn remove(o: &Observed<'_>) -> Step {
             wake,
             wants_slot: false,
             waits_for: None,
+            wants_site: false,
         },
     }
 }
@@ -243,6 +275,7 @@ fn wait_for_cleanup(o: &Observed<'_>) -> Step {
             wake: Some(wake.map_or(kept, |w| w.min(kept))),
             wants_slot: false,
             waits_for: None,
+            wants_site: false,
         },
         step => step,
     }
@@ -260,17 +293,30 @@ fn unfinished(o: &Observed<'_>) -> Step {
             let message = "a Job made from another spec has the name of this task's Job; make a new task";
             leave(o, &Refusal::new(Reason::SpecMutated, message))
         }
+        // Somebody put another in its place: that one's result is not the task's.
+        JobState::Seen { .. } | JobState::Read(_) if is_another(o) => {
+            Step::WriteStatus(Box::new(status::lost(o.task, o.now)))
+        }
+        JobState::Absent | JobState::Gone if o.task.phase() == Phase::Pending => start::start(o, spec),
+        JobState::Seen { .. } | JobState::Read(_) | JobState::Absent | JobState::Gone
+            if !o.site.is_reached() =>
+        {
+            lost::wait(o)
+        }
         JobState::Seen {
             may_have_ended: true, ..
         } => Step::ReadJob,
         JobState::Seen { uid, .. } => running(o, uid),
         JobState::Read(report) => by_verdict(o, report),
-        JobState::Absent if o.task.phase() == Phase::Running => Step::ReadJob,
-        JobState::Gone if o.task.phase() == Phase::Running => {
-            Step::WriteStatus(Box::new(status::lost(o.task, o.now)))
-        }
-        JobState::Absent | JobState::Gone => start::start(o, spec),
+        JobState::Absent => Step::ReadJob,
+        JobState::Gone => Step::WriteStatus(Box::new(status::lost(o.task, o.now))),
     }
+}
+
+/// Whether a Job on another cluster is not the one that was recorded; on the hub nobody else makes any.
+fn is_another(o: &Observed<'_>) -> bool {
+    let recorded = o.task.status.job_ref.as_ref().and_then(|job| job.uid.as_deref());
+    o.target.is_some() && recorded.is_some() && recorded != o.job.uid()
 }
 
 fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
@@ -285,8 +331,17 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
         }
     };
     // The Job says where its chart went; a status may have been written by anybody who may.
-    status.chart_url = report.chart_url.clone().or(status.chart_url);
+    status.chart_url = chart_url(o).or(status.chart_url);
     Step::WriteStatus(Box::new(status))
+}
+
+/// Where the chart goes: the Job says it, but of a Job on another cluster nothing is repeated that others may have written.
+fn chart_url(o: &Observed<'_>) -> Option<String> {
+    if o.target.is_none() {
+        return o.job.chart_url();
+    }
+    let recorded = o.task.status.chart_url.clone();
+    recorded.or_else(|| o.job.chart_url().filter(|url| start::is_its_url(o, url)))
 }
 
 /// The task with its start recorded: a hub that was killed right after it made the Job may see the end first.
@@ -311,11 +366,12 @@ fn started(o: &Observed<'_>, job_uid: &str, since: Timestamp) -> Option<RenderTa
         return None;
     }
     let started = Started {
+        cluster: o.place.cluster.clone(),
         namespace: o.place.namespace.clone(),
         name: crate::names::job_name(&o.task.id.name, &o.task.id.uid),
         job_uid: job_uid.to_owned(),
         secret_uid: o.secret.map(str::to_owned),
-        chart_url: o.job.chart_url(),
+        chart_url: chart_url(o),
         since,
     };
     Some(status::scheduled(o.task, started, o.now))

@@ -41,7 +41,7 @@ const CA_FILE_NAME: &str = "ca-bundle.pem";
 const CHART: &str = "/chart/chart.tgz";
 const COMMAND: &str = "/renderhub-renderer";
 /// Key of a class's certificate ConfigMap.
-const CLASS_CA_KEY: &str = "trust-bundle.pem";
+pub(super) const CLASS_CA_KEY: &str = "trust-bundle.pem";
 
 /// The pod of the Job and config Secret `name`.
 #[must_use]

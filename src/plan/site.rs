@@ -10,7 +10,7 @@ use super::catalog::Refusal;
 use super::tenant::Reader;
 
 /// Which kubeconfig leads to a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ClusterName {
     /// That of the `RenderCluster` with this name.
     Platform(String),
@@ -19,7 +19,7 @@ pub enum ClusterName {
 }
 
 /// A kubeconfig in a Secret of a tenant's.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnKubeconfig {
     /// As whom the Secret is read.
     pub reader: Reader,
@@ -34,7 +34,7 @@ pub struct OwnKubeconfig {
 }
 
 /// Where Jobs run on a cluster that is not the hub's.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
     /// The cluster.
     pub cluster: ClusterName,
@@ -85,4 +85,32 @@ pub enum SiteState {
         /// Why, for the tenant.
         refusal: Refusal,
     },
+}
+
+/// How the place of a task's Job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where<'a> {
+    /// It is the hub's own cluster.
+    Hub,
+    /// It is a site that nobody asked for yet.
+    Unasked,
+    /// It is a site.
+    At(&'a SiteState),
+}
+
+impl Where<'_> {
+    /// Whether what is there can be looked at and changed.
+    #[must_use]
+    pub const fn is_reached(&self) -> bool {
+        matches!(self, Self::Hub | Self::At(SiteState::Up))
+    }
+
+    /// Since when it is not reached.
+    #[must_use]
+    pub const fn lost_since(&self) -> Option<Timestamp> {
+        match self {
+            Self::Hub | Self::Unasked | Self::At(SiteState::Up) => None,
+            Self::At(SiteState::Down { since, .. } | SiteState::Refused { since, .. }) => Some(*since),
+        }
+    }
 }

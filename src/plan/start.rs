@@ -1,4 +1,5 @@
-//! How a task without a Job gets one: refusals first, then a slot, then what the task names, then the objects.
+//! How a task without a Job gets one: refusals first, then its cluster, then a slot, then what the task names, then the
+//! objects.
 
 use std::borrow::Cow;
 
@@ -7,33 +8,112 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::api::RenderTaskSpec;
 use crate::api::conditions::{ConditionType, Reason};
 
-use super::catalog::Refusal;
+use super::catalog::{Refusal, Resolved};
+use super::placement::{admit, open};
+use super::site::{SiteState, Where};
 use super::tenant::{Own, Wanted, wanted};
+use super::validate::validate;
 use super::{Observed, Step, refuse};
 
 /// Shortest and longest pause before something that nobody watches is looked at again.
 const LOOK_AGAIN: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(300)];
+/// A cluster that is not connected by then is told of; earlier it would cost a write for a state that is already over.
+const SOON_CONNECTED: SignedDuration = SignedDuration::from_secs(5);
 
 /// The next step of a task that has no Job.
 pub(super) fn start(o: &Observed<'_>, spec: &RenderTaskSpec) -> Step {
+    start_or(o, spec).unwrap_or_else(|step| step)
+}
+
+fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
     if let Some(held) = o.held {
-        return refuse(o, &held.refusal(), Step::REST);
+        return Err(refuse(o, &held.refusal(), Step::REST));
     }
-    let own = match own(o, spec) {
-        Ok(own) => own,
-        Err(step) => return step,
-    };
-    let resolved = match o.catalog.resolve(o.task, spec, own.as_deref()) {
-        Ok(resolved) => resolved,
-        Err(refusal) => return refuse(o, &refusal, Step::REST),
-    };
+    placed(o, spec)?;
+    let own = own(o, spec)?;
+    let resolved = resolve(o, spec, own.as_deref()).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+    reached(o, spec)?;
     if !o.has_slot {
-        return queued(o);
+        return Err(queued(o));
     }
+    let resolved = loaded(o, spec, resolved)?;
     if !o.task.is_finalized() {
-        return Step::AddFinalizer;
+        return Err(Step::AddFinalizer);
     }
-    Step::Create(Box::new(resolved))
+    Ok(Step::Create(Box::new(resolved)))
+}
+
+fn resolve(o: &Observed<'_>, spec: &RenderTaskSpec, own: Option<&Own>) -> Result<Resolved, Refusal> {
+    let target = o.target.and_then(|target| target.as_ref().ok());
+    o.catalog.resolve(o.task, spec, own, target)
+}
+
+/// Whether the URL that a Job on another cluster carries is the one that the task has.
+pub(super) fn is_its_url(o: &Observed<'_>, url: &str) -> bool {
+    let Ok(spec) = validate(o.task) else { return false };
+    let own = o.own.and_then(|own| own.as_ref().ok());
+    resolve(o, spec, own).is_ok_and(|resolved| resolved.reference.url() == url)
+}
+
+/// Whether the task may start where its spec says.
+fn placed(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
+    open(&o.task.id, spec, o.gates).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+    let target = match o.target {
+        None => return Ok(()),
+        Some(Err(refusal)) => return Err(refused(o, spec, refusal)),
+        Some(Ok(target)) => target,
+    };
+    admit(o.task, target, o.catalog, o.grants, o.tenancy).map_err(|refusal| match refusal.reason {
+        // A grant wakes its tasks by the namespace it is in; the platform's objects wake all that wait.
+        Reason::CrossNamespaceRefDenied => refused(o, spec, &refusal),
+        _ => refuse(o, &refusal, Step::REST),
+    })
+}
+
+/// Whether the cluster can be worked on now; what wakes the task is that it is connected.
+fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
+    let waiting = |wake| Step::Rest {
+        wake,
+        wants_slot: false,
+        waits_for: None,
+        wants_site: true,
+    };
+    match o.site {
+        Where::Hub | Where::At(SiteState::Up) => Ok(()),
+        Where::Unasked => Err(waiting(None)),
+        Where::At(SiteState::Refused { refusal, .. }) => {
+            let told = refused(o, spec, refusal);
+            Err(if matches!(told, Step::Rest { .. }) {
+                waiting(None)
+            } else {
+                told
+            })
+        }
+        Where::At(SiteState::Down { since, reason }) => {
+            let due = since.checked_add(SOON_CONNECTED).unwrap_or(Timestamp::MAX);
+            if *reason == Reason::Connecting && o.now < due {
+                return Err(waiting(Some(due)));
+            }
+            let message = "the cluster is not connected; the task starts by itself once it is";
+            let refusal = Refusal::new(Reason::WaitingForCluster, message);
+            Err(refuse(o, &refusal, waiting(None)))
+        }
+    }
+}
+
+/// What is created, with what of the platform's has to go along to another cluster.
+fn loaded(o: &Observed<'_>, spec: &RenderTaskSpec, resolved: Resolved) -> Result<Resolved, Step> {
+    let Some(cargo) = o.target.and_then(|_| resolved.cargo()) else {
+        return Ok(resolved);
+    };
+    match o.carried {
+        None => Err(Step::Load(cargo)),
+        Some(Err(refusal)) => Err(refused(o, spec, refusal)),
+        Some(Ok(carried)) => {
+            let resolved = resolved.loaded(o.task, carried);
+            resolved.map_err(|refusal| refuse(o, &refusal, Step::REST))
+        }
+    }
 }
 
 /// The task's own destination, where it has one; otherwise what to do before it is known. It is read with a slot in hand,
@@ -46,12 +126,17 @@ fn own<'a>(o: &Observed<'a>, spec: &RenderTaskSpec) -> Result<Option<Cow<'a, Own
         Ok(Wanted::Read(reference)) => match o.own {
             Some(Ok(own)) => Ok(Some(Cow::Borrowed(own))),
             Some(Err(refusal)) => Err(refused(o, spec, refusal)),
-            None if !o.has_slot => Err(queued(o)),
-            None => Err(Step::LookUp(Box::new(reference))),
+            None => {
+                reached(o, spec)?;
+                Err(if o.has_slot {
+                    Step::LookUp(Box::new(reference))
+                } else {
+                    queued(o)
+                })
+            }
         },
     }
 }
-
 /// Records what the tenant can mend, and looks again by itself.
 fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
     if refusal.reason.is_stalled() {
@@ -62,6 +147,7 @@ fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
         wake: Some(look_again(o)),
         wants_slot: false,
         waits_for: Some(named.unwrap_or(&o.task.id.namespace).clone()),
+        wants_site: false,
     };
     refuse(o, refusal, rest)
 }
@@ -83,6 +169,7 @@ fn queued(o: &Observed<'_>) -> Step {
         wake: None,
         wants_slot: true,
         waits_for: None,
+        wants_site: false,
     };
     if !o.has_waited {
         return rest;

@@ -14,6 +14,8 @@ use super::task::Task;
 /// The Job that was made for a task, as the API server returned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Started {
+    /// The cluster it runs on; `None` is the hub's own.
+    pub cluster: Option<String>,
     /// Where it runs.
     pub namespace: String,
     /// Name of the Job and of the config Secret.
@@ -133,6 +135,13 @@ pub fn lost(task: &Task, now: Timestamp) -> RenderTaskStatus {
     ended_badly(task, Reason::JobLost, message, now, now)
 }
 
+/// The status of a task whose cluster was lost for too long.
+#[must_use]
+pub fn cluster_lost(task: &Task, now: Timestamp) -> RenderTaskStatus {
+    let message = "the cluster was not reached for too long, so the Job was given up; make a new task";
+    ended_badly(task, Reason::JobLost, message, now, now)
+}
+
 fn ended_badly(
     task: &Task,
     reason: Reason,
@@ -195,7 +204,7 @@ fn settled(task: &Task, wanted: &[Wanted], gone: &[ConditionType], now: Timestam
 
 fn object_ref(api_version: &str, kind: &str, started: &Started, uid: Option<String>) -> ObjectRef {
     ObjectRef {
-        cluster: None,
+        cluster: started.cluster.clone(),
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         namespace: started.namespace.clone(),

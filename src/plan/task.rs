@@ -58,8 +58,8 @@ pub struct Standing {
     pub resource_version: String,
     /// Generation of the spec, where it was said.
     pub generation: Option<i64>,
-    /// Whether somebody asked for its deletion.
-    pub deleting: bool,
+    /// When somebody asked for its deletion.
+    pub deleted_at: Option<Timestamp>,
     /// All finalizers on the object.
     pub finalizers: Vec<String>,
 }
@@ -77,6 +77,8 @@ pub struct Task {
     pub created: Timestamp,
     /// Whether somebody asked for its deletion.
     pub deleting: bool,
+    /// When, as far as the API server said.
+    pub deleted_at: Option<Timestamp>,
     /// All finalizers on the object.
     pub finalizers: Vec<String>,
     /// The spec without its free-form parts, or `None` where the Rust type cannot decode it.
@@ -119,6 +121,7 @@ impl Task {
                 .as_ref()
                 .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting: meta.deletion_timestamp.is_some(),
+            deleted_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             spec: serde_json::from_value(without_free_form(spec)).ok(),
             config: config.into(),
@@ -134,7 +137,8 @@ impl Task {
     pub fn take_standing(&mut self, standing: Standing) {
         self.resource_version = standing.resource_version;
         self.generation = standing.generation.unwrap_or(self.generation);
-        self.deleting = standing.deleting;
+        self.deleting = standing.deleted_at.is_some();
+        self.deleted_at = standing.deleted_at;
         self.finalizers = standing.finalizers;
     }
 

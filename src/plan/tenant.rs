@@ -15,11 +15,11 @@ use crate::names::{TaskKind, is_dns_label, is_dns_subdomain};
 
 use super::catalog::{Credential, Refusal};
 use super::grants::Grants;
-use super::task::Task;
+use super::task::{Task, TaskId};
 use super::tenancy::Tenancy;
 
 /// A ServiceAccount by the namespace of its task and its name; both are legal names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
     namespace: String,
     name: String,
@@ -55,7 +55,7 @@ impl ServiceAccount {
 }
 
 /// Who reads what a task names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reader {
     /// The task's ServiceAccount.
     ServiceAccount(ServiceAccount),
@@ -243,7 +243,7 @@ pub fn wanted(
         return Err(crossing());
     }
     Ok(Wanted::Read(Reference {
-        reader: reader(task, spec, tenancy)?,
+        reader: reader(&task.id, spec, tenancy)?,
         namespace: namespace.clone(),
         crosses,
         named,
@@ -263,8 +263,8 @@ fn host_of(spec: &RenderTaskSpec, host: &str) -> RegistrySpec {
 }
 
 /// As whom a task's references are read. Nobody is not somebody: without a ServiceAccount nothing is read.
-fn reader(task: &Task, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result<Reader, Refusal> {
-    if task.id.kind == TaskKind::ClusterRenderTask {
+pub(super) fn reader(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result<Reader, Refusal> {
+    if task.kind == TaskKind::ClusterRenderTask {
         return Ok(Reader::Hub);
     }
     let named = spec
@@ -272,7 +272,7 @@ fn reader(task: &Task, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result<Reade
         .as_ref()
         .or(tenancy.default_service_account.as_ref());
     match named {
-        Some(name) => ServiceAccount::new(&task.id.namespace, name)
+        Some(name) => ServiceAccount::new(&task.namespace, name)
             .map(Reader::ServiceAccount)
             .ok_or_else(|| {
                 let message = "serviceAccountName is no name of a ServiceAccount; make a new task";

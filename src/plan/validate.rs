@@ -13,7 +13,7 @@ pub const MAX_CONFIG_BYTES: usize = 1_048_576 - 4_096;
 /// One rule: why it refuses, if it does.
 type Rule = fn(&Task, &RenderTaskSpec) -> Option<Refusal>;
 
-const RULES: &[Rule] = &[features, sources, types, chart_name, config_size];
+const RULES: &[Rule] = &[clusters, sources, types, chart_name, config_size];
 
 /// The spec, if it can be served.
 ///
@@ -34,16 +34,16 @@ pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
         .map_or(Ok(spec), Err)
 }
 
-/// Fields that the schema has and this hub does not serve are refused, so that nothing is silently ignored.
-fn features(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
-    let unserved = [
-        ("clusterName", spec.cluster_name.is_some()),
-        ("kubeConfig", spec.kube_config.is_some()),
-        ("deploymentNamespace", spec.deployment_namespace.is_some()),
-    ];
-    let (field, _) = unserved.into_iter().find(|(_, is_set)| *is_set)?;
-    let message = format!("{field} is not served by this hub; make a new task without it");
-    Some(Refusal::new(Reason::FeatureDisabled, message))
+/// The schema says the same; where it was not in force, a task has one place all the same.
+fn clusters(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
+    let message = match (&spec.cluster_name, &spec.kube_config) {
+        (Some(_), Some(_)) => "clusterName and kubeConfig exclude each other; make a new task",
+        (_, None) if spec.deployment_namespace.is_some() => {
+            "deploymentNamespace goes with kubeConfig; make a new task"
+        }
+        _ => return None,
+    };
+    Some(Refusal::new(Reason::InvalidSpec, message))
 }
 
 /// The schema says the same; where it was not in force, nothing is silently ignored either.

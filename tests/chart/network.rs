@@ -241,23 +241,25 @@ async fn named_registries_are_the_only_ones_and_dns_is_where_it_is_said_to_be() 
     Ok(())
 }
 
+/// The pod of the hub.
+fn hub(objects: &[Value]) -> Result<Place> {
+    let labels = &super::of_kind(objects, "Deployment")?["spec"]["selector"]["matchLabels"];
+    let expected = json!({
+        "app.kubernetes.io/name": "renderhub", "app.kubernetes.io/instance": "renderhub",
+        "app.kubernetes.io/component": "hub",
+    });
+    ensure!(*labels == expected, "{labels}");
+    let labels = &[
+        ("app.kubernetes.io/name", "renderhub"),
+        ("app.kubernetes.io/instance", "renderhub"),
+        ("app.kubernetes.io/component", "hub"),
+    ];
+    Ok(pod("10.128.0.5", HUB, labels))
+}
+
 #[tokio::test]
 async fn the_hub_answers_on_its_admin_port_only() -> Result<()> {
     let open = template(&[]).await?;
-    let hub = |objects: &[Value]| -> Result<Place> {
-        let labels = &super::of_kind(objects, "Deployment")?["spec"]["selector"]["matchLabels"];
-        let expected = json!({
-            "app.kubernetes.io/name": "renderhub", "app.kubernetes.io/instance": "renderhub",
-            "app.kubernetes.io/component": "hub",
-        });
-        ensure!(*labels == expected, "{labels}");
-        let labels = &[
-            ("app.kubernetes.io/name", "renderhub"),
-            ("app.kubernetes.io/instance", "renderhub"),
-            ("app.kubernetes.io/component", "hub"),
-        ];
-        Ok(pod("10.128.0.5", HUB, labels))
-    };
     let tenant = pod("10.128.0.9", "team-a", &[]);
     let (hub, policies) = (hub(&open)?, policies(&open));
     assert!(may_enter(&policies, &tenant, &hub, "TCP", 8080));
@@ -266,5 +268,54 @@ async fn the_hub_answers_on_its_admin_port_only() -> Result<()> {
         may_leave(&policies, &hub, &outside("192.0.2.10"), "TCP", 6443),
         "the hub needs its API server"
     );
+    Ok(())
+}
+
+/// Address, where it is, protocol, port, whether a hub with bounds reaches it, and what it is.
+const REACH_OF_HUB: &str = "
+203.0.113.5     outside     TCP 443  yes an API server, or a registry
+203.0.113.5     outside     TCP 6443 yes an API server on its usual port
+192.0.2.10      outside     TCP 6443 yes its own
+2001:db8::5     outside     TCP 6443 yes an API server by IPv6
+203.0.113.5     outside     TCP 5000 yes a registry on its usual port
+203.0.113.5     outside     TCP 22   no  something else
+203.0.113.5     outside     UDP 443  no  QUIC
+10.128.0.2      dns         UDP 53   yes DNS
+8.8.8.8         outside     UDP 53   no  DNS outside
+169.254.169.254 outside     TCP 443  no  the metadata service
+fd00:ec2::254   outside     TCP 6443 no  the metadata service by IPv6
+127.0.0.1       outside     TCP 6443 no  the node's loopback
+";
+
+#[tokio::test]
+async fn a_hub_with_bounds_reaches_api_servers_registries_and_dns_and_nothing_else() -> Result<()> {
+    let objects = template(&["clusters.egress.enabled=true"]).await?;
+    let (hub, all) = (hub(&objects)?, policies(&objects));
+    for line in REACH_OF_HUB.trim().lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [address, kind, protocol, port, verdict, ..] = words[..] else {
+            unreachable!("{line}")
+        };
+        let reached = may_leave(&all, &hub, &place(address, kind), protocol, port.parse()?);
+        assert_eq!(reached, verdict == "yes", "{line}");
+    }
+    let named = template(&[
+        "clusters.egress.enabled=true",
+        "clusters.egress.to[0].ipBlock.cidr=198.51.100.0/24",
+        "clusters.egress.ports={16443}",
+    ])
+    .await?;
+    let all = policies(&named);
+    for (to, port, expected) in [
+        ("198.51.100.9", 16443, true),
+        ("198.51.100.9", 6443, false),
+        ("203.0.113.5", 16443, false),
+    ] {
+        assert_eq!(
+            may_leave(&all, &hub, &outside(to), "TCP", port),
+            expected,
+            "{to} {port}"
+        );
+    }
     Ok(())
 }

@@ -183,13 +183,17 @@ async fn a_hub_may_do_what_is_written_down_and_nothing_else() -> Result<()> {
         ("all.txt", &[EVERYWHERE][..]),
         ("some.txt", &["--no-cross-namespace-refs=false"]),
     ] {
-        let mut stage = Stage::on(plane::plane().await?, "golden", flags).await?;
+        let plane = plane::plane().await?;
+        let kubeconfigs = plane.namespace("kubeconfigs").await?;
+        let flag = format!("--cluster-namespace={kubeconfigs}");
+        let mut stage = Stage::on(plane, "golden", &[flags, &[flag.as_str()]].concat()).await?;
         stage.let_hub_be(&[BUILDER]).await?;
         let other = stage.plane.namespace("other").await?;
         let mut text = String::new();
         for (kind, namespace) in [
             ("a namespace of a tenant", stage.scope.tenant.as_str()),
             ("the rendering namespace", &stage.scope.rendering),
+            ("the namespace of kubeconfigs", &kubeconfigs),
             ("any other namespace", &other),
             ("kube-system", "kube-system"),
         ] {

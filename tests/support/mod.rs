@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod away;
 pub mod careless;
 pub mod forge;
 pub mod plane;

@@ -14,6 +14,8 @@ use super::{EVERYWHERE, LIMIT, Stage};
 /// The chart's values that stand for a hub's flags in this scope, with other namespaces it serves, each as after helm's
 /// `--set`.
 pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<String> {
+    // A hub that is told nothing looks for kubeconfigs in the rendering namespace; the chart tells it.
+    let mut kubeconfigs = scope.rendering.as_str();
     let mut values = vec![format!("renderingNamespace.name={}", scope.rendering)];
     let mut watched = Vec::new();
     if !flags.iter().any(|flag| flag == EVERYWHERE) {
@@ -25,6 +27,7 @@ pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<S
         match flag {
             "--watch-namespaces" => watched.extend(value.split(',')),
             "--no-cross-namespace-refs" => values.push(format!("controller.noCrossNamespaceRefs={value}")),
+            "--cluster-namespace" => kubeconfigs = value,
             "--lease-namespace" => values.push(format!("controller.leaseNamespace={value}")),
             "--tenant-identity" => values.push(format!("tenancy.identity={value}")),
             "--default-service-account" => values.push(format!("tenancy.defaultServiceAccount={value}")),
@@ -32,6 +35,7 @@ pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<S
             _ => {}
         }
     }
+    values.push(format!("clusters.namespace={kubeconfigs}"));
     if !watched.is_empty() {
         values.push(format!("controller.watchNamespaces={{{}}}", watched.join(",")));
     }

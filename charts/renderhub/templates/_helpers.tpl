@@ -75,6 +75,28 @@ only look after the hub work, and never one of the system's.
 {{- default (include "renderhub.renderingNamespace" .) .Values.controller.leaseNamespace -}}
 {{- end -}}
 
+{{/* Where the kubeconfigs of RenderClusters are: nowhere that a tenant looks after. */}}
+{{- define "renderhub.clusterNamespace" -}}
+{{- $name := default .Release.Namespace .Values.clusters.namespace -}}
+{{- $isNamed := and (ne $name .Release.Namespace) (hasKey .Values.tenancy.serviceAccounts $name) -}}
+{{- if or $isNamed (has $name .Values.controller.watchNamespaces) -}}
+{{- fail (printf "clusters.namespace must be no namespace of tenants, and %s is one: they could read the kubeconfigs" $name) -}}
+{{- end -}}
+{{- if hasPrefix "kube-" $name -}}
+{{- fail "clusters.namespace must be a namespace of the platform's own: every right to Secrets in it is a right to the clusters" -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{/* Feature gates as the hub takes them. */}}
+{{- define "renderhub.featureGates" -}}
+{{- $all := list -}}
+{{- range $name, $isOpen := .Values.featureGates -}}
+{{- $all = append $all (printf "%s=%t" $name $isOpen) -}}
+{{- end -}}
+{{- join "," $all -}}
+{{- end -}}
+
 {{/*
 The ServiceAccounts of tenants that the hub may become, as JSON: names by namespace. The default one is among them wherever
 a namespace is known by name.
@@ -102,12 +124,17 @@ a namespace is known by name.
 {{- toJson $all -}}
 {{- end -}}
 
+{{/* Addresses of this host, and of the clouds' metadata services, as JSON. */}}
+{{- define "renderhub.localCIDRs" -}}
+{{- list "127.0.0.0/8" "169.254.0.0/16" "100.100.100.200/32" "::1/128" "fe80::/10" "fd00:ec2::254/128" | toJson -}}
+{{- end -}}
+
 {{/*
-Addresses that no registry has, as JSON by family: this host, link-local ones and others of the clouds' metadata services, and
-the API server, by its Service and its endpoints where Helm has a cluster to ask.
+Addresses that no registry has, as JSON: this host, link-local ones and others of the clouds' metadata services, and the API
+server, by its Service and its endpoints where Helm has a cluster to ask.
 */}}
 {{- define "renderhub.blockedCIDRs" -}}
-{{- $all := list "127.0.0.0/8" "169.254.0.0/16" "100.100.100.200/32" "::1/128" "fe80::/10" "fd00:ec2::254/128" -}}
+{{- $all := include "renderhub.localCIDRs" . | fromJsonArray -}}
 {{- $service := lookup "v1" "Service" "default" "kubernetes" -}}
 {{- range (dig "spec" "clusterIPs" list $service) -}}
 {{- $all = append $all (printf "%s/%s" . (ternary "128" "32" (contains ":" .))) -}}
@@ -119,12 +146,24 @@ the API server, by its Service and its endpoints where Helm has a cluster to ask
 {{- end -}}{{- end -}}
 {{- end -}}
 {{- end -}}
+{{- concat $all .Values.networkPolicy.blockedCIDRs | uniq | toJson -}}
+{{- end -}}
+
+{{/* Every address but those of a JSON list of CIDRs, as NetworkPolicyPeers. */}}
+{{- define "renderhub.everywhereBut" -}}
 {{- $v4 := list -}}
 {{- $v6 := list -}}
-{{- range (concat $all .Values.networkPolicy.blockedCIDRs | uniq) -}}
+{{- range (fromJsonArray .) -}}
 {{- if contains ":" . -}}{{- $v6 = append $v6 . -}}{{- else -}}{{- $v4 = append $v4 . -}}{{- end -}}
 {{- end -}}
-{{- dict "v4" $v4 "v6" $v6 | toJson -}}
+- ipBlock:
+    cidr: 0.0.0.0/0
+    except:
+      {{- toYaml $v4 | nindent 6 }}
+- ipBlock:
+    cidr: ::/0
+    except:
+      {{- toYaml $v6 | nindent 6 }}
 {{- end -}}
 
 {{/* What these values take back of the chart's protection, a line each; nothing with the default values. */}}
@@ -141,6 +180,12 @@ the API server, by its Service and its endpoints where Helm has a cluster to ask
 {{- end -}}
 {{- with .controller.skipPreflight }}
 - controller.skipPreflight: these checks do not keep the hub from starting: {{ join ", " . }}.
+{{- end -}}
+{{- range $name, $isOpen := .featureGates }}{{- if $isOpen }}
+- featureGates.{{ $name }}: an alpha feature; tasks may name a kubeconfig of their own, and the hub connects to where it leads.
+{{- end }}{{- end -}}
+{{- with .clusters.allowCidrs }}
+- clusters.allowCidrs: clusters may be where the hub connects to nothing otherwise: {{ join ", " . }}.
 {{- end -}}
 {{- if not .policies.install }}
 - policies.install=false: unless another release installs them, nothing but the hub itself refuses a changed spec or a forged status.

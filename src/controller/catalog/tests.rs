@@ -128,6 +128,7 @@ async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
     for change in [
         Change::Registry(Event::InitDone),
         Change::Class(Event::InitDone),
+        Change::Cluster(Event::InitDone),
         Change::Secret(Event::InitDone),
     ] {
         catalog.take_in(change);

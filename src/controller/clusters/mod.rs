@@ -121,7 +121,7 @@ pub struct Parts {
     /// Jobs by cluster.
     pub active: ActiveJobs,
     /// What the engine asks for.
-    pub wants: mpsc::Receiver<Want>,
+    pub wants: mpsc::UnboundedReceiver<Want>,
     /// What became of connections.
     pub reports: mpsc::Receiver<Report>,
 }

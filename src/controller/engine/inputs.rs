@@ -8,8 +8,9 @@ use crate::names::TaskUid;
 use crate::plan::task::Task;
 use crate::watch::{Change, GrantChange, Input, JobMark, Scope};
 
-use super::super::index::Sight;
+use super::super::index::{Origin, Sight};
 use super::super::record::Blocked;
+use super::sites::ticket;
 use super::{Engine, Record, Source};
 
 /// Time in which changes of tenants' registries and grants are gathered.
@@ -19,8 +20,8 @@ impl Engine {
     pub(super) fn take_in(&mut self, input: Input) {
         match input {
             Input::Task(scope, change) => self.take_in_task(&scope, change),
-            Input::Job(None, change) => self.take_in_job(change),
-            Input::Job(Some(_), _) | Input::Site(..) => {}
+            Input::Job(origin, change) => self.take_in_job(&origin, change),
+            Input::Site(site, state) => self.take_in_site(site, state),
             Input::PodsSeen => self.saw(&Source::Pods),
             Input::Grant(change) => self.take_in_grant(change),
             Input::Registry(namespace) => self.soil(namespace),
@@ -30,7 +31,7 @@ impl Engine {
 
     fn take_in_task(&mut self, scope: &Scope, change: Change<Box<Task>>) {
         match change {
-            Change::Restart => self.index.restart(Some(scope)),
+            Change::Restart => self.index.restart(scope),
             Change::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
                 self.parked.insert(task.id.uid.clone(), (scope.clone(), task));
             }
@@ -64,6 +65,7 @@ impl Engine {
         if sight == Sight::Late {
             return;
         }
+        self.suspect(&uid);
         self.queue.add(&uid);
         if sight == Sight::Forged {
             self.metrics.forged_statuses.inc();
@@ -77,27 +79,31 @@ impl Engine {
         }
     }
 
-    fn take_in_job(&mut self, change: Change<JobMark>) {
+    fn take_in_job(&mut self, origin: &Origin, change: Change<JobMark>) {
         match change {
-            Change::Restart => self.index.restart(None),
+            Change::Restart => self.index.restart_jobs(origin),
             Change::Seen(mark) => {
                 let (task, now) = (mark.task.clone(), Instant::now());
-                if let Some(look) = self.index.see_job(mark, now) {
+                if let Some(look) = self.index.see_job(origin, mark, now) {
                     self.queue.add_at(&task, look);
                 }
             }
-            Change::Gone(task) => self.lose_job(&task),
+            Change::Gone(task) => self.lose_job(origin, &task),
             Change::Synced => {
-                for task in self.index.vanished_jobs() {
-                    self.lose_job(&task);
+                for task in self.index.vanished_jobs(origin) {
+                    self.lose_job(origin, &task);
                 }
-                self.saw(&Source::Jobs);
+                if origin.is_none() {
+                    self.saw(&Source::Jobs);
+                }
             }
         }
     }
 
-    fn lose_job(&mut self, task: &TaskUid) {
-        self.index.forget_job(task);
+    fn lose_job(&mut self, origin: &Origin, task: &TaskUid) {
+        if !self.index.lose_job(origin, task) {
+            return;
+        }
         if self.passes.values().any(|busy| busy == task) {
             self.jobs_gone.insert(task.clone());
         }
@@ -131,7 +137,7 @@ impl Engine {
         self.index.prune_secrets();
         for (task, _) in self.index.jobs() {
             if let Some(record) = self.index.task(task).filter(|r| !r.phase.is_finished()) {
-                self.fair.adopt(record.namespace(), record.created, task);
+                self.fair.adopt(ticket(record, task));
             }
         }
         self.ready.send_replace(true);
@@ -139,6 +145,9 @@ impl Engine {
     }
 
     pub(super) fn forget(&mut self, uid: &TaskUid) {
+        if let Some(site) = self.index.task(uid).and_then(|record| record.site.clone()) {
+            self.leave_site(uid, &site);
+        }
         if let Some((namespace, created)) = self.index.forget_task(uid) {
             self.fair.leave(&namespace, created, uid);
         }

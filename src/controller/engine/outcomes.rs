@@ -18,6 +18,7 @@ use super::super::index::QUEUED_AFTER;
 use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::record::Blocked;
 use super::super::sweep::{Sweep, marked, remove_orphans};
+use super::sites::ticket;
 use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
@@ -31,6 +32,7 @@ impl Engine {
             return;
         }
         self.take_objects(uid, outcome, job_is_gone);
+        self.take_site(uid, outcome);
         self.index.take_status(uid, outcome.status, Instant::now());
         self.take_slot(uid, outcome);
         if let Some(wake) = outcome.wake {
@@ -105,13 +107,14 @@ impl Engine {
         } else {
             record.waits_since = None;
         }
-        let (namespace, created) = (Arc::clone(record.namespace()), record.created);
-        if has_job && !record.phase.is_finished() {
-            self.fair.adopt(&namespace, created, uid);
+        // What runs on a cluster that is not reached holds up nobody else.
+        let is_reached = record.target.is_none() || outcome.was_reached;
+        if has_job && !record.phase.is_finished() && is_reached {
+            self.fair.adopt(ticket(record, uid));
         } else if outcome.wants_slot {
-            self.fair.wait(&namespace, created, uid);
+            self.fair.wait(ticket(record, uid));
         } else {
-            self.fair.leave(&namespace, created, uid);
+            self.fair.leave(record.namespace(), record.created, uid);
         }
     }
 
@@ -156,19 +159,16 @@ impl Engine {
         let now = Timestamp::now();
         let sweep = Sweep {
             secrets: pick(secrets.into_iter().map(|m| (marked(&m, now), m)).collect()),
-            jobs: self
-                .index
-                .jobs()
-                .filter(|(task, _)| phase(task).is_none())
-                .map(|(_, j)| j.mark.clone())
-                .collect(),
+            jobs: self.index.strays(&None).map(|job| job.mark.clone()).collect(),
+            left: Vec::new(),
+            scopes: Arc::clone(&self.all_scopes),
         };
         if sweep.is_empty() {
             return;
         }
         let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
         self.running.spawn(async move {
-            remove_orphans(&context.calls, &metrics, sweep).await;
+            remove_orphans(&context.calls, context.calls.objects(), &metrics, sweep).await;
             Finished::Removal
         });
     }

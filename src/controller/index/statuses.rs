@@ -27,7 +27,7 @@ pub enum Sight {
 impl Index {
     /// Takes in that the watch shows a task, whatever it shows of it; whether the task is known.
     pub fn touch_task(&mut self, scope: &Scope, uid: &TaskUid) -> bool {
-        let epoch = self.epoch(Some(scope));
+        let epoch = self.epoch(scope);
         let known = self.tasks.get_mut(uid);
         known.map(|known| known.epoch = epoch).is_some()
     }
@@ -47,7 +47,7 @@ impl Index {
             task.set_status(said.unwrap_or_default());
         }
         let uid = task.id.uid.clone();
-        self.remember(task.into(), version, self.epoch(Some(scope)));
+        self.remember(task.into(), version, self.epoch(scope));
         if let Some(record) = self.tasks.get_mut(&uid) {
             record.is_forged = is_forged;
         }

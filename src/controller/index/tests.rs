@@ -4,9 +4,12 @@ use serde_json::{Value, json};
 
 use super::super::outcome::StatusNews;
 use super::super::record::{HELD_RETRY, QUOTA_RETRY};
+use super::jobs::{LINGER, QUIET, SOON};
 use super::*;
 use crate::names::TaskKind;
+use crate::plan::outcome::EndHint;
 use crate::plan::seal::SealKey;
+use crate::watch::JobMark;
 
 mod statuses;
 mod work;
@@ -145,7 +148,7 @@ fn a_write_to_a_task_that_is_gone_does_not_bring_it_back() {
 fn a_list_drops_what_it_does_not_show() {
     let mut index = knowing(7, Value::Null);
     see(&mut index, task("other", 7, spec(10), Value::Null));
-    index.restart(Some(&all()));
+    index.restart(&all());
     assert_eq!(index.vanished_tasks(&all()).len(), 2, "nothing was shown yet");
     assert!(
         !see(&mut index, task(TASK, 7, spec(10), Value::Null)),
@@ -162,33 +165,51 @@ fn a_list_of_one_scope_says_nothing_about_another() {
     };
     let mut index = Index::default();
     see_in(&mut index, &one("team-a"), task(TASK, 7, spec(10), Value::Null));
-    index.restart(Some(&one("team-b")));
+    index.restart(&one("team-b"));
     assert_eq!(index.vanished_tasks(&one("team-b")), []);
-    index.restart(Some(&one("team-a")));
+    index.restart(&one("team-a"));
     assert_eq!(index.vanished_tasks(&one("team-a")), [uid()]);
 }
 
 #[test]
 fn jobs_that_a_list_does_not_show_are_gone() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    index.see_job(job("j1", EndHint::No), now);
-    index.restart(None);
-    assert_eq!(index.vanished_jobs(), [uid()]);
-    index.see_job(job("j1", EndHint::No), now);
-    assert_eq!(index.vanished_jobs(), []);
-    index.restart(None);
+    index.see_job(&None, job("j1", EndHint::No), now);
+    index.restart_jobs(&None);
+    assert_eq!(index.vanished_jobs(&None), [uid()]);
+    index.see_job(&None, job("j1", EndHint::No), now);
+    assert_eq!(index.vanished_jobs(&None), []);
+    index.restart_jobs(&None);
     index.keep_job(job("j2", EndHint::No), now);
-    assert_eq!(index.vanished_jobs(), [uid()], "of another Job nothing was shown");
+    assert_eq!(
+        index.vanished_jobs(&None),
+        [uid()],
+        "of another Job nothing was shown"
+    );
 }
 
 #[test]
 fn a_job_is_looked_at_when_it_is_new_and_when_it_may_have_ended() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    assert_eq!(index.see_job(job("j1", EndHint::No), now), Some(now), "new");
-    assert_eq!(index.see_job(job("j1", EndHint::No), now), Some(now + QUIET));
-    assert_eq!(index.see_job(job("j1", EndHint::Soon), now), Some(now + SOON));
-    assert_eq!(index.see_job(job("j1", EndHint::Now), now), Some(now));
-    assert_eq!(index.see_job(job("j2", EndHint::No), now), Some(now), "another");
+    assert_eq!(
+        index.see_job(&None, job("j1", EndHint::No), now),
+        Some(now),
+        "new"
+    );
+    assert_eq!(
+        index.see_job(&None, job("j1", EndHint::No), now),
+        Some(now + QUIET)
+    );
+    assert_eq!(
+        index.see_job(&None, job("j1", EndHint::Soon), now),
+        Some(now + SOON)
+    );
+    assert_eq!(index.see_job(&None, job("j1", EndHint::Now), now), Some(now));
+    assert_eq!(
+        index.see_job(&None, job("j2", EndHint::No), now),
+        Some(now),
+        "another"
+    );
     let may_have_ended = |index: &Index, now| {
         matches!(
             view(index, now).job,
@@ -203,14 +224,14 @@ fn a_job_is_looked_at_when_it_is_new_and_when_it_may_have_ended() {
         may_have_ended(&index, now + QUIET),
         "a quiet Job is looked at in the end"
     );
-    index.see_job(job("j2", EndHint::Now), now);
+    index.see_job(&None, job("j2", EndHint::Now), now);
     assert!(may_have_ended(&index, now));
 }
 
 #[test]
 fn a_job_whose_end_could_not_be_recorded_stays_due() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    index.see_job(job("j1", EndHint::Now), now);
+    index.see_job(&None, job("j1", EndHint::Now), now);
     index.keep_job(job("j1", EndHint::Now), now);
     assert_eq!(index.read_due(&uid()), Some(now));
 }
@@ -224,7 +245,7 @@ fn a_job_that_was_read_in_vain_is_read_again_later_not_in_a_loop() {
         (EndHint::No, QUIET),
     ] {
         index.forget_job(&uid());
-        let seen = index.see_job(job("j1", hint), now).unwrap();
+        let seen = index.see_job(&None, job("j1", hint), now).unwrap();
         let read_at = seen.max(now) + QUIET;
         index.keep_job(job("j1", hint), read_at);
         assert!(
@@ -239,16 +260,16 @@ fn a_job_that_was_read_in_vain_is_read_again_later_not_in_a_loop() {
 #[test]
 fn late_events_of_a_cleared_job_are_ignored_and_those_of_another_are_not() {
     let (mut index, now) = (knowing(7, ended("JobSucceeded")), Instant::now());
-    index.see_job(job("j1", EndHint::Now), now);
+    index.see_job(&None, job("j1", EndHint::Now), now);
     index.clear_job(&uid(), "j1");
-    assert_eq!(index.see_job(job("j1", EndHint::Now), now), None);
+    assert_eq!(index.see_job(&None, job("j1", EndHint::Now), now), None);
     assert!(!index.has_job(&uid()));
     see(&mut index, task(TASK, 8, spec(10), ended("JobSucceeded")));
     assert_eq!(
-        index.see_job(job("j1", EndHint::Now), now),
+        index.see_job(&None, job("j1", EndHint::Now), now),
         None,
         "an event of the task does not undo it"
     );
-    assert_eq!(index.see_job(job("j2", EndHint::Now), now), Some(now));
+    assert_eq!(index.see_job(&None, job("j2", EndHint::Now), now), Some(now));
     assert!(index.has_job(&uid()));
 }

@@ -19,17 +19,20 @@ use super::Pass;
 
 impl Pass<'_> {
     pub(super) async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
-        let Manifests { secret, job } = manifests(&self.context.place, task, resolved);
+        let Manifests { secret, job } = manifests(&self.place, task, resolved);
+        let objects = self.objects()?;
+        self.outcome.was_sent = true;
         // Also where a Secret is known: it may be of an earlier attempt, with another destination.
-        let created = self.context.calls.create_secret(&secret).await;
+        let created = objects.create_secret(&secret).await;
         let Some(uid) = self.created_secret(task, &secret, created).await? else {
             return Ok(());
         };
+        let uid = self.believed_uid(uid)?;
         (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
-        let created = self.context.calls.create_job(&job).await;
+        let created = objects.create_job(&job).await;
         let mark = match created {
             Ok(uid) => job_mark(&ObjectMeta {
-                uid: Some(uid),
+                uid: Some(self.believed_uid(uid)?),
                 managed_fields: None,
                 ..job.metadata.clone()
             })
@@ -75,10 +78,10 @@ impl Pass<'_> {
             }
             Err(error) => return Err(error.into()),
         }
-        let calls = &self.context.calls;
+        let objects = self.objects()?;
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
         // What went between the two calls is made anew by the next pass.
-        let found = calls
+        let found = objects
             .get_secret_metadata(name)
             .await?
             .ok_or(CallError::Conflict)?;
@@ -90,21 +93,20 @@ impl Pass<'_> {
             return Ok(Some(uid));
         }
         // No Job uses it, because one would have been found; a Job never gets it with a credential of now.
-        calls.delete_secret(name, &uid).await?;
-        Ok(Some(calls.create_secret(wanted).await?))
+        objects.delete_secret(name, &uid).await?;
+        Ok(Some(objects.create_secret(wanted).await?))
     }
 
     /// The Job that has the name, if it is provably ours.
     async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
         let name = wanted.name.as_deref().unwrap_or_default();
         let found = self
-            .context
-            .calls
+            .objects()?
             .get_job(name)
             .await?
             .ok_or(CallError::Conflict)?
             .metadata;
-        let mark = job_mark(&found).filter(|_| self.is_ours(task, &found));
+        let mark = self.own_mark(&found).filter(|_| self.is_ours(task, &found));
         if mark.is_none() {
             self.view.held = Some(Held::NameConflict);
         }

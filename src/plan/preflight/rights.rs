@@ -54,10 +54,10 @@ const fn grant(
 const GOLDEN: &[Grant] = &[
     grant(Reach::Anywhere, "renderhub.dev", &["rendertasks", "clusterrendertasks"],
         &["get", "list", "watch", "patch", "delete"]),
-    grant(Reach::Anywhere, "renderhub.dev", &["clusterregistries", "rendererclasses", "registries", "referencegrants"],
-        &["get", "list", "watch"]),
+    grant(Reach::Anywhere, "renderhub.dev", &["clusterregistries", "rendererclasses", "renderclusters", "registries",
+        "referencegrants"], &["get", "list", "watch"]),
     grant(Reach::Anywhere, "renderhub.dev", &["rendertasks/status", "clusterrendertasks/status",
-        "clusterregistries/status", "rendererclasses/status"], &["patch"]),
+        "clusterregistries/status", "rendererclasses/status", "renderclusters/status"], &["patch"]),
     // Who may write a status is who may do this; the admission policies ask for it.
     grant(Reach::Anywhere, "renderhub.dev", &["hubs"], &["act"]),
     grant(Reach::Anywhere, "events.k8s.io", &["events"], &["create", "patch"]),
@@ -67,6 +67,7 @@ const GOLDEN: &[Grant] = &[
     grant(Reach::Rendering, "batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
     grant(Reach::Rendering, "", &["secrets"], &["get", "list", "watch", "create", "delete"]),
     grant(Reach::Rendering, "", &["pods"], &["list", "watch"]),
+    grant(Reach::Rendering, "", &["configmaps"], &["get", "create", "patch"]),
     grant(Reach::Rendering, "", &["resourcequotas"], &["list"]),
     grant(Reach::Rendering, "networking.k8s.io", &["networkpolicies"], &["list"]),
     grant(Reach::Rendering, "rbac.authorization.k8s.io", &["rolebindings"], &["list"]),

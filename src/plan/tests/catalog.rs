@@ -33,7 +33,7 @@ fn ask_as(catalog: &Catalog, namespace: &str, kind: TaskKind, spec: Value) -> Re
     let task = task_in(namespace, kind, spec);
     let spec = task.spec.as_ref().expect("the spec can be decoded");
     catalog
-        .resolve(&task, spec, None)
+        .resolve(&task, spec, None, None)
         .map_err(|refusal| refusal.reason)
 }
 
@@ -172,7 +172,7 @@ fn a_tenant_cannot_tell_a_class_of_others_from_none() {
     let refusal = |name: &str| {
         let task = super::task_of(spec_with(json!({"rendererClassName": name})));
         catalog
-            .resolve(&task, task.spec.as_ref().unwrap(), None)
+            .resolve(&task, task.spec.as_ref().unwrap(), None, None)
             .unwrap_err()
     };
     assert_eq!(refusal("secret"), refusal("absent"));
@@ -218,7 +218,9 @@ fn an_asterisk_admits_every_namespace_and_an_empty_list_none() {
 fn a_recreated_namespace_reads_like_one_that_is_not_listed() {
     let refusal = |catalog: &Catalog, changes: Value| {
         let task = super::task_of(spec_with(changes));
-        catalog.resolve(&task, task.spec.as_ref().unwrap(), None).err()
+        catalog
+            .resolve(&task, task.spec.as_ref().unwrap(), None, None)
+            .err()
     };
     let mut catalog = usable(json!({}));
     let class_of = |allowed: Value| class(json!({"allowedNamespaces": allowed}), false);

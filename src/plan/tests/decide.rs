@@ -6,15 +6,20 @@ use serde_json::json;
 use super::{at, class, place, platform, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
-use crate::plan::catalog::{Catalog, Credential, Refusal};
+use crate::plan::catalog::{Carried, Catalog, Credential, Refusal};
+use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
 use crate::plan::job::Place;
+use crate::plan::lost::Patience;
 use crate::plan::outcome::{JobReport, PodNote, Verdict};
+use crate::plan::placement::target;
+use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
 use crate::plan::tenant::Own;
 use crate::plan::{Held, JobState, Observed, Step, decide};
 
+mod abroad;
 mod ended;
 mod own;
 
@@ -34,6 +39,12 @@ struct Situation {
     has_waited: bool,
     held: Option<Held>,
     is_forged: bool,
+    /// How the task's cluster stands, once somebody asked for it.
+    site: Option<SiteState>,
+    gates: Gates,
+    carried: Option<Result<Carried, Refusal>>,
+    may_be_there: bool,
+    is_abandoned: bool,
 }
 
 impl Situation {
@@ -53,6 +64,11 @@ impl Situation {
             has_waited: false,
             held: None,
             is_forged: false,
+            site: Some(SiteState::Up),
+            gates: Gates::default(),
+            carried: None,
+            may_be_there: false,
+            is_abandoned: false,
         }
     }
 
@@ -62,7 +78,21 @@ impl Situation {
     }
 
     fn step(&self) -> Step {
+        let spec = self.task.spec.as_ref();
+        let target = spec.and_then(|spec| target(&self.task.id, spec, &self.tenancy).transpose());
+        let site = match (&target, &self.site) {
+            (None, _) => Where::Hub,
+            (Some(_), None) => Where::Unasked,
+            (Some(_), Some(state)) => Where::At(state),
+        };
         decide(&Observed {
+            target: target.as_ref(),
+            site,
+            gates: &self.gates,
+            carried: self.carried.as_ref(),
+            may_be_there: self.may_be_there,
+            is_abandoned: self.is_abandoned,
+            patience: Patience::default(),
             now: self.now,
             task: &self.task,
             job: &self.job,
@@ -95,15 +125,20 @@ impl Situation {
                 wake,
                 wants_slot,
                 waits_for,
+                wants_site,
             } => {
                 let wake = wake.map(|w| w.duration_since(at(0)).as_secs());
                 let wake = wake.map_or(String::new(), |w| format!(" until {w}"));
                 let tenant = waits_for.map_or(String::new(), |ns| format!(" for {ns}"));
-                format!("rest{wake}{tenant}{}", if wants_slot { " in line" } else { "" })
+                let line = if wants_slot { " in line" } else { "" };
+                let site = if wants_site { " for its cluster" } else { "" };
+                format!("rest{wake}{tenant}{line}{site}")
             }
             Step::RestoreStatus => "restore".to_owned(),
             Step::AddFinalizer => "add finalizer".to_owned(),
             Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
+            Step::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),
+            Step::Abandon => "abandon".to_owned(),
             Step::Create(_) => "create".to_owned(),
             Step::ReadJob => "read".to_owned(),
             Step::DeleteJob(uid) | Step::DeleteSecret(uid) => format!("delete {uid}"),
@@ -194,7 +229,7 @@ fn a_new_task_gets_its_finalizer_then_its_objects() {
 #[test]
 fn a_refusal_is_recorded_once_then_leftovers_go() {
     let wrong = [
-        (json!({"clusterName": "edge"}), Reason::FeatureDisabled),
+        (json!({"clusterName": "edge"}), Reason::ClusterNotFound),
         (json!({"repository": "team-b/shop"}), Reason::RepositoryNotAllowed),
         (
             json!({"registryRef": {"name": "other"}}),

@@ -17,7 +17,9 @@ mod tenants;
 
 /// The manifests of a task that the catalog serves.
 fn made(catalog: &Catalog, task: &Task) -> Manifests {
-    let resolved = catalog.resolve(task, task.spec.as_ref().unwrap(), None).unwrap();
+    let resolved = catalog
+        .resolve(task, task.spec.as_ref().unwrap(), None, None)
+        .unwrap();
     manifests(&place(), task, &resolved)
 }
 

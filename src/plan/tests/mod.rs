@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::api::conditions::{ConditionType, Reason};
 use crate::api::labels::FINALIZER;
-use crate::api::{ClusterRegistrySpec, RendererClassSpec};
+use crate::api::{ClusterRegistrySpec, RenderClusterSpec, RendererClassSpec};
 use crate::names::{HubId, TaskKind};
 
-use super::catalog::{Catalog, Class, Credential, Registry};
+use super::catalog::{Catalog, Class, Cluster, Credential, Registry};
 use super::job::Place;
 use super::namespaces::Uids;
 use super::task::Task;
@@ -91,6 +91,7 @@ fn task() -> Task {
 fn place() -> Place {
     Place {
         hub_id: HubId::new("main", "0f5a4e0c-0001-4000-8000-000000000001").unwrap(),
+        cluster: None,
         namespace: "rendering".to_owned(),
         service_account: "renderhub-renderer".to_owned(),
     }
@@ -124,6 +125,22 @@ fn class(changes: Value, is_default: bool) -> Class {
         recorded: recorded(&spec.allowed_namespaces),
         spec,
         is_default,
+    }
+}
+
+/// A cluster for `team-a` that may hold the credential of the registry `main`.
+fn cluster(changes: Value) -> Cluster {
+    let mut spec = json!({
+        "kubeConfig": {"secretRef": {"name": "east"}}, "renderNamespace": "renders",
+        "allowedNamespaces": ["team-a"], "registries": ["main"],
+    });
+    overlay(&mut spec, changes);
+    let spec: RenderClusterSpec = serde_json::from_value(spec).unwrap();
+    Cluster {
+        recorded: recorded(&spec.allowed_namespaces),
+        spec,
+        uid: "uid-of-east".to_owned(),
+        generation: 1,
     }
 }
 

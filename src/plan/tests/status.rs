@@ -40,6 +40,7 @@ fn note(message: Termination) -> PodNote {
 
 fn started() -> Started {
     Started {
+        cluster: None,
         namespace: "rendering".to_owned(),
         name: crate::names::job_name("shop", &TaskUid::new("u")),
         job_uid: "j1".to_owned(),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{spec, spec_with, task_of};
-use crate::api::conditions::Reason::{self, ConfigTooLarge, FeatureDisabled, InvalidSpec, SpecMutated};
+use crate::api::conditions::Reason::{self, ConfigTooLarge, InvalidSpec, SpecMutated};
 use crate::plan::validate::{MAX_CONFIG_BYTES, validate};
 
 fn refused(spec: Value) -> Option<(Reason, String)> {
@@ -33,18 +33,30 @@ fn what_can_be_served_is_not_refused() {
     }
 }
 
-/// Holds: C2.
 #[test]
-fn every_field_that_is_not_served_is_refused_by_its_name() {
-    let unserved = [
-        ("clusterName", json!("edge")),
-        ("kubeConfig", json!({"secretRef": {"name": "kubeconfig"}})),
-        ("deploymentNamespace", json!("shop")),
+fn a_task_has_one_place() {
+    let kube_config = json!({"secretRef": {"name": "kubeconfig"}});
+    let table = [
+        (
+            json!({"clusterName": "east", "kubeConfig": kube_config}),
+            "clusterName",
+        ),
+        (json!({"deploymentNamespace": "shop"}), "deploymentNamespace"),
+        (
+            json!({"clusterName": "east", "deploymentNamespace": "shop"}),
+            "deploymentNamespace",
+        ),
     ];
-    for (field, value) in unserved {
-        let (reason, message) = refused(spec_with(json!({field: value}))).expect(field);
-        assert_eq!(reason, FeatureDisabled, "{field}");
+    for (changes, field) in table {
+        let (reason, message) = refused(spec_with(changes)).expect(field);
+        assert_eq!(reason, InvalidSpec, "{field}");
         assert!(message.starts_with(field), "{message}");
+    }
+    for changes in [
+        json!({"clusterName": "east"}),
+        json!({"kubeConfig": kube_config, "deploymentNamespace": "shop"}),
+    ] {
+        assert_eq!(refused(spec_with(changes)), None);
     }
 }
 
@@ -125,8 +137,13 @@ fn a_changed_spec_is_refused_before_it_is_looked_at() {
 
 #[test]
 fn the_first_rule_that_refuses_wins() {
-    let everything_wrong = spec_with(json!({"clusterName": "edge", "registryRef": null, "tag": "2"}));
-    assert_eq!(refused(everything_wrong).unwrap().0, FeatureDisabled);
+    let everything_wrong = spec_with(json!({"deploymentNamespace": "x", "registryRef": null, "tag": "2"}));
+    assert!(
+        refused(everything_wrong)
+            .unwrap()
+            .1
+            .contains("deploymentNamespace")
+    );
     let no_registry = spec_with(json!({"registryRef": null, "tag": "2"}));
     assert!(refused(no_registry).unwrap().1.contains("registryRef"));
 }

@@ -101,7 +101,7 @@ impl Writer {
         let spec = task.spec.as_ref().context("a task without a spec")?;
         let resolved = self
             .catalog
-            .resolve(task, spec, None)
+            .resolve(task, spec, None, None)
             .map_err(|refusal| anyhow!("the task is refused: {}", refusal.message))?;
         let Manifests { secret, job } = manifests(&self.place, task, &resolved);
         self.create(&secret).await?;
@@ -123,6 +123,7 @@ impl Writer {
 
     fn running(&self, task: &Task, name: &str) -> RenderTaskStatus {
         let started = Started {
+            cluster: None,
             namespace: self.place.namespace.clone(),
             name: name.to_owned(),
             job_uid: SOME_UID.to_owned(),

@@ -93,6 +93,7 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
 pub fn place(hub_id: &str, rendering_namespace: &str) -> Result<Place> {
     let (shard, cluster) = hub_id.rsplit_once('-').context("no hub id")?;
     Ok(Place {
+        cluster: None,
         hub_id: HubId::new(shard, cluster)?,
         namespace: rendering_namespace.to_owned(),
         service_account: RENDERER_ACCOUNT.to_owned(),

@@ -20,7 +20,8 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
 /// # Errors
 /// If the chart cannot be rendered.
 pub async fn hub(rendering: &str) -> Result<Rights> {
-    Rights::of_chart(&[format!("renderingNamespace.name={rendering}")]).await
+    let values = ["renderingNamespace.name", "clusters.namespace"];
+    Rights::of_chart(&values.map(|value| format!("{value}={rendering}"))).await
 }
 
 /// The bare writer's: the hub's, and the finisher's one patch, which it makes itself.

@@ -3,6 +3,7 @@
 //! Each has its own address, ports, certificate authority and data directory, so several run side by side. Nothing is
 //! shared with the machine's own Kubernetes, if it has one.
 
+mod outage;
 mod rendering;
 mod servers;
 mod users;
@@ -179,6 +180,7 @@ impl ControlPlane {
         let endpoint = Arc::new(Endpoint {
             url: format!("https://{address}:{port}"),
             ca_pem: authority.pem(),
+            server_name: None,
             dir: dir.clone(),
         });
         let admin = users::certificate(&authority, &endpoint, "test-admin", &["system:masters"])?;

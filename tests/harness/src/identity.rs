@@ -19,6 +19,8 @@ use crate::rundir;
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) ca_pem: String,
+    /// The name that the certificate is for, where that is not in the URL.
+    pub(crate) server_name: Option<String>,
     /// Where kubeconfig files go.
     pub(crate) dir: PathBuf,
 }
@@ -97,6 +99,31 @@ impl Identity {
         Ok(path)
     }
 
+    /// A kubeconfig as text that holds everything it needs.
+    ///
+    /// # Errors
+    /// If it cannot be written as YAML.
+    pub fn kubeconfig_text(&self) -> Result<String> {
+        Ok(serde_saphyr::to_string(&self.to_json())?)
+    }
+
+    /// The same user by way of another address, such as that of a proxy, where the same certificate is shown.
+    #[must_use]
+    pub fn by_way_of(&self, url: impl Into<String>) -> Self {
+        let host = self.endpoint.url.trim_start_matches("https://");
+        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+        let endpoint = Endpoint {
+            url: url.into(),
+            ca_pem: self.endpoint.ca_pem.clone(),
+            server_name: Some(host.to_owned()),
+            dir: self.endpoint.dir.clone(),
+        };
+        Self {
+            endpoint: Arc::new(endpoint),
+            ..self.clone()
+        }
+    }
+
     fn to_json(&self) -> Value {
         let user = match &self.proof {
             Proof::Nothing => json!({}),
@@ -106,10 +133,13 @@ impl Identity {
                 "client-key-data": STANDARD.encode(&pair.key),
             }),
         };
-        let cluster = json!({
+        let mut cluster = json!({
             "server": self.endpoint.url,
             "certificate-authority-data": STANDARD.encode(&self.endpoint.ca_pem),
         });
+        if let Some(name) = &self.endpoint.server_name {
+            cluster["tls-server-name"] = json!(name);
+        }
         json!({
             "apiVersion": "v1",
             "kind": "Config",

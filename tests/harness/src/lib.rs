@@ -63,6 +63,21 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # With another cluster to render on
+//!
+//! ```no_run
+//! # async fn example(hub: &renderhub_harness::ControlPlane) -> anyhow::Result<()> {
+//! use renderhub_harness::{ControlPlane, Remote, apply};
+//!
+//! let plane = ControlPlane::start().await?; // any number of them, beside the hub's own
+//! let remote = Remote::make(&plane, "edge").await?; // a namespace with the Role of examples/remote-cluster
+//! let client = hub.admin().client().await?;
+//! apply::object(&client, remote.secret("rendering", "edge", &remote.kubeconfig().await?)).await?;
+//! apply::object(&client, remote.render_cluster("edge", "edge")).await?;
+//! plane.stop_api_server()?; // and it is lost; `--cluster-allow-cidrs=127.0.0.0/8` lets a hub reach it at all
+//! # Ok(()) }
+//! ```
+//!
 //! # What holds for every server
 //!
 //! - It has its own free ports, random passwords, keys and certificate authority, and listens on loopback or in
@@ -97,6 +112,7 @@ pub mod process;
 pub mod progress;
 pub mod reach;
 pub mod registry;
+pub mod remote;
 pub mod rights;
 pub mod rundir;
 pub mod tools;
@@ -110,6 +126,7 @@ pub use hub::Hub;
 pub use identity::Identity;
 pub use node::Node;
 pub use registry::{Registry, RegistryOptions};
+pub use remote::Remote;
 pub use rights::Rights;
 pub use tools::Tools;
 pub use wait::wait_for;

@@ -39,12 +39,21 @@ fn spawn_on_long_lived_thread(command: Command) -> Result<Child> {
         .context("the thread that starts children is gone")??)
 }
 
+/// A command as it was given, to start it again. It never shows: its environment may hold a secret.
+struct Recipe(Command);
+
+impl std::fmt::Debug for Recipe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Recipe")
+    }
+}
+
 /// A child with a log file of its own; it is killed when the handle is dropped, and when this process ends.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     log: PathBuf,
-    pid: u32,
+    recipe: Recipe,
     child: Mutex<Child>,
 }
 
@@ -55,23 +64,41 @@ impl Process {
     /// If the log cannot be made or the program cannot be started.
     pub fn spawn(name: &str, command: &Command, log: &Path) -> Result<Self> {
         let out = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
-        let mut tied = tied_to_us(command);
-        tied.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let child = spawn_on_long_lived_thread(tied).with_context(|| {
-            format!("cannot start {name} through setpriv (missing? `apt-get install -y util-linux`)")
-        })?;
+        let child = start(name, command, out)?;
+        let mut recipe = Command::new(command.get_program());
+        copy_settings(command, &mut recipe);
         Ok(Self {
             name: name.to_owned(),
             log: log.to_owned(),
-            pid: child.id(),
+            recipe: Recipe(recipe),
             child: Mutex::new(child),
         })
+    }
+
+    /// Starts it again after it has ended, with the same words; the log goes on.
+    ///
+    /// # Errors
+    /// If it still runs, or cannot be started.
+    pub fn restart(&self) -> Result<()> {
+        let mut child = self.child();
+        if child.try_wait()?.is_none() {
+            bail!("{} still runs", self.name);
+        }
+        let out = File::options().append(true).open(&self.log)?;
+        *child = start(&self.name, &self.recipe.0, out)?;
+        Ok(())
+    }
+
+    /// What it is called in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.child().id()
     }
 
     /// Where its output goes.
@@ -120,7 +147,7 @@ impl Process {
         if let Some(status) = child.try_wait()? {
             bail!("{} has ended already ({status})", self.name);
         }
-        let pid = i32::try_from(self.pid)
+        let pid = i32::try_from(child.id())
             .ok()
             .and_then(Pid::from_raw)
             .context("no valid process id")?;
@@ -165,22 +192,35 @@ impl Drop for Process {
     }
 }
 
+fn start(name: &str, command: &Command, out: File) -> Result<Child> {
+    let mut tied = tied_to_us(command);
+    tied.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+    spawn_on_long_lived_thread(tied).with_context(|| {
+        format!("cannot start {name} through setpriv (missing? `apt-get install -y util-linux`)")
+    })
+}
+
 /// The same command below `setpriv`, which asks the kernel to kill it when our spawning thread ends.
 fn tied_to_us(command: &Command) -> Command {
     let mut tied = Command::new("setpriv");
     tied.args(["--pdeathsig", "KILL", "--"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (key, value) in command.get_envs() {
+        .arg(command.get_program());
+    copy_settings(command, &mut tied);
+    tied
+}
+
+/// Arguments, environment and directory of one command for another.
+fn copy_settings(from: &Command, to: &mut Command) {
+    to.args(from.get_args());
+    for (key, value) in from.get_envs() {
         match value {
-            Some(value) => tied.env(key, value),
-            None => tied.env_remove(key),
+            Some(value) => to.env(key, value),
+            None => to.env_remove(key),
         };
     }
-    if let Some(dir) = command.get_current_dir() {
-        tied.current_dir(dir);
+    if let Some(dir) = from.get_current_dir() {
+        to.current_dir(dir);
     }
-    tied
 }
 
 /// Runs a short command to its end and returns what it printed.

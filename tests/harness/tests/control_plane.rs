@@ -15,6 +15,9 @@ use renderhub_harness::process::run;
 use renderhub_harness::{ControlPlane, wait_for};
 use serde_json::json;
 
+#[path = "control_plane/remote.rs"]
+mod remote;
+
 fn object<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
     serde_json::from_value(value).expect("a valid object")
 }

@@ -25,7 +25,7 @@ fn leftovers_of_a_success_are_work_at_once_and_those_of_a_failure_when_their_tim
         if secret {
             index.keep_secret(&uid(), "s1");
         } else {
-            index.see_job(job("j1", EndHint::Now), now);
+            index.see_job(&None, job("j1", EndHint::Now), now);
         }
         index
     };

@@ -76,7 +76,7 @@ proptest! {
     #[test]
     fn a_hostile_field_is_refused_or_changes_nothing(catalog in catalogs(), task in one_hostile_field()) {
         let Ok(spec) = crate::plan::validate::validate(&task) else { return Ok(()) };
-        let Ok(resolved) = catalog.resolve(&task, spec, None) else { return Ok(()) };
+        let Ok(resolved) = catalog.resolve(&task, spec, None, None) else { return Ok(()) };
         let job = manifests(&place(), &task, &resolved).job;
         let plain = super::super::task();
         prop_assert_eq!(anonymous(job, &task), anonymous(made(&catalog, &plain).job, &plain));
@@ -99,7 +99,7 @@ proptest! {
     fn every_object_a_pod_names_is_the_tasks_own_or_the_platforms(
         catalog in catalogs(), task in tenants_task(), own_registry in prop::option::of(own_registry()),
     ) {
-        let resolved = catalog.resolve(&task, task.spec.as_ref().unwrap(), own_registry.as_ref()).unwrap();
+        let resolved = catalog.resolve(&task, task.spec.as_ref().unwrap(), own_registry.as_ref(), None).unwrap();
         let own = job_name(&task.id.name, &task.id.uid);
         // A tenant's own credential and certificates live in its task's own Secret, and never beside a Secret of the platform's.
         if own_registry.is_some() {
@@ -118,7 +118,7 @@ proptest! {
     fn a_tenants_own_registry_gives_the_pusher_words_and_no_flags(
         task in tenants_task(), own in own_registry(),
     ) {
-        let resolved = platform().resolve(&task, task.spec.as_ref().unwrap(), Some(&own)).unwrap();
+        let resolved = platform().resolve(&task, task.spec.as_ref().unwrap(), Some(&own), None).unwrap();
         let job = manifests(&place(), &task, &resolved).job;
         let mut expected = ["push", "/chart/chart.tgz", "--url-file", "/etc/renderer/push/url", "--registry"].map(str::to_owned).to_vec();
         expected.push(own.spec.hostname.to_lowercase());

@@ -1,7 +1,10 @@
 //! The hub in a model world: it looks, passes, and is killed.
 
 use super::*;
+use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
+use crate::plan::lost::Patience;
+use crate::plan::site::Where;
 use crate::plan::tenancy::Tenancy;
 
 impl World {
@@ -65,6 +68,13 @@ impl World {
             has_waited: self.memory.has_waited,
             held: self.memory.held,
             is_forged: self.forged,
+            target: None,
+            site: Where::Hub,
+            gates: &Gates::default(),
+            carried: None,
+            may_be_there: false,
+            is_abandoned: false,
+            patience: Patience::default(),
         })
     }
 
@@ -105,7 +115,9 @@ impl World {
             }
             Step::RestoreStatus => assert!(self.forged, "a write for nothing"),
             Step::ReadJob | Step::Rest { .. } => {}
-            Step::LookUp(_) => panic!("the task names nothing of the tenant's"),
+            Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
+                panic!("the task names nothing that is elsewhere")
+            }
         }
     }
 
@@ -171,7 +183,7 @@ impl World {
                 self.secret = self.secret.take().filter(|secret| *secret != uid);
                 self.memory.secret = None;
             }
-            Step::LookUp(_) | Step::Rest { .. } => {}
+            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
         }
     }
 

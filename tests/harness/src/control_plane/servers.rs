@@ -68,7 +68,7 @@ impl ControlPlane {
         waited.await?
     }
 
-    async fn until_live(&self) -> Result<()> {
+    pub(super) async fn until_live(&self) -> Result<()> {
         let client = self.admin.client().await?;
         self.until("kube-apiserver", async || {
             let request = http::Request::get("/readyz").body(Vec::new())?;

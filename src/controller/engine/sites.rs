@@ -1,0 +1,417 @@
+//! What the engine does with sites: it asks for those that tasks need, lists what is there when one is connected, and
+//! wakes its tasks.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::ObjectMeta;
+
+use crate::api::labels::SPEC_HASH;
+use crate::apply::{CallError, Objects};
+use crate::cluster::Want;
+use crate::names::TaskUid;
+use crate::plan::gc::{Marked, orphans};
+use crate::plan::ledger::{self, Changes, Ledger, Orphan};
+use crate::plan::queue::Ticket;
+use crate::plan::site::{ClusterName, Site, SiteState};
+use crate::plan::task::Phase;
+use crate::watch::secret_task;
+
+use super::super::outcome::Outcome;
+use super::super::record::Record;
+use super::super::sites::Turn;
+use super::super::sweep::{Left, Sweep, marked, remove_orphans};
+use super::{Engine, Finished, SWEEP_RETRY, Source};
+
+/// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
+const LISTS: usize = 8;
+/// Pause before entries of the ledger that could not be written are written again.
+const LEDGER_RETRY: Duration = Duration::from_secs(5);
+/// What a finished task may have left on a cluster is gone this long after it was to be removed, or never will be.
+const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
+
+impl Engine {
+    /// Reads what an earlier process wrote down.
+    pub(super) fn read_ledger(&mut self) {
+        let context = Arc::clone(&self.context);
+        self.running
+            .spawn(async move { Finished::Ledger(context.calls.read_ledger().await) });
+    }
+
+    pub(super) fn take_ledger(&mut self, read: Result<BTreeMap<String, String>, CallError>) {
+        match read {
+            Ok(data) => {
+                for site in self.sites.recall(Ledger::read(&data), Timestamp::now()) {
+                    self.ask(&site);
+                }
+                self.saw(&Source::Ledger);
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = error.kind(),
+                    "the ledger cannot be read yet; it is tried again"
+                );
+                let context = Arc::clone(&self.context);
+                self.running.spawn(async move {
+                    tokio::time::sleep(LEDGER_RETRY).await;
+                    Finished::Ledger(context.calls.read_ledger().await)
+                });
+            }
+        }
+    }
+
+    /// Changes the ledger, sooner or later.
+    pub(super) fn note(&mut self, changes: Changes) {
+        self.unwritten.extend(changes);
+        self.write_ledger();
+    }
+
+    fn write_ledger(&mut self) {
+        if self.unwritten.is_empty() || self.is_writing_ledger {
+            return;
+        }
+        self.is_writing_ledger = true;
+        let (context, changes) = (Arc::clone(&self.context), std::mem::take(&mut self.unwritten));
+        self.running.spawn(async move {
+            let written = context.calls.write_ledger(&changes).await;
+            if written.is_err() {
+                tokio::time::sleep(LEDGER_RETRY).await;
+            }
+            Finished::LedgerWrite(changes, written)
+        });
+    }
+
+    pub(super) fn wrote_ledger(&mut self, changes: Changes, written: Result<(), CallError>) {
+        self.is_writing_ledger = false;
+        if let Err(error) = written {
+            tracing::warn!(
+                error = error.kind(),
+                "the ledger cannot be written yet; it is tried again"
+            );
+            // What was said since is newer.
+            let newer = std::mem::replace(&mut self.unwritten, changes);
+            self.unwritten.extend(newer);
+        }
+        self.write_ledger();
+    }
+
+    fn ask(&mut self, site: &Arc<Site>) {
+        if self.sites.ask(site) {
+            self.want(Want::Open(Arc::clone(site)));
+        }
+    }
+
+    fn want(&self, want: Want) {
+        // The cluster controller ends only with the process.
+        _ = self.wants.send(want);
+    }
+
+    /// The site of a task, if it can be told.
+    fn site_of(&mut self, uid: &TaskUid) -> Option<Arc<Site>> {
+        let record = self.index.task(uid)?;
+        if let Some(site) = &record.site {
+            return Some(Arc::clone(site));
+        }
+        let target = Arc::clone(record.target.as_ref()?);
+        let there = record.job_namespace.clone();
+        let catalog = self.catalog.borrow().clone().unwrap_or_default();
+        let site = target.site(there.as_deref(), &catalog)?;
+        Some(self.sites.intern(site, Timestamp::now()))
+    }
+
+    /// How the place of a task stands, for a pass; a task that has something there asks for it.
+    pub(super) fn place(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
+        let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
+        let is_asked = self.index.task(uid)?.site.is_some();
+        let site = self.site_of(uid)?;
+        if is_there {
+            self.join(uid, &site);
+        } else if !is_asked && matches!(site.cluster, ClusterName::Own(_)) {
+            return None;
+        }
+        let state = self.sites.state(&site)?;
+        Some((site, state))
+    }
+
+    fn join(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+        self.index.settle_at(uid, site);
+        if self.sites.join(site, uid) {
+            self.want(Want::Open(Arc::clone(site)));
+        }
+    }
+
+    /// A task's plan waits for its cluster.
+    pub(super) fn wait_for_site(&mut self, uid: &TaskUid) {
+        let is_new = self.index.task(uid).is_some_and(|record| record.site.is_none());
+        if let Some(site) = self.site_of(uid) {
+            self.join(uid, &site);
+            if is_new {
+                // The next pass sees how the site stands.
+                self.queue.add(uid);
+            }
+        }
+    }
+
+    /// Takes in what a pass brought of a task's cluster: it joins those that need it, or lets go of it.
+    pub(super) fn take_site(&mut self, uid: &TaskUid, outcome: &Outcome) {
+        if outcome.was_sent {
+            self.index.suspect(uid, true);
+        }
+        if outcome.was_reached && outcome.error.is_none() {
+            self.index.suspect(uid, false);
+        }
+        if let Some(orphan) = &outcome.orphan
+            && let Some(forgotten) = self.sites.leave_behind(Orphan::clone(orphan), Timestamp::now())
+        {
+            tracing::warn!("too much was left on clusters; the oldest is forgotten");
+            self.note(ledger::settle(&forgotten));
+        }
+        let Some(record) = self.index.task(uid).filter(|record| record.target.is_some()) else {
+            return;
+        };
+        let is_there = needs_site(record) || self.index.has_job(uid) || self.index.has_secret(uid);
+        if outcome.wants_site || is_there {
+            self.wait_for_site(uid);
+        } else if let Some(site) = record.site.clone() {
+            self.index.unsettle(uid);
+            self.leave_site(uid, &site);
+        }
+    }
+
+    pub(super) fn leave_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+        if self.sites.part(site, uid) {
+            self.give_back(site);
+        }
+    }
+
+    fn give_back(&mut self, site: &Arc<Site>) {
+        self.index.forget_strays(&Some(Arc::clone(site)));
+        self.want(Want::Close(Arc::clone(site)));
+    }
+
+    /// A task that was there before this process may have left something that nobody saw.
+    pub(super) fn suspect(&mut self, uid: &TaskUid) {
+        if self.unseen.is_empty() {
+            return;
+        }
+        let now = Timestamp::now();
+        let may_be = self.index.task(uid).is_some_and(|record| {
+            let ended = record.cleanup_due.or(record.ended);
+            !record.phase.is_finished() || record.deleting || ended.is_none_or(|at| now < later(at))
+        });
+        self.index.suspect(uid, may_be);
+    }
+
+    pub(super) fn take_in_site(&mut self, site: Arc<Site>, state: SiteState) {
+        let turn = self.sites.turn(Arc::clone(&site), state, Timestamp::now());
+        let Some(site) = self.sites.known(&site).cloned() else {
+            return;
+        };
+        match turn {
+            Turn::Connected => self.lists.add(&site),
+            Turn::Lost => {
+                let tasks = self.sites.tasks(&site);
+                if tasks.iter().any(|uid| self.index.has_job(uid))
+                    && let Some((since, known)) = self.sites.record_loss(&site)
+                {
+                    self.note(ledger::lose(&site, since, known));
+                }
+                for uid in tasks {
+                    // What cannot end now holds up nobody else.
+                    self.give_slot_back(&uid);
+                    self.queue.add(&uid);
+                }
+            }
+            Turn::Nothing => {}
+        }
+    }
+
+    /// Lists what is at the sites whose turn it is.
+    pub(super) fn start_lists(&mut self, now: Instant) {
+        let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
+        while is_known && self.listing.len() < LISTS {
+            let Some(site) = self.lists.take(now) else { return };
+            let Some(objects) = self.objects_at(&site) else {
+                self.lists.done(&site);
+                continue;
+            };
+            self.listing.insert(Arc::clone(&site));
+            self.running
+                .spawn(async move { Finished::SiteList(site, objects.list_own_secrets().await) });
+        }
+    }
+
+    fn objects_at(&self, site: &Site) -> Option<Objects> {
+        let wire = self.context.seats.seat(site)?;
+        let hub_id = self.context.place.hub_id.clone();
+        Some(Objects::new(wire, None, site.namespace.clone(), hub_id))
+    }
+
+    /// Takes in which config Secrets are at a site; with them everything there is known.
+    pub(super) fn take_site_list(&mut self, site: &Arc<Site>, secrets: Result<Vec<ObjectMeta>, CallError>) {
+        self.listing.remove(site);
+        self.lists.done(site);
+        let pause = match &secrets {
+            Ok(_) => self.limits.gc_interval,
+            Err(_) => SWEEP_RETRY,
+        };
+        if self.sites.state(site).is_some() {
+            self.lists.add_at(site, Instant::now() + pause);
+        }
+        let Ok(secrets) = secrets else { return };
+        let was_reached = self.sites.is_reached(site);
+        let Some(was_lost) = self.sites.listed(site) else {
+            return;
+        };
+        let strangers = self.keep_site_secrets(site, secrets);
+        if was_lost {
+            self.note(ledger::regain(site));
+        }
+        if !was_reached {
+            self.regain(site);
+        }
+        self.sweep_site(site, strangers);
+    }
+
+    /// Keeps what is of tasks that run there; what is not.
+    fn keep_site_secrets(&mut self, site: &Arc<Site>, secrets: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
+        let mut strangers = Vec::new();
+        for meta in secrets {
+            let Some(task) = secret_task(&meta) else { continue };
+            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+            let is_its = self.index.is_at(&task, site);
+            match &meta.uid {
+                Some(uid) if is_its && self.index.is_made_from(&task, hash.map(String::as_str)) => {
+                    if crate::names::is_uid(uid) && !self.index.is_secret_cleared(&task) {
+                        self.index.keep_secret(&task, uid);
+                        self.queue.add(&task);
+                    }
+                }
+                _ if is_its => {}
+                _ => strangers.push(meta),
+            }
+        }
+        strangers
+    }
+
+    /// A site is up: its tasks are looked at once, and those that run there take their slots again.
+    fn regain(&mut self, site: &Arc<Site>) {
+        for uid in self.sites.tasks(site) {
+            self.take_slot_again(&uid);
+            self.queue.add(&uid);
+        }
+    }
+
+    fn take_slot_again(&mut self, uid: &TaskUid) {
+        let has_job = self.index.has_job(uid);
+        if let Some(record) = self.index.task(uid)
+            && has_job
+            && !record.phase.is_finished()
+        {
+            self.fair.adopt(ticket(record, uid));
+        }
+    }
+
+    /// Removes what is of no task any more, and what deleted tasks left behind.
+    fn sweep_site(&mut self, site: &Arc<Site>, secrets: Vec<ObjectMeta>) {
+        let Some(objects) = self.objects_at(site) else {
+            return;
+        };
+        let (now, grace) = (Timestamp::now(), self.limits.gc_interval);
+        let with_marks: Vec<(Marked, ObjectMeta)> = secrets
+            .into_iter()
+            .map(|meta| (marked(&meta, now), meta))
+            .collect();
+        let marks: Vec<_> = with_marks.iter().map(|(mark, _)| mark.clone()).collect();
+        let old: HashSet<_> = orphans(&marks, grace, |_| None)
+            .map(|mark| mark.uid.clone())
+            .collect();
+        let sweep = Sweep {
+            secrets: with_marks
+                .into_iter()
+                .filter(|(mark, _)| old.contains(&mark.uid))
+                .map(|(_, meta)| meta)
+                .collect(),
+            jobs: self
+                .index
+                .strays(&Some(Arc::clone(site)))
+                .map(|job| job.mark.clone())
+                .collect(),
+            left: self.sites.orphans(site).into_iter().map(Left::from).collect(),
+            scopes: self.all_scopes.clone(),
+        };
+        if sweep.is_empty() {
+            return;
+        }
+        let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
+        self.running.spawn(async move {
+            let settled = remove_orphans(&context.calls, &objects, &metrics, sweep).await;
+            Finished::SiteRemoval(site, settled)
+        });
+    }
+
+    /// What was left behind is gone.
+    pub(super) fn settle(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {
+        for task in tasks {
+            self.note(ledger::settle(&task));
+            if self.sites.settled(site, &task) {
+                self.give_back(site);
+            }
+        }
+    }
+
+    /// Says how many Jobs run on each cluster, where that changed.
+    pub(super) fn show_clusters(&self) {
+        let running = self.fair.running_on();
+        let running: BTreeMap<String, usize> = running.map(|(name, n)| (name.to_string(), n)).collect();
+        self.active.send_if_modified(|known| {
+            let is_new = **known != running;
+            if is_new {
+                *known = Arc::new(running);
+            }
+            is_new
+        });
+    }
+
+    /// Takes in how many Jobs the platform lets run on each cluster.
+    pub(super) fn take_caps(&mut self) {
+        let catalog = self.catalog.borrow().clone().unwrap_or_default();
+        let gone: Vec<_> = self
+            .fair
+            .capped()
+            .filter(|name| !catalog.clusters.contains_key(&***name))
+            .map(Arc::clone)
+            .collect();
+        for name in gone {
+            self.fair.set_cap(&name, None);
+        }
+        for (name, cluster) in &catalog.clusters {
+            let cap = cluster
+                .spec
+                .max_active_jobs
+                .map(|cap| usize::try_from(cap).unwrap_or(0));
+            self.fair.set_cap(name, cap);
+        }
+    }
+}
+
+/// A task as it stands in line.
+pub(super) fn ticket<'a>(record: &'a Record, uid: &'a TaskUid) -> Ticket<'a> {
+    Ticket {
+        namespace: record.namespace(),
+        created: record.created,
+        uid,
+        cluster: record.target.as_ref().and_then(|target| target.platform()),
+    }
+}
+
+/// Whether a task has something on its cluster, or may have.
+fn needs_site(record: &Record) -> bool {
+    record.target.is_some() && (record.phase == Phase::Running || record.may_be_there)
+}
+
+fn later(at: Timestamp) -> Timestamp {
+    at.checked_add(LEFTOVERS).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,72 @@
+//! Where tasks run, of which many have the same.
+
+use std::sync::Arc;
+
+use crate::names::TaskUid;
+use crate::plan::placement::{Target, target};
+use crate::plan::site::Site;
+use crate::plan::task::Task;
+use crate::plan::tenancy::Tenancy;
+
+use super::Index;
+
+impl Index {
+    /// An index of nothing yet.
+    pub fn new(tenancy: Tenancy) -> Self {
+        Self {
+            tenancy,
+            ..Self::default()
+        }
+    }
+
+    /// The one copy of a task's target; `None` where it runs on the hub, or nowhere.
+    pub(super) fn target(&mut self, task: &Task) -> Option<Arc<Target>> {
+        let target = target(&task.id, task.spec.as_ref()?, &self.tenancy).ok()??;
+        if let Some(known) = self.targets.get(&target) {
+            return Some(Arc::clone(known));
+        }
+        let target = Arc::new(target);
+        self.targets.insert(Arc::clone(&target));
+        Some(target)
+    }
+
+    /// The namespace on another cluster in which a task's Job was put.
+    pub(super) fn job_namespace(&mut self, task: &Task) -> Option<Arc<str>> {
+        let job = task.status.job_ref.as_ref()?;
+        job.cluster.as_ref()?;
+        let namespace = job.namespace.clone();
+        Some(self.intern(&namespace))
+    }
+
+    /// Takes in at which site a task is.
+    pub fn settle_at(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+        if let Some(record) = self.tasks.get_mut(uid) {
+            record.site = Some(Arc::clone(site));
+        }
+    }
+
+    /// Takes in that a task is at no site any more.
+    pub fn unsettle(&mut self, uid: &TaskUid) {
+        if let Some(record) = self.tasks.get_mut(uid) {
+            record.site = None;
+        }
+    }
+
+    /// Whether a task that is known runs at the site.
+    pub fn is_at(&self, uid: &TaskUid, site: &Site) -> bool {
+        let target = self.tasks.get(uid).and_then(|record| record.target.as_ref());
+        target.is_some_and(|target| target.is_at(site))
+    }
+
+    /// Whether a config Secret of the task is known.
+    pub fn has_secret(&self, uid: &TaskUid) -> bool {
+        self.secrets.contains_key(uid)
+    }
+
+    /// Takes in whether something of a task may be on its cluster that was not seen.
+    pub fn suspect(&mut self, uid: &TaskUid, may_be_there: bool) {
+        if let Some(record) = self.tasks.get_mut(uid) {
+            record.may_be_there = may_be_there && record.target.is_some();
+        }
+    }
+}

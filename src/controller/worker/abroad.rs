@@ -1,0 +1,145 @@
+//! What a pass needs to know and to do where its task runs on another cluster than the hub's.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::api::conditions::Reason;
+use crate::api::labels::HUB_ID;
+use crate::apply::{CallError, Objects};
+use crate::events::Notice;
+use crate::names::{is_uid, job_name};
+use crate::plan::catalog::{Cargo, Carried, Refusal};
+use crate::plan::job::Place;
+use crate::plan::ledger::{Orphan, leave};
+use crate::plan::placement::target;
+use crate::plan::site::Where;
+use crate::plan::task::Task;
+use crate::plan::tenant::login;
+use crate::watch::{JobMark, job_mark};
+
+use super::super::outcome::WorkError;
+use super::Pass;
+
+/// ServiceAccount of pods on other clusters: it is in every namespace, and the pods hold no token of it.
+const REMOTE_ACCOUNT: &str = "default";
+
+impl Pass<'_> {
+    /// Tells where the task's Job runs.
+    pub(super) fn find_place(&mut self, task: &Task) {
+        let spec = task.spec.as_ref();
+        let target = spec.and_then(|spec| target(&task.id, spec, &self.context.tenancy).transpose());
+        self.target = target;
+        if let Some((site, _)) = &self.view.site {
+            self.place = Place {
+                hub_id: self.context.place.hub_id.clone(),
+                cluster: Some(site.cluster.to_string()),
+                namespace: site.namespace.clone(),
+                service_account: REMOTE_ACCOUNT.to_owned(),
+            };
+        }
+    }
+
+    /// How the place of the Job stands.
+    pub(super) fn site(&self) -> Where<'_> {
+        match (&self.target, &self.view.site) {
+            (None, _) => Where::Hub,
+            (Some(_), None) => Where::Unasked,
+            (Some(_), Some((_, state))) => Where::At(state),
+        }
+    }
+
+    /// Calls to where the Job runs.
+    pub(super) fn objects(&self) -> Result<Objects, WorkError> {
+        if self.target.is_none() {
+            return Ok(self.context.calls.objects().clone());
+        }
+        let (site, _) = self.view.site.as_ref().ok_or(WorkError::NotConnected)?;
+        let wire = self.context.seats.seat(site).ok_or(WorkError::NotConnected)?;
+        let hub_id = self.context.place.hub_id.clone();
+        Ok(Objects::new(wire, None, site.namespace.clone(), hub_id))
+    }
+
+    /// The UID of something that was made. One of another cluster is repeated only where it looks like one.
+    pub(super) fn believed_uid(&self, uid: String) -> Result<String, WorkError> {
+        if self.target.is_none() || is_uid(&uid) {
+            Ok(uid)
+        } else {
+            Err(CallError::Transport.into())
+        }
+    }
+
+    /// The Job by its metadata. What another cluster says is looked at twice: nothing of it is repeated that is not ours.
+    pub(super) fn own_mark(&self, metadata: &ObjectMeta) -> Option<JobMark> {
+        let mark = job_mark(metadata)?;
+        if self.target.is_none() {
+            return Some(mark);
+        }
+        let hub = metadata.labels.as_ref()?.get(HUB_ID)?;
+        (is_uid(&mark.uid) && hub == self.context.place.hub_id.as_str()).then_some(mark)
+    }
+
+    /// Reads what of the platform's goes along to another cluster.
+    pub(super) async fn load(&self, cargo: &Cargo) -> Result<Result<Carried, Refusal>, WorkError> {
+        let calls = &self.context.calls;
+        let mut carried = Carried {
+            login: None,
+            certificates: None,
+        };
+        if let Some((name, host)) = &cargo.secret {
+            let secret = calls.get_secret(name).await?;
+            let Some(login) = secret.and_then(|secret| login(&secret, host).ok()) else {
+                return Ok(Err(Cargo::without_secret()));
+            };
+            carried.login = Some(login);
+        }
+        if let Some((name, key)) = &cargo.certificates {
+            let map = calls.get_config_map(name).await?;
+            let bundle = map.and_then(|map| map.data?.remove(key));
+            let Some(bundle) = bundle.filter(|text| Cargo::fits(text)) else {
+                return Ok(Err(Cargo::without_certificates()));
+            };
+            carried.certificates = Some(bundle);
+        }
+        Ok(Ok(carried))
+    }
+
+    /// Writes down what may be left on a cluster that is not reached, and tells people.
+    pub(super) async fn abandon(&mut self, task: &Arc<Task>) -> Result<(), WorkError> {
+        let Some((site, _)) = &self.view.site else {
+            self.is_abandoned = true;
+            return Ok(());
+        };
+        let recorded = |object: &Option<crate::api::ObjectRef>| object.as_ref().and_then(|o| o.uid.clone());
+        let orphan = Orphan {
+            site: Arc::unwrap_or_clone(Arc::clone(site)),
+            task: task.id.uid.clone(),
+            name: job_name(&task.id.name, &task.id.uid),
+            job_uid: self
+                .view
+                .job
+                .uid()
+                .map(str::to_owned)
+                .or_else(|| recorded(&task.status.job_ref)),
+            secret_uid: self
+                .view
+                .secret
+                .clone()
+                .or_else(|| recorded(&task.status.config_secret_ref)),
+            since: Timestamp::now(),
+        };
+        self.context.calls.write_ledger(&leave(&orphan)).await?;
+        self.outcome.orphan = Some(Box::new(orphan));
+        self.is_abandoned = true;
+        self.context.events.tell(Notice {
+            task: task.id.clone(),
+            is_warning: true,
+            reason: Reason::TeardownForced,
+            note: "the task's cluster was not reached; what may be left there is written down, and removed when the cluster returns"
+                .to_owned(),
+        });
+        tracing::warn!(task = %task.id.uid, "a task was let go although its cluster was not reached");
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! What becomes of tasks whose cluster is not reached: they wait, but not for ever.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::{Observed, Step, status};
+
+/// How long the hub waits for a lost cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Time from the first loss at which what ran there is given up.
+    pub lost_timeout: SignedDuration,
+    /// Longest that a deletion waits.
+    pub orphan_grace: SignedDuration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            lost_timeout: SignedDuration::from_mins(15),
+            orphan_grace: SignedDuration::from_mins(10),
+        }
+    }
+}
+
+/// A task that runs on a cluster that is not reached stays as it is until the time is over. What is recorded then stays: a
+/// late result of the Job finds a task that has ended.
+pub(super) fn wait(o: &Observed<'_>) -> Step {
+    let Some(since) = o.site.lost_since() else {
+        // Nobody asked for the site yet: this does.
+        return rest(None);
+    };
+    let due = later(since, o.patience.lost_timeout);
+    if o.now < due {
+        return rest(Some(due));
+    }
+    Step::WriteStatus(Box::new(status::cluster_lost(o.task, o.now)))
+}
+
+/// What keeps a deletion waiting: something may be left that cannot be removed now. `None` where nothing does any more.
+pub(super) fn stranded(o: &Observed<'_>) -> Option<Step> {
+    let is_left = o.may_be_there || o.job.uid().is_some() || o.secret.is_some();
+    if o.site.is_reached() || o.is_abandoned || !o.task.is_finalized() || !is_left {
+        return None;
+    }
+    let due = later(o.task.deleted_at.unwrap_or(o.now), o.patience.orphan_grace);
+    Some(if o.now < due {
+        rest(Some(due))
+    } else {
+        Step::Abandon
+    })
+}
+
+fn rest(wake: Option<Timestamp>) -> Step {
+    Step::Rest {
+        wake,
+        wants_slot: false,
+        waits_for: None,
+        wants_site: true,
+    }
+}
+
+fn later(since: Timestamp, pause: SignedDuration) -> Timestamp {
+    since.checked_add(pause).unwrap_or(Timestamp::MAX)
+}

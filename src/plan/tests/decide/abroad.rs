@@ -1,0 +1,321 @@
+//! What is decided for tasks whose Job runs on another cluster: before it starts, while that is lost, and when they go.
+
+use crate::plan::site::{ClusterName, OwnKubeconfig, Site};
+use crate::plan::tenant::{Access, Login, Reader, ServiceAccount};
+
+use super::super::{cluster, registry};
+use super::*;
+
+const JOB: &str = "0a0b0c0d-0000-4000-8000-000000000001";
+
+fn down(since: i64, reason: Reason) -> SiteState {
+    SiteState::Down {
+        since: at(since),
+        reason,
+    }
+}
+
+/// A task of `team-a` for the cluster `east`, which lists the registry.
+fn to_east() -> Situation {
+    let task = task_of(spec_with(json!({"clusterName": "east"})));
+    let mut situation = Situation::of(task);
+    situation.catalog.clusters = [("east".to_owned(), cluster(json!({})))].into();
+    situation.place.cluster = Some("east".to_owned());
+    situation.site = Some(SiteState::Up);
+    situation
+}
+
+/// The same for a cluster of the tenant's own, with a registry that takes pushes from everybody.
+fn to_own() -> Situation {
+    let spec = spec_with(json!({
+        "kubeConfig": {"secretRef": {"name": "edge", "key": "eu"}}, "deploymentNamespace": "renders",
+        "serviceAccountName": "builder",
+    }));
+    let mut situation = Situation::of(task_of(spec));
+    situation.catalog.registries = [("main".to_owned(), registry(json!({}), Credential::Anonymous))].into();
+    situation.gates = Gates::parse(["ExternalClusterReference=true"]).unwrap();
+    situation.site = Some(SiteState::Up);
+    situation
+}
+
+fn running(situation: Situation) -> Situation {
+    situation.with(|s| {
+        let job = json!({
+            "cluster": "east", "apiVersion": "batch/v1", "kind": "Job", "namespace": "renders", "name": "x", "uid": JOB,
+        });
+        s.task.status.job_ref = Some(serde_json::from_value(job).unwrap());
+        s.task.status.start_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(10)));
+    })
+}
+
+fn seen(situation: Situation, uid: &str, may_have_ended: bool) -> Situation {
+    situation.with(|s| {
+        s.job = JobState::Seen {
+            uid: uid.to_owned(),
+            spec_hash: s.task.spec_hash.clone(),
+            chart_url: None,
+            may_have_ended,
+        };
+    })
+}
+
+fn carried() -> Option<Result<Carried, Refusal>> {
+    let secret = serde_json::from_value(json!({
+        "type": "kubernetes.io/basic-auth", "data": {"username": "cHVzaA==", "password": "c2VjcmV0"},
+    }));
+    let login: Login = crate::plan::tenant::login(&secret.unwrap(), "registry.test:5000").unwrap();
+    Some(Ok(Carried {
+        login: Some(login),
+        certificates: None,
+    }))
+}
+
+/// Holds: C2.
+#[test]
+fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
+    let without_registries = |s: &mut Situation| {
+        s.catalog.clusters = [("east".to_owned(), cluster(json!({"registries": []})))].into();
+    };
+    let not_for_it = cluster(json!({"allowedNamespaces": ["team-b"]}));
+    let suspended = cluster(json!({"suspend": true}));
+    let table = [
+        (to_east(), "load Some(\"push\")"),
+        (to_east().with(|s| s.carried = carried()), "create"),
+        (
+            to_east().with(|s| s.carried = Some(Err(Refusal::new(Reason::PushSecretInvalid, "x")))),
+            "write Pending PushSecretInvalid",
+        ),
+        (
+            to_east().with(|s| s.catalog.clusters.clear()),
+            "write Pending ClusterNotFound",
+        ),
+        (
+            to_east().with(|s| s.catalog.clusters = [("east".to_owned(), not_for_it.clone())].into()),
+            "write Pending ClusterNotFound",
+        ),
+        (
+            to_east().with(|s| s.catalog.clusters = [("east".to_owned(), suspended)].into()),
+            "write Pending WaitingForCluster",
+        ),
+        (
+            to_east().with(without_registries),
+            "write Pending CredentialsNotAllowedOnCluster",
+        ),
+        (to_east().with(|s| s.site = None), "rest for its cluster"),
+        (
+            to_east().with(|s| s.site = Some(down(98, Reason::Connecting))),
+            "rest until 103 for its cluster",
+        ),
+        (
+            to_east().with(|s| s.site = Some(down(95, Reason::Connecting))),
+            "write Pending WaitingForCluster",
+        ),
+        (
+            to_east().with(|s| s.site = Some(down(99, Reason::Unreachable))),
+            "write Pending WaitingForCluster",
+        ),
+        (to_east().with(|s| s.has_slot = false), "rest in line"),
+        (
+            to_east().with(|s| (s.has_slot, s.site) = (false, Some(down(0, Reason::Unreachable)))),
+            "write Pending WaitingForCluster",
+        ),
+    ];
+    for (n, (situation, expected)) in table.into_iter().enumerate() {
+        assert_eq!(situation.word(), expected, "{n}");
+    }
+}
+
+/// Holds: C2, I3.
+#[test]
+fn a_tenants_cluster_gets_nothing_of_the_platforms() {
+    let with_credential = |s: &mut Situation| {
+        let main = registry(json!({}), Credential::BasicAuth("push".to_owned()));
+        s.catalog.registries = [("main".to_owned(), main)].into();
+    };
+    let refused = SiteState::Refused {
+        since: at(99),
+        refusal: Refusal::new(Reason::RBACDenied, "x"),
+    };
+    let own_registry = |s: &mut Situation| {
+        s.task = task_of(spec_with(json!({
+            "kubeConfig": {"secretRef": {"name": "edge"}}, "registryRef": {"kind": "Registry", "name": "own"},
+            "serviceAccountName": "builder",
+        })));
+        s.own = Some(Ok(Own {
+            spec: serde_json::from_value(json!({"hostname": "registry.test:5000"})).unwrap(),
+            access: Access::Anonymous,
+            certificates: None,
+        }));
+    };
+    let nobody = json!({"kubeConfig": {"secretRef": {"name": "edge"}}});
+    let elsewhere = json!({
+        "kubeConfig": {"secretRef": {"name": "edge", "namespace": "team-b"}}, "serviceAccountName": "builder",
+    });
+    let crossing = "ExternalClusterReferenceCrossNamespace=true";
+    let table = [
+        (to_own(), "create"),
+        (
+            to_own().with(|s| s.gates = Gates::default()),
+            "write Pending FeatureDisabled",
+        ),
+        (
+            to_own().with(with_credential),
+            "write Pending CredentialsNotAllowedOnCluster",
+        ),
+        (
+            to_own().with(|s| {
+                with_credential(s);
+                s.site = None;
+            }),
+            "write Pending CredentialsNotAllowedOnCluster",
+        ),
+        (to_own().with(own_registry), "create"),
+        (
+            to_own().with(|s| s.site = Some(refused)),
+            "write Pending RBACDenied",
+        ),
+        (
+            to_own().with(|s| s.task = task_of(spec_with(nobody.clone()))),
+            "write Pending RBACDenied",
+        ),
+        (
+            to_own().with(|s| s.task = task_of(spec_with(elsewhere.clone()))),
+            "write Pending FeatureDisabled",
+        ),
+        (
+            to_own().with(|s| {
+                s.task = task_of(spec_with(elsewhere.clone()));
+                s.gates = Gates::parse([crossing]).unwrap();
+            }),
+            "write Pending CrossNamespaceRefDenied",
+        ),
+        (
+            to_own().with(|s| {
+                s.task = task_of(spec_with(elsewhere.clone()));
+                s.gates = Gates::parse([crossing]).unwrap();
+                s.tenancy.crosses_namespaces = true;
+                let grant = json!({
+                    "from": [{"group": "renderhub.dev", "kind": "RenderTask", "namespace": "team-a"}],
+                    "to": [{"group": "", "kind": "Secret", "name": "edge"}],
+                });
+                s.grants
+                    .put("team-b", "g", Some(serde_json::from_value(grant).unwrap()));
+            }),
+            "create",
+        ),
+    ];
+    for (n, (situation, expected)) in table.into_iter().enumerate() {
+        assert_eq!(situation.word(), expected, "{n}");
+    }
+}
+
+#[test]
+fn who_acts_on_a_tenants_cluster_is_the_tasks_account() {
+    let site = |reader| Site {
+        cluster: ClusterName::Own(OwnKubeconfig {
+            reader,
+            namespace: "team-a".to_owned(),
+            name: "edge".to_owned(),
+            key: None,
+            crosses: false,
+        }),
+        namespace: "renders".to_owned(),
+    };
+    let builder = ServiceAccount::new("team-a", "builder").unwrap();
+    let user = site(Reader::ServiceAccount(builder)).user();
+    assert_eq!(user.as_deref(), Some("system:serviceaccount:team-a:builder"));
+    assert_eq!(site(Reader::Hub).user(), None);
+}
+
+#[test]
+fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
+    let lost = |since| running(to_east()).with(|s| s.site = Some(down(since, Reason::Unreachable)));
+    let refused = SiteState::Refused {
+        since: at(-900),
+        refusal: Refusal::new(Reason::RBACDenied, "x"),
+    };
+    let table = [
+        (lost(90), "rest until 990 for its cluster"),
+        (seen(lost(90), JOB, true), "rest until 990 for its cluster"),
+        (lost(-800), "write Failed JobLost"),
+        (seen(lost(-800), JOB, true), "write Failed JobLost"),
+        (
+            running(to_east()).with(|s| s.site = Some(refused)),
+            "write Failed JobLost",
+        ),
+        (running(to_east()), "read"),
+        (seen(running(to_east()), JOB, false), "rest"),
+        (seen(running(to_east()), JOB, true), "read"),
+        (
+            running(to_east()).with(|s| s.job = JobState::Gone),
+            "write Failed JobLost",
+        ),
+        (
+            seen(running(to_east()), "0a0b0c0d-0000-4000-8000-000000000002", true),
+            "write Failed JobLost",
+        ),
+        (running(to_east()).with(|s| s.catalog.clusters.clear()), "read"),
+    ];
+    for (n, (situation, expected)) in table.into_iter().enumerate() {
+        assert_eq!(situation.word(), expected, "{n}");
+    }
+}
+
+/// Holds: D3.
+#[test]
+fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
+    let lost = |deleted: i64| {
+        running(to_east()).with(|s| {
+            (s.task.deleting, s.task.deleted_at) = (true, Some(at(deleted)));
+            s.site = Some(down(90, Reason::Unreachable));
+            s.may_be_there = true;
+        })
+    };
+    let table = [
+        (lost(90), "rest until 690 for its cluster"),
+        (lost(-500), "abandon"),
+        (lost(-500).with(|s| s.is_abandoned = true), "remove finalizer"),
+        (lost(90).with(|s| s.may_be_there = false), "remove finalizer"),
+        (
+            seen(lost(90), JOB, false).with(|s| s.may_be_there = false),
+            "rest until 690 for its cluster",
+        ),
+        (
+            lost(90).with(|s| (s.may_be_there, s.secret) = (false, Some("s1"))),
+            "rest until 690 for its cluster",
+        ),
+        (
+            seen(lost(90), JOB, false).with(|s| s.site = Some(SiteState::Up)),
+            "delete 0a0b0c0d-0000-4000-8000-000000000001",
+        ),
+        (
+            lost(90).with(|s| s.site = Some(SiteState::Up)),
+            "remove finalizer",
+        ),
+        (lost(90).with(|s| s.task.finalizers.clear()), "rest"),
+    ];
+    for (n, (situation, expected)) in table.into_iter().enumerate() {
+        assert_eq!(situation.word(), expected, "{n}");
+    }
+}
+
+/// Holds: E3.
+#[test]
+fn nothing_that_another_cluster_says_is_repeated() {
+    let foreign = |url: &str| {
+        let mut s = to_east();
+        s.job = JobState::Seen {
+            uid: JOB.to_owned(),
+            spec_hash: s.task.spec_hash.clone(),
+            chart_url: Some(url.to_owned()),
+            may_have_ended: false,
+        };
+        match s.step() {
+            Step::WriteStatus(status) => status.chart_url,
+            step => panic!("{step:?}"),
+        }
+    };
+    let own = "oci://registry.test:5000/team-a/shop:1.0.0";
+    assert_eq!(foreign(own).as_deref(), Some(own));
+    assert_eq!(foreign("oci://evil.test/team-a/shop:1.0.0"), None);
+}
