@@ -51,7 +51,7 @@ type States = Arc<Mutex<HashMap<Arc<Site>, SiteState>>>;
 /// What runs.
 struct Running {
     registry: Registry,
-    wants: mpsc::Sender<Want>,
+    wants: mpsc::UnboundedSender<Want>,
     catalog: watch::Receiver<Published>,
     active: watch::Sender<Arc<BTreeMap<String, usize>>>,
     states: States,
@@ -368,7 +368,7 @@ impl World {
     }
 
     pub async fn want(&self, want: Want) -> Result<()> {
-        self.running.wants.send(want).await.context("the loop runs")
+        self.running.wants.send(want).context("the loop runs")
     }
 
     /// Waits until a site stands so.
@@ -473,7 +473,7 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
     };
     let (inputs, mut seen) = mpsc::channel(64);
     let (report, reports) = mpsc::channel(64);
-    let (wants, wanted) = mpsc::channel(64);
+    let (wants, wanted) = mpsc::unbounded_channel();
     let (active, jobs) = watch::channel(Arc::default());
     let (publish, catalog) = watch::channel(None);
     let registry = Registry::new(settings, metrics.clone(), inputs, report);
