@@ -144,6 +144,35 @@ async fn each_kubeconfig_that_is_refused_says_why() -> Result<()> {
     world.passed().await
 }
 
+/// Holds: K9.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_huge_secret_is_read_again_and_again_and_leaves_nothing() -> Result<()> {
+    const SPARE: u64 = 2 * 1024;
+    let world = World::new().await?;
+    let [small, huge] = ["small", "huge"].map(|name| world.name(name));
+    world.put_secret(&small, "value", "{[").await?;
+    world
+        .put_secret(&huge, "value", &"#".repeat(1024 * 1024 - 1024))
+        .await?;
+    world.put_cluster(&small, &small, json!({})).await?;
+    world.told(&small, "False", "BadKubeconfig").await?;
+    let before = world::resident()?;
+    world.put_cluster(&huge, &huge, json!({})).await?;
+    world.told(&huge, "False", "KubeconfigTooLarge").await?;
+    for n in 0..20 {
+        let reads = world.reads();
+        let label = json!({"metadata": {"labels": {"turn": n.to_string()}}});
+        world.patch_secret(&huge, label).await?;
+        wait_for("the Secret to be read again", LIMIT, async || {
+            Ok((world.reads() > reads).then_some(()))
+        })
+        .await?;
+    }
+    let after = world::resident()?;
+    assert!(after <= before + SPARE, "{before} KiB before, {after} KiB after");
+    world.passed().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_of_one_kubeconfig_have_one_connection() -> Result<()> {
     let world = World::new().await?;

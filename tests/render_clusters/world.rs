@@ -21,8 +21,8 @@ use renderhub::cluster::registry::{Registry, RegistrySettings};
 use renderhub::cluster::resolve::Resolver;
 use renderhub::controller::catalog::{CatalogLoop, Published};
 use renderhub::controller::clusters::{ClusterLoop, Limits, Parts};
-use renderhub::metrics::Metrics;
 use renderhub::metrics::clusters::label;
+use renderhub::metrics::{CallLabels, Metrics};
 use renderhub::names::HubId;
 use renderhub::plan::address::Guard;
 use renderhub::plan::catalog::Cluster;
@@ -310,7 +310,17 @@ impl World {
         (attempts, clusters.reconnects.get_or_create(&label(name)).get())
     }
 
-    /// How often the hub read a Secret with its values.
+    /// How often the hub read any Secret with its values.
+    pub fn reads(&self) -> u64 {
+        let labels = CallLabels {
+            verb: "get",
+            resource: "secrets",
+            code: 200,
+        };
+        self.running.metrics.api_calls.get_or_create(&labels).get()
+    }
+
+    /// The same of one Secret.
     pub async fn reads_of(&self, secret: &str) -> Result<usize> {
         let events = self.hub.audit()?.since(Mark::START).await?;
         let is_read = |event: &&renderhub_harness::audit::Event| {
@@ -548,6 +558,14 @@ pub async fn put_secret(admin: &Client, namespace: &str, name: &str, key: &str, 
             Ok(())
         }
     }
+}
+
+/// Memory of this process that is in use, in KiB.
+pub fn resident() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    Ok(number.context("no VmRSS")?.parse()?)
 }
 
 /// The kubeconfig of a user.
