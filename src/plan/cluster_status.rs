@@ -150,15 +150,21 @@ pub fn due(
     if old == next {
         return None;
     }
-    let said = |status: &RenderClusterStatus| {
-        let verdict = connected(status).map(|c| (c.status.clone(), c.reason.clone()));
-        (verdict, status.observed_generation)
-    };
-    if said(old) != said(next) {
+    if contradicts(old, next) {
         return Some(now);
     }
     let earliest = written.and_then(|written| written.checked_add(PAUSE).ok());
     Some(earliest.map_or(now, |earliest| earliest.max(now)))
+}
+
+/// Whether two statuses say different things of whether the cluster is connected, and why.
+#[must_use]
+pub fn contradicts(one: &RenderClusterStatus, other: &RenderClusterStatus) -> bool {
+    let said = |status: &RenderClusterStatus| {
+        let verdict = connected(status).map(|c| (c.status.clone(), c.reason.clone()));
+        (verdict, status.observed_generation)
+    };
+    said(one) != said(other)
 }
 
 fn connected(status: &RenderClusterStatus) -> Option<&Condition> {

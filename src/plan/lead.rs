@@ -53,7 +53,10 @@ impl Fault {
             Self::Missing => {
                 "the Secret with the kubeconfig, or the key in it, does not exist; the cluster connects by itself once it does"
             }
-            Self::Account | Self::Right => "the kubeconfig cannot be read",
+            Self::Account | Self::Right => {
+                "the hub may not read the Secret with the kubeconfig; give it get, list and watch on Secrets in the namespace \
+                 of kubeconfigs"
+            }
             Self::Full => "there are as many clusters as there may be",
             Self::Flaw(flaw) => flaw.message,
         }

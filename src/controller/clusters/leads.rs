@@ -57,7 +57,7 @@ struct Followed {
 /// Leads, the sites that are reached by them, and the connections that they lead to.
 #[derive(Default)]
 pub struct Leads {
-    leads: HashMap<Lead, Followed>,
+    followed: HashMap<Lead, Followed>,
     sites: HashMap<Arc<Site>, Lead>,
     /// Who leads to a connection; it ends with the last of them.
     holders: HashMap<ClusterKey, HashSet<Lead>>,
@@ -70,12 +70,12 @@ impl Leads {
         let mut acts = Vec::new();
         let before = self.sites.insert(Arc::clone(site), lead.clone());
         if let Some(before) = before.filter(|before| before != lead) {
-            if let Some(followed) = self.leads.get_mut(&before) {
+            if let Some(followed) = self.followed.get_mut(&before) {
                 followed.sites.remove(site);
             }
             self.let_go(&before, &mut acts);
         }
-        let followed = self.leads.entry(lead.clone()).or_default();
+        let followed = self.followed.entry(lead.clone()).or_default();
         followed.sites.insert(Arc::clone(site));
         match &followed.outcome {
             Some(Ok((key, _))) => acts.insert(0, Act::Open(key.clone(), Arc::clone(site))),
@@ -94,7 +94,7 @@ impl Leads {
             return Vec::new();
         };
         let mut acts = vec![Act::Close(Arc::clone(site))];
-        if let Some(followed) = self.leads.get_mut(&lead) {
+        if let Some(followed) = self.followed.get_mut(&lead) {
             followed.sites.remove(site);
         }
         self.let_go(&lead, &mut acts);
@@ -109,7 +109,7 @@ impl Leads {
 
     /// Forgets a lead that no site is reached by.
     pub fn forget(&mut self, lead: &Lead) -> Vec<Act> {
-        let followed = self.leads.remove(lead);
+        let followed = self.followed.remove(lead);
         match followed.and_then(|followed| followed.outcome) {
             Some(Ok((key, _))) => self.release(&key, lead, Fault::Missing).into_iter().collect(),
             Some(Err(_)) | None => Vec::new(),
@@ -126,7 +126,7 @@ impl Leads {
     }
 
     fn leads_to(&mut self, lead: &Lead, found: Found) -> Vec<Act> {
-        let Some(followed) = self.leads.get_mut(lead) else {
+        let Some(followed) = self.followed.get_mut(lead) else {
             return Vec::new();
         };
         let key = found.key;
@@ -147,7 +147,7 @@ impl Leads {
     }
 
     fn leads_nowhere(&mut self, lead: &Lead, fault: Fault, now: Timestamp) -> Vec<Act> {
-        let Some(followed) = self.leads.get_mut(lead) else {
+        let Some(followed) = self.followed.get_mut(lead) else {
             return Vec::new();
         };
         let before = followed.outcome.replace(Err(fault));
@@ -181,12 +181,19 @@ impl Leads {
 
     /// Whether a lead is followed.
     pub fn is_followed(&self, lead: &Lead) -> bool {
-        self.leads.contains_key(lead)
+        self.followed.contains_key(lead)
+    }
+
+    /// Whether it is known what a lead comes to.
+    pub fn is_settled(&self, lead: &Lead) -> bool {
+        self.followed
+            .get(lead)
+            .is_some_and(|followed| followed.outcome.is_some())
     }
 
     /// Whether no site is reached by a lead.
     pub fn is_idle(&self, lead: &Lead) -> bool {
-        self.leads
+        self.followed
             .get(lead)
             .is_none_or(|followed| followed.sites.is_empty())
     }
@@ -198,7 +205,7 @@ impl Leads {
 
     /// The connection that a site is reached by, or why there is none; `None` until that is known.
     pub fn way_to(&self, site: &Site) -> Option<Result<&ClusterKey, Fault>> {
-        let followed = self.leads.get(self.sites.get(site)?)?;
+        let followed = self.followed.get(self.sites.get(site)?)?;
         let outcome = followed.outcome.as_ref()?;
         Some(outcome.as_ref().map(|(key, _)| key).map_err(|fault| *fault))
     }
@@ -211,12 +218,15 @@ impl Leads {
     /// The leads into a Secret of the platform's.
     pub fn leads_into(&self, secret: &str) -> Vec<Lead> {
         let is_in = |lead: &&Lead| matches!(lead, Lead::Platform { secret: name, .. } if name == secret);
-        self.leads.keys().filter(is_in).cloned().collect()
+        self.followed.keys().filter(is_in).cloned().collect()
     }
 
     /// What is asked for of a lead: nothing new where it is known, unless it `is_told_anyway`.
     pub fn asked(&self, lead: &Lead, is_told_anyway: bool) -> Asked {
-        let known = self.leads.get(lead).and_then(|followed| followed.outcome.clone());
+        let known = self
+            .followed
+            .get(lead)
+            .and_then(|followed| followed.outcome.clone());
         Asked {
             key: match lead {
                 Lead::Platform { key, .. } => key.clone(),
@@ -235,14 +245,14 @@ impl Leads {
 
     /// The connection that a lead leads to.
     pub fn key_of(&self, lead: &Lead) -> Option<&ClusterKey> {
-        let outcome = self.leads.get(lead)?.outcome.as_ref()?;
+        let outcome = self.followed.get(lead)?.outcome.as_ref()?;
         outcome.as_ref().ok().map(|(key, _)| key)
     }
 
     /// Names of the platform's clusters that are reached by a lead.
     pub fn names_by(&self, lead: &Lead) -> BTreeSet<String> {
         let sites = self
-            .leads
+            .followed
             .get(lead)
             .into_iter()
             .flat_map(|followed| &followed.sites);

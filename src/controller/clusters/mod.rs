@@ -44,7 +44,7 @@ mod status;
 mod tenants;
 
 use leads::{Act, Lead, Leads};
-use platform::Shelf;
+use platform::{Shelf, Sight};
 use reads::{Known, Read};
 use secrets::Judge;
 use status::Written;
@@ -260,8 +260,11 @@ impl ClusterLoop {
     fn take_in(&mut self, change: Change) {
         match change {
             Change::Cluster(event) => {
-                for name in self.shelf.take(event) {
-                    self.place(&name);
+                for sight in self.shelf.take(event) {
+                    match sight {
+                        Sight::Changed(name) => self.place(&name),
+                        Sight::Told(name) => self.heard(&name),
+                    }
                 }
             }
             Change::Secret(event) => self.take_secret(event),

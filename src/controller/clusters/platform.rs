@@ -69,6 +69,15 @@ impl Seen {
     }
 }
 
+/// What an event shows of the one of a name.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// It is new, has another spec, or is gone.
+    Changed(String),
+    /// Its status was written, by whomever.
+    Told(String),
+}
+
 /// All of them by name.
 #[derive(Default)]
 pub struct Shelf {
@@ -78,23 +87,27 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Takes in what a watch saw; the names that are new, changed or gone.
-    pub fn take(&mut self, event: Event<DynamicObject>) -> Vec<String> {
+    /// Takes in what a watch saw.
+    pub fn take(&mut self, event: Event<DynamicObject>) -> Vec<Sight> {
         match event {
             Event::Apply(object) | Event::InitApply(object) => {
                 let Some(name) = object.metadata.name.clone() else {
                     return Vec::new();
                 };
                 self.shown.insert(name.clone());
-                self.put(&name, Seen::read(&object));
-                vec![name]
+                let is_known = self.put(&name, Seen::read(&object));
+                vec![if is_known {
+                    Sight::Told(name)
+                } else {
+                    Sight::Changed(name)
+                }]
             }
             Event::Delete(object) => {
                 let name = object
                     .metadata
                     .name
                     .filter(|name| self.all.remove(name).is_some());
-                name.into_iter().collect()
+                name.map(Sight::Changed).into_iter().collect()
             }
             Event::Init => {
                 self.shown.clear();
@@ -109,17 +122,22 @@ impl Shelf {
                     .cloned()
                     .collect();
                 self.all.retain(|name, _| shown.contains(name));
-                gone
+                gone.into_iter().map(Sight::Changed).collect()
             }
         }
     }
 
-    fn put(&mut self, name: &str, mut seen: Seen) {
+    /// Whether it was there with this spec already.
+    fn put(&mut self, name: &str, mut seen: Seen) -> bool {
         let known = self.all.remove(name).filter(|known| known.uid == seen.uid);
+        let is_known = known
+            .as_ref()
+            .is_some_and(|known| known.generation == seen.generation);
         if let Some(known) = known.filter(|known| known.version > seen.version) {
             (seen.status, seen.version) = (known.status, known.version);
         }
         self.all.insert(name.to_owned(), seen);
+        is_known
     }
 
     /// The one of this name.
@@ -144,9 +162,14 @@ mod tests {
 
     use super::*;
 
+    fn changed(name: &str) -> Sight {
+        Sight::Changed(name.to_owned())
+    }
+
+    /// One whose generation is its pace.
     fn object(name: &str, uid: &str, version: u64, qps: u32) -> DynamicObject {
         let object = json!({
-            "metadata": {"name": name, "uid": uid, "generation": 1, "resourceVersion": version.to_string()},
+            "metadata": {"name": name, "uid": uid, "generation": qps, "resourceVersion": version.to_string()},
             "spec": {"kubeConfig": {"secretRef": {"name": "west"}}, "renderNamespace": "jobs", "qps": qps},
             "status": {"version": format!("1.{version}")},
         });
@@ -163,13 +186,15 @@ mod tests {
         };
         shelf.get_mut("a", "1").unwrap().wrote(status, Some("7"));
         assert!(shelf.get_mut("a", "2").is_none(), "another one was written to");
-        assert_eq!(shelf.take(Event::Apply(object("a", "1", 6, 2))), ["a"]);
+        assert_eq!(shelf.take(Event::Apply(object("a", "1", 6, 2))), [changed("a")]);
+        let again = shelf.take(Event::Apply(object("a", "1", 6, 2)));
+        assert_eq!(again, [Sight::Told("a".to_owned())]);
         let seen = shelf.get("a").unwrap();
         assert_eq!(
             (seen.status.version.as_deref(), seen.pace().qps),
             (Some("1.7"), 2)
         );
-        shelf.take(Event::Apply(object("a", "2", 6, 2)));
+        assert_eq!(shelf.take(Event::Apply(object("a", "2", 6, 2))), [changed("a")]);
         let other = shelf.get("a").unwrap();
         assert_eq!(
             other.status.version.as_deref(),
@@ -186,9 +211,9 @@ mod tests {
         }
         assert!(shelf.take(Event::Init).is_empty());
         shelf.take(Event::InitApply(object("a", "a", 1, 1)));
-        assert_eq!(shelf.take(Event::InitDone), ["b"]);
+        assert_eq!(shelf.take(Event::InitDone), [changed("b")]);
         assert!(shelf.get("a").is_some() && shelf.get("b").is_none());
-        assert_eq!(shelf.take(Event::Delete(object("a", "a", 1, 1))), ["a"]);
+        assert_eq!(shelf.take(Event::Delete(object("a", "a", 1, 1))), [changed("a")]);
         assert!(shelf.take(Event::Delete(object("a", "a", 1, 1))).is_empty());
     }
 

@@ -24,6 +24,8 @@ const LATE: Duration = Duration::from_secs(300);
 pub struct Known {
     /// UID and resource version when it was last read.
     read: Option<(String, String)>,
+    /// The same as the watch showed it last.
+    seen: Option<(String, String)>,
     /// UIDs of those of its name that were deleted since it is known; an answer of before tells nothing of after.
     deleted: HashSet<String>,
     /// Whether the next reading is told although nothing changed.
@@ -46,10 +48,9 @@ impl ClusterLoop {
             Event::Delete(secret) => self.lost_secret(&secret.metadata),
             Event::Init => self.secrets.values_mut().for_each(|known| known.is_shown = false),
             Event::InitDone => {
-                let unshown = self.secrets.iter().filter(|(_, known)| !known.is_shown);
-                let names: Vec<String> = unshown.map(|(name, _)| name.clone()).collect();
-                for name in names {
-                    self.to_read.add(&name);
+                for (name, known) in self.secrets.iter_mut().filter(|(_, known)| !known.is_shown) {
+                    known.seen = None;
+                    self.to_read.add(name);
                 }
             }
         }
@@ -65,12 +66,8 @@ impl ClusterLoop {
             return;
         };
         known.is_shown = true;
-        let seen = metadata.uid.as_deref().zip(metadata.resource_version.as_deref());
-        let read = known
-            .read
-            .as_ref()
-            .map(|(uid, version)| (uid.as_str(), version.as_str()));
-        if seen != read {
+        known.seen = metadata.uid.clone().zip(metadata.resource_version.clone());
+        if known.seen != known.read {
             self.to_read.add(name);
         }
     }
@@ -84,6 +81,7 @@ impl ClusterLoop {
             return;
         };
         known.deleted.insert(uid.clone());
+        known.seen = None;
         for lead in self.leads.leads_into(name) {
             let is_of_it = |key: &crate::cluster::ClusterKey| *key.secret_uid == **uid;
             if self.leads.key_of(&lead).is_some_and(is_of_it) {
@@ -108,6 +106,12 @@ impl ClusterLoop {
             }
             let known = self.secrets.entry(secret.clone()).or_default();
             let is_told_anyway = std::mem::take(&mut known.is_told_anyway);
+            // It was read while the watch was about to show it.
+            let is_read = known.read.is_some() && known.read == known.seen;
+            if is_read && !is_told_anyway && leads.iter().all(|lead| self.leads.is_settled(lead)) {
+                self.to_read.done(&secret);
+                continue;
+            }
             let asked = leads.iter().map(|lead| self.leads.asked(lead, is_told_anyway));
             let asked: Vec<_> = asked.collect();
             let (calls, namespace) = (self.parts.calls.clone(), self.parts.namespace.clone());
@@ -142,6 +146,7 @@ impl ClusterLoop {
                     .as_ref()
                     .map(|judged| (judged.uid.clone(), judged.version.clone()));
                 if judged.as_ref().is_some_and(|judged| judged.is_late) {
+                    known.is_told_anyway = true;
                     self.to_read.add_at(&secret, Instant::now() + LATE);
                 }
                 let verdicts = judged.map(|judged| judged.verdicts);
@@ -156,6 +161,14 @@ impl ClusterLoop {
                 tracing::warn!(secret, kind, "a kubeconfig was not read; it is repeated");
                 let wait = self.retries.failed(&secret);
                 self.to_read.add_at(&secret, Instant::now() + wait);
+                // What was read before the right was taken away is as good as it was.
+                let unread = read.leads.iter().filter(|lead| self.leads.key_of(lead).is_none());
+                let unread: Vec<Lead> = unread.cloned().collect();
+                if error == CallError::Forbidden {
+                    for lead in &unread {
+                        self.settle(lead, Verdict::Nowhere(Fault::Right));
+                    }
+                }
             }
         }
     }

@@ -68,6 +68,21 @@ impl ClusterLoop {
         }
     }
 
+    /// Somebody wrote a status. Hubs that keep kubeconfigs in other namespaces see the same clusters: of all of them only one
+    /// that has a connection speaks against what another one said, and not at once, so that no two of them quarrel.
+    pub(super) fn heard(&mut self, name: &str) {
+        let is_connection = matches!(self.standing(name), Some(Standing::Connection { .. }));
+        let written = self.to_write(name, Timestamp::now());
+        let seen = self.shelf.get(name).map(|seen| &seen.status);
+        let contradicts = |(_, next, _): &(_, RenderClusterStatus, _)| {
+            seen.is_some_and(|seen| cluster_status::contradicts(seen, next))
+        };
+        if is_connection && written.as_ref().is_some_and(contradicts) {
+            self.to_tell
+                .add_at(&name.to_owned(), Instant::now() + cluster_status::PAUSE);
+        }
+    }
+
     /// What is to be written of a cluster, and when.
     fn to_write(&self, name: &str, now: Timestamp) -> Option<(String, RenderClusterStatus, Timestamp)> {
         let seen = self.shelf.get(name)?;

@@ -84,42 +84,43 @@ impl Follower {
             known: None,
         };
         let mut pause = self.limits.first_pause;
-        loop {
-            // Who is connected already is not kept waiting by those who are not.
-            let turn = match &asked.known {
-                None => Arc::clone(&self.turns).acquire_owned().await.ok(),
-                Some(_) => None,
-            };
-            let looked = self.look(&asked).await;
-            let outcome = match looked {
-                Ok(looked) => {
-                    pause = self.limits.first_pause;
-                    if !self.tell(looked.verdict, turn, &mut asked).await {
-                        return;
-                    }
-                    self.until_changed(&looked.version, Some(looked.watch), &mut asked)
-                        .await
-                }
-                Err(stop) => Err(stop),
-            };
-            let Err(stop) = outcome else { continue };
-            let is_missing = matches!(stop, Stop::Fault(Fault::Missing));
-            match stop {
-                Stop::Fault(fault) => {
-                    if !self.tell(Verdict::Nowhere(fault), None, &mut asked).await {
-                        return;
-                    }
-                }
-                Stop::Failed(error) => {
-                    tracing::warn!(
-                        kind = error.kind(),
-                        "a tenant's kubeconfig was not read; it is repeated"
-                    );
+        while self.round(&mut asked, &mut pause).await.is_some() {}
+    }
+
+    /// One look, and the wait for the next; `None` once nobody wants to hear of it.
+    async fn round(&self, asked: &mut Asked, pause: &mut Duration) -> Option<()> {
+        // Who is connected already is not kept waiting by those who are not.
+        let turn = match &asked.known {
+            None => Arc::clone(&self.turns).acquire_owned().await.ok(),
+            Some(_) => None,
+        };
+        let stop = match self.look(asked).await {
+            Ok(looked) => {
+                *pause = self.limits.first_pause;
+                self.tell(looked.verdict, turn, asked).await?;
+                let changed = self.until_changed(&looked.version, Some(looked.watch), asked);
+                match changed.await {
+                    Ok(()) => return Some(()),
+                    Err(stop) => stop,
                 }
             }
-            self.rest(is_missing, pause, &mut asked).await;
-            pause = (pause * 2).min(self.limits.last_pause);
+            Err(stop) => {
+                // Who connects to nothing keeps nobody from connecting.
+                drop(turn);
+                stop
+            }
+        };
+        let is_missing = matches!(stop, Stop::Fault(Fault::Missing));
+        match stop {
+            Stop::Fault(fault) => self.tell(Verdict::Nowhere(fault), None, asked).await?,
+            Stop::Failed(error) => {
+                let kind = error.kind();
+                tracing::warn!(kind, "a tenant's kubeconfig was not read; it is repeated");
+            }
         }
+        self.rest(is_missing, *pause, asked).await;
+        *pause = (*pause * 2).min(self.limits.last_pause);
+        Some(())
     }
 
     /// Waits before the next look, or until something says that it is worth it.
@@ -133,15 +134,20 @@ impl Follower {
         _ = tokio::time::timeout(pause, appears).await;
     }
 
-    /// Hands on a verdict; whether anybody wants it.
-    async fn tell(&self, verdict: Verdict, turn: Option<OwnedSemaphorePermit>, asked: &mut Asked) -> bool {
+    /// Hands on a verdict; `None` where nobody wants it.
+    async fn tell(
+        &self,
+        verdict: Verdict,
+        turn: Option<OwnedSemaphorePermit>,
+        asked: &mut Asked,
+    ) -> Option<()> {
         match &verdict {
-            Verdict::Same => return true,
+            Verdict::Same => return Some(()),
             Verdict::Leads(found) => asked.known = Some((found.key.clone(), found.content)),
             Verdict::Nowhere(_) => asked.known = None,
         }
         let own = Arc::clone(&self.own);
-        self.out.send(Told { own, verdict, turn }).await.is_ok()
+        self.out.send(Told { own, verdict, turn }).await.ok()
     }
 
     async fn look(&self, asked: &Asked) -> Result<Looked, Stop> {

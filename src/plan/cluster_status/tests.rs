@@ -224,7 +224,7 @@ fn the_condition_mentions_what_keeps_tasks_from_it() {
         message.contains("suspended") && message.contains("recreated: team-a;"),
         "{message}"
     );
-    assert!(message.ends_with("Z"), "{message}");
+    assert!(message.ends_with('Z'), "{message}");
 }
 
 #[test]

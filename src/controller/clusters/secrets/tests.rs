@@ -42,6 +42,7 @@ fn fault(verdict: &Verdict) -> Option<Fault> {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it stands for a decoder")]
 fn good(_: &[u8]) -> Result<RemoteConfig, Flaw> {
     Ok(config())
 }

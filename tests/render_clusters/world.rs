@@ -1,0 +1,606 @@
+//! One test's world: a hub of loops in this process, with a control plane to keep and another one to reach.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Client;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry as Shown;
+use renderhub::api::{RenderCluster, RenderClusterStatus, RendererClassSpec, custom_resource_definitions};
+use renderhub::apply::Calls;
+use renderhub::cluster::Want;
+use renderhub::cluster::limits::LinkLimits;
+use renderhub::cluster::link::LinkSettings;
+use renderhub::cluster::registry::{Registry, RegistrySettings};
+use renderhub::cluster::resolve::Resolver;
+use renderhub::controller::catalog::{CatalogLoop, Published};
+use renderhub::controller::clusters::{ClusterLoop, Limits, Parts};
+use renderhub::metrics::clusters::label;
+use renderhub::metrics::{CallLabels, Metrics};
+use renderhub::names::HubId;
+use renderhub::plan::address::Guard;
+use renderhub::plan::catalog::Cluster;
+use renderhub::plan::health::Timing;
+use renderhub::plan::site::{ClusterName, Site, SiteState};
+use renderhub::tenant::{Identities, Method};
+use renderhub::watch::Input;
+use renderhub_harness::audit::Mark;
+use renderhub_harness::{AuditLevel, ControlPlane, Identity, apply, wait_for};
+use serde_json::{Value, json};
+use tokio::sync::{MutexGuard, OnceCell, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Longest that anything may take that normally takes moments.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// Longest that the end of a kubeconfig, or another credential, may take to be felt.
+pub const FIXED_LIMIT: Duration = Duration::from_secs(5);
+
+/// One hub at a time: each sees all `RenderClusters`.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+static PLANES: OnceCell<(ControlPlane, ControlPlane)> = OnceCell::const_new();
+
+type States = Arc<Mutex<HashMap<Arc<Site>, SiteState>>>;
+
+/// What runs.
+struct Running {
+    registry: Registry,
+    wants: mpsc::UnboundedSender<Want>,
+    catalog: watch::Receiver<Published>,
+    active: watch::Sender<Arc<BTreeMap<String, usize>>>,
+    states: States,
+    metrics: Metrics,
+    shown: Arc<Shown>,
+    stop: CancellationToken,
+    loops: JoinSet<()>,
+}
+
+/// A hub between two control planes.
+pub struct World {
+    pub hub: &'static ControlPlane,
+    pub remote: &'static ControlPlane,
+    /// Administrator of the hub's cluster.
+    pub admin: Client,
+    /// The hub's own user.
+    pub hub_user: Identity,
+    /// Namespace of kubeconfigs.
+    pub namespace: String,
+    /// Namespace of Jobs on the other cluster.
+    pub jobs: String,
+    limits: Limits,
+    running: Running,
+    _turn: MutexGuard<'static, ()>,
+}
+
+async fn planes() -> Result<&'static (ControlPlane, ControlPlane)> {
+    let start = || {
+        ControlPlane::builder()
+            .with_audit(AuditLevel::Metadata)
+            .without_job_controller()
+            .start()
+    };
+    PLANES
+        .get_or_try_init(|| async {
+            let (hub, remote) = tokio::try_join!(start(), start())?;
+            let admin = hub.admin().client().await?;
+            for crd in custom_resource_definitions() {
+                apply::object(&admin, serde_json::to_value(crd)?).await?;
+            }
+            // Whoever a tenant's kubeconfig acts for may watch Jobs there.
+            let group = "rbac.authorization.k8s.io";
+            let of_accounts = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding",
+                "metadata": {"name": "accounts-render"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
+                "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:serviceaccounts"}]});
+            apply::object(&remote.admin().client().await?, of_accounts).await?;
+            Ok((hub, remote))
+        })
+        .await
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let all = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    PolicyRule {
+        api_groups: Some(all(groups)),
+        resources: Some(all(resources)),
+        verbs: all(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+impl World {
+    pub async fn new() -> Result<Self> {
+        Self::with_limits(Limits::default()).await
+    }
+
+    pub async fn with_limits(limits: Limits) -> Result<Self> {
+        let turn = TURN.lock().await;
+        let (hub, remote) = planes().await?;
+        let admin = hub.admin().client().await?;
+        // What a test that failed has left behind.
+        delete_clusters(&admin).await?;
+        let ours = ["clusterregistries", "rendererclasses", "renderclusters"];
+        let statuses = ours.map(|kind| format!("{kind}/status"));
+        let statuses: Vec<_> = statuses.iter().map(String::as_str).collect();
+        let rules = vec![
+            rule(&["renderhub.dev"], &ours, &["list", "watch"]),
+            rule(&["renderhub.dev"], &statuses, &["patch"]),
+            rule(&[""], &["namespaces"], &["list", "watch"]),
+            rule(&[""], &["secrets"], &["get", "list", "watch"]),
+            rule(&[""], &["serviceaccounts/token"], &["create"]),
+        ];
+        let hub_user = hub.user_with_rules("hub", rules).await?;
+        let namespace = hub.namespace("clusters").await?;
+        let running = start(hub, &hub_user, &namespace, limits).await?;
+        Ok(Self {
+            hub,
+            remote,
+            admin,
+            hub_user,
+            namespace,
+            jobs: remote.namespace("jobs").await?,
+            limits,
+            running,
+            _turn: turn,
+        })
+    }
+
+    /// Ends the loops and starts others.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.end().await;
+        self.running = start(self.hub, &self.hub_user, &self.namespace, self.limits).await?;
+        Ok(())
+    }
+
+    async fn end(&mut self) {
+        self.running.stop.cancel();
+        self.running.loops.shutdown().await;
+        self.running.registry.shutdown().await;
+    }
+
+    /// The test has passed: nothing was refused to the hub's user, and nothing of the test stays.
+    pub async fn passed(mut self) -> Result<()> {
+        self.end().await;
+        delete_clusters(&self.admin).await?;
+        let refused = self.hub.audit()?.refused(self.hub_user.name())?;
+        assert!(refused.is_empty(), "{refused:#?}");
+        Ok(())
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.running.registry
+    }
+
+    /// A name of this test's own.
+    pub fn name(&self, name: &str) -> String {
+        format!("{name}-{}", &self.namespace[self.namespace.len() - 8..])
+    }
+
+    /// A user of the other cluster with what the hub needs there, and no more.
+    pub async fn user(&self, name: &str) -> Result<Identity> {
+        let rules = vec![
+            rule(
+                &["batch"],
+                &["jobs"],
+                &["list", "watch", "get", "create", "delete"],
+            ),
+            rule(&[""], &["secrets"], &["get", "list", "create", "delete"]),
+            rule(&[""], &["namespaces"], &["get"]),
+            rule(&[""], &["serviceaccounts"], &["impersonate"]),
+        ];
+        self.remote.user_with_rules(name, rules).await
+    }
+
+    fn clusters(&self) -> Api<RenderCluster> {
+        Api::all(self.admin.clone())
+    }
+
+    pub fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.admin.clone(), &self.namespace)
+    }
+
+    /// Makes or changes a cluster whose kubeconfig is in this Secret; `more` is laid over its spec.
+    pub async fn put_cluster(&self, name: &str, secret: &str, more: Value) -> Result<()> {
+        let mut cluster = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderCluster", "metadata": {"name": name},
+            "spec": {"kubeConfig": {"secretRef": {"name": secret}}, "renderNamespace": self.jobs},
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            cluster["spec"][key] = value.clone();
+        }
+        apply::object(&self.admin, cluster).await.map(drop)
+    }
+
+    pub async fn delete_cluster(&self, name: &str) -> Result<()> {
+        self.clusters().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Makes a Secret hold this key and no other.
+    pub async fn put_secret(&self, name: &str, key: &str, value: &str) -> Result<()> {
+        put_secret(&self.admin, &self.namespace, name, key, value).await
+    }
+
+    pub async fn patch_secret(&self, name: &str, patch: Value) -> Result<()> {
+        let patch = Patch::Merge(patch);
+        self.secrets()
+            .patch_metadata(name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    pub async fn delete_secret(&self, name: &str) -> Result<()> {
+        self.secrets().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    pub async fn status(&self, name: &str) -> Result<RenderClusterStatus> {
+        Ok(self.clusters().get(name).await?.status.unwrap_or_default())
+    }
+
+    /// Waits until the cluster's condition is so.
+    pub async fn told(&self, name: &str, status: &str, reason: &str) -> Result<Condition> {
+        self.told_within(name, (status, reason), LIMIT).await
+    }
+
+    /// The same within the time that is promised.
+    pub async fn told_soon(&self, name: &str, status: &str, reason: &str) -> Result<Condition> {
+        self.told_within(name, (status, reason), FIXED_LIMIT).await
+    }
+
+    async fn told_within(
+        &self,
+        name: &str,
+        (status, reason): (&str, &str),
+        limit: Duration,
+    ) -> Result<Condition> {
+        wait_for(&format!("{name} to be {reason}"), limit, async || {
+            // Untyped, because one of them is not what the type says.
+            let found: Value = serde_json::to_value(self.untyped().get(name).await?)?;
+            let conditions: Vec<Condition> = serde_json::from_value(found["status"]["conditions"].clone())
+                .context(found["status"].to_string())?;
+            let connected = conditions.into_iter().find(|c| c.type_ == "Connected");
+            let connected = connected.context("it says nothing")?;
+            let is_so = connected.status == status && connected.reason == reason;
+            anyhow::ensure!(
+                is_so,
+                "{} {}: {}",
+                connected.status,
+                connected.reason,
+                connected.message
+            );
+            Ok(Some(connected))
+        })
+        .await
+    }
+
+    fn untyped(&self) -> Api<DynamicObject> {
+        untyped(&self.admin)
+    }
+
+    /// Lets the loop work through everything it was told so far.
+    pub async fn barrier(&self) -> Result<()> {
+        let name = self.name(&format!(
+            "barrier-{}",
+            k8s_openapi::jiff::Timestamp::now().as_millisecond()
+        ));
+        self.put_cluster(&name, &name, json!({})).await?;
+        self.told(&name, "False", "KubeconfigNotFound").await?;
+        self.delete_cluster(&name).await
+    }
+
+    /// Lines of the metrics that name a cluster.
+    pub fn shown(&self, name: &str) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.running.shown).expect("metrics can be shown");
+        let lines = text.lines().filter(|line| line.contains(&format!("\"{name}\"")));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Attempts to connect, and connections in the place of others.
+    pub fn connections_of(&self, name: &str) -> (u64, u64) {
+        let clusters = &self.running.metrics.clusters;
+        let attempts = clusters.attempts.get_or_create(&label(name)).get();
+        (attempts, clusters.reconnects.get_or_create(&label(name)).get())
+    }
+
+    /// How often the hub read any Secret with its values.
+    pub fn reads(&self) -> u64 {
+        let labels = CallLabels {
+            verb: "get",
+            resource: "secrets",
+            code: 200,
+        };
+        self.running.metrics.api_calls.get_or_create(&labels).get()
+    }
+
+    /// The same of one Secret.
+    pub async fn reads_of(&self, secret: &str) -> Result<usize> {
+        let events = self.hub.audit()?.since(Mark::START).await?;
+        let is_read = |event: &&renderhub_harness::audit::Event| {
+            event.user == self.hub_user.name() && event.action() == "get secrets" && event.name == secret
+        };
+        Ok(events.iter().filter(is_read).count())
+    }
+
+    /// The names of the clusters whose status was written since, once for each write.
+    pub async fn written(&self, since: Mark) -> Result<Vec<String>> {
+        let mut events = self.hub.audit()?.since(since).await?;
+        events.retain(|event| {
+            event.is_write() && event.resource == "renderclusters" && event.user == self.hub_user.name()
+        });
+        Ok(events.into_iter().map(|event| event.name).collect())
+    }
+
+    /// Waits until nothing more is said of a cluster for longer than anything may wait to be said.
+    pub async fn settled(&self, name: &str) -> Result<()> {
+        let begin = self.status(name).await?.last_probe_time;
+        self.set_active(name, 1);
+        wait_for("its Jobs to be told", LIMIT, async || {
+            Ok((self.status(name).await?.active_jobs == Some(1)).then_some(()))
+        })
+        .await?;
+        self.set_active(name, 0);
+        wait_for("its Jobs to be gone", LIMIT, async || {
+            Ok((self.status(name).await?.active_jobs == Some(0)).then_some(()))
+        })
+        .await?;
+        assert!(begin.is_some());
+        Ok(())
+    }
+
+    pub fn set_active(&self, name: &str, jobs: usize) {
+        self.running
+            .active
+            .send_replace(Arc::new([(name.to_owned(), jobs)].into()));
+    }
+
+    /// Where Jobs of a platform's cluster run.
+    pub fn site(&self, name: &str) -> Site {
+        Site {
+            cluster: ClusterName::Platform(name.to_owned()),
+            namespace: self.jobs.clone(),
+        }
+    }
+
+    /// Waits until the connection of a platform's cluster stands.
+    pub async fn is_up(&self, name: &str) -> Result<()> {
+        let site = self.site(name);
+        self.state(&site, "it to be up", |state| *state == SiteState::Up)
+            .await
+            .map(drop)
+    }
+
+    pub async fn want(&self, want: Want) -> Result<()> {
+        self.running.wants.send(want).context("the loop runs")
+    }
+
+    /// Waits until a site stands so.
+    pub async fn state(
+        &self,
+        site: &Site,
+        what: &str,
+        is_so: impl Fn(&SiteState) -> bool,
+    ) -> Result<SiteState> {
+        wait_for(what, LIMIT, async || {
+            let state = self
+                .running
+                .states
+                .lock()
+                .expect("no test panics with it")
+                .get(site)
+                .cloned();
+            let state = state.context("nothing was said of it")?;
+            anyhow::ensure!(is_so(&state), "{state:?}");
+            Ok(Some(state))
+        })
+        .await
+    }
+
+    /// Waits until a cluster is offered so.
+    pub async fn offered(&self, name: &str, is_so: impl Fn(&Cluster) -> bool) -> Result<Cluster> {
+        wait_for("the cluster to be offered", LIMIT, async || {
+            let catalog = self.running.catalog.borrow().clone().context("no catalog yet")?;
+            Ok(catalog
+                .clusters
+                .get(name)
+                .filter(|cluster| is_so(cluster))
+                .cloned())
+        })
+        .await
+    }
+
+    /// Waits until a cluster is offered no more.
+    pub async fn withdrawn(&self, name: &str) -> Result<()> {
+        wait_for("the cluster to be withdrawn", LIMIT, async || {
+            let catalog = self.running.catalog.borrow().clone().context("no catalog yet")?;
+            Ok((!catalog.clusters.contains_key(name)).then_some(()))
+        })
+        .await
+    }
+
+    /// Makes a cluster hold what the type does not understand, as another version of the definitions may let it.
+    pub async fn break_cluster(&self, name: &str) -> Result<()> {
+        let definitions: Api<DynamicObject> = Api::all_with(
+            self.admin.clone(),
+            &ApiResource::erase::<
+                k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+            >(&()),
+        );
+        let loose = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let patch = json!([
+            {"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": loose},
+        ]);
+        let patch = Patch::Json::<()>(serde_json::from_value(patch)?);
+        definitions
+            .patch("renderclusters.renderhub.dev", &PatchParams::default(), &patch)
+            .await?;
+        let broken = Patch::Merge(json!({"spec": {"kubeConfig": 7}}));
+        wait_for("the definition to be loose", LIMIT, async || {
+            self.untyped()
+                .patch(name, &PatchParams::default(), &broken)
+                .await?;
+            Ok(Some(()))
+        })
+        .await?;
+        for crd in custom_resource_definitions() {
+            apply::object(&self.admin, serde_json::to_value(crd)?).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Limits) -> Result<Running> {
+    let client = user.client().await?;
+    let system: Api<Namespace> = Api::all(hub.admin().client().await?);
+    let system = system
+        .get_metadata("kube-system")
+        .await?
+        .metadata
+        .uid
+        .context("it has a UID")?;
+    let (metrics, shown) = Metrics::new();
+    let hub_id = HubId::new("test", &system)?;
+    let link = LinkSettings {
+        guard: Arc::new(Guard {
+            allowed: vec!["127.0.0.0/8".parse()?],
+            denied: Vec::new(),
+        }),
+        resolver: Resolver::system()?,
+        limits: LinkLimits::default(),
+    };
+    let settings = RegistrySettings {
+        hub_id: hub_id.clone(),
+        link,
+        own_namespaces: Arc::new(move |name| (name == "kube-system").then(|| system.clone())),
+        timing: Timing::default(),
+    };
+    let (inputs, mut seen) = mpsc::channel(64);
+    let (report, reports) = mpsc::channel(64);
+    let (wants, wanted) = mpsc::unbounded_channel();
+    let (active, jobs) = watch::channel(Arc::default());
+    let (publish, catalog) = watch::channel(None);
+    let registry = Registry::new(settings, metrics.clone(), inputs, report);
+    let calls = Calls::new(client.clone(), metrics.clone(), namespace.to_owned(), hub_id);
+    let nobody = hub.anonymous().client().await?;
+    let identities = Identities::new(client.clone(), nobody, Method::Token, false, metrics.clone());
+    let clusters = ClusterLoop::new(Parts {
+        client: client.clone(),
+        calls: calls.clone(),
+        namespace: namespace.to_owned(),
+        identities: Arc::new(identities),
+        registry: registry.clone(),
+        metrics: metrics.clone(),
+        limits,
+        catalog: catalog.clone(),
+        active: jobs,
+        wants: wanted,
+        reports,
+    });
+    let (stop, states) = (CancellationToken::new(), States::default());
+    let offering = CatalogLoop::new(calls, RendererClassSpec::default(), &[], publish);
+    let mut loops = JoinSet::new();
+    loops.spawn(offering.run(client, namespace.to_owned(), metrics.clone(), stop.clone()));
+    loops.spawn(clusters.run(stop.clone()));
+    let heard = Arc::clone(&states);
+    loops.spawn(async move {
+        while let Some(input) = seen.recv().await {
+            if let Input::Site(site, state) = input {
+                heard.lock().expect("no test panics with it").insert(site, state);
+            }
+        }
+    });
+    Ok(Running {
+        registry,
+        wants,
+        catalog,
+        active,
+        states,
+        metrics,
+        shown,
+        stop,
+        loops,
+    })
+}
+
+/// The clusters whatever they hold.
+fn untyped(admin: &Client) -> Api<DynamicObject> {
+    Api::all_with(admin.clone(), &ApiResource::erase::<RenderCluster>(&()))
+}
+
+async fn delete_clusters(admin: &Client) -> Result<()> {
+    let all = untyped(admin);
+    all.delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
+    Ok(())
+}
+
+/// Makes a Secret hold this key and no other.
+pub async fn put_secret(admin: &Client, namespace: &str, name: &str, key: &str, value: &str) -> Result<()> {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
+        "stringData": {key: value}});
+    let api: Api<Secret> = Api::namespaced(admin.clone(), namespace);
+    match api.get_metadata_opt(name).await? {
+        None => apply::object(admin, secret).await.map(drop),
+        Some(_) => {
+            let data = json!([
+                {"op": "add", "path": "/data", "value": {}},
+                {"op": "add", "path": "/stringData", "value": {key: value}},
+            ]);
+            let patch = Patch::Json::<()>(serde_json::from_value(data)?);
+            api.patch(name, &PatchParams::default(), &patch).await?;
+            Ok(())
+        }
+    }
+}
+
+/// Memory of this process that is in use, in KiB.
+pub fn resident() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    Ok(number.context("no VmRSS")?.parse()?)
+}
+
+/// The kubeconfig of a user.
+pub fn kubeconfig_of(user: &Identity) -> Result<String> {
+    Ok(std::fs::read_to_string(user.kubeconfig()?)?)
+}
+
+/// A kubeconfig that leads to another port of this machine.
+pub fn leading_to(kubeconfig: &str, port: u16) -> Result<String> {
+    let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
+    kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://127.0.0.1:{port}"));
+    Ok(kubeconfig.to_string())
+}
+
+/// A kubeconfig with a token that is none.
+pub fn with_token(kubeconfig: &str, token: &str) -> Result<String> {
+    let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
+    kubeconfig["users"][0]["user"] = json!({"token": token});
+    Ok(kubeconfig.to_string())
+}
+
+/// A kubeconfig with one thing that is not safe, or that lacks one.
+pub fn insecure(kubeconfig: &str, what: &str) -> Result<String> {
+    let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/true", "interactiveMode": "Never"});
+    match what {
+        "exec" => kubeconfig["users"][0]["user"] = json!({"exec": exec}),
+        "file" => kubeconfig["users"][0]["user"]["tokenFile"] = json!("/var/run/token"),
+        "skip" => kubeconfig["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = json!(true),
+        _ => {
+            let cluster = kubeconfig["clusters"][0]["cluster"]
+                .as_object_mut()
+                .context("a cluster")?;
+            cluster.remove("certificate-authority-data");
+        }
+    }
+    Ok(kubeconfig.to_string())
+}
