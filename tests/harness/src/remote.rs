@@ -107,8 +107,7 @@ impl<'a> Remote<'a> {
     /// If the API server refuses, or does not see it in time.
     pub async fn revoke(&self) -> Result<()> {
         let identity = self.identity().await?;
-        let bindings: Api<RoleBinding> =
-            Api::namespaced(self.plane.admin().client().await?, &self.namespace);
+        let bindings: Api<RoleBinding> = Api::namespaced(self.plane.admin().client().await?, &self.namespace);
         bindings.delete(ACCOUNT, &DeleteParams::default()).await?;
         self.until_answered(&identity, 403).await
     }

@@ -84,7 +84,10 @@ async fn the_kubeconfig_of_a_remote_is_good_for_the_role_of_the_example_and_for_
     let own = rules(&client, &nobody, &remote.namespace).await?;
     assert_eq!(own, written(&remote.namespace)?);
     for elsewhere in ["default", "kube-system"] {
-        assert!(rules(&client, &nobody, elsewhere).await?.is_empty(), "{elsewhere}");
+        assert!(
+            rules(&client, &nobody, elsewhere).await?.is_empty(),
+            "{elsewhere}"
+        );
     }
     // What the Role says of Namespaces is about this one.
     let namespaces: Api<Namespace> = Api::all(client);
@@ -223,12 +226,13 @@ async fn the_script_makes_the_same_kubeconfig_with_an_end_or_without_one() -> Re
         let claims = claims(&text)?;
         let end = claims["exp"].as_i64().zip(claims["iat"].as_i64());
         assert_eq!(end.map(|(end, begin)| end - begin), seconds);
-        let word = if seconds.is_some() { "Z." } else { "renderhub-token" };
+        let word = if seconds.is_some() {
+            "Z."
+        } else {
+            "renderhub-token"
+        };
         assert!(told.contains("Its token ends: ") && told.contains(word), "{told}");
-        assert!(
-            told.contains(&format!("renderNamespace: {namespace}")),
-            "{told}"
-        );
+        assert!(told.contains(&format!("renderNamespace: {namespace}")), "{told}");
     }
     Ok(())
 }
@@ -242,11 +246,7 @@ async fn the_kubeconfig_of_a_tenants_cluster_is_good_for_being_one_service_accou
     let manifest = manifest.to_str().context("no text")?;
     let namespace = format!("own-{}", renderhub_harness::rundir::random_hex(4)?);
     let made = script(&out, &["--namespace", &namespace, "--manifest", manifest]).await?;
-    ensure!(
-        made.status.success(),
-        "{}",
-        String::from_utf8_lossy(&made.stderr)
-    );
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let client = client_of(&std::fs::read_to_string(&out)?).await?;
     let builder = "system:serviceaccount:team-a:builder";
     wait_for("the rights to be seen", LIMIT, async || {
@@ -275,7 +275,10 @@ async fn the_script_refuses_what_the_hub_would_refuse_before_it_makes_anything()
         (more(&["--server", "http://192.0.2.1:8080"]), "by https only"),
         (more(&["--server", "https://192.0.2.1\" x"]), "no URL"),
         (more(&["--server", "https://somebody@192.0.2.1"]), "no URL"),
-        (more(&["--server", "https://192.0.2.1/k8s/clusters/c-1"]), "with a path"),
+        (
+            more(&["--server", "https://192.0.2.1/k8s/clusters/c-1"]),
+            "with a path",
+        ),
         (more(&["--server", "https://localhost:6443"]), "find itself"),
         (more(&["--namespace", "a/b"]), "no name of a namespace"),
         (more(&["--namespace", "a: {}\nb"]), "no name of a namespace"),
@@ -323,12 +326,12 @@ fn the_examples_name_each_other() -> Result<()> {
     );
     assert_eq!(becoming["rules"][0]["resourceNames"], json!([account]));
     let role = find(&cluster, "Role", "renderhub")?;
-    assert_eq!(
-        role["metadata"]["namespace"],
-        task["spec"]["deploymentNamespace"]
-    );
+    assert_eq!(role["metadata"]["namespace"], task["spec"]["deploymentNamespace"]);
     let narrow = find(&read("remote-cluster/role.yaml")?, "Role", "renderhub")?;
-    assert_eq!(role["rules"], narrow["rules"], "one Role for both kinds of clusters");
+    assert_eq!(
+        role["rules"], narrow["rules"],
+        "one Role for both kinds of clusters"
+    );
     let platform = read("remote-cluster/rendercluster.yaml")?;
     let wanted = find(&platform, "RenderCluster", "edge-1")?;
     let on_it = find(&platform, "RenderTask", "web")?;
