@@ -320,19 +320,27 @@ async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> 
 // === M6: what is relaxed is said ===
 
 /// Every way to be less strict.
-const RELAXED: [(&str, &str); 5] = [
+const RELAXED: [(&str, &str); 7] = [
     ("RENDERHUB_SINGLE_TENANT", "true"),
     ("RENDERHUB_NO_CROSS_NAMESPACE_REFS", "false"),
     ("RENDERHUB_TENANT_IDENTITY", "impersonate"),
     ("RENDERHUB_DEFAULT_SERVICE_ACCOUNT", "builder"),
+    ("RENDERHUB_CLUSTER_ALLOW_CIDRS", "127.0.0.0/8"),
+    (
+        "RENDERHUB_FEATURE_GATES",
+        "ExternalClusterReferenceCrossNamespace=true",
+    ),
     (SKIP, "resource-quota, registry-scope"),
 ];
 /// What the hub calls them.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 9] = [
     "single-tenant",
     "cross-namespace-refs",
     "default-service-account",
     "tenant-identity-impersonate",
+    "cluster-allow-cidrs",
+    "feature-gate-external-cluster-reference",
+    "feature-gate-external-cluster-reference-cross-namespace",
     "skip-preflight-resource-quota",
     "skip-preflight-registry-scope",
 ];
