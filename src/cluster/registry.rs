@@ -22,7 +22,6 @@ use crate::plan::health::Timing;
 use crate::plan::site::{Site, SiteState};
 use crate::watch::Input;
 
-
 use super::handle::{Actor, Common, Desired, Line, Report, Speakers, Turn};
 use super::link::LinkSettings;
 use super::{ClusterKey, Seats};

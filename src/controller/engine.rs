@@ -36,6 +36,7 @@ use super::sites::Sites;
 use super::worker::{Context, Offers, work};
 
 mod inputs;
+mod ledger;
 mod outcomes;
 mod sites;
 
@@ -149,18 +150,7 @@ impl Engine {
         outlets: Outlets,
     ) -> Self {
         let Outlets { ready, wants, active } = outlets;
-        let others = [
-            Source::Jobs,
-            Source::Pods,
-            Source::Secrets,
-            Source::Catalog,
-            Source::Ledger,
-        ];
         let crosses = context.tenancy.crosses_namespaces;
-        let grants = tenants(&scopes)
-            .filter(|_| crosses)
-            .map(Source::Grants)
-            .collect::<Vec<_>>();
         let index = Index::new(context.tenancy.clone());
         Self {
             all_scopes: scopes.clone().into(),
@@ -184,12 +174,7 @@ impl Engine {
             clean_due: None,
             scopes: scopes.len(),
             refused: HashSet::new(),
-            unseen: scopes
-                .into_iter()
-                .map(Source::Tasks)
-                .chain(others)
-                .chain(grants)
-                .collect(),
+            unseen: unseen(scopes, crosses),
             sweep_due: Instant::now(),
             is_sweeping: false,
             sites: Sites::default(),
@@ -350,6 +335,23 @@ impl Engine {
                 .set(depth(count));
         }
     }
+}
+
+/// Everything that must be seen whole before anything is decided.
+fn unseen(scopes: Vec<Scope>, crosses_namespaces: bool) -> HashSet<Source> {
+    let others = [
+        Source::Jobs,
+        Source::Pods,
+        Source::Secrets,
+        Source::Catalog,
+        Source::Ledger,
+    ];
+    let grants = tenants(&scopes)
+        .filter(|_| crosses_namespaces)
+        .map(Source::Grants)
+        .collect::<Vec<_>>();
+    let tasks = scopes.into_iter().map(Source::Tasks);
+    tasks.chain(others).chain(grants).collect()
 }
 
 /// A time by the clock as a time of the process.
