@@ -34,6 +34,7 @@ const WORLDS: &[(&str, char)] = &[
     ("tests/docs.rs", 'U'),
     ("tests/hostile_pod.rs", 'N'),
     ("tests/installation.rs", 'N'),
+    ("tests/kubeconfig.rs", 'U'),
     ("tests/renderer_cli.rs", 'L'),
     ("tests/renderer_helm.rs", 'L'),
     ("tests/renderer_hostile.rs", 'L'),
