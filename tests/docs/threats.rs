@@ -34,6 +34,7 @@ const WORLDS: &[(&str, char)] = &[
     ("tests/docs.rs", 'U'),
     ("tests/hostile_pod.rs", 'N'),
     ("tests/installation.rs", 'N'),
+    ("tests/kubeconfig.rs", 'U'),
     ("tests/renderer_cli.rs", 'L'),
     ("tests/renderer_helm.rs", 'L'),
     ("tests/renderer_hostile.rs", 'L'),
@@ -224,6 +225,7 @@ fn the_rows_are_those_of_the_model() {
         ('D', 4),
         ('O', 6),
         ('X', 4),
+        ('K', 14),
         ('M', 7),
     ];
     let expected: Vec<String> = counts

@@ -5,6 +5,7 @@ use renderhub::kubeconfig::KubeconfigError::*;
 use renderhub::kubeconfig::{KubeconfigError, MAX_BYTES, decode};
 use serde_json::{Value, json};
 
+use super::differential::same_as_kube;
 use super::documents::{accepted, forms, read, refused, valid, with, without};
 
 /// Holds: K11.
@@ -89,6 +90,21 @@ fn a_value_of_another_kind_is_refused() {
     for tag in ["!!str", "!!binary", "!", "!local", "!<tag:yaml.org,2002:str>"] {
         let text = good.replacen("here", &format!("{tag} aGVyZQ=="), 1);
         assert!(read(&text).is_err(), "{tag}");
+    }
+}
+
+/// Holds: K11.
+#[test]
+fn an_extension_is_what_others_can_read_as_well() {
+    let with_extension = |extension: &str| {
+        let text = serde_saphyr::to_string(&valid()).unwrap();
+        format!("{text}\nextensions:\n- name: a\n  extension: {extension}\n")
+    };
+    for good in ["~", "text", "{a: [1, 2.5, yes, {b: ~}]}", "2026-02-03"] {
+        assert!(same_as_kube(&with_extension(good)), "{good}");
+    }
+    for bad in [".nan", "[-.inf]", "1e999", "{a: 1, a: 2}", "!local a"] {
+        assert!(read(&with_extension(bad)).is_err(), "{bad}");
     }
 }
 
