@@ -236,7 +236,8 @@ impl Link {
 
     async fn attempts(&self, call: &Call, want: Want) -> Result<Got, CallError> {
         let deadline = Instant::now() + self.0.limits.total;
-        self.until(deadline, self.repeat(call, want, deadline)).await
+        self.until(deadline, Box::pin(self.repeat(call, want, deadline)))
+            .await
     }
 
     /// Does it before the deadline, and while the link is not cut.

@@ -11,6 +11,7 @@ mod lines;
 pub mod link;
 mod pace;
 pub mod resolve;
+mod socket;
 mod tls;
 mod watching;
 

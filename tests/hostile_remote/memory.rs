@@ -11,13 +11,16 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use renderhub::apply::CallError;
 use renderhub::cluster::WatchEnd;
+use renderhub::cluster::jobs::watch_jobs;
 use renderhub::cluster::limits::LinkLimits;
 use renderhub::cluster::link::Link;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Asked, Http, Reply};
 use tokio::net::TcpListener;
 
-use crate::support::{BOTH, cluster, config, ended, event, failed, get, job, list, settings, short, told};
+use crate::support::{
+    BOTH, NAMESPACE, cluster, config, ended, event, failed, get, hub, job, list, settings, short, told,
+};
 
 /// Which case the process is for.
 const CASE: &str = "RENDERHUB_TEST_CASE";
@@ -167,7 +170,11 @@ fn script(case: &str) -> fn(&Asked) -> Reply {
 
 /// Runs the case in this process.
 async fn run(case: &str) {
-    let link = link_of_the_case(short());
+    let calm = LinkLimits {
+        watch_pause: Duration::from_millis(20),
+        ..LinkLimits::default()
+    };
+    let link = link_of_the_case(calm);
     link.probe().await.unwrap();
     let watch_for = async |limits: LinkLimits, time| {
         let link = link_of_the_case(limits);
@@ -269,7 +276,10 @@ async fn a_cluster_that_is_idle_costs_less_than_100_kib_and_one_socket() {
         let (before, mut watches) = (resident(), Vec::new());
         for _ in 0..LINKS {
             let link = link_of_the_case(LinkLimits::default());
-            watches.push(tokio::spawn(async move { told(&link, |_| false).await }));
+            watches.push(tokio::spawn(async move {
+                let hub = hub();
+                watch_jobs(&link, None, NAMESPACE, &hub, |_| std::future::ready(())).await
+            }));
         }
         // Told as much as they ever are, and quiet since then.
         tokio::time::sleep(Duration::from_secs(6)).await;
@@ -278,6 +288,12 @@ async fn a_cluster_that_is_idle_costs_less_than_100_kib_and_one_socket() {
             std::fs::read_dir("/proc/self/fd").unwrap().count(),
         );
         println!("{} KiB for each link, {sockets} files", each >> 10);
+        println!(
+            "{} B watch",
+            std::mem::size_of_val(&watch_jobs(&warm, None, NAMESPACE, &hub(), |_| {
+                std::future::ready(())
+            }))
+        );
         assert!(watches.iter().all(|watch| !watch.is_finished()));
         assert!(each < 100 << 10, "{} KiB", each >> 10);
         assert!(sockets < usize::try_from(LINKS).unwrap() + 30, "{sockets}");
