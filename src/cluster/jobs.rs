@@ -109,7 +109,10 @@ impl JobWatch<'_> {
             if page.is_too_long() {
                 return Err(Stop::End(WatchEnd::TooMuch));
             }
-            let mark = page.next().map(|mark| mark.map(ToOwned::to_owned));
+            let mark = page
+                .next()
+                .map_err(|_| Stop::End(WatchEnd::Unreadable))?
+                .map(ToOwned::to_owned);
             let version = page.version();
             for mark in page.marks(self.view) {
                 self.note(&mark)?;
@@ -120,7 +123,6 @@ impl JobWatch<'_> {
                 seen(Change::Synced).await;
                 return Ok(());
             };
-            let mark = mark.ok_or(Stop::End(WatchEnd::Unreadable))?;
             next = format!("&continue={}", encoded(&mark));
         }
         Err(Stop::End(WatchEnd::TooMuch))

@@ -71,9 +71,9 @@ impl Pace {
     }
 
     fn rates(&self) -> (f64, f64) {
-        let [a, b, c, d, e, f, g, h] = self.rates.load(Ordering::Relaxed).to_be_bytes();
-        let half = |bytes| f64::from(u32::from_be_bytes(bytes).max(1));
-        (half([a, b, c, d]), half([e, f, g, h]))
+        let rates = self.rates.load(Ordering::Relaxed);
+        let half = |bits: u64| f64::from(u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(1).max(1));
+        (half(rates >> 32), half(rates))
     }
 }
 

