@@ -1,7 +1,14 @@
 //! What a lying, broken or dying API server gets out of the hub's link to it: an error in time, no memory, no second write, and
 //! not a word of its own anywhere.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "this is all test code")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::similar_names,
+    clippy::large_futures,
+    reason = "this is all test code, and its tables are long"
+)]
 
 #[path = "hostile_remote/calls.rs"]
 mod calls;

@@ -7,10 +7,11 @@
 mod batch;
 mod slim;
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use futures::FutureExt;
 use http::{HeaderValue, Request, header};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::link::Link;
 use super::pace::Pace;
@@ -26,6 +27,8 @@ use slim::{Line, PAGE, Page, Told, View};
 const PAGES: usize = 100;
 /// Lines that are told of at once.
 const BATCH: usize = 256;
+/// How long a server that floods is listened to before the loop is told.
+const WINDOW: Duration = Duration::from_millis(100);
 /// Metadata only, for a list and for a watch.
 const ACCEPT_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -33,6 +36,8 @@ const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s
 /// Lists the hub's Jobs in a namespace and watches them, and tells `seen` of each change: first [`Change::Restart`], all
 /// Jobs and [`Change::Synced`], then what changes. A version that is too old begins that anew. It returns when the
 /// connection is lost, the server refuses, or what it says cannot be true.
+///
+/// For a future that is to be spawned, `seen` must borrow nothing: the compiler cannot see yet that it is `Send` otherwise.
 pub async fn watch_jobs(
     link: &Link,
     user: Option<&HeaderValue>,
@@ -56,7 +61,8 @@ pub async fn watch_jobs(
     };
     loop {
         let done = match watch.version.take() {
-            None => watch.list(&mut seen).await,
+            // In memory of its own: a watch that is quiet for days keeps no room for it.
+            None => Box::pin(watch.list(&mut seen)).await,
             Some(version) => watch.follow(version, &mut seen).await,
         };
         if let Err(stop) = done
@@ -103,7 +109,10 @@ impl JobWatch<'_> {
             if page.is_too_long() {
                 return Err(Stop::End(WatchEnd::TooMuch));
             }
-            let mark = page.next().map(|mark| mark.map(ToOwned::to_owned));
+            let mark = page
+                .next()
+                .map_err(|_| Stop::End(WatchEnd::Unreadable))?
+                .map(ToOwned::to_owned);
             let version = page.version();
             for mark in page.marks(self.view) {
                 self.note(&mark)?;
@@ -114,7 +123,6 @@ impl JobWatch<'_> {
                 seen(Change::Synced).await;
                 return Ok(());
             };
-            let mark = mark.ok_or(Stop::End(WatchEnd::Unreadable))?;
             next = format!("&continue={}", encoded(&mark));
         }
         Err(Stop::End(WatchEnd::TooMuch))
@@ -153,7 +161,8 @@ impl JobWatch<'_> {
         if is_long { Ok(()) } else { Err(Stop::Broken(end)) }
     }
 
-    /// Waits for a line, takes those that are there already with it, and tells of all at once.
+    /// Waits for a line, takes those that are there already with it, in a flood also those that come soon, and tells of all
+    /// at once.
     async fn turn(
         &mut self,
         watching: &mut Watching,
@@ -162,6 +171,12 @@ impl JobWatch<'_> {
         let mut batch = Batch::default();
         let (mut cost, mut lines) = (0, 0);
         let mut next = watching.next(&self.pace).await;
+        let window = if self.pace.is_short() {
+            WINDOW
+        } else {
+            Duration::ZERO
+        };
+        let until = Instant::now() + window;
         let ended = loop {
             let line = match next {
                 Ok(Some(line)) => line,
@@ -176,9 +191,9 @@ impl JobWatch<'_> {
             if lines >= BATCH {
                 break None;
             }
-            match watching.next(&self.pace).now_or_never() {
-                Some(more) => next = more,
-                None => break None,
+            match timeout_at(until, watching.next(&self.pace)).await {
+                Ok(more) => next = more,
+                Err(_) => break None,
             }
         };
         self.pace.turns(cost).await;

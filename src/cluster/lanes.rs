@@ -10,7 +10,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
@@ -18,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::connect::Connector;
 use super::limits::LinkLimits;
+use super::socket::Socket;
 use crate::apply::CallError;
 
 pub(super) type Body = Full<Bytes>;
-type Socket = TokioIo<TlsStream<TcpStream>>;
+type Io = TokioIo<TlsStream<Socket>>;
 
 /// Bytes that a server may send on one stream before they are read.
 const STREAM_WINDOW: u32 = 64 << 10;
@@ -108,7 +108,7 @@ impl Lanes {
         if let Some((_, error)) = shared.failed.filter(|(at, _)| *at > began) {
             return Err(error);
         }
-        // On the heap while it lasts, or every call and every watch would be as large as a handshake.
+        // In memory of its own, or each call and each watch would keep room for a handshake as long as it lasts.
         let made = Box::pin(self.open()).await;
         match &made {
             Ok(Sender::Http2(http2)) => shared.http2 = Some(http2.clone()),
@@ -142,7 +142,7 @@ impl Lanes {
         made.map_err(|_| CallError::Transport)
     }
 
-    async fn http1(&self, socket: Socket) -> hyper::Result<Sender> {
+    async fn http1(&self, socket: Io) -> hyper::Result<Sender> {
         let (sender, connection) = http1::Builder::new()
             .max_headers(HEADER_COUNT)
             .max_buf_size(HTTP1_BUFFER)
@@ -152,7 +152,7 @@ impl Lanes {
         Ok(Sender::Http1(sender))
     }
 
-    async fn http2(&self, socket: Socket) -> hyper::Result<Sender> {
+    async fn http2(&self, socket: Io) -> hyper::Result<Sender> {
         let (sender, connection) = http2::Builder::new(Cuttable(self.cut.clone()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)

@@ -154,7 +154,7 @@ async fn a_peer_that_is_frozen_is_noticed_in_60_seconds_by_a_quiet_watch() {
         let server = Hostile::start(http, quiet).await.unwrap();
         let middle = Middlebox::before(server.address()).await;
         let took = notice(&link_at(middle.address, &server), || {
-            middle.mood.send(mood).unwrap()
+            middle.mood.send(mood).unwrap();
         })
         .await;
         let most = if http == Http::Two { 20 } else { 60 };

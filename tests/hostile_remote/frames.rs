@@ -145,7 +145,7 @@ fn tricks() -> Vec<Trick> {
             |_| frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255]),
             FLOODED,
         ),
-        trick("resets", none, |s| frame(RESET, 0, s, &[0, 0, 0, 8]), BROKEN),
+        trick("resets", none, |s| frame(RESET, 0, s, &[0, 0, 0, 8]), FLOODED),
         trick("windows", none, |s| frame(WINDOW, 0, s, &[0, 0, 0, 1]), FLOODED),
     ]
 }

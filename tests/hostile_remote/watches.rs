@@ -58,7 +58,8 @@ async fn jobs_are_listed_and_then_watched_from_there() {
         })
         .await;
         let (all, _) = told(&link(&server), |all| {
-            all.iter().any(|line| line.ends_with("gone"))
+            let has = |end: &str| all.iter().any(|line| line.ends_with(end));
+            has("gone") && has("Soon")
         })
         .await;
         let before = ["restart", "t1 is j1 No", "synced"];
