@@ -156,10 +156,11 @@ async fn a_huge_secret_is_read_again_and_again_and_leaves_nothing() -> Result<()
         .await?;
     world.put_cluster(&small, &small, json!({})).await?;
     world.told(&small, "False", "BadKubeconfig").await?;
-    let before = world::resident()?;
     world.put_cluster(&huge, &huge, json!({})).await?;
     world.told(&huge, "False", "KubeconfigTooLarge").await?;
-    for n in 0..20 {
+    // What the allocator keeps of the first readings, for each thread, serves those that follow.
+    let mut used = Vec::new();
+    for n in 0..60 {
         let reads = world.reads();
         let label = json!({"metadata": {"labels": {"turn": n.to_string()}}});
         world.patch_secret(&huge, label).await?;
@@ -167,9 +168,10 @@ async fn a_huge_secret_is_read_again_and_again_and_leaves_nothing() -> Result<()
             Ok((world.reads() > reads).then_some(()))
         })
         .await?;
+        used.push(world::resident()?);
     }
-    let after = world::resident()?;
-    assert!(after <= before + SPARE, "{before} KiB before, {after} KiB after");
+    let (before, after) = (used[29], used[59]);
+    assert!(after <= before + SPARE, "{used:?} KiB");
     world.passed().await
 }
 

@@ -190,7 +190,7 @@ async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
         )
         .await?;
     let mut told = Vec::new();
-    for name in ["bad", "forbidden", "no-key", "missing"] {
+    for name in ["forbidden", "forbidden-too", "bad", "no-key", "missing"] {
         let site = world.own(&tenant, &there, name);
         world.want(Want::Open(Arc::clone(&site))).await?;
         told.push(world.refused(&site, Reason::CrossNamespaceRefDenied).await?);
