@@ -89,7 +89,7 @@ impl Tenant {
             let task = tasks.get(name).await?;
             let now = reason(&task);
             if seen.replace(now.clone()) != now {
-                println!("    {name:<6}{now}");
+                println!("    {name:<11}{now}");
             }
             let ended = [ConditionType::JobSucceeded, ConditionType::JobFailed];
             Ok(ended.iter().any(|type_| holds(&task, *type_)).then_some(task))
@@ -102,7 +102,7 @@ impl Tenant {
         }
         let url = status.chart_url.context("the task has no chartURL")?;
         println!(
-            "    {name:<6}{url}\n          {}",
+            "    {name:<11}{url}\n               {}",
             status.digest.context("the task has no digest")?
         );
         Ok(())
