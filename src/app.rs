@@ -27,6 +27,7 @@ use crate::plan::job::Place;
 use crate::plan::seal::SealKey;
 use crate::seal_key::SealKeyError;
 use crate::tenant::{Identities, Method};
+use crate::verify::Verifier;
 use crate::watch::{self as watches, Input, Scope};
 
 mod clusters;
@@ -265,6 +266,7 @@ fn start(
         seats: Arc::new(registry.clone()),
         gates: settings.clusters.gates.clone(),
         patience: clusters::patience(&settings.clusters),
+        verifier: Verifier::new(calls.clone(), metrics.clone()),
     });
     let engine = Engine::new(
         context,

@@ -37,7 +37,11 @@ use super::worker::{Context, Offers, work};
 
 mod inputs;
 mod outcomes;
+mod questions;
 mod sites;
+
+use questions::Questions;
+pub use questions::{Answer, Claim};
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
@@ -115,6 +119,7 @@ pub struct Engine {
     sweep_due: Instant,
     is_sweeping: bool,
     sites: Sites,
+    questions: Questions,
     /// Sites where what is there is to be listed, and those where it is being listed.
     lists: WorkQueue<Arc<Site>>,
     listing: HashSet<Arc<Site>>,
@@ -193,6 +198,7 @@ impl Engine {
             sweep_due: Instant::now(),
             is_sweeping: false,
             sites: Sites::default(),
+            questions: Questions::default(),
             lists: WorkQueue::default(),
             listing: HashSet::new(),
             wants,
@@ -212,6 +218,7 @@ impl Engine {
                 () = stop.cancelled() => break,
                 Some(input) = inputs.recv() => self.take_in(input),
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
+                ended = self.questions.next() => self.take_answer(ended),
                 Ok(()) = self.catalog.changed() => {
                     self.take_caps();
                     self.saw(&Source::Catalog);
@@ -268,6 +275,7 @@ impl Engine {
             return;
         };
         view.site = site;
+        view.answer = self.answer(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
         let context = Arc::clone(&self.context);
         let offers = Offers {
@@ -381,6 +389,7 @@ mod tests {
     use crate::plan::seal::SealKey;
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
+    use crate::verify::Verifier;
     use crate::watch::{Change, JobMark};
 
     use super::super::outcome::{JobNews, StatusNews};
@@ -413,6 +422,15 @@ mod tests {
             seats: Arc::new(NoSeats),
             gates: Gates::default(),
             patience: Patience::default(),
+            verifier: Verifier::new(
+                Calls::new(
+                    client.clone(),
+                    metrics.clone(),
+                    "rendering".to_owned(),
+                    hub_id.clone(),
+                ),
+                metrics.clone(),
+            ),
         };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),
