@@ -401,13 +401,14 @@ mod tests {
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
         let identities = identities(&client, &metrics);
+        let calls = Calls::new(
+            client.clone(),
+            metrics.clone(),
+            "rendering".to_owned(),
+            hub_id.clone(),
+        );
         let context = Context {
-            calls: Calls::new(
-                client.clone(),
-                metrics.clone(),
-                "rendering".to_owned(),
-                hub_id.clone(),
-            ),
+            calls: calls.clone(),
             events: Events::new(client, hub_id.to_string(), metrics.clone()).0,
             notes: Notes::default(),
             place: Place {
@@ -422,15 +423,7 @@ mod tests {
             seats: Arc::new(NoSeats),
             gates: Gates::default(),
             patience: Patience::default(),
-            verifier: Verifier::new(
-                Calls::new(
-                    client.clone(),
-                    metrics.clone(),
-                    "rendering".to_owned(),
-                    hub_id.clone(),
-                ),
-                metrics.clone(),
-            ),
+            verifier: Verifier::new(calls, metrics.clone()),
         };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),
