@@ -21,6 +21,7 @@ use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::plan::seal::SealKey;
 use crate::tenant::{Identities, Method};
+use crate::verify::Verifier;
 use crate::watch::{self as watches, Input, Scope};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
@@ -64,6 +65,7 @@ pub(super) fn start(
         seats: remote.seats,
         gates: settings.clusters.gates.clone(),
         patience: clusters::patience(&settings.clusters),
+        verifier: Verifier::new(calls.clone(), metrics.clone()),
     };
     let outlets = Outlets {
         ready: hub.ready,

@@ -38,7 +38,11 @@ use super::worker::{Context, Offers, work};
 mod inputs;
 mod ledger;
 mod outcomes;
+mod questions;
 mod sites;
+
+use questions::Questions;
+pub use questions::{Answer, Claim};
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
@@ -116,6 +120,7 @@ pub struct Engine {
     sweep_due: Instant,
     is_sweeping: bool,
     sites: Sites,
+    questions: Questions,
     /// Sites where what is there is to be listed, and those where it is being listed.
     lists: WorkQueue<Arc<Site>>,
     listing: HashSet<Arc<Site>>,
@@ -178,6 +183,7 @@ impl Engine {
             sweep_due: Instant::now(),
             is_sweeping: false,
             sites: Sites::default(),
+            questions: Questions::default(),
             lists: WorkQueue::default(),
             listing: HashSet::new(),
             wants,
@@ -197,6 +203,7 @@ impl Engine {
                 () = stop.cancelled() => break,
                 Some(input) = inputs.recv() => self.take_in(input),
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
+                ended = self.questions.next() => self.take_answer(ended),
                 Ok(()) = self.catalog.changed() => {
                     self.take_caps();
                     self.saw(&Source::Catalog);
@@ -253,6 +260,7 @@ impl Engine {
             return;
         };
         view.site = site;
+        view.answer = self.answer(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
         let context = Arc::clone(&self.context);
         let offers = Offers {
@@ -383,6 +391,7 @@ mod tests {
     use crate::plan::seal::SealKey;
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
+    use crate::verify::Verifier;
     use crate::watch::{Change, JobMark};
 
     use super::super::outcome::{JobNews, StatusNews};
@@ -394,13 +403,14 @@ mod tests {
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
         let identities = identities(&client, &metrics);
+        let calls = Calls::new(
+            client.clone(),
+            metrics.clone(),
+            "rendering".to_owned(),
+            hub_id.clone(),
+        );
         let context = Context {
-            calls: Calls::new(
-                client.clone(),
-                metrics.clone(),
-                "rendering".to_owned(),
-                hub_id.clone(),
-            ),
+            calls: calls.clone(),
             events: Events::new(client, hub_id.to_string(), metrics.clone()).0,
             notes: Notes::default(),
             place: Place {
@@ -415,6 +425,7 @@ mod tests {
             seats: Arc::new(NoSeats),
             gates: Gates::default(),
             patience: Patience::default(),
+            verifier: Verifier::new(calls, metrics.clone()),
         };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),
