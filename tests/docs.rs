@@ -13,7 +13,9 @@ use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
 use renderhub::config::Cli;
 use renderhub::metrics::clusters::{self, ClusterMetrics};
-use renderhub::metrics::{FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, SettingLabel};
+use renderhub::metrics::{
+    FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, ResultLabel, SettingLabel,
+};
 
 #[path = "docs/threats.rs"]
 mod threats;
@@ -305,6 +307,7 @@ fn touch(metrics: &Metrics) {
         relaxed_settings,
         preflight,
         clusters: of_clusters,
+        verifications,
     } = metrics;
     let label = KindLabel { kind: "test" };
     reconcile_errors.get_or_create(&label).inc();
@@ -323,6 +326,7 @@ fn touch(metrics: &Metrics) {
         result: "ok",
     };
     preflight.get_or_create(&labels).set(1);
+    verifications.get_or_create(&ResultLabel { result: "test" }).inc();
     let ClusterMetrics {
         connected,
         attempts,

@@ -75,7 +75,8 @@ mod tests {
     #[test]
     fn gates_open_as_they_are_told() {
         let [own, cross] = Gate::ALL;
-        let table: [(&[&str], Result<(bool, bool), GatesError>); 9] = [
+        type Row<'a> = (&'a [&'a str], Result<(bool, bool), GatesError>);
+        let table: [Row<'_>; 9] = [
             (&[], Ok((false, false))),
             (&["ExternalClusterReference=true"], Ok((true, false))),
             (&["ExternalClusterReferenceCrossNamespace=true"], Ok((true, true))),

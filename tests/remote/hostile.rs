@@ -1,0 +1,286 @@
+//! A hub among clusters that lie, flood and hang: each is told of by its reason, nothing of theirs is repeated, and the work
+//! on another cluster goes on.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures::stream;
+use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub_harness::hostile::{Asked, Face, Hostile, Http, Reply, Shown};
+use renderhub_harness::{apply, wait_for};
+use serde_json::json;
+
+use super::support::away::{LOOPBACK, away};
+use super::support::{CANARY, LIMIT, Stage};
+
+/// Most that all of them together may cost the hub.
+const MORE: u64 = 16 << 20;
+
+fn version() -> Reply {
+    let body = json!({"major": "1", "minor": "36", "gitVersion": CANARY});
+    Reply::whole(200, body.to_string())
+}
+
+/// A server that seems sound until it is asked for Jobs.
+fn lists(asked: &Asked, list: fn(&Asked) -> Reply) -> Reply {
+    match asked.target.as_str() {
+        "/version" => version(),
+        target if target.contains("/jobs") => list(asked),
+        _ => Reply::whole(404, json!({"reason": "NotFound", "message": CANARY}).to_string()),
+    }
+}
+
+fn endless(asked: &Asked) -> Reply {
+    let part = Bytes::from(vec![b' '; 64 << 10]);
+    match asked.target.as_str() {
+        "/version" => version(),
+        _ => Reply::parts(stream::repeat(part)),
+    }
+}
+
+/// A list of nothing, and a watch that is one line without an end.
+fn one_line(asked: &Asked) -> Reply {
+    lists(asked, |asked| {
+        if asked.target.contains("watch=true") {
+            Reply::parts(stream::repeat(Bytes::from(vec![b'x'; 64 << 10])))
+        } else {
+            empty()
+        }
+    })
+}
+
+/// A list of nothing, and events of Jobs that are not the hub's, as many as can be sent.
+fn flood(asked: &Asked) -> Reply {
+    lists(asked, |asked| {
+        if !asked.target.contains("watch=true") {
+            return empty();
+        }
+        let event = |n: u64| {
+            let labels = json!({"renderhub.dev/task-uid": CANARY, "renderhub.dev/hub-id": "main-00000000"});
+            let meta = json!({"name": format!("render-{n}"), "uid": n.to_string(), "labels": labels,
+                "resourceVersion": n.to_string()});
+            Bytes::from(format!(
+                "{}\n",
+                json!({"type": "ADDED", "object": {"metadata": meta}})
+            ))
+        };
+        Reply::parts(stream::iter((1..).map(event)))
+    })
+}
+
+fn empty() -> Reply {
+    Reply::whole(
+        200,
+        json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string(),
+    )
+}
+
+fn status(code: u16, reason: &str) -> Reply {
+    let body = json!({"kind": "Status", "code": code, "reason": reason, "message": CANARY});
+    Reply::whole(code, body.to_string())
+}
+
+/// One byte a second.
+fn drip() -> Reply {
+    let byte = |()| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Some((Bytes::from_static(b" "), ()))
+    };
+    Reply::parts(stream::unfold((), byte))
+}
+
+struct Liar {
+    name: &'static str,
+    face: Face,
+    does: fn(&Asked) -> Reply,
+    /// What the hub says of it, and so of the task that waits for it.
+    status: &'static str,
+    reason: &'static str,
+}
+
+const fn liar(
+    name: &'static str,
+    does: fn(&Asked) -> Reply,
+    status: &'static str,
+    reason: &'static str,
+) -> Liar {
+    Liar {
+        name,
+        face: Face {
+            http: Http::Two,
+            shown: Shown::Right,
+        },
+        does,
+        status,
+        reason,
+    }
+}
+
+const fn showing(name: &'static str, shown: Shown) -> Liar {
+    let Liar { does, .. } = liar("", |_| version(), "", "");
+    Liar {
+        name,
+        face: Face {
+            http: Http::Two,
+            shown,
+        },
+        does,
+        status: "False",
+        reason: "Unreachable",
+    }
+}
+
+const LIARS: &[Liar] = &[
+    liar("hangs", |_| Reply::Never, "False", "Unreachable"),
+    liar("drips", |_| drip(), "False", "Unreachable"),
+    liar(
+        "is-busy",
+        |_| {
+            Reply::Whole(
+                429,
+                vec![("retry-after", "86400".to_owned())],
+                Bytes::from(CANARY),
+            )
+        },
+        "False",
+        "Unreachable",
+    ),
+    liar(
+        "redirects",
+        |_| {
+            Reply::Whole(
+                302,
+                vec![("location", format!("https://{CANARY}.test/"))],
+                Bytes::new(),
+            )
+        },
+        "False",
+        "Unreachable",
+    ),
+    liar(
+        "is-no-cluster",
+        |_| Reply::whole(200, CANARY),
+        "False",
+        "Incompatible",
+    ),
+    liar(
+        "knows-nobody",
+        |_| status(401, "Unauthorized"),
+        "False",
+        "Unauthorized",
+    ),
+    liar(
+        "forbids",
+        |asked| lists(asked, |_| status(403, "Forbidden")),
+        "False",
+        "Forbidden",
+    ),
+    liar(
+        "forgets",
+        |asked| lists(asked, |_| status(410, "Expired")),
+        "False",
+        "Incompatible",
+    ),
+    liar("lists-for-ever", endless, "False", "Incompatible"),
+    liar("says-one-line", one_line, "False", "Incompatible"),
+    liar("floods", flood, "True", "Connected"),
+    showing("has-another-authority", Shown::OtherAuthority),
+    showing("has-another-name", Shown::OtherName),
+    showing("is-over", Shown::Expired),
+];
+
+impl Stage {
+    /// Registers a server as a cluster; its name.
+    async fn register_liar(&self, liar: &Liar, server: &Hostile) -> Result<String> {
+        let name = format!("{}-{}", liar.name, self.scope.tenant);
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+            "clusters": [{"name": "x", "cluster": {
+                "server": format!("https://{}", server.address()),
+                "certificate-authority-data": STANDARD.encode(server.authority()),
+            }}],
+            "users": [{"name": "x", "user": {"token": "a-token"}}],
+        });
+        self.put_kubeconfig(&name, &kubeconfig.to_string()).await?;
+        let cluster = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderCluster", "metadata": {"name": name},
+            "spec": {
+                "kubeConfig": {"secretRef": {"name": name}}, "renderNamespace": "renders",
+                "allowedNamespaces": [self.scope.tenant], "registries": [self.scope.tenant],
+            },
+        });
+        apply::object(&self.admin, cluster).await?;
+        Ok(name)
+    }
+
+    /// Bytes of memory that the hub holds.
+    fn resident(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.hub().pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line
+            .and_then(|line| line.split_whitespace().next())
+            .context("no VmRSS")?;
+        Ok(kib.parse::<u64>()? << 10)
+    }
+}
+
+/// Holds: H1, H2, H3, H4, H9, E3, K4.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clusters_that_lie_flood_and_hang_are_nobody_elses_problem() -> Result<()> {
+    let stage = Stage::with_flags("liars", &[LOOPBACK]).await?;
+    let honest = stage.register(away().await?, json!({})).await?;
+    stage.connected(&honest.name, "True", "Connected").await?;
+    let before = stage.resident()?;
+    let (mut servers, mut names) = (Vec::new(), Vec::new());
+    for liar in LIARS {
+        let server = Hostile::start(liar.face, liar.does).await?;
+        names.push(stage.register_liar(liar, &server).await?);
+        servers.push(server);
+    }
+    let mut waiting = Vec::new();
+    for name in &names {
+        let task = json!({"clusterName": name});
+        waiting.push(stage.submit_with(&format!("for-{name}"), task).await?);
+    }
+    for (liar, name) in LIARS.iter().zip(&names) {
+        stage
+            .connected(name, liar.status, liar.reason)
+            .await
+            .with_context(|| liar.name)?;
+    }
+    // The others' work goes on.
+    for n in 0..3 {
+        let task = stage.submit_to(&format!("honest-{n}"), &honest).await?;
+        honest.complete(&task).await?;
+        stage
+            .condition(&task, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        honest.cleared(&task).await?;
+    }
+    for task in &waiting {
+        stage
+            .condition(task, JobScheduled, "False", "WaitingForCluster")
+            .await?;
+    }
+    let more = stage.resident()?.saturating_sub(before);
+    println!("all of them cost the hub {} KiB", more >> 10);
+    assert!(more <= MORE, "{} KiB", more >> 10);
+    for (liar, server) in LIARS.iter().zip(&servers) {
+        let writes = server.asked().into_iter().filter(|asked| asked.method != "GET");
+        let writes: Vec<_> = writes.map(|asked| asked.target).collect();
+        assert!(writes.is_empty(), "{}: {writes:?}", liar.name);
+        if liar.face.shown != Shown::Right {
+            assert!(server.asked().is_empty(), "{} was told something", liar.name);
+        }
+    }
+    wait_for("the hub to be ready all the while", LIMIT, async || {
+        Ok((stage.hub().get("/readyz").await?.0 == 200).then_some(()))
+    })
+    .await?;
+    stage.passed();
+    Ok(())
+}
