@@ -1,5 +1,7 @@
 //! Connections to other clusters: real API servers at the other end, reached as the documented Role lets the hub.
 
+#[path = "remote_connection/between.rs"]
+mod between;
 #[path = "remote_connection/forward.rs"]
 mod forward;
 #[path = "remote_connection/identity.rs"]
@@ -16,8 +18,10 @@ mod world;
 use anyhow::Result;
 use renderhub::api::conditions::Reason;
 use renderhub::plan::health::Phase;
+use renderhub::plan::site::Site;
 use renderhub_harness::wait_for;
 
+use between::Stripper;
 use forward::{Forward, Mode};
 use world::{LIMIT, Remote, Said, World, config, key, plane, role, slow_call, through, who};
 
@@ -61,6 +65,41 @@ async fn a_site_is_up_once_every_job_there_was_told() -> Result<()> {
     assert_eq!(report.reason(&site), Reason::Connected);
     assert_eq!(report.health.version.unwrap().to_string(), "1.36");
     assert!(report.health.last_probe.is_some() && report.health.next_attempt.is_none());
+    world.ended().await
+}
+
+/// Nobody hears of one site on a connection before all of them are known.
+#[tokio::test]
+async fn no_site_is_up_before_all_were_seen() -> Result<()> {
+    let (first, second) = (Remote::new("quick").await?, Remote::new("late").await?);
+    let account = first.account("hub").await?;
+    second.grant(&account, role()).await?;
+    let between = Stripper::start(account.client().await?).await?;
+    between.hold(Some(&format!("{}/jobs", second.namespace)));
+    let (world, key) = (World::new(), first.key());
+    world.registry.open(&key, first.site());
+    assert!(
+        world.all().is_empty(),
+        "through what is not bound, nothing is opened"
+    );
+    world.bind(&key, between.config(&account)?);
+    world.registry.open(&key, first.site());
+    world.registry.open(&key, second.site());
+    wait_for("the first to be seen", LIMIT, async || {
+        Ok(world.said(&first.site()).contains(&Said::Synced).then_some(()))
+    })
+    .await?;
+    assert!(world.registry.seat(&first.site()).is_none());
+    between.hold(None);
+    world.until_up(&first.site()).await?;
+    world.until_up(&second.site()).await?;
+    let all = world.all();
+    let at = |site: &Site, word: &Said| {
+        all.iter()
+            .position(|(told, said)| **told == *site && said == word)
+    };
+    let seen = at(&second.site(), &Said::Synced);
+    assert!(seen.is_some() && seen < at(&first.site(), &Said::Up), "{all:?}");
     world.ended().await
 }
 

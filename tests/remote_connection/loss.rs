@@ -1,15 +1,17 @@
 //! Clusters that die, refuse, and come back.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams};
 use renderhub::api::conditions::Reason;
-use renderhub::plan::health::{Fault, Phase};
+use renderhub::plan::health::{Fault, Phase, Timing};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
 use super::forward::{Forward, Mode};
-use super::world::{LIMIT, Remote, Said, World, role, through, who};
+use super::world::{LIMIT, Remote, Said, World, role, through, timing, who};
 
 /// Lost in two ways, dated by the first loss whatever is tried meanwhile; back, everything is looked at anew.
 #[tokio::test]
@@ -106,7 +108,13 @@ async fn a_refused_credential_asks_for_the_secret_once() -> Result<()> {
     let remote = Remote::new("refused").await?;
     let account = remote.account("hub").await?;
     let forward = Forward::to(remote.address()).await?;
-    let (world, key, site) = (World::new(), remote.key(), remote.site());
+    // Nothing but the answer ends the wait for it.
+    let patient = Timing {
+        reread: 10 * LIMIT,
+        ..timing()
+    };
+    let world = World::with(patient, Arc::new(|_| None));
+    let (key, site) = (remote.key(), remote.site());
     let config = through(&forward, &account)?;
     world.bind(&key, config.clone());
     world.registry.open(&key, site.clone());

@@ -75,6 +75,24 @@ async fn a_secret_made_anew_inherits_nothing() -> Result<()> {
     assert_eq!(world.registry.bound(), 1, "the last");
     // Whoever came later began after whoever was before had said the last.
     let said = world.said(&site);
+    let states = |at: usize| {
+        said[..at]
+            .iter()
+            .rev()
+            .find(|said| matches!(said, Said::Up | Said::Down(_)))
+    };
+    for (at, _) in said
+        .iter()
+        .enumerate()
+        .filter(|(_, said)| **said == Said::Restart)
+    {
+        assert_eq!(
+            states(at),
+            Some(&Said::Down(Reason::Connecting)),
+            "{:?}",
+            &said[..=at]
+        );
+    }
     let restarts = said.iter().enumerate().filter(|(_, said)| **said == Said::Up);
     for (at, _) in restarts {
         let restart = said[..at].iter().rposition(|said| *said == Said::Restart);

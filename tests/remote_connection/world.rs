@@ -158,6 +158,14 @@ impl World {
         of_site.map(|(_, said, _)| said.clone()).collect()
     }
 
+    /// What was told of all sites so far, in its order.
+    pub fn all(&self) -> Vec<(Arc<Site>, Said)> {
+        let log = lock(&self.log);
+        log.iter()
+            .map(|(site, said, _)| (Arc::clone(site), said.clone()))
+            .collect()
+    }
+
     /// The last state of a site that was told.
     pub fn state(&self, site: &Site) -> Option<SiteState> {
         let log = lock(&self.log);

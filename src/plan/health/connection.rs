@@ -277,6 +277,8 @@ impl Connection {
                 self.asked = Asked::Until(now.at + self.timing.reread);
                 self.probe_later(started, now);
             }
+            // The same credential is refused once more, while the Secret is read: no news.
+            Fault::Unauthorized if matches!(self.asked, Asked::Until(_)) => self.probe_later(started, now),
             Fault::Unauthorized => self.refused_for_good(now),
             _ => {
                 self.misses = self.misses.saturating_add(1);

@@ -279,6 +279,23 @@ fn nobody_waits_for_ever_for_a_secret_that_is_not_read() {
 }
 
 #[test]
+fn what_is_refused_while_the_secret_is_read_is_no_news() {
+    let mut clock = Clock::new();
+    let slow = Timing {
+        reread: Duration::from_secs(60),
+        ..Timing::default()
+    };
+    let mut connection = Connection::new(slow, SEED, clock.now());
+    attempt(&mut connection, &mut clock, Heard::Connected(V));
+    for _ in 0..3 {
+        probe(&mut connection, &mut clock, Heard::Missed(Fault::Unauthorized));
+        assert!(connection.is_up() && connection.health().reread);
+    }
+    connection.heard(Heard::Same, clock.now());
+    assert_eq!(connection.health().reason(), Reason::Unauthorized);
+}
+
+#[test]
 fn a_doubt_does_not_hurry_what_waits_for_the_secret() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
