@@ -182,8 +182,10 @@ async fn clusters_of_one_kubeconfig_have_one_connection() -> Result<()> {
     world
         .put_secret("shared", "value", &kubeconfig_of(&world.user("shared").await?)?)
         .await?;
-    for name in [&west, &east] {
-        world.put_cluster(name, "shared", json!({})).await?;
+    // The default key, and the same key by its name.
+    let by_name = json!({"kubeConfig": {"secretRef": {"name": "shared", "key": "value"}}});
+    for (name, more) in [(&west, json!({})), (&east, by_name)] {
+        world.put_cluster(name, "shared", more).await?;
         world.told(name, "True", "Connected").await?;
     }
     assert_eq!(world.registry().bound(), 1);
