@@ -1,41 +1,26 @@
 //! Builds the hub, supervises its loops and drains it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin;
-use crate::apply::Calls;
-use crate::config::{Settings, TenantIdentity};
-use crate::controller::catalog::CatalogLoop;
-use crate::controller::clusters::{ClusterLoop, Limits, Parts};
-use crate::controller::engine::{Engine, Outlets};
-use crate::controller::worker::Context;
-use crate::events::Events;
+use crate::config::Settings;
 use crate::lease::{Held, LeaseError};
 use crate::metrics::Metrics;
-use crate::names::{HubId, HubIdError};
-use crate::notes::Notes;
-use crate::plan::job::Place;
-use crate::plan::seal::SealKey;
+use crate::names::HubIdError;
 use crate::seal_key::SealKeyError;
-use crate::tenant::{Identities, Method};
-use crate::watch::{self as watches, Input, Scope};
 
 mod clusters;
+mod loops;
 mod start;
 
 pub use start::preflight;
 
-/// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
-const BACKLOG: usize = 32;
 /// Longest wait for events at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// Longest wait for the release of the Lease at the end.
@@ -111,22 +96,15 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
         return Ok(());
     };
     let lease = Keeper::start(lease);
-    let hub = Hub {
+    let hub = loops::Hub {
         calls,
         key,
         metrics,
         ready,
         namespaces,
     };
-    let (events, engine) = start(&mut loops, &clients, hub, &settings, &stop)?;
-    supervise(
-        loops,
-        lease,
-        events,
-        tokio::spawn(engine),
-        (&stop, settings.grace_period),
-    )
-    .await
+    let (events, engine) = loops::start(&mut loops, &clients, hub, &settings, &stop)?;
+    supervise(loops, lease, events, engine, (&stop, settings.grace_period)).await
 }
 
 /// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
@@ -201,150 +179,4 @@ async fn supervise(
     }
     loops.shutdown().await;
     Ok(())
-}
-
-/// What the loops are built of.
-struct Hub {
-    calls: Calls,
-    key: SealKey,
-    metrics: Metrics,
-    ready: watch::Sender<bool>,
-    /// UIDs of namespaces that were read at the start.
-    namespaces: BTreeMap<String, String>,
-}
-
-/// Starts every loop; the sender of events and the engine are returned to be drained on their own.
-fn start(
-    loops: &mut JoinSet<()>,
-    clients: &start::Clients,
-    hub: Hub,
-    settings: &Settings,
-    stop: &CancellationToken,
-) -> Result<(JoinHandle<()>, impl Future<Output = ()> + use<>), AppError> {
-    let Hub {
-        calls,
-        key,
-        metrics,
-        ready,
-        namespaces,
-    } = hub;
-    let client = &clients.hub;
-    let namespace = settings.rendering_namespace.clone();
-    let hub_id = calls.hub_id().clone();
-    let (events, send_events) = Events::new(client.clone(), hub_id.to_string(), metrics.clone());
-    let notes = Notes::default();
-    let place = Place {
-        hub_id: hub_id.clone(),
-        cluster: None,
-        namespace: namespace.clone(),
-        service_account: settings.renderer_service_account.clone(),
-    };
-    let (publish, catalog) = watch::channel(None);
-    let (input, inputs) = mpsc::channel(BACKLOG);
-    let published = catalog.clone();
-    let own = clusters::own_namespaces(namespaces, catalog.clone());
-    let (registry, reports) =
-        clusters::connections(&settings.clusters, hub_id.clone(), own, &metrics, input.clone())?;
-    let (wants, wanted) = mpsc::unbounded_channel();
-    let (active, running) = watch::channel(Arc::default());
-    let identities = Arc::new(Identities::new(
-        client.clone(),
-        clients.nobody.clone(),
-        method(settings.tenant_identity),
-        settings.tenancy.is_single_tenant,
-        metrics.clone(),
-    ));
-    let context = Arc::new(Context {
-        calls: calls.clone(),
-        events,
-        notes: notes.clone(),
-        place,
-        key,
-        identities: Arc::clone(&identities),
-        tenancy: settings.tenancy.clone(),
-        seats: Arc::new(registry.clone()),
-        gates: settings.clusters.gates.clone(),
-        patience: clusters::patience(&settings.clusters),
-    });
-    let engine = Engine::new(
-        context,
-        metrics.clone(),
-        settings.limits,
-        Scope::of(&settings.watch_namespaces),
-        catalog,
-        Outlets { ready, wants, active },
-    );
-    let kubeconfigs = ClusterLoop::new(Parts {
-        client: client.clone(),
-        calls: calls.clone(),
-        namespace: settings.clusters.namespace.clone(),
-        identities,
-        registry,
-        metrics: metrics.clone(),
-        limits: Limits::default(),
-        catalog: published,
-        active: running,
-        wants: wanted,
-        reports,
-    });
-    let fallback = settings.fallback_class.clone();
-    let offering = CatalogLoop::new(calls, fallback, &settings.watch_namespaces, publish);
-
-    loops.spawn(kubeconfigs.run(stop.clone()));
-    loops.spawn(offering.run(client.clone(), namespace.clone(), metrics.clone(), stop.clone()));
-    spawn_watches(loops, client, &hub_id, settings, &metrics, notes, input);
-    Ok((tokio::spawn(send_events), engine.run(inputs, stop.clone())))
-}
-
-/// Starts the watches; they end with the engine that they feed.
-fn spawn_watches(
-    loops: &mut JoinSet<()>,
-    client: &Client,
-    hub_id: &HubId,
-    settings: &Settings,
-    metrics: &Metrics,
-    notes: Notes,
-    out: mpsc::Sender<Input>,
-) {
-    let scopes = Scope::of(&settings.watch_namespaces);
-    for namespace in watches::tenants(&scopes) {
-        let (client, metrics, out) = (client.clone(), metrics.clone(), out.clone());
-        if settings.tenancy.crosses_namespaces {
-            let (client, namespace) = (client.clone(), namespace.clone());
-            loops.spawn(watches::grants(client, namespace, metrics.clone(), out.clone()));
-        }
-        loops.spawn(watches::registries(client, namespace, metrics, out));
-    }
-    for scope in scopes {
-        loops.spawn(watches::tasks(
-            client.clone(),
-            scope,
-            metrics.clone(),
-            out.clone(),
-        ));
-    }
-    let namespace = settings.rendering_namespace.clone();
-    let (hub_id, metrics) = (hub_id.clone(), metrics.clone());
-    loops.spawn(watches::jobs(
-        client.clone(),
-        namespace.clone(),
-        hub_id.clone(),
-        metrics.clone(),
-        out.clone(),
-    ));
-    loops.spawn(watches::pods(
-        client.clone(),
-        namespace,
-        hub_id,
-        metrics,
-        notes,
-        out,
-    ));
-}
-
-const fn method(identity: TenantIdentity) -> Method {
-    match identity {
-        TenantIdentity::Token => Method::Token,
-        TenantIdentity::Impersonate => Method::Impersonate,
-    }
 }

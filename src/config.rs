@@ -253,6 +253,8 @@ impl Settings {
             tenancy: self.tenancy.clone(),
             impersonates: self.tenant_identity == TenantIdentity::Impersonate,
             skipped: self.start.skipped.clone(),
+            gates: self.clusters.gates.clone(),
+            allows_refused_addresses: !self.clusters.allowed.is_empty(),
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
 //! I/O ([`apply`], [`events`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`seal_key`], [`tenant`],
-//! [`watch`]), control loops ([`controller`]) and wiring ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`],
+//! [`verify`], [`watch`]), control loops ([`controller`]) and wiring ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`],
 //! [`hardening`]). A module imports only from floors below its own, as
-//! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only.
+//! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only,
+//! and [`verify`] alone uses what it has for reading.
 
 pub mod admin;
 pub mod api;
@@ -29,5 +30,6 @@ pub mod renderer;
 pub mod seal_key;
 pub mod telemetry;
 pub mod tenant;
+pub mod verify;
 pub mod watch;
 pub mod workqueue;

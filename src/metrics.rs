@@ -32,6 +32,13 @@ pub struct KindLabel {
     pub kind: &'static str,
 }
 
+/// What came of something.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ResultLabel {
+    /// The value.
+    pub result: &'static str,
+}
+
 /// Where a task stands.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct PhaseLabel {
@@ -87,6 +94,8 @@ pub struct Metrics {
     pub orphans_removed: Counter,
     /// Statuses seen that the hub did not write.
     pub forged_statuses: Counter,
+    /// Questions to registries whether they hold a chart, by what came of each.
+    pub verifications: Family<ResultLabel, Counter>,
     /// 1 for the way the hub runs.
     pub mode: Family<ModeLabels, Gauge>,
     /// 1 for each setting that is less strict than the default.
@@ -112,6 +121,7 @@ impl Metrics {
             events_dropped: Counter::default(),
             orphans_removed: Counter::default(),
             forged_statuses: Counter::default(),
+            verifications: Family::default(),
             mode: Family::default(),
             relaxed_settings: Family::default(),
             preflight: Family::default(),
@@ -168,6 +178,11 @@ impl Metrics {
             "forged_statuses",
             "Statuses seen that the hub did not write",
             self.forged_statuses.clone(),
+        );
+        registry.register(
+            "verifications",
+            "Questions to registries whether they hold a chart",
+            self.verifications.clone(),
         );
         registry.register("mode", "How the hub runs", self.mode.clone());
         registry.register(

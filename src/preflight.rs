@@ -46,6 +46,8 @@ pub struct Inquiry {
     pub metrics: Metrics,
     /// Name of the rendering namespace.
     pub rendering: String,
+    /// Name of the namespace of the kubeconfigs; may be the same.
+    pub kubeconfigs: String,
     /// Namespaces that the hub serves; empty is all.
     pub watched: Vec<String>,
     /// Whether one team owns the whole cluster.
@@ -148,6 +150,11 @@ impl Inquiry {
         self.asks(Check::OwnRights)?;
         Ok(OwnRules {
             rendering: self.rules_in(&self.rendering).await?,
+            kubeconfigs: if self.kubeconfigs == self.rendering {
+                Vec::new()
+            } else {
+                self.rules_in(&self.kubeconfigs).await?
+            },
             elsewhere: self.rules_in(ELSEWHERE).await?,
         })
     }

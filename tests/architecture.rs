@@ -72,9 +72,12 @@ const MODULES: &[Module] = &[
     module("seal_key", Io, &["apply", "plan"], "fetches or makes the one secret that is the hub's own"),
     module("cluster", Io, &["api", "names", "plan", "kubeconfig", "metrics", "apply", "watch", "cluster"],
         "connects to other clusters, and carries what is said of Jobs there to whoever decides"),
+    module("verify", Io, &["api", "plan", "metrics", "apply", "renderer::auth", "renderer::error", "renderer::origin",
+        "renderer::reader", "renderer::tls", "renderer::transport"],
+        "asks a registry as the renderer does, with the half of its client that only reads"),
     // Floor 3: control loops.
     module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
-        "object", "tenant", "watch", "kubeconfig", "cluster", "controller"], "a loop observes, decides and acts, with every floor below"),
+        "object", "tenant", "watch", "kubeconfig", "cluster", "verify", "controller"], "a loop observes, decides and acts, with every floor below"),
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "names", "hardening", "renderer"], "it shares the hub's words and none of its powers"),
     // From a configuration to the bytes of a chart: no file, no clock, no network.
@@ -90,7 +93,7 @@ const MODULES: &[Module] = &[
     module("telemetry", Io, &["config"], "how logs look is a setting"),
     module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
-        "seal_key", "tenant", "watch", "kubeconfig", "cluster", "controller", "config", "telemetry", "admin", "lease", "preflight", "app"], "builds everything once and ends it in order"),
+        "seal_key", "tenant", "watch", "kubeconfig", "cluster", "verify", "controller", "config", "telemetry", "admin", "lease", "preflight", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "hardening", "probe", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),
@@ -293,6 +296,7 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("controller/task.rs", "use crate::config::Settings;", "imports config"),
     ("tenant/lookup.rs", "use kube::Client;", "imports kube::Client"),
     ("tenant/lookup.rs", "use crate::apply::Calls;", "cannot obtain a client"),
+    ("verify.rs", "use crate::renderer::registry::Registry;", "the half of its client that only reads"),
     ("bin/renderer.rs", "use renderhub::controller;", "a door to the renderer alone"),
     ("bin/other.rs", "fn main() {}", "module bin::other is unknown"),
     ("helpers.rs", "fn f() {}", "add it to MODULES"),

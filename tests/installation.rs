@@ -138,13 +138,21 @@ impl World {
             .await?
             .client()
             .await?;
-        for namespace in ["default", "kube-system", HUB] {
+        for namespace in ["default", "kube-system", TENANT] {
             let secrets: Api<Secret> = Api::namespaced(hub.clone(), namespace);
             ensure!(
                 is_refusal(&secrets.list(&ListParams::default()).await),
                 "the hub may list Secrets in {namespace}"
             );
         }
+        // There are the kubeconfigs of the platform's clusters, for the hub to read and for nobody to be written by it.
+        let kubeconfigs: Api<Secret> = Api::namespaced(hub.clone(), HUB);
+        kubeconfigs.list_metadata(&ListParams::default()).await?;
+        let secret: Secret = serde_json::from_value(json!({ "metadata": { "name": "x" } }))?;
+        ensure!(
+            is_refusal(&kubeconfigs.create(&PostParams::default(), &secret).await),
+            "the hub may write Secrets where the kubeconfigs are"
+        );
         let pods: Api<Pod> = Api::namespaced(hub, RENDERING);
         let pod =
             json!({ "metadata": { "name": "x" }, "spec": { "containers": [{ "name": "x", "image": "x" }] } });

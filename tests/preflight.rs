@@ -287,7 +287,11 @@ async fn a_hub_that_may_do_everything_says_so_unless_one_team_owns_the_cluster()
 async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> {
     let (helm, chart) = (Helm::new()?, helm::renderhub_chart());
     let chart = chart.to_str().context("the path is no text")?;
-    for more in [&[][..], &["--set", "controller.watchNamespaces={a,b}"]] {
+    let apart = "clusters.namespace=kubeconfigs";
+    for more in [
+        &["--set", apart][..],
+        &["--set", "controller.watchNamespaces={a,b}"],
+    ] {
         let words = ["template", "renderhub", chart, "--namespace", "hub"];
         let text = helm.run(&[&words[..], more].concat()).await?;
         let objects: Vec<Value> = serde_saphyr::from_multiple(&text)?;
@@ -298,10 +302,10 @@ async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> 
         };
         let mut looked_at = 0;
         for role in objects.iter().filter(is_hubs) {
-            let reach = if role["metadata"]["namespace"] == "renderhub-rendering" {
-                Reach::Rendering
-            } else {
-                Reach::Anywhere
+            let reach = match role["metadata"]["namespace"].as_str() {
+                Some("renderhub-rendering") => Reach::Rendering,
+                Some("kubeconfigs" | "hub") => Reach::Kubeconfigs,
+                _ => Reach::Anywhere,
             };
             let rules = serde_json::from_value::<Vec<_>>(role["rules"].clone())?;
             looked_at += rules.len();
@@ -316,19 +320,27 @@ async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> 
 // === M6: what is relaxed is said ===
 
 /// Every way to be less strict.
-const RELAXED: [(&str, &str); 5] = [
+const RELAXED: [(&str, &str); 7] = [
     ("RENDERHUB_SINGLE_TENANT", "true"),
     ("RENDERHUB_NO_CROSS_NAMESPACE_REFS", "false"),
     ("RENDERHUB_TENANT_IDENTITY", "impersonate"),
     ("RENDERHUB_DEFAULT_SERVICE_ACCOUNT", "builder"),
+    ("RENDERHUB_CLUSTER_ALLOW_CIDRS", "127.0.0.0/8"),
+    (
+        "RENDERHUB_FEATURE_GATES",
+        "ExternalClusterReferenceCrossNamespace=true",
+    ),
     (SKIP, "resource-quota, registry-scope"),
 ];
 /// What the hub calls them.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 9] = [
     "single-tenant",
     "cross-namespace-refs",
     "default-service-account",
     "tenant-identity-impersonate",
+    "cluster-allow-cidrs",
+    "feature-gate-external-cluster-reference",
+    "feature-gate-external-cluster-reference-cross-namespace",
     "skip-preflight-resource-quota",
     "skip-preflight-registry-scope",
 ];

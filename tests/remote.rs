@@ -8,6 +8,9 @@
 
 mod support;
 
+#[path = "remote/own.rs"]
+mod own;
+
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};

@@ -24,6 +24,8 @@ use support::tenant::BUILDER;
 use support::{DIGEST, EVERYWHERE, LIMIT, Stage, plane};
 use tokio::sync::{Mutex, OnceCell};
 
+#[path = "rights/elsewhere.rs"]
+mod elsewhere;
 #[path = "rights/identity.rs"]
 mod identity;
 
@@ -143,7 +145,7 @@ impl<'a> Tasks<'a> {
 }
 
 /// Everything that a hub does, so that it needs each of its rights.
-async fn do_everything(stage: &mut Stage, is_everywhere: bool) -> Result<()> {
+async fn do_everything(stage: &mut Stage, kubeconfigs: &str, is_everywhere: bool) -> Result<()> {
     stage.make_registry().await?;
     let class = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
         "metadata": {"name": stage.scope.shard}, "spec": {"image": "renderer.test/own:1"}});
@@ -158,6 +160,7 @@ async fn do_everything(stage: &mut Stage, is_everywhere: bool) -> Result<()> {
 
     own_registry(stage).await?;
     fail(stage).await?;
+    elsewhere::render(stage, kubeconfigs).await?;
     life_of(&Tasks::of_tenant(stage)).await?;
     let left = leave(&Tasks::of_tenant(stage)).await?;
     let platforms = if is_everywhere {
@@ -233,15 +236,19 @@ async fn requests(stage: &Stage) -> Result<Vec<audit::Event>> {
     Ok(events)
 }
 
-/// Runs a hub with these flags through everything and compares what it may with what it did.
-async fn every_right_is_used(prefix: &str, flags: &[&str]) -> Result<()> {
+/// Runs a hub with these flags through everything and compares what it may with what it did. Its kubeconfigs are in a
+/// namespace of their own, or in the rendering namespace.
+async fn every_right_is_used(prefix: &str, flags: &[&str], kubeconfigs: Option<&str>) -> Result<()> {
     // One hub at a time: what is the platform's, each would keep, and the second would have nothing to do.
     static ALONE: Mutex<()> = Mutex::const_new(());
     let _alone = ALONE.lock().await;
-    let flags_of_hub = [flags, &["--gc-interval=1s"]].concat();
+    let place = kubeconfigs.map(|namespace| format!("--cluster-namespace={namespace}"));
+    let mut flags_of_hub = [flags, &["--gc-interval=1s", elsewhere::REACH]].concat();
+    flags_of_hub.extend(place.as_deref());
     let mut stage = Stage::on(old_plane().await?, prefix, &flags_of_hub).await?;
     stage.let_hub_be(&[BUILDER]).await?;
-    do_everything(&mut stage, flags.contains(&EVERYWHERE)).await?;
+    let kubeconfigs = kubeconfigs.unwrap_or(&stage.scope.rendering).to_owned();
+    do_everything(&mut stage, &kubeconfigs, flags.contains(&EVERYWHERE)).await?;
     let rights = stage.rights.clone();
     let told = |unused: &std::collections::BTreeSet<Grant>| {
         let left = unused.iter().filter(|grant| !is_asked_by_policies(grant));
@@ -280,15 +287,17 @@ async fn every_right_is_used(prefix: &str, flags: &[&str]) -> Result<()> {
 /// Holds: I1.
 #[tokio::test]
 async fn a_hub_of_all_namespaces_uses_every_right_it_has() -> Result<()> {
-    every_right_is_used("all", &[EVERYWHERE]).await
+    every_right_is_used("all", &[EVERYWHERE], None).await
 }
 
 /// Holds: I1.
 #[tokio::test]
 async fn a_hub_of_some_namespaces_uses_every_right_it_has() -> Result<()> {
+    let kubeconfigs = old_plane().await?.namespace("kubeconfigs").await?;
     every_right_is_used(
         "some",
         &["--no-cross-namespace-refs=false", "--tenant-identity=impersonate"],
+        Some(&kubeconfigs),
     )
     .await
 }

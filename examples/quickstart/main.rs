@@ -1,10 +1,12 @@
 //! From nothing to two charts in a registry: a cluster with a real node, a registry with a password, renderhub's own
 //! chart installed with helm, and a tenant who asks for two charts and cannot read the credential they are pushed with.
 //!
-//! `make quickstart` builds what it needs and runs it; `KEEP=1 make quickstart` leaves everything running.
+//! `make quickstart` builds what it needs and runs it; with `KEEP=1` it leaves everything running, with `REMOTE=1` the same
+//! tenant renders on a second cluster as well, which then dies and comes back.
 
 mod charts;
 mod platform;
+mod remote;
 mod tenant;
 
 use std::process::ExitCode;
@@ -15,6 +17,7 @@ use renderhub_harness::{Tools, rundir};
 use tokio::signal::unix::{SignalKind, signal};
 
 use platform::Platform;
+use remote::Edge;
 use tenant::Tenant;
 
 #[tokio::main]
@@ -40,23 +43,30 @@ async fn run() -> Result<()> {
     step("programs of Kubernetes (built once, in about ten minutes, then reused)");
     Tools::ensure()?;
     let platform = Platform::start().await?;
-    if let Err(error) = show(&platform).await {
-        eprintln!("{}", platform.picture().await?);
-        return Err(error);
-    }
+    let edge = match show(&platform).await {
+        Ok(edge) => edge,
+        Err(error) => {
+            eprintln!("{}", platform.picture().await?);
+            return Err(error);
+        }
+    };
     println!(
-        "\nDone in {} s: both charts are what was asked for.",
+        "\nDone in {} s: the charts are what was asked for.",
         begin.elapsed().as_secs()
     );
-    if std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0") {
-        return keep(&platform).await;
+    if is_set("KEEP") {
+        return keep(&platform, edge.as_ref()).await;
     }
     println!("Everything is removed again; KEEP=1 make quickstart leaves it running.");
     Ok(())
 }
 
-/// What the platform does, what the tenant does, and what comes of it.
-async fn show(platform: &Platform) -> Result<()> {
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// What the platform does, what the tenant does, and what comes of it; the second cluster, if one was asked for.
+async fn show(platform: &Platform) -> Result<Option<Edge>> {
     platform.install().await?;
 
     step("platform: a registry for team-a, its credential in the rendering namespace");
@@ -75,11 +85,17 @@ async fn show(platform: &Platform) -> Result<()> {
     charts::check_bootstrap(platform.helm(), &bootstrap).await?;
 
     step("may the tenant read the credential?");
-    tenant.try_to_read_the_credential().await
+    tenant.try_to_read_the_credential().await?;
+    if !is_set("REMOTE") {
+        return Ok(None);
+    }
+    let edge = Edge::start().await?;
+    edge.show(platform, &tenant).await?;
+    Ok(Some(edge))
 }
 
 /// Leaves everything running until the user ends it.
-async fn keep(platform: &Platform) -> Result<()> {
+async fn keep(platform: &Platform, edge: Option<&Edge>) -> Result<()> {
     let kubectl = Tools::path("kubectl")?;
     println!("\nLook around:");
     println!("  export KUBECONFIG={}", platform.kubeconfig().display());
@@ -87,6 +103,13 @@ async fn keep(platform: &Platform) -> Result<()> {
     println!("  kubectl get rendertasks --all-namespaces");
     println!("  kubectl --namespace team-a describe rendertask web");
     println!("  kubectl --namespace renderhub-system logs deployment/renderhub");
+    if let Some(edge) = edge {
+        println!("  kubectl get renderclusters");
+        println!(
+            "  kubectl --kubeconfig {} get jobs --all-namespaces",
+            edge.kubeconfig()?.display()
+        );
+    }
     println!(
         "\nEnd it with Ctrl-C here, or from elsewhere: kill {}",
         std::process::id()

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use renderhub_harness::diagnose::Watch;
 use renderhub_harness::helm::{self, Helm};
-use renderhub_harness::image::Image;
+use renderhub_harness::image::{BuiltImage, Image};
 use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{ControlPlane, Node, Tools, rundir};
 
 use crate::step;
 
 /// Where the hub runs.
-const HUB_NAMESPACE: &str = "renderhub-system";
+pub const HUB_NAMESPACE: &str = "renderhub-system";
 /// Where the Jobs run and the credential is; the chart's default.
 pub const RENDERING_NAMESPACE: &str = "renderhub-rendering";
 
@@ -55,11 +55,9 @@ impl Platform {
     /// Makes both images, and installs the chart with them.
     pub async fn install(&self) -> Result<()> {
         step("images of the hub and of the renderer");
-        let (images, programs) = (rundir::fresh("images")?, programs()?);
-        let hub = Image::hub(programs.join("renderhub"));
-        let renderer = Image::renderer(programs.join("renderhub-renderer"));
-        for image in [hub, renderer] {
-            let built = image.write(&images)?;
+        let hub = Image::hub(programs()?.join("renderhub"));
+        let hub = hub.write(&rundir::fresh("images")?)?;
+        for built in [hub, renderer_image()?] {
             self.node.import_image(&built.tar)?;
             println!("    {}@{}", built.name, built.digest);
         }
@@ -130,11 +128,17 @@ impl Platform {
         picture
     }
 
-    async fn kubectl(&self, words: &[&str]) -> Result<String> {
+    /// Runs kubectl as the administrator; what it printed.
+    pub async fn kubectl(&self, words: &[&str]) -> Result<String> {
         let (code, output) = kubectl(&self.kubeconfig, words).await?;
         ensure!(code == Some(0), "kubectl {} failed", words.join(" "));
         Ok(output)
     }
+}
+
+/// Makes the image of the renderer.
+pub fn renderer_image() -> Result<BuiltImage> {
+    Image::renderer(programs()?.join("renderhub-renderer")).write(&rundir::fresh("images")?)
 }
 
 /// Runs kubectl with a kubeconfig; returns its exit code and what it printed on standard output.

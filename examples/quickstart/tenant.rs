@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt};
 use renderhub::api::RenderTask;
-use renderhub::api::conditions::{ConditionType, is_true};
+use renderhub::api::conditions::{ConditionType, Reason, is_true};
 use renderhub_harness::{apply, wait_for};
 
 use crate::platform::{Platform, RENDERING_NAMESPACE, kubectl, print_indented};
@@ -53,6 +54,26 @@ impl Tenant {
             apply::yaml(&self.client, objects).await?;
         }
         tokio::try_join!(self.finished("web"), self.finished("shop"))?;
+        self.table().await
+    }
+
+    /// Submits a task that renders on the other cluster.
+    pub async fn submit_to_edge(&self, name: &str, version: &str) -> Result<()> {
+        let manifest = include_str!("manifests/release-edge.yaml");
+        let objects = manifest.replace("${NAME}", name).replace("${VERSION}", version);
+        apply::yaml(&self.client, &objects).await?;
+        Ok(())
+    }
+
+    /// The cluster that a task's Job ran on, as the task says it.
+    pub async fn cluster_of(&self, name: &str) -> Result<String> {
+        let status = self.tasks().get(name).await?.status.unwrap_or_default();
+        let job = status.job_ref.context("the task names no Job")?;
+        job.cluster.context("the Job ran on the hub's own cluster")
+    }
+
+    /// Prints all tasks as kubectl shows them.
+    pub async fn table(&self) -> Result<()> {
         let words = ["get", "rendertasks", "--namespace", NAMESPACE];
         println!("    $ kubectl {}", words.join(" "));
         let (_, table) = kubectl(&self.kubeconfig, &words).await?;
@@ -61,14 +82,14 @@ impl Tenant {
     }
 
     /// Waits for the end of a task and prints each step of its life.
-    async fn finished(&self, name: &str) -> Result<()> {
-        let tasks: Api<RenderTask> = Api::namespaced(self.client.clone(), NAMESPACE);
+    pub async fn finished(&self, name: &str) -> Result<()> {
+        let tasks = self.tasks();
         let seen = RefCell::new(String::new());
         let task = wait_for(&format!("RenderTask {name}"), LIMIT, async || {
             let task = tasks.get(name).await?;
             let now = reason(&task);
             if seen.replace(now.clone()) != now {
-                println!("    {name:<6}{now}");
+                println!("    {name:<11}{now}");
             }
             let ended = [ConditionType::JobSucceeded, ConditionType::JobFailed];
             Ok(ended.iter().any(|type_| holds(&task, *type_)).then_some(task))
@@ -81,10 +102,27 @@ impl Tenant {
         }
         let url = status.chart_url.context("the task has no chartURL")?;
         println!(
-            "    {name:<6}{url}\n          {}",
+            "    {name:<11}{url}\n               {}",
             status.digest.context("the task has no digest")?
         );
         Ok(())
+    }
+
+    /// Waits until a task's `JobScheduled` has a reason.
+    pub async fn reached(&self, name: &str, reason: Reason) -> Result<()> {
+        let tasks = self.tasks();
+        wait_for(&format!("{name} to be {reason}"), LIMIT, async || {
+            let status = tasks.get(name).await?.status.unwrap_or_default();
+            let is_it = |condition: &Condition| {
+                condition.type_ == ConditionType::JobScheduled.as_str() && condition.reason == reason.as_str()
+            };
+            Ok(status.conditions.iter().any(is_it).then_some(()))
+        })
+        .await
+    }
+
+    fn tasks(&self) -> Api<RenderTask> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
     /// Asks for the credential, first politely, then for real.

@@ -54,9 +54,10 @@ pub struct ClusterRegistrySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub target_pull_secret_name: Option<String>,
-    /// Whether the hub asks the registry for the digest before it reports success.
-    #[serde(default)]
-    pub verify: Verification,
+    /// Whether the hub asks the registry for the chart before it reports success. Absent: it does for tasks that run on
+    /// another cluster, and for others where the registry answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verification>,
 }
 
 /// The repository prefix of a registry that names none: each namespace has its own.
@@ -94,13 +95,13 @@ fn default_ca_key() -> String {
     "trust-bundle.pem".to_owned()
 }
 
-/// Whether a pushed digest is checked by the hub.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+/// Whether the hub asks the registry for the chart before it reports success. Absent: it does for tasks that run on another
+/// cluster, and for others where the registry answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum Verification {
-    /// The renderer's word is enough.
-    #[default]
+    /// The renderer's word is enough, wherever it runs.
     None,
-    /// The registry must hold the digest.
+    /// The registry must hold the digest, or the task fails.
     Digest,
 }
 

@@ -4,39 +4,84 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::SignedDuration;
+use kube::Client;
 use tokio::sync::{mpsc, watch};
 
 use super::AppError;
-use crate::cluster::handle::Report;
+use crate::apply::Calls;
 use crate::cluster::limits::LinkLimits;
 use crate::cluster::link::LinkSettings;
 use crate::cluster::registry::{OwnNamespaces, Registry, RegistrySettings};
 use crate::cluster::resolve::Resolver;
-use crate::config::ClusterSettings;
+use crate::cluster::{Seats, Want};
+use crate::config::{ClusterSettings, Settings};
 use crate::controller::catalog::Published;
+use crate::controller::clusters::{ClusterLoop, Limits, Parts};
 use crate::metrics::Metrics;
 use crate::names::HubId;
 use crate::plan::address::Guard;
 use crate::plan::health::Timing;
 use crate::plan::lost::Patience;
+use crate::tenant::Identities;
 use crate::watch::Input;
 
 /// Reports that may wait for the cluster controller; a full channel only makes a connection wait.
 const REPORTS: usize = 64;
 
-/// All connections, and what becomes of them.
-pub(super) fn connections(
+/// What the engine needs of other clusters, and the loop that keeps the connections.
+pub(super) struct Remote {
+    pub controller: ClusterLoop,
+    pub seats: Arc<dyn Seats>,
+    pub wants: mpsc::UnboundedSender<Want>,
+    pub active: watch::Sender<Arc<BTreeMap<String, usize>>>,
+}
+
+/// Everything that reaches other clusters.
+pub(super) fn build(
+    client: &Client,
+    settings: &Settings,
+    (calls, identities, catalog): (&Calls, Arc<Identities>, watch::Receiver<Published>),
+    (own_namespaces, metrics): (OwnNamespaces, &Metrics),
+    inputs: mpsc::Sender<Input>,
+) -> Result<Remote, AppError> {
+    let (settings, hub_id) = (&settings.clusters, calls.hub_id().clone());
+    let (report, reports) = mpsc::channel(REPORTS);
+    let connections = connections(settings, hub_id, own_namespaces)?;
+    let registry = Registry::new(connections, metrics.clone(), inputs, report);
+    let (wants, wanted) = mpsc::unbounded_channel();
+    let (active, running) = watch::channel(Arc::default());
+    let controller = ClusterLoop::new(Parts {
+        client: client.clone(),
+        calls: calls.clone(),
+        namespace: settings.namespace.clone(),
+        identities,
+        registry: registry.clone(),
+        metrics: metrics.clone(),
+        limits: Limits::default(),
+        catalog,
+        active: running,
+        wants: wanted,
+        reports,
+    });
+    Ok(Remote {
+        controller,
+        seats: Arc::new(registry),
+        wants,
+        active,
+    })
+}
+
+/// What all connections have in common.
+fn connections(
     settings: &ClusterSettings,
     hub_id: HubId,
     own_namespaces: OwnNamespaces,
-    metrics: &Metrics,
-    inputs: mpsc::Sender<Input>,
-) -> Result<(Registry, mpsc::Receiver<Report>), AppError> {
+) -> Result<RegistrySettings, AppError> {
     let guard = Guard {
         allowed: settings.allowed.clone(),
         denied: settings.denied.clone(),
     };
-    let settings = RegistrySettings {
+    Ok(RegistrySettings {
         hub_id,
         link: LinkSettings {
             guard: Arc::new(guard),
@@ -45,12 +90,7 @@ pub(super) fn connections(
         },
         own_namespaces,
         timing: Timing::default(),
-    };
-    let (reports, reported) = mpsc::channel(REPORTS);
-    Ok((
-        Registry::new(settings, metrics.clone(), inputs, reports),
-        reported,
-    ))
+    })
 }
 
 /// UIDs of the hub's own namespaces: those that were read at the start, and those that lists of the platform name.

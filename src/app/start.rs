@@ -183,6 +183,7 @@ fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> Inquiry {
         client: client.clone(),
         metrics: metrics.clone(),
         rendering: settings.rendering_namespace.clone(),
+        kubeconfigs: settings.clusters.namespace.clone(),
         watched: settings.watch_namespaces.clone(),
         is_single_tenant: settings.tenancy.is_single_tenant,
         skipped: settings.start.skipped.clone(),

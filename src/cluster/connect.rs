@@ -16,6 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::limits::LinkLimits;
 use super::resolve::Resolver;
+use super::socket::Socket;
 use super::tls::{self, LinkError};
 use crate::apply::CallError;
 use crate::kubeconfig::{Host, RemoteConfig};
@@ -58,11 +59,12 @@ impl Connector {
     ///
     /// # Errors
     /// [`CallError::Timeout`] when that took too long, else [`CallError::Transport`].
-    pub(super) async fn connect(&self, limits: &LinkLimits) -> Result<TlsStream<TcpStream>, CallError> {
+    pub(super) async fn connect(&self, limits: &LinkLimits) -> Result<TlsStream<Socket>, CallError> {
         let connected = timeout(limits.connect, async {
             let addresses = self.checked(limits).await?;
             let tcp = self.dial(&addresses, limits).await?;
-            let tls = self.tls.connect(self.name.clone(), tcp).await;
+            let socket = Socket::new(tcp, limits.read_rate, limits.read_burst);
+            let tls = self.tls.connect(self.name.clone(), socket).await;
             tls.map_err(|_| CallError::Transport)
         });
         connected.await.unwrap_or(Err(CallError::Timeout))
@@ -88,13 +90,16 @@ impl Connector {
         } else {
             limits.connect
         };
+        let mut error = CallError::Transport;
         for address in addresses.iter().take(ADDRESSES) {
             let to = SocketAddr::new(*address, self.port);
-            if let Ok(Ok(tcp)) = timeout(limit, dial(to, limits)).await {
-                return Ok(tcp);
+            match timeout(limit, dial(to, limits)).await {
+                Ok(Ok(tcp)) => return Ok(tcp),
+                Ok(Err(_)) => {}
+                Err(_) => error = CallError::Timeout,
             }
         }
-        Err(CallError::Transport)
+        Err(error)
     }
 }
 

@@ -33,7 +33,7 @@ mod sites;
 pub(super) use actor::Actor;
 pub(super) use line::Line;
 pub use line::Seat;
-pub(super) use post::Turn;
+pub(super) use post::{Speakers, Turn};
 
 /// What became of a connection, for whoever writes it down. Sent when something changed, and every few minutes for the
 /// time of the last probe.
@@ -90,6 +90,16 @@ impl Desired {
             sites: HashMap::new(),
             end: None,
         }
+    }
+
+    /// Takes over how to connect, and counts it.
+    pub(super) fn rebind(&mut self, next: Self) {
+        *self = Self {
+            binds: self.binds + 1,
+            sites: std::mem::take(&mut self.sites),
+            end: self.end,
+            ..next
+        };
     }
 }
 

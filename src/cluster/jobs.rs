@@ -7,14 +7,15 @@
 mod batch;
 mod slim;
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use futures::FutureExt;
 use http::{HeaderValue, Request, header};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::link::Link;
 use super::pace::Pace;
-use super::watching::{WatchEnd, Watching};
+use super::watching::{WatchEnd, Watching, price};
 use crate::api::labels::own_objects;
 use crate::apply::CallError;
 use crate::names::HubId;
@@ -26,8 +27,8 @@ use slim::{Line, PAGE, Page, Told, View};
 const PAGES: usize = 100;
 /// Lines that are told of at once.
 const BATCH: usize = 256;
-/// Bytes of a line that cost as much as one more line.
-const UNIT: usize = 4 << 10;
+/// How long a server that floods is listened to before the loop is told.
+const WINDOW: Duration = Duration::from_millis(100);
 /// Metadata only, for a list and for a watch.
 const ACCEPT_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -35,6 +36,8 @@ const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s
 /// Lists the hub's Jobs in a namespace and watches them, and tells `seen` of each change: first [`Change::Restart`], all
 /// Jobs and [`Change::Synced`], then what changes. A version that is too old begins that anew. It returns when the
 /// connection is lost, the server refuses, or what it says cannot be true.
+///
+/// For a future that is to be spawned, `seen` must borrow nothing: the compiler cannot see yet that it is `Send` otherwise.
 pub async fn watch_jobs(
     link: &Link,
     user: Option<&HeaderValue>,
@@ -58,7 +61,8 @@ pub async fn watch_jobs(
     };
     loop {
         let done = match watch.version.take() {
-            None => watch.list(&mut seen).await,
+            // In memory of its own: a watch that is quiet for days keeps no room for it.
+            None => Box::pin(watch.list(&mut seen)).await,
             Some(version) => watch.follow(version, &mut seen).await,
         };
         if let Err(stop) = done
@@ -105,7 +109,10 @@ impl JobWatch<'_> {
             if page.is_too_long() {
                 return Err(Stop::End(WatchEnd::TooMuch));
             }
-            let mark = page.next().map(|mark| mark.map(ToOwned::to_owned));
+            let mark = page
+                .next()
+                .map_err(|_| Stop::End(WatchEnd::Unreadable))?
+                .map(ToOwned::to_owned);
             let version = page.version();
             for mark in page.marks(self.view) {
                 self.note(&mark)?;
@@ -116,7 +123,6 @@ impl JobWatch<'_> {
                 seen(Change::Synced).await;
                 return Ok(());
             };
-            let mark = mark.ok_or(Stop::End(WatchEnd::Unreadable))?;
             next = format!("&continue={}", encoded(&mark));
         }
         Err(Stop::End(WatchEnd::TooMuch))
@@ -155,22 +161,29 @@ impl JobWatch<'_> {
         if is_long { Ok(()) } else { Err(Stop::Broken(end)) }
     }
 
-    /// Waits for a line, takes those that are there already with it, and tells of all at once.
+    /// Waits for a line, takes those that are there already with it, in a flood also those that come soon, and tells of all
+    /// at once.
     async fn turn(
         &mut self,
         watching: &mut Watching,
         seen: &mut impl AsyncFnMut(Change<JobMark>),
     ) -> Result<(), Ended> {
         let mut batch = Batch::default();
-        let (mut price, mut lines) = (0, 0);
-        let mut next = watching.next().await;
+        let (mut cost, mut lines) = (0, 0);
+        let mut next = watching.next(&self.pace).await;
+        let window = if self.pace.is_short() {
+            WINDOW
+        } else {
+            Duration::ZERO
+        };
+        let until = Instant::now() + window;
         let ended = loop {
             let line = match next {
                 Ok(Some(line)) => line,
                 Ok(None) => break Some(Ended::Closed),
                 Err(end) => break Some(Ended::Stop(end)),
             };
-            price += 1 + line.len() / UNIT;
+            cost += price(line.len());
             lines += 1;
             if let Err(ended) = self.read(&line, &mut batch) {
                 break Some(ended);
@@ -178,12 +191,12 @@ impl JobWatch<'_> {
             if lines >= BATCH {
                 break None;
             }
-            match watching.next().now_or_never() {
-                Some(more) => next = more,
-                None => break None,
+            match timeout_at(until, watching.next(&self.pace)).await {
+                Ok(more) => next = more,
+                Err(_) => break None,
             }
         };
-        self.pace.turns(u32::try_from(price).unwrap_or(u32::MAX)).await;
+        self.pace.turns(cost).await;
         for change in batch.into_changes() {
             seen(change).await;
         }

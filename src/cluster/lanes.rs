@@ -8,8 +8,8 @@ use http::{Request, Response, Uri, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::connect::Connector;
 use super::limits::LinkLimits;
+use super::socket::Socket;
 use crate::apply::CallError;
 
 pub(super) type Body = Full<Bytes>;
-type Socket = TokioIo<TlsStream<TcpStream>>;
+type Io = TokioIo<TlsStream<Socket>>;
 
 /// Bytes that a server may send on one stream before they are read.
 const STREAM_WINDOW: u32 = 64 << 10;
@@ -107,7 +108,8 @@ impl Lanes {
         if let Some((_, error)) = shared.failed.filter(|(at, _)| *at > began) {
             return Err(error);
         }
-        let made = self.open().await;
+        // In memory of its own, or each call and each watch would keep room for a handshake as long as it lasts.
+        let made = Box::pin(self.open()).await;
         match &made {
             Ok(Sender::Http2(http2)) => shared.http2 = Some(http2.clone()),
             Ok(Sender::Http1(_)) => {}
@@ -140,7 +142,7 @@ impl Lanes {
         made.map_err(|_| CallError::Transport)
     }
 
-    async fn http1(&self, socket: Socket) -> hyper::Result<Sender> {
+    async fn http1(&self, socket: Io) -> hyper::Result<Sender> {
         let (sender, connection) = http1::Builder::new()
             .max_headers(HEADER_COUNT)
             .max_buf_size(HTTP1_BUFFER)
@@ -150,8 +152,8 @@ impl Lanes {
         Ok(Sender::Http1(sender))
     }
 
-    async fn http2(&self, socket: Socket) -> hyper::Result<Sender> {
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+    async fn http2(&self, socket: Io) -> hyper::Result<Sender> {
+        let (sender, connection) = http2::Builder::new(Cuttable(self.cut.clone()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -170,11 +172,22 @@ impl Lanes {
 
     /// Runs a connection until it ends, nobody needs it, or the link is cut.
     fn drive(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-        let cut = self.cut.clone();
-        tokio::spawn(async move {
-            // How it ended is told to whoever waits for an answer on it.
-            _ = cut.run_until_cancelled(connection).await;
-        });
+        // How it ended is told to whoever waits for an answer on it.
+        Cuttable(self.cut.clone()).execute(async { _ = connection.await });
+    }
+}
+
+/// Runs what a connection consists of, which over HTTP/2 is more than one task, until the link is cut.
+#[derive(Clone)]
+struct Cuttable(CancellationToken);
+
+impl<F> Executor<F> for Cuttable
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, part: F) {
+        let cut = self.0.clone();
+        tokio::spawn(async move { cut.run_until_cancelled_owned(part).await.is_some() });
     }
 }
 

@@ -44,6 +44,10 @@ pub struct LinkLimits {
     pub keepalive: Duration,
     /// Longest that sent bytes stay without an acknowledgement.
     pub user_timeout: Duration,
+    /// Bytes that are read from a connection in a second.
+    pub read_rate: u32,
+    /// Bytes that are read from a connection at once after a rest.
+    pub read_burst: u32,
     /// Jobs that a watch remembers at most.
     pub jobs: usize,
     /// Units of events in a second, a unit being an event or 4 KiB of one.
@@ -80,6 +84,9 @@ impl Default for LinkLimits {
             http1_grace: Duration::from_secs(5),
             keepalive: Duration::from_secs(5),
             user_timeout: Duration::from_secs(15),
+            // Three of the largest pages at once; as frames of nothing it is a sixth of a core.
+            read_rate: 4 << 20,
+            read_burst: 24 << 20,
             jobs: 20_000,
             // An API server under full load sends a hundredth of it for one namespace; the hub reads it in 2 % of a core.
             event_rate: 2_000,

@@ -96,16 +96,20 @@ enum Got {
     Lines(Watching),
 }
 
-/// Why one attempt failed, and when the server wants the next.
+/// Why one attempt failed, whether another one may do better, and when the server wants it.
 struct Failed {
     error: CallError,
-    retry: Option<Option<Duration>>,
+    is_passing: bool,
+    asked: Option<Duration>,
 }
 
 impl From<CallError> for Failed {
     fn from(error: CallError) -> Self {
-        let retry = matches!(error, CallError::Transport).then_some(None);
-        Self { error, retry }
+        Self {
+            error,
+            is_passing: error == CallError::Transport,
+            asked: None,
+        }
     }
 }
 
@@ -192,10 +196,11 @@ impl Link {
     pub async fn probe(&self) -> Result<Bytes, CallError> {
         let request = Request::get("/version").body(Vec::new());
         let call = self.call(request.map_err(|_| CallError::Transport)?, None)?;
-        let asked = async {
+        // In memory of its own, as the rest: whoever probes does so for as long as the hub lives.
+        let asked = Box::pin(async {
             let answer = self.exchange(&call, None).await?;
             self.success(answer).await.map_err(|failed| failed.error)
-        };
+        });
         self.until(Instant::now() + self.0.limits.probe, asked).await
     }
 
@@ -211,10 +216,12 @@ impl Link {
         user: Option<&HeaderValue>,
     ) -> Result<impl Stream<Item = Result<Bytes, WatchEnd>> + Send + Unpin + use<>, CallError> {
         let watching = self.open_watch(request, user).await?;
-        Ok(Box::pin(stream::unfold(Some(watching), async |watching| {
-            let mut watching = watching?;
-            match watching.next().await {
-                Ok(line) => line.map(|line| (Ok(line), Some(watching))),
+        let limits = &self.0.limits;
+        let pace = Pace::new(limits.event_rate, limits.event_burst);
+        Ok(Box::pin(stream::unfold(Some((watching, pace)), async |state| {
+            let (mut watching, pace) = state?;
+            match watching.next(&pace).await {
+                Ok(line) => line.map(|line| (Ok(line), Some((watching, pace)))),
                 Err(end) => Some((Err(end), None)),
             }
         })))
@@ -234,7 +241,8 @@ impl Link {
 
     async fn attempts(&self, call: &Call, want: Want) -> Result<Got, CallError> {
         let deadline = Instant::now() + self.0.limits.total;
-        self.until(deadline, self.repeat(call, want, deadline)).await
+        self.until(deadline, Box::pin(self.repeat(call, want, deadline)))
+            .await
     }
 
     /// Does it before the deadline, and while the link is not cut.
@@ -263,12 +271,10 @@ impl Link {
                     Err(failed) => failed,
                 }
             };
-            let Some(asked) = failed.retry.filter(|_| call.method == Method::GET) else {
-                return Err(failed.error);
-            };
             let own = limits.retry_pause * 2_u32.saturating_pow(attempt - 1);
-            let pause = asked.map_or(own, |asked| asked.min(limits.retry_after));
-            if attempt >= limits.attempts || Instant::now() + pause >= deadline {
+            let pause = failed.asked.map_or(own, |asked| asked.min(limits.retry_after));
+            let is_repeated = failed.is_passing && call.method == Method::GET && attempt < limits.attempts;
+            if !is_repeated || Instant::now() + pause >= deadline {
                 return Err(failed.error);
             }
             sleep(pause).await;
@@ -306,7 +312,7 @@ impl Link {
         let limits = &self.0.limits;
         let status = answer.head.status();
         if !status.is_success() {
-            let retry = is_busy(status).then(|| retry_after(answer.head.headers()));
+            let (is_passing, asked) = (is_busy(status), retry_after(answer.head.headers()));
             let reason = timeout(
                 limits.idle.min(ERROR_BODY_TIME),
                 body::reason(answer.head.into_body(), limits.idle),
@@ -314,7 +320,11 @@ impl Link {
             let (reason, is_whole) = reason.await.unwrap_or_default();
             self.done(answer.sender, is_whole);
             let error = CallError::of_status(status.as_u16(), if reason { "AlreadyExists" } else { "" });
-            return Err(Failed { error, retry });
+            return Err(Failed {
+                error,
+                is_passing,
+                asked,
+            });
         }
         let read = body::read(answer.head.into_body(), limits.body, limits.idle).await?;
         self.done(answer.sender, true);

@@ -13,6 +13,7 @@ pub mod link;
 mod pace;
 pub mod registry;
 pub mod resolve;
+mod socket;
 mod tls;
 mod watching;
 

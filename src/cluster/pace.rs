@@ -61,10 +61,19 @@ impl Pace {
         }
     }
 
+    /// Whether more was taken lately than goes on for long: less than half of the burst is left.
+    pub(super) fn is_short(&self) -> bool {
+        let Ok(bucket) = self.bucket.try_lock() else {
+            return true;
+        };
+        let (per_second, burst) = self.rates();
+        bucket.tokens + bucket.filled.elapsed().as_secs_f64() * per_second < burst / 2.0
+    }
+
     fn rates(&self) -> (f64, f64) {
-        let [a, b, c, d, e, f, g, h] = self.rates.load(Ordering::Relaxed).to_be_bytes();
-        let half = |bytes| f64::from(u32::from_be_bytes(bytes).max(1));
-        (half([a, b, c, d]), half([e, f, g, h]))
+        let rates = self.rates.load(Ordering::Relaxed);
+        let half = |bits: u64| f64::from(u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(1).max(1));
+        (half(rates >> 32), half(rates))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::plan::health::Timing;
 use crate::plan::site::{Site, SiteState};
 use crate::watch::Input;
 
-use super::handle::{Actor, Common, Desired, Line, Report, Turn};
+use super::handle::{Actor, Common, Desired, Line, Report, Speakers, Turn};
 use super::link::LinkSettings;
 use super::{ClusterKey, Seats};
 
@@ -112,8 +112,7 @@ impl fmt::Debug for Handle {
 #[derive(Debug)]
 struct Place {
     key: Option<ClusterKey>,
-    /// Ends when nobody speaks of the site any more.
-    over: CancellationToken,
+    speakers: Speakers,
 }
 
 impl Registry {
@@ -155,14 +154,9 @@ impl Registry {
         }
         let mut control = self.control();
         if let Some(handle) = control.handles.get(&key) {
-            handle.desired.send_modify(|desired| {
-                let next = Desired::new(config, pace);
-                desired.identity = next.identity;
-                desired.connection = next.connection;
-                desired.config = next.config;
-                desired.pace = pace;
-                desired.binds += 1;
-            });
+            let next = Desired::new(config, pace);
+            handle.line.renew(&next);
+            handle.desired.send_modify(|desired| desired.rebind(next));
             return;
         }
         let clusters = self.0.common.metrics.clusters.clone();
@@ -214,7 +208,7 @@ impl Registry {
         let (inputs, end) = (self.0.common.inputs.clone(), self.0.end.clone());
         self.0.tasks.spawn(async move {
             let told = async {
-                turn.before.cancelled().await;
+                turn.before.done().await;
                 // Without an engine there is nobody to tell.
                 _ = inputs.send(Input::Site(site, last)).await;
             };
@@ -276,9 +270,9 @@ impl Seats for Registry {
 impl Control {
     /// The next turn of a site, for this connection.
     fn turn(&mut self, site: &Arc<Site>, key: Option<ClusterKey>, cut: &CancellationToken) -> Turn {
-        let before = self.places.remove(site).map_or_else(over, |place| place.over);
-        let (turn, over) = Turn::after(before, cut);
-        self.places.insert(Arc::clone(site), Place { key, over });
+        let before = self.places.remove(site).map(|place| place.speakers);
+        let (turn, speakers) = Turn::after(before.unwrap_or_default(), cut);
+        self.places.insert(Arc::clone(site), Place { key, speakers });
         turn
     }
 
@@ -314,18 +308,11 @@ impl Control {
             if place.key.is_some() {
                 return false;
             }
-            if place.over.is_cancelled() {
+            if place.speakers.are_done() {
                 places.remove(site);
                 return false;
             }
             true
         });
     }
-}
-
-/// What is over before it began.
-fn over() -> CancellationToken {
-    let over = CancellationToken::new();
-    over.cancel();
-    over
 }

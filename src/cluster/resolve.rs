@@ -1,10 +1,10 @@
 //! Names to addresses, without a thread that a slow server could hold.
 //!
 //! A name is looked up exactly as it is written: no search list of the hub's own network turns a tenant's name into one of
-//! the hub's Services. A name that ran out of time waits in a line of its own from then on, so that no number of them
-//! delays the others.
+//! the hub's Services. A name that was answered before, a new one, and one that ran out of time each wait in a line of
+//! their own, so that no number of dead names delays a cluster that is known.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +19,12 @@ use hickory_resolver::{TokioResolver, system_conf};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Lookups at a time; each holds a socket.
+/// Lookups at a time of names that were answered before, and of new ones; each holds a socket.
 const AT_ONCE: usize = 256;
 /// Lookups at a time of names that ran out of time before.
 const SLOW_AT_ONCE: usize = 32;
-/// Names that are remembered as slow.
-const SLOW_NAMES: usize = 4_096;
+/// Names of which it is remembered whether they were answered.
+const NAMES: usize = 8_192;
 /// Answers that are remembered for as long as they say.
 const CACHE: u64 = 1_024;
 /// Addresses of one name that are looked at.
@@ -41,9 +41,11 @@ pub struct ResolverError;
 
 struct Inner {
     resolver: TokioResolver,
-    turns: Semaphore,
-    slow_turns: Semaphore,
-    slow: Mutex<HashSet<Box<str>>>,
+    known: Semaphore,
+    new: Semaphore,
+    slow: Semaphore,
+    /// Names, and whether they were answered last.
+    answered: Mutex<HashMap<Box<str>, bool>>,
 }
 
 impl fmt::Debug for Resolver {
@@ -83,38 +85,31 @@ impl Resolver {
         *builder.options_mut() = options(hosts);
         Ok(Self(Arc::new(Inner {
             resolver: builder.build().map_err(|_| ResolverError)?,
-            turns: Semaphore::new(AT_ONCE),
-            slow_turns: Semaphore::new(SLOW_AT_ONCE),
-            slow: Mutex::default(),
+            known: Semaphore::new(AT_ONCE),
+            new: Semaphore::new(AT_ONCE),
+            slow: Semaphore::new(SLOW_AT_ONCE),
+            answered: Mutex::default(),
         })))
     }
 
     /// The addresses of a name, IPv4 before IPv6; none where there is no such name, or no answer within the limit.
     pub(super) async fn addresses(&self, name: &str, limit: Duration) -> Vec<IpAddr> {
-        let is_slow = self.slow().contains(name);
-        let turns = if is_slow {
-            &self.0.slow_turns
-        } else {
-            &self.0.turns
+        let before = self.answered().get(name).copied();
+        let line = match before {
+            Some(true) => &self.0.known,
+            None => &self.0.new,
+            Some(false) => &self.0.slow,
         };
         // Never closed.
-        let Ok(_turn) = turns.acquire().await else {
+        let Ok(_turn) = line.acquire().await else {
             return Vec::new();
         };
         let found = timeout(limit, self.look_up(name)).await;
-        let mut slow = self.slow();
-        match found {
-            Ok(addresses) => {
-                slow.remove(name);
-                addresses
-            }
-            Err(_) => {
-                if slow.len() < SLOW_NAMES {
-                    slow.insert(name.into());
-                }
-                Vec::new()
-            }
+        let mut answered = self.answered();
+        if answered.len() < NAMES || before.is_some() {
+            answered.insert(name.into(), found.is_ok());
         }
+        found.unwrap_or_default()
     }
 
     async fn look_up(&self, name: &str) -> Vec<IpAddr> {
@@ -128,8 +123,8 @@ impl Resolver {
             .unwrap_or_default()
     }
 
-    fn slow(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
-        self.0.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    fn answered(&self) -> MutexGuard<'_, HashMap<Box<str>, bool>> {
+        self.0.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

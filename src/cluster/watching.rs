@@ -9,6 +9,7 @@ use super::body;
 use super::lanes::Sender;
 use super::lines::Lines;
 use super::link::{Answer, Link};
+use super::pace::Pace;
 use crate::apply::CallError;
 use hyper::body::Incoming;
 
@@ -40,6 +41,8 @@ pub(super) struct Watching {
     link: Link,
     body: Incoming,
     lines: Lines,
+    /// What the parts cost that came and are not paid for.
+    debt: u32,
     /// Over HTTP/1.1, which has no pings, the time at which it must have ended by itself.
     end: Option<Instant>,
     /// Ends the connection of its own with the watch.
@@ -55,17 +58,23 @@ impl Watching {
             link,
             body: answer.head.into_body(),
             lines: Lines::default(),
+            debt: 0,
             end,
             _sender: answer.sender,
         }
     }
 
-    /// The next line, `None` after the last.
+    /// The next line, `None` after the last. What came is paid for before it is looked at, so that a server is read no
+    /// faster than `pace` allows, whatever it sends. Whoever stops waiting loses nothing.
     ///
     /// # Errors
     /// If the connection is lost, or a line is too long.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, WatchEnd> {
+    pub(super) async fn next(&mut self, pace: &Pace) -> Result<Option<Bytes>, WatchEnd> {
         loop {
+            if self.debt > 0 {
+                pace.turns(self.debt).await;
+                self.debt = 0;
+            }
             let line = self.lines.next(self.link.limits().line);
             if let Some(line) = line.map_err(|_| WatchEnd::TooLong)? {
                 return Ok(Some(line));
@@ -78,9 +87,15 @@ impl Watching {
             let Some(part) = part else {
                 return Ok(None);
             };
+            self.debt = price(part.len());
             self.lines.push(part);
         }
     }
+}
+
+/// Units that a part of a watch, or a line of it, costs: one, and one more for each 4 KiB.
+pub(super) fn price(len: usize) -> u32 {
+    u32::try_from(len >> 12).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 async fn until(end: Option<Instant>) {

@@ -36,8 +36,13 @@ use super::sites::Sites;
 use super::worker::{Context, Offers, work};
 
 mod inputs;
+mod ledger;
 mod outcomes;
+mod questions;
 mod sites;
+
+use questions::Questions;
+pub use questions::{Answer, Claim};
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
@@ -115,6 +120,7 @@ pub struct Engine {
     sweep_due: Instant,
     is_sweeping: bool,
     sites: Sites,
+    questions: Questions,
     /// Sites where what is there is to be listed, and those where it is being listed.
     lists: WorkQueue<Arc<Site>>,
     listing: HashSet<Arc<Site>>,
@@ -149,18 +155,7 @@ impl Engine {
         outlets: Outlets,
     ) -> Self {
         let Outlets { ready, wants, active } = outlets;
-        let others = [
-            Source::Jobs,
-            Source::Pods,
-            Source::Secrets,
-            Source::Catalog,
-            Source::Ledger,
-        ];
         let crosses = context.tenancy.crosses_namespaces;
-        let grants = tenants(&scopes)
-            .filter(|_| crosses)
-            .map(Source::Grants)
-            .collect::<Vec<_>>();
         let index = Index::new(context.tenancy.clone());
         Self {
             all_scopes: scopes.clone().into(),
@@ -184,15 +179,11 @@ impl Engine {
             clean_due: None,
             scopes: scopes.len(),
             refused: HashSet::new(),
-            unseen: scopes
-                .into_iter()
-                .map(Source::Tasks)
-                .chain(others)
-                .chain(grants)
-                .collect(),
+            unseen: unseen(scopes, crosses),
             sweep_due: Instant::now(),
             is_sweeping: false,
             sites: Sites::default(),
+            questions: Questions::default(),
             lists: WorkQueue::default(),
             listing: HashSet::new(),
             wants,
@@ -212,6 +203,7 @@ impl Engine {
                 () = stop.cancelled() => break,
                 Some(input) = inputs.recv() => self.take_in(input),
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
+                ended = self.questions.next() => self.take_answer(ended),
                 Ok(()) = self.catalog.changed() => {
                     self.take_caps();
                     self.saw(&Source::Catalog);
@@ -268,6 +260,7 @@ impl Engine {
             return;
         };
         view.site = site;
+        view.answer = self.answer(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
         let context = Arc::clone(&self.context);
         let offers = Offers {
@@ -352,6 +345,23 @@ impl Engine {
     }
 }
 
+/// Everything that must be seen whole before anything is decided.
+fn unseen(scopes: Vec<Scope>, crosses_namespaces: bool) -> HashSet<Source> {
+    let others = [
+        Source::Jobs,
+        Source::Pods,
+        Source::Secrets,
+        Source::Catalog,
+        Source::Ledger,
+    ];
+    let grants = tenants(&scopes)
+        .filter(|_| crosses_namespaces)
+        .map(Source::Grants)
+        .collect::<Vec<_>>();
+    let tasks = scopes.into_iter().map(Source::Tasks);
+    tasks.chain(others).chain(grants).collect()
+}
+
 /// A time by the clock as a time of the process.
 fn instant(at: Timestamp) -> Instant {
     let wait = at.duration_since(Timestamp::now());
@@ -381,6 +391,7 @@ mod tests {
     use crate::plan::seal::SealKey;
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
+    use crate::verify::Verifier;
     use crate::watch::{Change, JobMark};
 
     use super::super::outcome::{JobNews, StatusNews};
@@ -392,13 +403,14 @@ mod tests {
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
         let identities = identities(&client, &metrics);
+        let calls = Calls::new(
+            client.clone(),
+            metrics.clone(),
+            "rendering".to_owned(),
+            hub_id.clone(),
+        );
         let context = Context {
-            calls: Calls::new(
-                client.clone(),
-                metrics.clone(),
-                "rendering".to_owned(),
-                hub_id.clone(),
-            ),
+            calls: calls.clone(),
             events: Events::new(client, hub_id.to_string(), metrics.clone()).0,
             notes: Notes::default(),
             place: Place {
@@ -413,6 +425,7 @@ mod tests {
             seats: Arc::new(NoSeats),
             gates: Gates::default(),
             patience: Patience::default(),
+            verifier: Verifier::new(calls, metrics.clone()),
         };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),

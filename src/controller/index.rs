@@ -19,6 +19,7 @@ use crate::plan::tenancy::Tenancy;
 use crate::plan::{Held, JobState};
 use crate::watch::Scope;
 
+use super::engine::Answer;
 use super::record::{KnownJob, Record, retry};
 use super::word::Packer;
 
@@ -89,6 +90,8 @@ pub struct View {
     pub may_be_there: bool,
     /// The site that it is at, and how that stands.
     pub site: Option<(Arc<Site>, SiteState)>,
+    /// What is known of the registry's word on it.
+    pub answer: Option<Answer>,
 }
 
 impl Index {
@@ -268,6 +271,7 @@ impl Index {
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
             may_be_there: record.may_be_there,
             site: None,
+            answer: None,
         };
         (Some(view), None)
     }

@@ -11,6 +11,8 @@ use crate::plan::ledger::Orphan;
 use crate::plan::task::Task;
 use crate::watch::JobMark;
 
+use super::engine::Claim;
+
 /// Why a pass ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
@@ -107,6 +109,8 @@ pub struct Outcome {
     pub was_reached: bool,
     /// What was left behind, and written down.
     pub orphan: Option<Box<Orphan>>,
+    /// A success that the registry is to be asked about.
+    pub claim: Option<Box<Claim>>,
     /// Why the pass ended early.
     pub error: Option<WorkError>,
 }

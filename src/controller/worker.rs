@@ -18,6 +18,7 @@ use crate::plan::job::Place;
 use crate::plan::lost::Patience;
 use crate::plan::outcome::{JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::placement::Target;
+use crate::plan::proof::Proof;
 use crate::plan::registry::credential;
 use crate::plan::seal::SealKey;
 use crate::plan::task::Task;
@@ -25,12 +26,14 @@ use crate::plan::tenancy::Tenancy;
 use crate::plan::tenant::{Access, Missing, Named, Own, Reference};
 use crate::plan::{JobState, Observed, Step, decide};
 use crate::tenant::{Identities, look_up};
+use crate::verify::Verifier;
 use crate::watch::pod_task;
 
 use super::index::View;
 use super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 
 mod abroad;
+mod claims;
 mod create;
 mod statuses;
 
@@ -63,6 +66,8 @@ pub struct Context {
     pub gates: Gates,
     /// How long the hub waits for a lost cluster.
     pub patience: Patience,
+    /// Asks registries what they hold.
+    pub verifier: Verifier,
 }
 
 /// Passes over a task until nothing is left to do now.
@@ -72,6 +77,7 @@ pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: b
         offers: &offers,
         view,
         note: None,
+        proof: None,
         own: None,
         carried: None,
         target: None,
@@ -80,6 +86,7 @@ pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: b
         has_slot,
         outcome: Outcome::default(),
     };
+    pass.take_answer();
     if let Err(error) = pass.run().await {
         pass.outcome.error = Some(error);
     }
@@ -101,6 +108,8 @@ struct Pass<'a> {
     offers: &'a Offers,
     view: View,
     note: Option<PodNote>,
+    /// What is known of the registry's word on it.
+    proof: Option<Proof>,
     /// What the task's own destination turned out to be.
     own: Option<Result<Own, Refusal>>,
     /// What of the platform's goes along to another cluster.
@@ -137,7 +146,7 @@ impl Pass<'_> {
             }
             let is_last = matches!(step, Step::DeleteTask);
             self.act(&task, step).await?;
-            if is_last || self.outcome.is_gone {
+            if is_last || self.outcome.is_gone || self.outcome.claim.is_some() {
                 return Ok(());
             }
         }
@@ -160,6 +169,7 @@ impl Pass<'_> {
             job: &self.view.job,
             secret: self.view.secret.as_deref(),
             note: self.note.as_ref(),
+            proof: self.proof.as_ref(),
             catalog: &self.offers.catalog,
             tenancy: &self.context.tenancy,
             grants: &self.offers.grants,
@@ -204,6 +214,7 @@ impl Pass<'_> {
             Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
             Step::Create(resolved) => self.create(task, &resolved).await?,
             Step::ReadJob => self.read_job(&name).await?,
+            Step::Verify(inquiry) => self.claim(*inquiry),
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::RestoreStatus => self.restore_status(task).await?,
             Step::DeleteJob(uid) => {

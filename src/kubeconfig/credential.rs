@@ -153,17 +153,25 @@ impl Curve {
         EcdsaKeyPair::from_pkcs8(self.algorithm, pkcs8, &SystemRandom::new()).is_ok()
     }
 
-    /// A SEC 1 key as PKCS #8, which is all that ring reads; `None` for one longer than any of these curves has.
+    /// A SEC 1 key as PKCS #8, which is all that ring reads.
     fn wrap(&self, sec1: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        let key = u8::try_from(sec1.len()).ok()?;
-        let all = u16::try_from(self.prefix.len() + sec1.len() + 3)
-            .ok()?
-            .to_be_bytes();
-        let parts: [&[u8]; 5] = [&[0x30, 0x82], &all, self.prefix, &[0x04, 0x81, key], sec1];
+        let key = header(0x04, sec1.len())?;
+        let all = header(0x30, self.prefix.len() + key.len() + sec1.len())?;
+        let parts = [all.as_slice(), self.prefix, &key, sec1];
         let mut pkcs8 = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
         for part in parts {
             pkcs8.extend_from_slice(part);
         }
         Some(pkcs8)
     }
+}
+
+/// Tag and length of a value in DER; `None` for one that is longer than any key of these curves.
+fn header(tag: u8, length: usize) -> Option<Vec<u8>> {
+    let short = u8::try_from(length).ok()?;
+    Some(if short < 0x80 {
+        vec![tag, short]
+    } else {
+        vec![tag, 0x81, short]
+    })
 }

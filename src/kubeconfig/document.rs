@@ -38,24 +38,21 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedCluster {
     pub name: Text,
-    #[serde(default)]
-    pub cluster: Cluster,
+    pub cluster: Option<Cluster>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedUser {
     pub name: Text,
-    #[serde(default)]
-    pub user: User,
+    pub user: Option<User>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedContext {
     pub name: Text,
-    #[serde(default)]
-    pub context: Context,
+    pub context: Option<Context>,
 }
 
 /// Where a cluster is.
@@ -66,9 +63,10 @@ pub(super) struct Cluster {
     pub tls_server_name: Option<Text>,
     pub certificate_authority_data: Option<Text>,
     pub certificate_authority: Seen,
-    pub insecure_skip_tls_verify: Option<bool>,
+    pub insecure_skip_tls_verify: Option<Flag>,
     pub proxy_url: Seen,
-    disable_compression: Option<bool>,
+    #[serde(rename = "disable-compression")]
+    _disable_compression: Option<Flag>,
     extensions: Option<Vec<Extension>>,
 }
 
@@ -103,10 +101,10 @@ pub(super) struct User {
 }
 
 /// A cluster and a user by name.
-#[derive(Default, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Context {
-    pub cluster: Option<Text>,
+    pub cluster: Text,
     pub user: Option<Text>,
     /// Where kubectl works by default; the hub is told by others.
     #[serde(rename = "namespace")]
@@ -119,7 +117,7 @@ pub(super) struct Context {
 #[serde(default, deny_unknown_fields)]
 struct Preferences {
     #[serde(rename = "colors")]
-    _colors: Option<bool>,
+    _colors: Option<Flag>,
     extensions: Option<Vec<Extension>>,
 }
 
@@ -135,6 +133,9 @@ struct Extension {
 
 /// A text. Any may hold a secret, be it by mistake: it is wiped when it is dropped, and cannot be printed.
 pub(super) struct Text(Zeroizing<String>);
+
+/// A boolean, which a text in quotes is not.
+pub(super) struct Flag(pub bool);
 
 /// Whether a field is there at all, whatever is in it.
 #[derive(Clone, Copy, Default)]
@@ -188,6 +189,26 @@ impl<'de> Deserialize<'de> for Characters {
     }
 }
 
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Scalar;
+
+        impl Visitor<'_> for Scalar {
+            type Value = Flag;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a boolean")
+            }
+
+            fn visit_bool<E>(self, flag: bool) -> Result<Flag, E> {
+                Ok(Flag(flag))
+            }
+        }
+
+        deserializer.deserialize_any(Scalar)
+    }
+}
+
 impl<'de> Deserialize<'de> for Seen {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer).map(|_| Self(true))
@@ -201,26 +222,50 @@ impl<'de> Deserialize<'de> for Anything {
 }
 
 /// An entry of a list, which others refer to by its name.
-pub(super) trait Named {
+pub(super) trait Entry {
+    /// What the name stands for.
+    type Content;
+
     /// The name.
     fn name(&self) -> &str;
+
+    /// What it stands for, if anything.
+    fn content(&self) -> Option<&Self::Content>;
 }
 
-impl Named for NamedCluster {
+impl Entry for NamedCluster {
+    type Content = Cluster;
+
     fn name(&self) -> &str {
         &self.name
     }
-}
 
-impl Named for NamedUser {
-    fn name(&self) -> &str {
-        &self.name
+    fn content(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
     }
 }
 
-impl Named for NamedContext {
+impl Entry for NamedUser {
+    type Content = User;
+
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn content(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+}
+
+impl Entry for NamedContext {
+    type Content = Context;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn content(&self) -> Option<&Context> {
+        self.context.as_ref()
     }
 }
 
@@ -248,31 +293,24 @@ impl Document {
             ([only], None) => only,
             (_, None) => return Err(KubeconfigError::NoCurrentContext),
         };
-        let Context { cluster, user, .. } = &context.context;
+        let context = context.content().ok_or(KubeconfigError::UnknownCluster)?;
         let clusters = self.clusters.as_deref().unwrap_or_default();
         let users = self.users.as_deref().unwrap_or_default();
-        let cluster = cluster.as_deref().and_then(|name| by_name(clusters, name));
-        let user = user.as_deref().and_then(|name| by_name(users, name));
+        let cluster = by_name(clusters, &context.cluster).ok_or(KubeconfigError::UnknownCluster)?;
+        let user = context.user.as_deref().and_then(|name| by_name(users, name));
+        let user = user.ok_or(KubeconfigError::UnknownUser)?;
         Ok((
-            &cluster.ok_or(KubeconfigError::UnknownCluster)?.cluster,
-            &user.ok_or(KubeconfigError::UnknownUser)?.user,
+            cluster.content().ok_or(KubeconfigError::NoServer)?,
+            user.content().ok_or(KubeconfigError::NoLogin)?,
         ))
     }
 
-    /// Every list of extensions.
+    /// The length of every list of extensions.
     pub fn extensions(&self) -> impl Iterator<Item = usize> {
-        let clusters = self
-            .clusters
-            .iter()
-            .flatten()
-            .map(|named| &named.cluster.extensions);
-        let users = self.users.iter().flatten().map(|named| &named.user.extensions);
-        let contexts = self
-            .contexts
-            .iter()
-            .flatten()
-            .map(|named| &named.context.extensions);
         let preferences = self.preferences.iter().map(|preferences| &preferences.extensions);
+        let clusters = contents(self.clusters.as_deref()).map(|cluster| &cluster.extensions);
+        let users = contents(self.users.as_deref()).map(|user| &user.extensions);
+        let contexts = contents(self.contexts.as_deref()).map(|context| &context.extensions);
         let own = std::iter::once(&self.extensions);
         let all = own
             .chain(preferences)
@@ -283,7 +321,12 @@ impl Document {
     }
 }
 
-fn by_name<'a, T: Named>(list: &'a [T], name: &str) -> Option<&'a T> {
+/// What is in the entries of a list, where there is anything.
+pub(super) fn contents<E: Entry>(list: Option<&[E]>) -> impl Iterator<Item = &E::Content> {
+    list.into_iter().flatten().filter_map(Entry::content)
+}
+
+fn by_name<'a, T: Entry>(list: &'a [T], name: &str) -> Option<&'a T> {
     list.iter().find(|entry| entry.name() == name)
 }
 
@@ -307,9 +350,8 @@ fn options() -> serde_saphyr::Options {
         merge_keys: MergeKeyPolicy::Error,
         reject_unsupported_tags: true,
         reject_tagged_field_names: true,
-        // What Go reads as a number or a boolean is no text, here as there.
+        // What others read as a number or a boolean is no text.
         no_schema: true,
-        strict_booleans: true,
         emit_comments: false,
         // An error would otherwise carry the lines around it.
         with_snippet: false,
@@ -335,6 +377,7 @@ fn why(error: &Error) -> KubeconfigError {
         Error::Budget { .. } => KubeconfigError::TooComplex,
         Error::UnsupportedTag { .. } | Error::TaggedStructFieldName { .. } => KubeconfigError::Tag,
         Error::SerdeUnknownField { .. } => KubeconfigError::UnknownField,
+        Error::SerdeMissingField { .. } => KubeconfigError::MissingField,
         Error::DuplicateMappingKey { .. } => KubeconfigError::DuplicateField,
         _ => KubeconfigError::Unreadable,
     }

@@ -58,6 +58,9 @@ errors! {
         "the kubeconfig is nested too deep or has too many parts; keep only the one cluster, user and context";
     /// A field that no kubeconfig has.
     UnknownField: BadKubeconfig, "the kubeconfig has a field that is not known; remove it";
+    /// A name of an entry, the cluster of a context, or the content of an extension.
+    MissingField: BadKubeconfig,
+        "an entry of the kubeconfig has no name, a context has no cluster, or an extension no content; add it";
     /// A field that is there twice.
     DuplicateField: BadKubeconfig, "the kubeconfig has a field twice in one place; keep one";
     /// Not `v1` `Config`.

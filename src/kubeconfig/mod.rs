@@ -86,6 +86,8 @@ fn login(user: &User) -> Result<Login, KubeconfigError> {
 mod tests {
     use super::*;
 
+    type Picked = Option<(&'static str, &'static [u8])>;
+
     #[test]
     fn a_value_is_picked_by_name_or_by_default() {
         let secret = |entries: &[(&str, &str)]| -> BTreeMap<String, ByteString> {
@@ -97,7 +99,6 @@ mod tests {
         let both = secret(&[("value", "a"), ("value.yaml", "b"), ("other", "c"), ("empty", "")]);
         let second = secret(&[("value", ""), ("value.yaml", "b")]);
         let neither = secret(&[("kubeconfig", "d")]);
-        type Picked = Option<(&'static str, &'static [u8])>;
         let table: [(&BTreeMap<String, ByteString>, Option<&str>, Picked); 9] = [
             (&both, None, Some(("value", b"a"))),
             (&both, Some("other"), Some(("other", b"c"))),

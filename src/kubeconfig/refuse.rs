@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::api::conditions::Reason;
 
-use super::document::{Cluster, Document, Named, User};
+use super::document::{Cluster, Document, Entry, User, contents};
 use super::endpoint;
 use super::error::KubeconfigError;
 
@@ -19,8 +19,8 @@ pub(super) fn refuse(document: &Document) -> Result<(), KubeconfigError> {
     let users = document.users.as_deref().unwrap_or_default();
     let clusters = document.clusters.as_deref().unwrap_or_default();
     let contexts = document.contexts.as_deref().unwrap_or_default();
-    let unsafe_user = users.iter().find_map(|named| unsafe_user(&named.user));
-    let unsafe_cluster = || clusters.iter().find_map(|named| unsafe_cluster(&named.cluster));
+    let unsafe_user = contents(document.users.as_deref()).find_map(unsafe_user);
+    let unsafe_cluster = || contents(document.clusters.as_deref()).find_map(unsafe_cluster);
     if let Some(error) = unsafe_user.or_else(unsafe_cluster) {
         return Err(error);
     }
@@ -63,7 +63,10 @@ fn unsafe_cluster(cluster: &Cluster) -> Option<KubeconfigError> {
     let rules = [
         (cluster.certificate_authority.0, KubeconfigError::FilePath),
         (
-            cluster.insecure_skip_tls_verify == Some(true),
+            cluster
+                .insecure_skip_tls_verify
+                .as_ref()
+                .is_some_and(|flag| flag.0),
             KubeconfigError::SkipsVerification,
         ),
         (cluster.proxy_url.0, KubeconfigError::Proxy),
@@ -78,11 +81,11 @@ fn unsafe_cluster(cluster: &Cluster) -> Option<KubeconfigError> {
 }
 
 /// Few entries, each with a name of its own: of two with one name, some readers take the first and some the last.
-fn unambiguous<T: Named>(list: &[T]) -> Result<(), KubeconfigError> {
+fn unambiguous<T: Entry>(list: &[T]) -> Result<(), KubeconfigError> {
     if list.len() > MAX_ENTRIES {
         return Err(KubeconfigError::TooManyEntries);
     }
-    let names: BTreeSet<&str> = list.iter().map(Named::name).collect();
+    let names: BTreeSet<&str> = list.iter().map(Entry::name).collect();
     if names.len() < list.len() {
         return Err(KubeconfigError::DuplicateName);
     }

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use crate::api::conditions::Reason;
 use crate::api::oci::{Reference, RegistryHost, Repository, RepositoryPrefix, Tag};
 use crate::api::{
-    AllowedNamespace, ClusterRegistrySpec, RenderClusterSpec, RenderTaskSpec, RendererClassSpec,
-    RendererMode, Verification,
+    AllowedNamespace, ClusterRegistrySpec, RenderClusterSpec, RenderTaskSpec, RendererClassSpec, RendererMode,
 };
 use crate::names::{TaskKind, job_name};
 
@@ -274,7 +273,7 @@ impl Catalog {
         })
     }
 
-    fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
+    pub(super) fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
         static NOBODY: Uids = Uids::new();
         let found = match &spec.renderer_class_name {
             Some(name) => self.classes.get(name),
@@ -314,9 +313,6 @@ impl Catalog {
 /// A field of a registry that the schema has and this hub does not serve.
 #[must_use]
 pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
-    if spec.verify == Verification::Digest {
-        return Some("verify: Digest");
-    }
     spec.target_pull_secret_name
         .as_ref()
         .map(|_| "targetPullSecretName")
@@ -338,7 +334,7 @@ fn usable(credential: &Credential) -> Result<Credential, Refusal> {
 }
 
 /// The full reference, if the repository lies within the prefix that the registry grants.
-fn destination(
+pub(super) fn destination(
     hostname: &str,
     prefix: &str,
     task: &Task,

@@ -11,6 +11,7 @@ pub mod gates;
 pub mod gc;
 pub mod grants;
 pub mod health;
+mod held;
 pub mod job;
 pub mod lead;
 pub mod lease;
@@ -23,6 +24,7 @@ pub mod places;
 mod pod;
 pub mod posture;
 pub mod preflight;
+pub mod proof;
 pub mod queue;
 pub mod registry;
 pub mod seal;
@@ -44,9 +46,11 @@ use crate::api::conditions::Reason;
 use catalog::{Cargo, Carried, Catalog, Refusal, Resolved};
 use gates::Gates;
 use grants::Grants;
+pub use held::Held;
 use job::Place;
 use outcome::{JobReport, PodNote, Verdict};
 use placement::Target;
+use proof::{Belief, Inquiry, Proof};
 use site::Where;
 use status::Started;
 use task::{Phase, Task};
@@ -109,6 +113,8 @@ pub struct Observed<'a> {
     pub secret: Option<&'a str>,
     /// The last pod that ended.
     pub note: Option<&'a PodNote>,
+    /// What is known of the registry's word on it, once that was asked for.
+    pub proof: Option<&'a Proof>,
     /// What the platform offers.
     pub catalog: &'a Catalog,
     /// What the platform lets references do.
@@ -143,36 +149,6 @@ pub struct Observed<'a> {
     pub is_forged: bool,
 }
 
-/// What keeps a task's objects from being created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// A foreign object has the name of the Job or the config Secret.
-    NameConflict,
-    /// The API server finds the Job of the class invalid.
-    JobRefused,
-    /// The rendering namespace takes nothing: a quota is used up, or it is gone.
-    NotAdmitted,
-}
-
-impl Held {
-    fn refusal(self) -> Refusal {
-        match self {
-            Self::NameConflict => Refusal::new(
-                Reason::NameConflict,
-                "an object that is not the hub's has the name of this task's Job or Secret; ask the platform operator",
-            ),
-            Self::NotAdmitted => Refusal::new(
-                Reason::Queued,
-                "the rendering namespace takes no more Jobs now; if this stays, ask the platform operator",
-            ),
-            Self::JobRefused => Refusal::new(
-                Reason::InvalidSpec,
-                "the API server does not accept the Job of this renderer class; ask the platform operator",
-            ),
-        }
-    }
-}
-
 /// The next thing to do for a task.
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -186,6 +162,8 @@ pub enum Step {
     Create(Box<Resolved>),
     /// Read the Job, to see whether it ended or is really gone.
     ReadJob,
+    /// Ask the registry whether it holds what the Job is said to have pushed.
+    Verify(Box<Inquiry>),
     /// Write the status.
     WriteStatus(Box<RenderTaskStatus>),
     /// Write the status that the task has, in the place of the one that somebody else put on the object.
@@ -325,7 +303,11 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
     let task = || caught_up(o, report, report.created.map_or(o.now, cut));
     let mut status = match report.verdict {
         Verdict::Running => return running(o, &report.uid),
-        Verdict::Complete(ended) => status::succeeded(&task(), report, cut(ended), o.note, o.now),
+        Verdict::Complete(ended) => match proof::judge(o, &report.uid) {
+            Belief::Later(step) => return step,
+            Belief::Yes => status::succeeded(&task(), report, cut(ended), o.note, o.now),
+            Belief::No(why) => status::unverified(&task(), report, cut(ended), why, o.now),
+        },
         Verdict::Failed(ended, deadline) => {
             status::failed(&task(), report, (cut(ended), deadline), o.note, o.now)
         }

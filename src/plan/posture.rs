@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::gates::{Gate, Gates};
 use super::preflight::Check;
 use super::tenancy::Tenancy;
 
@@ -14,6 +15,10 @@ pub struct Posture {
     pub impersonates: bool,
     /// Checks that an administrator does without.
     pub skipped: BTreeSet<Check>,
+    /// Features that are turned on.
+    pub gates: Gates,
+    /// Whether clusters may be at addresses that are refused otherwise.
+    pub allows_refused_addresses: bool,
 }
 
 impl Posture {
@@ -46,13 +51,25 @@ impl Posture {
             (*crosses_namespaces, "cross-namespace-refs"),
             (default_service_account.is_some(), "default-service-account"),
             (self.impersonates, "tenant-identity-impersonate"),
+            (self.allows_refused_addresses, "cluster-allow-cidrs"),
         ];
+        let gates = Gate::ALL.into_iter().filter(|gate| self.gates.is_open(*gate));
         let skipped = self.skipped.iter().map(|check| skip_of(*check));
         settings
             .into_iter()
             .filter_map(|(is_set, name)| is_set.then_some(name))
+            .chain(gates.map(gate_of))
             .chain(skipped)
             .collect()
+    }
+}
+
+const fn gate_of(gate: Gate) -> &'static str {
+    match gate {
+        Gate::ExternalClusterReference => "feature-gate-external-cluster-reference",
+        Gate::ExternalClusterReferenceCrossNamespace => {
+            "feature-gate-external-cluster-reference-cross-namespace"
+        }
     }
 }
 
@@ -95,13 +112,15 @@ mod tests {
                 .into_iter()
                 .filter(|check| check.can_be_skipped())
                 .collect(),
+            gates: Gates::parse(["ExternalClusterReferenceCrossNamespace=true"]).unwrap(),
+            allows_refused_addresses: true,
         };
         assert_eq!(
             (relaxed.mode(), relaxed.identity()),
             ("single-tenant", "impersonate")
         );
         let named: BTreeSet<_> = relaxed.relaxed().into_iter().collect();
-        assert_eq!(named.len(), 4 + relaxed.skipped.len());
+        assert_eq!(named.len(), 7 + relaxed.skipped.len());
         for check in &relaxed.skipped {
             assert!(named.contains(&*format!("skip-preflight-{check}")), "{check}");
         }

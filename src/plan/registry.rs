@@ -55,7 +55,7 @@ pub fn ready(spec: &ClusterRegistrySpec, credential: &Credential) -> Wanted {
     } else if unserved(spec).is_some() {
         (
             Reason::FeatureDisabled,
-            "verify: Digest and targetPullSecretName are not served by this hub; leave them out",
+            "targetPullSecretName is not served by this hub; leave it out",
         )
     } else if !has_usable_prefix(spec) {
         (

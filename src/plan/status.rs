@@ -128,6 +128,26 @@ pub fn failed(
     status
 }
 
+/// The status of a task whose Job completed, and whose chart the registry does not confirm; nothing that the Job or its pod
+/// said is repeated.
+#[must_use]
+pub fn unverified(
+    task: &Task,
+    job: &JobReport,
+    ended: Timestamp,
+    why: &str,
+    now: Timestamp,
+) -> RenderTaskStatus {
+    let mut status = ended_badly(task, Reason::ResultUnverified, why, ended, now);
+    status.attempts = Some(job.attempts.max(1));
+    status.failure = Some(TaskFailure {
+        phase: FailurePhase::Push,
+        exit_code: None,
+        message: why.to_owned(),
+    });
+    status
+}
+
 /// The status of a task whose Job vanished without a recorded result.
 #[must_use]
 pub fn lost(task: &Task, now: Timestamp) -> RenderTaskStatus {

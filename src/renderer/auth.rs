@@ -19,6 +19,15 @@ const MAX_CHALLENGE: usize = 8 * 1024;
 /// Longest token in bytes that is sent.
 const MAX_TOKEN: usize = 64 * 1024;
 
+/// What a token is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read.
+    Pull,
+    /// To read and write.
+    Push,
+}
+
 /// What is needed to answer a challenge.
 #[derive(Debug)]
 pub struct Authenticator {
@@ -30,6 +39,8 @@ pub struct Authenticator {
     pub credential: Option<Credential>,
     /// A token service elsewhere that may receive the credential.
     pub token_realm: Option<Uri>,
+    /// What tokens are asked for.
+    pub access: Access,
 }
 
 #[derive(Deserialize)]
@@ -102,7 +113,11 @@ impl Authenticator {
 
     /// The scope is what we need and nothing the registry asks for.
     fn token_uri(&self, realm: &Uri, service: &str) -> Option<Uri> {
-        let scope = format!("repository:{}:pull,push", self.repository);
+        let actions = match self.access {
+            Access::Pull => "pull",
+            Access::Push => "pull,push",
+        };
+        let scope = format!("repository:{}:{actions}", self.repository);
         let mut query = realm.query().map(|query| format!("{query}&")).unwrap_or_default();
         if !service.is_empty() {
             query.extend(["service=", &percent_encode(service), "&"]);
@@ -203,6 +218,7 @@ mod tests {
             repository: "team-a/shop".parse().unwrap(),
             credential: None,
             token_realm: None,
+            access: Access::Push,
         };
         let uri = |realm: &str, service: &str| {
             authenticator

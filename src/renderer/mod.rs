@@ -16,6 +16,7 @@ pub mod failure;
 pub mod file;
 pub mod manifest;
 pub mod origin;
+pub mod reader;
 pub mod registry;
 pub mod run;
 pub mod tls;

@@ -9,7 +9,7 @@ use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::archive;
-use super::auth::Authenticator;
+use super::auth::{Access, Authenticator};
 use super::chart::Chart;
 use super::cli::{Cli, Command, Connection, OneShot, Push, Render, TERMINATION_LOG};
 use super::config::{ChartMeta, Config};
@@ -226,6 +226,7 @@ fn connect(
         repository: reference.repository.clone(),
         credential,
         token_realm: args.token_realm.clone(),
+        access: Access::Push,
     };
     Ok(Registry::new(Transport::new(tls, limits), auth))
 }

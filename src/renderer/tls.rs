@@ -1,7 +1,7 @@
 //! Whom to trust: the system's certificate authorities, and the platform's own on top of them.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -17,6 +17,15 @@ const SYSTEM_BUNDLES: [&str; 5] = [
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
+/// What the system trusts; a program that asks many registries reads it once.
+static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
+    let mut roots = RootCertStore::empty();
+    let system = SYSTEM_BUNDLES
+        .iter()
+        .find_map(|path| file::read(Path::new(path), MAX_BYTES).ok());
+    roots.add_parsable_certificates(certificates(&system.unwrap_or_default()));
+    roots
+});
 /// Largest bundle in bytes; the public one is a quarter of a MiB.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -42,14 +51,19 @@ pub enum TlsError {
 /// # Errors
 /// When a file of `extra` cannot be read or holds no certificate, or nothing at all is trusted.
 pub fn client_config(extra: &[&Path]) -> Result<ClientConfig, TlsError> {
-    let mut roots = RootCertStore::empty();
-    let system = SYSTEM_BUNDLES
-        .iter()
-        .find_map(|path| file::read(Path::new(path), MAX_BYTES).ok());
-    roots.add_parsable_certificates(certificates(&system.unwrap_or_default()));
-    for path in extra {
-        let pem = file::read(path, MAX_BYTES).map_err(TlsError::Unreadable)?;
-        let (added, _) = roots.add_parsable_certificates(certificates(&pem));
+    let bundles = extra.iter().map(|path| file::read(path, MAX_BYTES));
+    let bundles: Result<Vec<_>, _> = bundles.collect();
+    client_config_of(&bundles.map_err(TlsError::Unreadable)?)
+}
+
+/// The same with the extra authorities in memory, as PEM.
+///
+/// # Errors
+/// When one of `extra` holds no certificate, or nothing at all is trusted.
+pub fn client_config_of(extra: &[impl AsRef<[u8]>]) -> Result<ClientConfig, TlsError> {
+    let mut roots = SYSTEM_ROOTS.clone();
+    for pem in extra {
+        let (added, _) = roots.add_parsable_certificates(certificates(pem.as_ref()));
         if added == 0 {
             return Err(TlsError::NoCertificate);
         }

@@ -11,7 +11,7 @@ use futures::stream;
 use renderhub::api::docker_config::Credential;
 use renderhub::api::oci::{Digest, Reference};
 use renderhub::api::termination::Reason;
-use renderhub::renderer::auth::Authenticator;
+use renderhub::renderer::auth::{Access, Authenticator};
 use renderhub::renderer::credentials::{self, Source};
 use renderhub::renderer::error::{PushError, Step};
 use renderhub::renderer::manifest::MANIFEST_TYPE;
@@ -577,6 +577,7 @@ impl World {
             repository: reference.repository,
             credential: identity.load(reference.host.as_str()),
             token_realm: None,
+            access: Access::Push,
         };
         // Nothing here hangs, so no call needs an end of its own; a broken connection is tried again at once.
         let limits = Limits {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use renderhub::api::docker_config::Credential;
 use renderhub::api::oci::{Digest, Reference};
-use renderhub::renderer::auth::Authenticator;
+use renderhub::renderer::auth::{Access, Authenticator};
 use renderhub::renderer::config::ChartMeta;
 use renderhub::renderer::manifest::Artifact;
 use renderhub::renderer::origin::Origin;
@@ -330,6 +330,7 @@ pub fn client(address: SocketAddr, credential: Option<Credential>, limits: Limit
         repository: reference.repository,
         credential,
         token_realm: None,
+        access: Access::Push,
     };
     Registry::new(Transport::new(tls::no_tls().unwrap(), limits), auth)
 }

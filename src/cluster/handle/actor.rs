@@ -53,7 +53,7 @@ pub(in crate::cluster) struct Actor {
     pub(super) seed: u64,
     pub(super) notes: mpsc::Sender<Note>,
     pub(super) tasks: JoinSet<Done>,
-    noted: mpsc::Receiver<Note>,
+    inbox: mpsc::Receiver<Note>,
     /// The attempt or the probe that is under way, and its number.
     under_way: Option<AbortHandle>,
     number: u64,
@@ -68,7 +68,7 @@ impl Actor {
         desired: watch::Receiver<Desired>,
     ) -> Self {
         let seed = RandomState::new().hash_one(&key);
-        let (notes, noted) = mpsc::channel(NOTES);
+        let (notes, inbox) = mpsc::channel(NOTES);
         let mut current = desired.borrow().clone();
         // Those are news to be looked at.
         current.sites.clear();
@@ -86,7 +86,7 @@ impl Actor {
             seed,
             notes,
             tasks: JoinSet::new(),
-            noted,
+            inbox,
             under_way: None,
             number: 0,
             has_stood: false,
@@ -135,7 +135,7 @@ impl Actor {
                 Ok(done) => self.done(done).await,
                 Err(ended) => self.fell(ended.is_panic()),
             },
-            Some(note) = self.noted.recv() => self.note(&note),
+            Some(note) = self.inbox.recv() => self.note(&note),
             () = line.doubt.notified() => self.connection.heard(Heard::Doubt, now()),
             Ok(permit) = reports.reserve(), if self.told.has_news() => self.told.send(permit),
             () = until(due) => {}
@@ -179,16 +179,14 @@ impl Actor {
             self.connection.heard(Heard::Same, now());
             return;
         }
-        self.number += 1;
-        if let Some(under_way) = self.under_way.take() {
-            under_way.abort();
-        }
-        let stands = self.session.as_ref();
-        let stands = stands.filter(|session| session.connection == self.current.connection);
-        if let Some(session) = stands {
-            session.renew(&self.current.config);
-        }
         let is_token = self.current.connection == before.connection;
+        if !is_token || !self.connection.is_probing() {
+            self.number += 1;
+            if let Some(under_way) = self.under_way.take() {
+                under_way.abort();
+            }
+        }
+        self.line.renew(&self.current);
         let heard = if is_token { Heard::Token } else { Heard::Replaced };
         self.connection.heard(heard, now());
     }
@@ -246,6 +244,10 @@ impl Actor {
     /// Puts the new session in the place of the old one, whose calls go on for a while.
     async fn connected(&mut self, version: Version, session: Arc<Session>) {
         self.connection.heard(Heard::Connected(version), now());
+        // It may have changed while the attempt was under way.
+        session
+            .link
+            .set_pace(self.current.pace.qps, self.current.pace.burst);
         self.session = Some(Arc::clone(&session));
         let old = self.line.swap(Some(session));
         if self.has_stood {
@@ -301,7 +303,7 @@ async fn attempt(common: Arc<Common>, wanted: Desired, number: u64) -> Done {
         let link = Link::new(&wanted.config, &settings.link).map_err(|_| Fault::BadKubeconfig)?;
         link.set_pace(wanted.pace.qps, wanted.pace.burst);
         let version = greet(&link, &settings.own_namespaces).await?;
-        Ok((version, Arc::new(Session::new(link, wanted.connection))))
+        Ok((version, Arc::new(Session::new(link, &wanted))))
     };
     let mut connect = Box::pin(connect);
     // Never closed. Held for the handshake of a server that answers, and not for one that does not.

@@ -8,7 +8,9 @@ use futures::future::BoxFuture;
 use http::{HeaderValue, Request};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::Desired;
 use super::session::Session;
 use crate::apply::{CallError, Wire};
 use crate::metrics::clusters::ClusterMetrics;
@@ -36,9 +38,17 @@ impl Line {
         }
     }
 
-    pub(super) fn session(&self) -> Option<Arc<Session>> {
+    /// The session of this moment, kept for a call: what takes its place waits for whoever came in before it.
+    fn enter(&self) -> Option<(Arc<Session>, TaskTrackerToken)> {
         let held = self.session.read().unwrap_or_else(PoisonError::into_inner);
-        held.clone()
+        held.as_ref().map(|session| (Arc::clone(session), session.call()))
+    }
+
+    /// Lets the next request carry the token that is wanted, where it is all that differs.
+    pub(in crate::cluster) fn renew(&self, wanted: &Desired) {
+        if let Some((session, _call)) = self.enter() {
+            session.renew(wanted);
+        }
     }
 
     /// Puts another session, or none, in the place of the one before, which is given back.
@@ -81,11 +91,12 @@ impl Seat {
     }
 
     async fn call(&self, request: Request<Vec<u8>>) -> Result<Bytes, CallError> {
-        let session = self.line.session().filter(|_| self.is_valid());
-        let session = session.ok_or(CallError::Transport)?;
-        let sent = session.send(request, self.user.as_ref());
+        let entered = self.line.enter().filter(|_| self.is_valid());
+        let (session, _call) = entered.ok_or(CallError::Transport)?;
+        let sent = session.link.send(request, self.user.as_ref());
+        // What is cut says nothing of the cluster.
         let answer = self.valid.run_until_cancelled(sent).await;
-        let answer = answer.unwrap_or(Err(CallError::Transport));
+        let answer = answer.ok_or(CallError::Transport)?;
         self.line
             .count(answer.as_ref().map(|_| ()).map_err(|error| *error));
         answer

@@ -25,29 +25,46 @@ const REOPEN: Duration = Duration::from_millis(200);
 /// A watch that lived longer than this did not fail.
 const LIVED: Duration = Duration::from_secs(60);
 
+/// Those who may still speak of a site.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cluster) struct Speakers(Vec<CancellationToken>);
+
+impl Speakers {
+    /// Whether nobody of them speaks any more.
+    pub(in crate::cluster) fn are_done(&self) -> bool {
+        self.0.iter().all(CancellationToken::is_cancelled)
+    }
+
+    /// Waits for that.
+    pub(in crate::cluster) async fn done(&self) {
+        for speaker in &self.0 {
+            speaker.cancelled().await;
+        }
+    }
+}
+
 /// The right to speak of a site: who holds it waits for whoever held it before, so that nothing is told out of order.
 #[derive(Debug)]
 pub(in crate::cluster) struct Turn {
-    /// Ends when nothing more is told by those before.
-    pub(in crate::cluster) before: CancellationToken,
+    pub(in crate::cluster) before: Speakers,
     /// Ends when the site is closed.
     pub(in crate::cluster) closed: CancellationToken,
     _done: DropGuard,
 }
 
 impl Turn {
-    /// After `before`, on a connection that may be cut; the other token ends when this turn is over.
-    pub(in crate::cluster) fn after(
-        before: CancellationToken,
-        cut: &CancellationToken,
-    ) -> (Self, CancellationToken) {
+    /// After `before`, on a connection that may be cut; and whom the next waits for: a turn may be given up before it came.
+    pub(in crate::cluster) fn after(before: Speakers, cut: &CancellationToken) -> (Self, Speakers) {
         let done = CancellationToken::new();
+        let mut speakers = before.clone();
+        speakers.0.retain(|speaker| !speaker.is_cancelled());
+        speakers.0.push(done.clone());
         let turn = Self {
             before,
             closed: cut.child_token(),
-            _done: done.clone().drop_guard(),
+            _done: done.drop_guard(),
         };
-        (turn, done)
+        (turn, speakers)
     }
 }
 

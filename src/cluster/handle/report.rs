@@ -14,10 +14,13 @@ use crate::plan::site::Site;
 /// How old the reported time of the last probe may get.
 const STALE: Duration = Duration::from_secs(240);
 
+/// Sites that cannot be used, and why.
+type Refused = Vec<(Arc<Site>, Fault)>;
+
 /// The last report, and the next.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    last: Option<(Health, Vec<(Arc<Site>, Fault)>)>,
+    last: Option<(Health, Refused)>,
     next: Option<Report>,
 }
 

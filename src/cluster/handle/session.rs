@@ -1,18 +1,18 @@
 //! A connection that stands: its link, and the calls that are under way on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::apply::CallError;
 use crate::cluster::link::Link;
-use crate::kubeconfig::{Fingerprint, Login, RemoteConfig};
+use crate::kubeconfig::{Fingerprint, Login};
+
+use super::Desired;
 
 /// Longest that calls of a connection may go on after another took its place.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -22,37 +22,40 @@ const DRAIN: Duration = Duration::from_secs(30);
 pub(super) struct Session {
     pub(super) link: Link,
     /// Tells it from connections to elsewhere.
-    pub(super) connection: Fingerprint,
+    connection: Fingerprint,
+    /// Tells its credential from others.
+    identity: Mutex<Fingerprint>,
     calls: TaskTracker,
     /// Counts credentials: what is verified of one is verified anew of the next.
     credential: watch::Sender<u64>,
 }
 
 impl Session {
-    pub(super) fn new(link: Link, connection: Fingerprint) -> Self {
+    pub(super) fn new(link: Link, wanted: &Desired) -> Self {
         Self {
             link,
-            connection,
+            connection: wanted.connection,
+            identity: Mutex::new(wanted.identity),
             calls: TaskTracker::new(),
             credential: watch::Sender::new(0),
         }
     }
 
-    /// Does a call, and keeps the connection for it even if another takes its place.
-    pub(super) async fn send(
-        &self,
-        request: Request<Vec<u8>>,
-        user: Option<&HeaderValue>,
-    ) -> Result<Bytes, CallError> {
-        let _under_way = self.calls.token();
-        self.link.send(request, user).await
+    /// Keeps the connection while it is held, even if another takes its place.
+    pub(super) fn call(&self) -> TaskTrackerToken {
+        self.calls.token()
     }
 
-    /// Lets the next request carry another token.
-    pub(super) fn renew(&self, config: &RemoteConfig) {
-        let Login::Token(token) = &config.login else {
+    /// Lets the next request carry the token that is wanted, where it is all that differs.
+    pub(super) fn renew(&self, wanted: &Desired) {
+        let Login::Token(token) = &wanted.config.login else {
             return;
         };
+        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.connection != wanted.connection || *identity == wanted.identity {
+            return;
+        }
+        *identity = wanted.identity;
         // One that cannot be sent is none: the decoder lets no such token through.
         if self.link.set_token(token).is_ok() {
             self.credential.send_modify(|count| *count += 1);

@@ -34,7 +34,7 @@ impl Actor {
             self.posts
                 .insert(Arc::clone(&site), Post::new(&site, turn, now()));
             self.tasks.spawn(async move {
-                before.cancelled_owned().await;
+                before.done().await;
                 Done::Turn(site)
             });
         }
@@ -46,7 +46,7 @@ impl Actor {
             return;
         };
         // Of a turn that was given up meanwhile.
-        if !post.turn.before.is_cancelled() || post.is_started() {
+        if !post.turn.before.are_done() || post.is_started() {
             return;
         }
         if let Some(session) = &self.session {
@@ -68,7 +68,7 @@ impl Actor {
         };
         for (site, post) in &mut self.posts {
             post.stop().await;
-            if post.turn.before.is_cancelled() {
+            if post.turn.before.are_done() {
                 post.start(
                     &self.common,
                     site,
@@ -122,7 +122,7 @@ impl Actor {
         let Some(post) = self.posts.get_mut(site) else {
             return;
         };
-        if !post.turn.before.is_cancelled() {
+        if !post.turn.before.are_done() {
             return;
         }
         let Some(state) = post.news(now()) else { return };
@@ -162,7 +162,7 @@ impl Actor {
             let Some(reason) = wanted.end.filter(|_| is_own) else {
                 continue;
             };
-            post.turn.before.cancelled().await;
+            post.turn.before.done().await;
             let since = post.since(now());
             let state = SiteState::Down { since, reason };
             _ = self.common.inputs.send(Input::Site(site, state)).await;

@@ -35,25 +35,25 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn seen(&mut self, mark: JobMark) {
-        let at = self.at.get(&mark.task).copied();
-        match at.and_then(|at| self.changes.get_mut(at)) {
-            Some(Change::Seen(before)) => *before = mark,
-            _ => {
-                self.at.insert(mark.task.clone(), self.changes.len());
-                self.changes.push(Change::Seen(mark));
-            }
+        if let Some(Change::Seen(before)) = self.last(&mark.task) {
+            *before = mark;
+            return;
         }
+        self.at.insert(mark.task.clone(), self.changes.len());
+        self.changes.push(Change::Seen(mark));
     }
 
     pub(super) fn gone(&mut self, task: TaskUid) {
-        let at = self.at.get(&task).copied();
-        match at.and_then(|at| self.changes.get_mut(at)) {
-            Some(change) => *change = Change::Gone(task),
-            None => {
-                self.at.insert(task.clone(), self.changes.len());
-                self.changes.push(Change::Gone(task));
-            }
+        if let Some(change) = self.last(&task) {
+            *change = Change::Gone(task);
+            return;
         }
+        self.at.insert(task.clone(), self.changes.len());
+        self.changes.push(Change::Gone(task));
+    }
+
+    fn last(&mut self, task: &TaskUid) -> Option<&mut Change<JobMark>> {
+        self.changes.get_mut(*self.at.get(task)?)
     }
 
     pub(super) fn into_changes(self) -> Vec<Change<JobMark>> {

@@ -127,6 +127,10 @@ struct StatusFields {
     conditions: Option<IgnoredAny>,
 }
 
+/// What should lead to the next page is no mark.
+#[derive(Debug)]
+pub(super) struct NoMark;
+
 /// What a line of a watch tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
@@ -154,10 +158,15 @@ impl Page {
         version(self.metadata.resource_version.as_deref())
     }
 
-    /// Mark for the next page, `None` on the last one; `Some(None)` where it cannot be one.
-    pub(super) fn next(&self) -> Option<Option<&str>> {
-        let next = self.metadata.next.as_deref().filter(|next| !next.is_empty())?;
-        Some((next.len() <= CONTINUE_MAX).then_some(next))
+    /// Mark for the next page, `None` on the last one.
+    ///
+    /// # Errors
+    /// If it is longer than any that a server has use for.
+    pub(super) fn next(&self) -> Result<Option<&str>, NoMark> {
+        match self.metadata.next.as_deref() {
+            Some(next) if next.len() > CONTINUE_MAX => Err(NoMark),
+            next => Ok(next.filter(|next| !next.is_empty())),
+        }
     }
 
     /// Whether it has more Jobs than were asked for.
@@ -304,5 +313,75 @@ impl<'de> Deserialize<'de> for Managed {
             }
         }
         deserializer.deserialize_seq(Folded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::names::job_name;
+    use crate::watch::job_mark;
+
+    fn full() -> Value {
+        json!({
+            "name": job_name("shop", &TaskUid::new("t1")), "namespace": "render", "uid": "j1", "resourceVersion": "7",
+            "labels": {"renderhub.dev/task-uid": "t1", "renderhub.dev/hub-id": "main-0f5a4e0c",
+                "app.kubernetes.io/managed-by": "renderhub"},
+            "annotations": {"renderhub.dev/spec-hash": "ab".repeat(32), "renderhub.dev/chart-url": "oci://r/x:1"},
+            "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
+        })
+    }
+
+    fn read(metadata: &Value) -> Told {
+        let hub = HubId::new("main", "0f5a4e0c").unwrap();
+        let view = View {
+            hub: &hub,
+            namespace: "render",
+        };
+        let line = json!({"object": {"metadata": metadata}, "type": "ADDED"}).to_string();
+        Line::told(line.as_bytes(), view).0
+    }
+
+    #[test]
+    fn a_job_is_read_as_by_the_watch_of_the_hubs_own_cluster() {
+        let fields = [
+            json!([]),
+            Value::Null,
+            json!([{"fieldsV1": {"f:spec": {}}}, {}]),
+            json!([{"fieldsV1": {"f:status": {"f:conditions": {}}}}]),
+            json!([{"fieldsV1": {"f:status": {"f:active": {}}}}, {"fieldsV1": {"f:status": {"f:completionTime": {}}}}]),
+        ];
+        for managed in fields {
+            let mut metadata = full();
+            metadata["managedFields"] = managed;
+            let theirs = job_mark(&serde_json::from_value(metadata.clone()).unwrap()).unwrap();
+            assert_eq!(read(&metadata), Told::There(theirs), "{metadata}");
+        }
+    }
+
+    /// Holds: H4.
+    #[test]
+    fn what_cannot_be_true_is_left_out() {
+        let long = "a".repeat(3_000);
+        for (annotation, value) in [
+            ("renderhub.dev/spec-hash", json!("canary")),
+            ("renderhub.dev/spec-hash", json!("zz".repeat(32))),
+            ("renderhub.dev/chart-url", json!(long)),
+            ("renderhub.dev/chart-url", json!("oci://r/x:1\n\u{1b}[31m")),
+        ] {
+            let mut metadata = full();
+            metadata["annotations"][annotation] = value;
+            let Told::There(mark) = read(&metadata) else {
+                panic!("{metadata}");
+            };
+            let is_dropped = mark.spec_hash.is_empty() || mark.chart_url.is_none();
+            assert!(is_dropped, "{mark:?}");
+        }
+        for odd in ["", "1 2", "1\n", &"1".repeat(65)] {
+            assert_eq!(version(Some(odd)), None, "{odd:?}");
+        }
+        assert_eq!(version(Some("123")).as_deref(), Some("123"));
     }
 }

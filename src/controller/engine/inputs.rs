@@ -151,6 +151,7 @@ impl Engine {
         if let Some((namespace, created)) = self.index.forget_task(uid) {
             self.fair.leave(&namespace, created, uid);
         }
+        self.drop_question(uid);
         self.backoff.clear(uid);
         self.queue.forget(uid);
         self.jobs_gone.remove(uid);

@@ -79,6 +79,7 @@ impl Engine {
             JobNews::Deleted(job) => self.index.clear_job(uid, job),
             JobNews::None => {}
         }
+        self.take_question(uid, outcome);
         // After every pass, whatever it brought: the wake-up of an earlier one may be what started this one. A pass that
         // failed is repeated when its back-off says so.
         if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
@@ -88,6 +89,7 @@ impl Engine {
 
     fn take_slot(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let has_job = self.index.has_job(uid);
+        let is_only_asked_for = self.is_only_asked_for(uid);
         let tenant = outcome.waits_for.as_deref().map(|ns| self.index.intern(ns));
         let Some(record) = self.index.task_mut(uid) else {
             return;
@@ -109,7 +111,7 @@ impl Engine {
         }
         // What runs on a cluster that is not reached holds up nobody else.
         let is_reached = record.target.is_none() || outcome.was_reached;
-        if has_job && !record.phase.is_finished() && is_reached {
+        if has_job && !record.phase.is_finished() && is_reached && !is_only_asked_for {
             self.fair.adopt(ticket(record, uid));
         } else if outcome.wants_slot {
             self.fair.wait(ticket(record, uid));

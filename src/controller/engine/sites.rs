@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ObjectMeta;
@@ -13,7 +13,7 @@ use crate::apply::{CallError, Objects};
 use crate::cluster::Want;
 use crate::names::TaskUid;
 use crate::plan::gc::{Marked, orphans};
-use crate::plan::ledger::{self, Changes, Ledger, Orphan};
+use crate::plan::ledger::{self, Orphan};
 use crate::plan::queue::Ticket;
 use crate::plan::site::{ClusterName, Site, SiteState};
 use crate::plan::task::Phase;
@@ -27,77 +27,11 @@ use super::{Engine, Finished, SWEEP_RETRY, Source};
 
 /// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
 const LISTS: usize = 8;
-/// Pause before entries of the ledger that could not be written are written again.
-const LEDGER_RETRY: Duration = Duration::from_secs(5);
 /// What a finished task may have left on a cluster is gone this long after it was to be removed, or never will be.
 const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
 
 impl Engine {
-    /// Reads what an earlier process wrote down.
-    pub(super) fn read_ledger(&mut self) {
-        let context = Arc::clone(&self.context);
-        self.running
-            .spawn(async move { Finished::Ledger(context.calls.read_ledger().await) });
-    }
-
-    pub(super) fn take_ledger(&mut self, read: Result<BTreeMap<String, String>, CallError>) {
-        match read {
-            Ok(data) => {
-                for site in self.sites.recall(Ledger::read(&data), Timestamp::now()) {
-                    self.ask(&site);
-                }
-                self.saw(&Source::Ledger);
-            }
-            Err(error) => {
-                tracing::warn!(
-                    error = error.kind(),
-                    "the ledger cannot be read yet; it is tried again"
-                );
-                let context = Arc::clone(&self.context);
-                self.running.spawn(async move {
-                    tokio::time::sleep(LEDGER_RETRY).await;
-                    Finished::Ledger(context.calls.read_ledger().await)
-                });
-            }
-        }
-    }
-
-    /// Changes the ledger, sooner or later.
-    pub(super) fn note(&mut self, changes: Changes) {
-        self.unwritten.extend(changes);
-        self.write_ledger();
-    }
-
-    fn write_ledger(&mut self) {
-        if self.unwritten.is_empty() || self.is_writing_ledger {
-            return;
-        }
-        self.is_writing_ledger = true;
-        let (context, changes) = (Arc::clone(&self.context), std::mem::take(&mut self.unwritten));
-        self.running.spawn(async move {
-            let written = context.calls.write_ledger(&changes).await;
-            if written.is_err() {
-                tokio::time::sleep(LEDGER_RETRY).await;
-            }
-            Finished::LedgerWrite(changes, written)
-        });
-    }
-
-    pub(super) fn wrote_ledger(&mut self, changes: Changes, written: Result<(), CallError>) {
-        self.is_writing_ledger = false;
-        if let Err(error) = written {
-            tracing::warn!(
-                error = error.kind(),
-                "the ledger cannot be written yet; it is tried again"
-            );
-            // What was said since is newer.
-            let newer = std::mem::replace(&mut self.unwritten, changes);
-            self.unwritten.extend(newer);
-        }
-        self.write_ledger();
-    }
-
-    fn ask(&mut self, site: &Arc<Site>) {
+    pub(super) fn ask(&mut self, site: &Arc<Site>) {
         if self.sites.ask(site) {
             self.want(Want::Open(Arc::clone(site)));
         }
@@ -162,21 +96,31 @@ impl Engine {
         if outcome.was_reached && outcome.error.is_none() {
             self.index.suspect(uid, false);
         }
-        if let Some(orphan) = &outcome.orphan
-            && let Some(forgotten) = self.sites.leave_behind(Orphan::clone(orphan), Timestamp::now())
-        {
-            tracing::warn!("too much was left on clusters; the oldest is forgotten");
-            self.note(ledger::settle(&forgotten));
+        if let Some(orphan) = &outcome.orphan {
+            self.leave_behind(orphan);
         }
         let Some(record) = self.index.task(uid).filter(|record| record.target.is_some()) else {
             return;
         };
         let is_there = needs_site(record) || self.index.has_job(uid) || self.index.has_secret(uid);
+        // Whoever has a cluster and waits for a slot keeps it, and so does whoever is tried again.
+        let goes_on = outcome.wants_slot || outcome.error.is_some();
         if outcome.wants_site || is_there {
             self.wait_for_site(uid);
-        } else if let Some(site) = record.site.clone() {
+        } else if let Some(site) = record.site.clone().filter(|_| !goes_on) {
             self.index.unsettle(uid);
             self.leave_site(uid, &site);
+        }
+    }
+
+    /// Something was left at a site, which is asked for on its own from now on: its task is gone.
+    fn leave_behind(&mut self, orphan: &Orphan) {
+        if let Some(forgotten) = self.sites.leave_behind(orphan.clone(), Timestamp::now()) {
+            tracing::warn!("too much was left on clusters; the oldest is forgotten");
+            self.note(ledger::settle(&forgotten));
+        }
+        if let Some(site) = self.sites.known(&orphan.site).cloned() {
+            self.ask(&site);
         }
     }
 

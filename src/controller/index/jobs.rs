@@ -95,6 +95,13 @@ impl Index {
         }
     }
 
+    /// Sets when a Job is read next, unless a watch says something of it before.
+    pub fn read_job_at(&mut self, task: &TaskUid, at: Instant) {
+        if let Some(known) = self.jobs.get_mut(task) {
+            known.read_due = at;
+        }
+    }
+
     /// When the Job of an unfinished task is to be read.
     pub fn read_due(&self, task: &TaskUid) -> Option<Instant> {
         let is_open = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());

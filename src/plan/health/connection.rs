@@ -28,9 +28,10 @@ pub enum Heard {
     Missed(Fault),
     /// Something else than a probe ended as on a broken connection, or with a refused credential.
     Doubt,
-    /// The kubeconfig has another token, which requests carry from now on; what was under way does not count.
+    /// The kubeconfig has another token, which requests carry from now on. An attempt that was under way does not count; a
+    /// probe goes on.
     Token,
-    /// The kubeconfig leads elsewhere, or proves who the hub is in another way; what was under way does not count.
+    /// The kubeconfig leads elsewhere, or proves who the hub is in another way; nothing that was under way counts.
     Replaced,
     /// The Secret was read once more, and holds the same.
     Same,
@@ -44,8 +45,12 @@ enum State {
     Trying,
     /// Up, and probed at that time; a doubt makes one miss enough.
     Up { probe_at: Instant, in_doubt: bool },
-    /// Up, and a probe is under way.
-    Probing { started: Instant, in_doubt: bool },
+    /// Up, and a probe is under way; with another token meanwhile, its refusal is none of that token's.
+    Probing {
+        started: Instant,
+        in_doubt: bool,
+        is_stale: bool,
+    },
     /// Up on the old connection; the new one is tried at once.
     Replacing,
     /// Up on the old connection, while the new one is tried.
@@ -53,6 +58,13 @@ enum State {
 }
 
 impl State {
+    fn probe(now: Moment) -> Self {
+        Self::Up {
+            probe_at: now.at,
+            in_doubt: false,
+        }
+    }
+
     fn wait(now: Moment, wait: Duration) -> Self {
         Self::Waiting {
             not_before: now.at + wait,
@@ -119,6 +131,12 @@ impl Connection {
         )
     }
 
+    /// Whether a probe is under way, which another token leaves so.
+    #[must_use]
+    pub const fn is_probing(&self) -> bool {
+        matches!(self.state, State::Probing { .. })
+    }
+
     /// When [`Connection::wake`] has something to do; `None` where only an outcome is waited for.
     #[must_use]
     pub fn due(&self, now: Moment) -> Option<Instant> {
@@ -156,6 +174,7 @@ impl Connection {
                 self.state = State::Probing {
                     started: now.at,
                     in_doubt,
+                    is_stale: false,
                 };
                 Some(Todo::Probe)
             }
@@ -168,8 +187,16 @@ impl Connection {
         match (heard, self.state) {
             (Heard::Connected(version), State::Trying | State::Swapping) => self.connected(version, now),
             (Heard::Failed(fault), State::Trying | State::Swapping) => self.failed(fault, now),
+            (Heard::Answered | Heard::Missed(Fault::Unauthorized), State::Probing { is_stale: true, .. }) => {
+                self.state = State::probe(now);
+            }
             (Heard::Answered, State::Probing { started, .. }) => self.answered(started, now),
-            (Heard::Missed(fault), State::Probing { started, in_doubt }) => {
+            (
+                Heard::Missed(fault),
+                State::Probing {
+                    started, in_doubt, ..
+                },
+            ) => {
                 self.missed(fault, started, in_doubt, now);
             }
             (Heard::Doubt, _) => self.doubt(now),
@@ -283,9 +310,14 @@ impl Connection {
         }
         self.state = match state {
             State::Waiting { .. } | State::Trying => State::wait(now, Duration::ZERO),
-            State::Up { in_doubt, .. } | State::Probing { in_doubt, .. } => State::Up {
-                probe_at: now.at,
+            State::Up { .. } => State::probe(now),
+            // Not given up: servers take many requests that are given up for an attack.
+            State::Probing {
+                started, in_doubt, ..
+            } => State::Probing {
+                started,
                 in_doubt,
+                is_stale: true,
             },
             State::Replacing | State::Swapping => State::Replacing,
         };

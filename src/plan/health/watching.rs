@@ -81,7 +81,7 @@ impl Watching {
             State::Reopening { .. } if fault.is_passing() => {}
             State::Idle => {}
             State::Opening { .. } | State::Synced | State::Reopening { .. } | State::Down => {
-                self.down(fault, now)
+                self.down(fault, now);
             }
         }
     }

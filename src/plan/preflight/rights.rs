@@ -11,6 +11,8 @@ use super::{Check, Facts, Finding, some_of, unknown};
 pub struct OwnRules {
     /// In the rendering namespace.
     pub rendering: Vec<ResourceRule>,
+    /// In the namespace of the kubeconfigs, where that is another.
+    pub kubeconfigs: Vec<ResourceRule>,
     /// In a namespace that it has nothing to do with.
     pub elsewhere: Vec<ResourceRule>,
 }
@@ -20,6 +22,8 @@ pub struct OwnRules {
 pub enum Reach {
     /// The rendering namespace.
     Rendering,
+    /// The namespace of the kubeconfigs, where that is another.
+    Kubeconfigs,
     /// Any namespace.
     Anywhere,
     /// Any namespace, but only objects that the rule names.
@@ -66,6 +70,7 @@ const GOLDEN: &[Grant] = &[
     grant(Reach::Named, "", &["serviceaccounts"], &["get", "impersonate"]),
     grant(Reach::Rendering, "batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
     grant(Reach::Rendering, "", &["secrets"], &["get", "list", "watch", "create", "delete"]),
+    grant(Reach::Kubeconfigs, "", &["secrets"], &["get", "list", "watch"]),
     grant(Reach::Rendering, "", &["pods"], &["list", "watch"]),
     grant(Reach::Rendering, "", &["configmaps"], &["get", "create", "patch"]),
     grant(Reach::Rendering, "", &["resourcequotas"], &["list"]),
@@ -113,7 +118,7 @@ fn is_needed(reach: Reach, is_named: bool, (group, resource, verb): (&str, &str,
     let covers = |grant: &Grant| {
         let reaches = match grant.reach {
             Reach::Anywhere => true,
-            Reach::Rendering => reach == Reach::Rendering,
+            Reach::Rendering | Reach::Kubeconfigs => reach == grant.reach,
             Reach::Named => is_named,
         };
         reaches && grant.group == group && grant.resources.contains(&resource) && grant.verbs.contains(&verb)
@@ -132,6 +137,7 @@ pub(super) fn are_no_more_than_needed(facts: &Facts) -> Finding {
         return Finding::ok(check, "not compared, as --single-tenant says");
     }
     let mut more = excess(&rules.rendering, Reach::Rendering);
+    more.extend(excess(&rules.kubeconfigs, Reach::Kubeconfigs));
     more.extend(excess(&rules.elsewhere, Reach::Anywhere));
     if more.is_empty() {
         return Finding::ok(check, "the hub may do what it needs and no more");

@@ -67,7 +67,6 @@ fn each_refusal_has_its_cause() {
         (usable(json!({"repositoryPrefix": "../"})), json!({}), RepositoryNotAllowed),
         (usable(json!({})), json!({"repository": "//"}), InvalidSpec),
         (usable(json!({})), json!({"tag": "--x"}), InvalidSpec),
-        (usable(json!({"verify": "Digest"})), json!({}), FeatureDisabled),
         (usable(json!({"targetPullSecretName": "pull"})), json!({}), FeatureDisabled),
         (missing(), json!({}), PushSecretNotFound),
         (offering(json!({}), Credential::Invalid), json!({}), PushSecretInvalid),

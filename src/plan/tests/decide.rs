@@ -13,6 +13,7 @@ use crate::plan::job::Place;
 use crate::plan::lost::Patience;
 use crate::plan::outcome::{JobReport, PodNote, Verdict};
 use crate::plan::placement::target;
+use crate::plan::proof::Proof;
 use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
@@ -22,6 +23,7 @@ use crate::plan::{Held, JobState, Observed, Step, decide};
 mod abroad;
 mod ended;
 mod own;
+mod proof;
 
 /// A situation; what is not said is as it is for a task that may start at once.
 struct Situation {
@@ -30,6 +32,7 @@ struct Situation {
     job: JobState,
     secret: Option<&'static str>,
     note: Option<PodNote>,
+    proof: Option<Proof>,
     catalog: Catalog,
     tenancy: Tenancy,
     grants: Grants,
@@ -55,6 +58,7 @@ impl Situation {
             job: JobState::Absent,
             secret: None,
             note: None,
+            proof: None,
             catalog: platform(),
             tenancy: Tenancy::default(),
             grants: Grants::default(),
@@ -98,6 +102,7 @@ impl Situation {
             job: &self.job,
             secret: self.secret,
             note: self.note.as_ref(),
+            proof: self.proof.as_ref(),
             catalog: &self.catalog,
             tenancy: &self.tenancy,
             grants: &self.grants,
@@ -135,6 +140,7 @@ impl Situation {
                 format!("rest{wake}{tenant}{line}{site}")
             }
             Step::RestoreStatus => "restore".to_owned(),
+            Step::Verify(_) => "verify".to_owned(),
             Step::AddFinalizer => "add finalizer".to_owned(),
             Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
             Step::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),

@@ -65,14 +65,18 @@ impl Authority {
     /// # Errors
     /// If a name is no DNS name.
     pub fn server(&self, names: &[&str], addresses: &[IpAddr]) -> Result<KeyPairPem> {
-        let mut params = CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())?;
-        params
-            .subject_alt_names
-            .extend(addresses.iter().map(|ip| SanType::IpAddress(*ip)));
-        params.distinguished_name = DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, names.first().copied().unwrap_or("server"));
+        let params = server_params(names, addresses)?;
+        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// The same, but over since the year 2000.
+    ///
+    /// # Errors
+    /// If a name is no DNS name.
+    pub fn expired_server(&self, names: &[&str], addresses: &[IpAddr]) -> Result<KeyPairPem> {
+        let mut params = server_params(names, addresses)?;
+        params.not_before = rcgen::date_time_ymd(1999, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2000, 1, 1);
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
@@ -108,6 +112,18 @@ impl Authority {
             key: key.serialize_pem(),
         })
     }
+}
+
+fn server_params(names: &[&str], addresses: &[IpAddr]) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())?;
+    params
+        .subject_alt_names
+        .extend(addresses.iter().map(|ip| SanType::IpAddress(*ip)));
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, names.first().copied().unwrap_or("server"));
+    Ok(params)
 }
 
 /// A key for signing `ServiceAccount` tokens: (private, public), as PEM.

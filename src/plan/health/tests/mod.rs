@@ -312,17 +312,37 @@ fn a_kubeconfig_that_leads_elsewhere_takes_the_place_or_ends_both() {
 fn an_outcome_that_nobody_waits_for_changes_nothing() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    let now = clock.to(&connection);
-    assert_eq!(connection.wake(now), Some(Todo::Probe));
-    connection.heard(Heard::Token, clock.now());
     connection.heard(Heard::Missed(Fault::Unauthorized), clock.now());
     connection.heard(Heard::Failed(Fault::Unreachable), clock.now());
     assert!(connection.is_up() && !connection.health().reread);
-    assert_eq!(
-        connection.wake(clock.now()),
-        Some(Todo::Probe),
-        "with the new token"
-    );
+    let now = clock.to(&connection);
+    assert_eq!(connection.wake(now), Some(Todo::Probe));
+    connection.heard(Heard::Replaced, clock.now());
+    connection.heard(Heard::Missed(Fault::Unreachable), clock.now());
+    assert!(connection.is_up());
+}
+
+/// A probe that began with the old token is waited for, and asked again with the new one, whatever it says of the old.
+#[test]
+fn the_refusal_of_an_old_token_is_none_of_the_new() {
+    for outcome in [Heard::Missed(Fault::Unauthorized), Heard::Answered] {
+        let mut clock = Clock::new();
+        let mut connection = up(&mut clock);
+        let now = clock.to(&connection);
+        assert_eq!(connection.wake(now), Some(Todo::Probe));
+        connection.heard(Heard::Token, clock.now());
+        assert!(connection.is_probing());
+        assert_eq!(connection.wake(clock.now()), None, "one at a time");
+        connection.heard(outcome, clock.now());
+        assert!(connection.is_up() && !connection.health().reread);
+        assert_eq!(
+            connection.wake(clock.now()),
+            Some(Todo::Probe),
+            "with the new token"
+        );
+        connection.heard(Heard::Missed(Fault::Unauthorized), clock.now());
+        assert!(connection.health().reread);
+    }
 }
 
 #[test]

@@ -18,6 +18,13 @@ fn rights_beyond_need_are_named_by_where_they_reach() {
         told(&get_secrets, Reach::Anywhere).as_deref(),
         Some("get secrets")
     );
+    assert_eq!(told(&get_secrets, Reach::Kubeconfigs), None);
+    let make_secrets = rule("", "secrets", "create");
+    assert_eq!(told(&make_secrets, Reach::Rendering), None);
+    assert_eq!(
+        told(&make_secrets, Reach::Kubeconfigs).as_deref(),
+        Some("create secrets")
+    );
     let mint = rule("", "serviceaccounts/token", "create");
     assert_eq!(
         told(&mint, Reach::Anywhere).as_deref(),
@@ -57,6 +64,7 @@ fn more_rights_than_needed_warn_and_cluster_admin_is_called_by_its_name() {
         is_single_tenant,
         own_rules: Ok(OwnRules {
             rendering: vec![rule.clone()],
+            kubeconfigs: vec![rule.clone()],
             elsewhere: vec![rule],
         }),
         ..good()
@@ -74,4 +82,15 @@ fn more_rights_than_needed_warn_and_cluster_admin_is_called_by_its_name() {
     assert_eq!(told(&with(rule("*", "*", "*"), true)).verdict, Verdict::Ok);
     let wide = told(&with(rule("", "secrets", "get"), false));
     assert_eq!(wide.message, "the hub may do more than it needs: get secrets");
+    let writes = Facts {
+        own_rules: Ok(OwnRules {
+            kubeconfigs: vec![rule("", "secrets", "create")],
+            ..OwnRules::default()
+        }),
+        ..good()
+    };
+    assert_eq!(
+        told(&writes).message,
+        "the hub may do more than it needs: create secrets"
+    );
 }

@@ -6,7 +6,7 @@ use crate::plan::tenant::{Access, Login, Reader, ServiceAccount};
 use super::super::{cluster, registry};
 use super::*;
 
-const JOB: &str = "0a0b0c0d-0000-4000-8000-000000000001";
+pub(super) const JOB: &str = "0a0b0c0d-0000-4000-8000-000000000001";
 
 fn down(since: i64, reason: Reason) -> SiteState {
     SiteState::Down {
@@ -16,7 +16,7 @@ fn down(since: i64, reason: Reason) -> SiteState {
 }
 
 /// A task of `team-a` for the cluster `east`, which lists the registry.
-fn to_east() -> Situation {
+pub(super) fn to_east() -> Situation {
     let task = task_of(spec_with(json!({"clusterName": "east"})));
     let mut situation = Situation::of(task);
     situation.catalog.clusters = [("east".to_owned(), cluster(json!({})))].into();
@@ -26,7 +26,7 @@ fn to_east() -> Situation {
 }
 
 /// The same for a cluster of the tenant's own, with a registry that takes pushes from everybody.
-fn to_own() -> Situation {
+pub(super) fn to_own() -> Situation {
     let spec = spec_with(json!({
         "kubeConfig": {"secretRef": {"name": "edge", "key": "eu"}}, "deploymentNamespace": "renders",
         "serviceAccountName": "builder",
@@ -38,7 +38,7 @@ fn to_own() -> Situation {
     situation
 }
 
-fn running(situation: Situation) -> Situation {
+pub(super) fn running(situation: Situation) -> Situation {
     situation.with(|s| {
         let job = json!({
             "cluster": "east", "apiVersion": "batch/v1", "kind": "Job", "namespace": "renders", "name": "x", "uid": JOB,

@@ -59,6 +59,7 @@ impl World {
             job: &self.memory.job,
             secret: self.memory.secret.as_deref(),
             note: None,
+            proof: None,
             catalog: &self.catalog,
             tenancy: &Tenancy::default(),
             grants: &Grants::default(),
@@ -115,7 +116,7 @@ impl World {
             }
             Step::RestoreStatus => assert!(self.forged, "a write for nothing"),
             Step::ReadJob | Step::Rest { .. } => {}
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
+            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Verify(_) => {
                 panic!("the task names nothing that is elsewhere")
             }
         }
@@ -183,7 +184,7 @@ impl World {
                 self.secret = self.secret.take().filter(|secret| *secret != uid);
                 self.memory.secret = None;
             }
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
+            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Verify(_) | Step::Rest { .. } => {}
         }
     }
 

@@ -64,6 +64,19 @@ async fn rules(client: &Client, nobody: &Identity, namespace: &str) -> Result<Ve
     Ok(own)
 }
 
+/// Everything that a hub needs on another cluster, word for word.
+fn exact(namespace: &str) -> Vec<Value> {
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let mut own = rule("", "namespaces", &["get"]);
+    own["resourceNames"] = json!([namespace]);
+    vec![
+        rule("batch", "jobs", &["create", "get", "list", "watch", "delete"]),
+        rule("", "secrets", &["create", "get", "list", "delete"]),
+        rule("", "pods", &["list"]),
+        own,
+    ]
+}
+
 /// The rules of the example's Role.
 fn written(namespace: &str) -> Result<Vec<Value>> {
     let objects = helm::documents(&remote::example("remote-cluster/role.yaml", namespace)?)?;
@@ -296,6 +309,36 @@ async fn the_script_refuses_what_the_hub_would_refuse_before_it_makes_anything()
     let plane = ControlPlane::shared().await?;
     let namespaces: Api<Namespace> = Api::all(plane.admin().client().await?);
     assert!(namespaces.get_opt(&fresh).await?.is_none());
+    Ok(())
+}
+
+/// The Role is the one that was agreed on, wherever it is written; a right more is a change of what owners of clusters grant.
+#[test]
+fn the_role_is_exactly_what_a_hub_needs_in_the_example_and_on_the_page() -> Result<()> {
+    let objects = helm::documents(&remote::example("remote-cluster/role.yaml", remote::NAMESPACE)?)?;
+    let roles: Vec<_> = objects.iter().filter(|object| object["kind"] == "Role").collect();
+    let bindings = objects
+        .iter()
+        .filter(|object| object["kind"] == "RoleBinding")
+        .count();
+    assert_eq!(
+        (roles.len(), bindings, objects.len()),
+        (1, 1, 4),
+        "nothing else is bound"
+    );
+    assert_eq!(roles[0]["rules"], json!(exact(remote::NAMESPACE)));
+    let page = remote::examples().join("../docs/how-to/register-a-cluster.md");
+    let page = std::fs::read_to_string(page)?;
+    let mut blocks = page
+        .split("```yaml\n")
+        .filter_map(|rest| rest.split("```").next());
+    let told = blocks
+        .find(|block| block.starts_with("rules:"))
+        .context("no Role on the page")?;
+    assert_eq!(
+        helm::documents(told)?[0]["rules"],
+        json!(exact(remote::NAMESPACE))
+    );
     Ok(())
 }
 

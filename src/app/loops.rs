@@ -1,0 +1,165 @@
+//! Builds the loops and connects them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{AppError, clusters, start};
+use crate::apply::Calls;
+use crate::config::{Settings, TenantIdentity};
+use crate::controller::catalog::CatalogLoop;
+use crate::controller::engine::{Engine, Outlets};
+use crate::controller::worker::Context;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::names::HubId;
+use crate::notes::Notes;
+use crate::plan::job::Place;
+use crate::plan::seal::SealKey;
+use crate::tenant::{Identities, Method};
+use crate::verify::Verifier;
+use crate::watch::{self as watches, Input, Scope};
+
+/// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
+const BACKLOG: usize = 32;
+
+/// What the loops are built of.
+pub(super) struct Hub {
+    pub calls: Calls,
+    pub key: SealKey,
+    pub metrics: Metrics,
+    pub ready: watch::Sender<bool>,
+    /// UIDs of namespaces that were read at the start.
+    pub namespaces: BTreeMap<String, String>,
+}
+
+/// Starts every loop; the sender of events and the engine are returned to be drained on their own.
+pub(super) fn start(
+    loops: &mut JoinSet<()>,
+    clients: &start::Clients,
+    hub: Hub,
+    settings: &Settings,
+    stop: &CancellationToken,
+) -> Result<(JoinHandle<()>, JoinHandle<()>), AppError> {
+    let (client, metrics, calls) = (&clients.hub, &hub.metrics, &hub.calls);
+    let (publish, catalog) = watch::channel(None);
+    let (input, inputs) = mpsc::channel(BACKLOG);
+    let (events, send_events) = Events::new(client.clone(), calls.hub_id().to_string(), metrics.clone());
+    let notes = Notes::default();
+    let own = clusters::own_namespaces(hub.namespaces, catalog.clone());
+    let identities = identities(clients, settings, metrics);
+    let parts = (calls, Arc::clone(&identities), catalog.clone());
+    let remote = clusters::build(client, settings, parts, (own, metrics), input.clone())?;
+    let context = Context {
+        calls: calls.clone(),
+        events,
+        notes: notes.clone(),
+        place: place(settings, calls.hub_id()),
+        key: hub.key,
+        identities,
+        tenancy: settings.tenancy.clone(),
+        seats: remote.seats,
+        gates: settings.clusters.gates.clone(),
+        patience: clusters::patience(&settings.clusters),
+        verifier: Verifier::new(calls.clone(), metrics.clone()),
+    };
+    let outlets = Outlets {
+        ready: hub.ready,
+        wants: remote.wants,
+        active: remote.active,
+    };
+    let (limits, scopes) = (settings.limits, Scope::of(&settings.watch_namespaces));
+    let engine = Engine::new(
+        Arc::new(context),
+        metrics.clone(),
+        limits,
+        scopes,
+        catalog,
+        outlets,
+    );
+    let fallback = settings.fallback_class.clone();
+    let offering = CatalogLoop::new(calls.clone(), fallback, &settings.watch_namespaces, publish);
+    let namespace = settings.rendering_namespace.clone();
+    loops.spawn(remote.controller.run(stop.clone()));
+    loops.spawn(offering.run(client.clone(), namespace, metrics.clone(), stop.clone()));
+    spawn_watches(loops, client, calls.hub_id(), settings, metrics, notes, input);
+    Ok((
+        tokio::spawn(send_events),
+        tokio::spawn(engine.run(inputs, stop.clone())),
+    ))
+}
+
+/// Where Jobs run on the hub's own cluster.
+fn place(settings: &Settings, hub_id: &HubId) -> Place {
+    Place {
+        hub_id: hub_id.clone(),
+        cluster: None,
+        namespace: settings.rendering_namespace.clone(),
+        service_account: settings.renderer_service_account.clone(),
+    }
+}
+
+/// Who reads what tenants name.
+fn identities(clients: &start::Clients, settings: &Settings, metrics: &Metrics) -> Arc<Identities> {
+    let method = match settings.tenant_identity {
+        TenantIdentity::Token => Method::Token,
+        TenantIdentity::Impersonate => Method::Impersonate,
+    };
+    Arc::new(Identities::new(
+        clients.hub.clone(),
+        clients.nobody.clone(),
+        method,
+        settings.tenancy.is_single_tenant,
+        metrics.clone(),
+    ))
+}
+
+/// Starts the watches; they end with the engine that they feed.
+fn spawn_watches(
+    loops: &mut JoinSet<()>,
+    client: &Client,
+    hub_id: &HubId,
+    settings: &Settings,
+    metrics: &Metrics,
+    notes: Notes,
+    out: mpsc::Sender<Input>,
+) {
+    let scopes = Scope::of(&settings.watch_namespaces);
+    for namespace in watches::tenants(&scopes) {
+        let (client, metrics, out) = (client.clone(), metrics.clone(), out.clone());
+        if settings.tenancy.crosses_namespaces {
+            let (client, namespace) = (client.clone(), namespace.clone());
+            loops.spawn(watches::grants(client, namespace, metrics.clone(), out.clone()));
+        }
+        loops.spawn(watches::registries(client, namespace, metrics, out));
+    }
+    for scope in scopes {
+        loops.spawn(watches::tasks(
+            client.clone(),
+            scope,
+            metrics.clone(),
+            out.clone(),
+        ));
+    }
+    let namespace = settings.rendering_namespace.clone();
+    let (hub_id, metrics) = (hub_id.clone(), metrics.clone());
+    loops.spawn(watches::jobs(
+        client.clone(),
+        namespace.clone(),
+        hub_id.clone(),
+        metrics.clone(),
+        out.clone(),
+    ));
+    loops.spawn(watches::pods(
+        client.clone(),
+        namespace,
+        hub_id,
+        metrics,
+        notes,
+        out,
+    ));
+}

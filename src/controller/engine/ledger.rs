@@ -1,0 +1,81 @@
+//! What the engine writes down, because no object of its tasks says it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::apply::CallError;
+use crate::plan::ledger::{Changes, Ledger};
+
+use super::{Engine, Finished, Source};
+
+/// Pause before the ledger is read or written again after a failure.
+const LEDGER_RETRY: Duration = Duration::from_secs(5);
+
+impl Engine {
+    /// Reads what an earlier process wrote down.
+    pub(super) fn read_ledger(&mut self) {
+        let context = Arc::clone(&self.context);
+        self.running
+            .spawn(async move { Finished::Ledger(context.calls.read_ledger().await) });
+    }
+
+    pub(super) fn take_ledger(&mut self, read: Result<BTreeMap<String, String>, CallError>) {
+        match read {
+            Ok(data) => {
+                for site in self.sites.recall(Ledger::read(&data), Timestamp::now()) {
+                    self.ask(&site);
+                }
+                self.saw(&Source::Ledger);
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = error.kind(),
+                    "the ledger cannot be read yet; it is tried again"
+                );
+                let context = Arc::clone(&self.context);
+                self.running.spawn(async move {
+                    tokio::time::sleep(LEDGER_RETRY).await;
+                    Finished::Ledger(context.calls.read_ledger().await)
+                });
+            }
+        }
+    }
+
+    /// Changes the ledger, sooner or later.
+    pub(super) fn note(&mut self, changes: Changes) {
+        self.unwritten.extend(changes);
+        self.write_ledger();
+    }
+
+    fn write_ledger(&mut self) {
+        if self.unwritten.is_empty() || self.is_writing_ledger {
+            return;
+        }
+        self.is_writing_ledger = true;
+        let (context, changes) = (Arc::clone(&self.context), std::mem::take(&mut self.unwritten));
+        self.running.spawn(async move {
+            let written = context.calls.write_ledger(&changes).await;
+            if written.is_err() {
+                tokio::time::sleep(LEDGER_RETRY).await;
+            }
+            Finished::LedgerWrite(changes, written)
+        });
+    }
+
+    pub(super) fn wrote_ledger(&mut self, changes: Changes, written: Result<(), CallError>) {
+        self.is_writing_ledger = false;
+        if let Err(error) = written {
+            tracing::warn!(
+                error = error.kind(),
+                "the ledger cannot be written yet; it is tried again"
+            );
+            // What was said since is newer.
+            let newer = std::mem::replace(&mut self.unwritten, changes);
+            self.unwritten.extend(newer);
+        }
+        self.write_ledger();
+    }
+}

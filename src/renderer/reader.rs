@@ -1,0 +1,115 @@
+//! What is asked of a registry without changing it. Whoever holds a reader and no [`super::registry::Registry`] cannot push.
+
+use http::header::{ACCEPT, AUTHORIZATION, HeaderMap};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+
+use super::auth::Authenticator;
+use super::error::{PushError, Step};
+use super::transport::{Answer, Call, Transport};
+use crate::api::oci::Digest;
+
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+/// Whatever can be under a tag: another kind of artifact is a conflict too, not an absence.
+const ANY_MANIFEST: HeaderValue = HeaderValue::from_static(
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
+     application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json, \
+     application/vnd.docker.distribution.manifest.v1+prettyjws, */*",
+);
+
+/// One repository of one registry, to be read.
+#[derive(Debug)]
+pub struct Reader {
+    transport: Transport,
+    pub(super) auth: Authenticator,
+    authorization: Option<HeaderValue>,
+}
+
+impl Reader {
+    /// A registry that is not spoken to yet.
+    #[must_use]
+    pub const fn new(transport: Transport, auth: Authenticator) -> Self {
+        Self {
+            transport,
+            auth,
+            authorization: None,
+        }
+    }
+
+    /// Digest of the manifest under a tag or digest; `None` if there is none.
+    ///
+    /// # Errors
+    /// Anything that is neither a clear yes nor a clear no.
+    pub async fn digest_of(&mut self, step: Step, name: &str) -> Result<Option<Digest>, PushError> {
+        let mut call = self.call(step, Method::HEAD, &format!("manifests/{name}"))?;
+        call.headers.insert(ACCEPT, ANY_MANIFEST);
+        let answer = self.send(call).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => return Ok(None),
+            StatusCode::OK => {}
+            other => return Err(unexpected(step, other)),
+        }
+        if let Some(digest) = content_digest(&answer.headers) {
+            return Ok(Some(digest));
+        }
+        // Registries may leave the header out of an answer to HEAD; then the manifest itself is the answer.
+        self.digest_of_body(step, name).await.map(Some)
+    }
+
+    /// Digest of the manifest under a tag or digest, from its bytes.
+    ///
+    /// # Errors
+    /// Anything but the manifest.
+    pub async fn digest_of_body(&mut self, step: Step, name: &str) -> Result<Digest, PushError> {
+        let mut call = self.call(step, Method::GET, &format!("manifests/{name}"))?;
+        call.headers.insert(ACCEPT, ANY_MANIFEST);
+        call.read = true;
+        let answer = self.send(call).await?;
+        match answer.status {
+            StatusCode::OK => Ok(Digest::of(&answer.body)),
+            other => Err(unexpected(step, other)),
+        }
+    }
+
+    pub(super) fn call(&self, step: Step, method: Method, path: &str) -> Result<Call, PushError> {
+        let path = format!("/v2/{}/{path}", self.auth.repository);
+        let uri = self
+            .auth
+            .origin
+            .at(&path)
+            .map_err(|_| PushError::Protocol(step))?;
+        Ok(Call::new(step, method, uri))
+    }
+
+    /// Sends a call, answers one challenge if there is one, and sorts out the answers that end every push.
+    pub(super) async fn send(&mut self, mut call: Call) -> Result<Answer, PushError> {
+        let mut challenged = false;
+        loop {
+            if let Some(authorization) = &self.authorization {
+                call.headers.insert(AUTHORIZATION, authorization.clone());
+            }
+            let answer = self.transport.send(&call).await?;
+            match answer.status {
+                status if status.is_redirection() => return Err(PushError::Redirect(call.step)),
+                StatusCode::FORBIDDEN => return Err(PushError::Forbidden),
+                // A second 401 for the same call means the credential is wrong; a token may expire between calls.
+                StatusCode::UNAUTHORIZED if challenged => return Err(PushError::Unauthorized),
+                StatusCode::UNAUTHORIZED => {
+                    challenged = true;
+                    self.authorization = Some(self.auth.answer(&self.transport, &answer.headers).await?);
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+}
+
+pub(super) const fn unexpected(step: Step, status: StatusCode) -> PushError {
+    PushError::Status {
+        step,
+        status: status.as_u16(),
+    }
+}
+
+pub(super) fn content_digest(headers: &HeaderMap) -> Option<Digest> {
+    headers.get(CONTENT_DIGEST)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,188 @@
+//! Names: a server that answers late or changes its mind delays nobody else, and leads nowhere that is refused.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use renderhub::apply::CallError;
+use renderhub::cluster::limits::LinkLimits;
+use renderhub::cluster::link::{Link, LinkSettings};
+use renderhub::cluster::resolve::Resolver;
+use renderhub::kubeconfig::Host;
+use renderhub::plan::address::Guard;
+use renderhub_harness::Hostile;
+use renderhub_harness::dns::{Dns, Said};
+use renderhub_harness::hostile::{Http, Reply};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use crate::support::{config, failed, get, settings, short};
+
+fn resolving(dns: &Dns, limits: LinkLimits) -> LinkSettings {
+    LinkSettings {
+        resolver: Resolver::with_servers(&[dns.address()]).unwrap(),
+        ..settings(limits)
+    }
+}
+
+fn named(name: &str, server: &Hostile, settings: &LinkSettings) -> Link {
+    let mut config = config(server.address(), server.authority());
+    config.host = Host::Name(name.to_owned());
+    Link::new(&config, settings).unwrap()
+}
+
+fn v4(server: SocketAddr) -> Ipv4Addr {
+    match server.ip() {
+        IpAddr::V4(v4) => v4,
+        IpAddr::V6(_) => panic!("servers of a test have IPv4 addresses"),
+    }
+}
+
+/// Holds: K14.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_are_never_answered_delay_no_other() {
+    const HOLES: usize = 1_000;
+    let server = Hostile::start(Http::Two, |_| Reply::whole(200, "{}"))
+        .await
+        .unwrap();
+    let address = v4(server.address());
+    let dns = Dns::start(move |name| {
+        if name.starts_with("hole") {
+            Said::Nothing
+        } else {
+            Said::Are(vec![address])
+        }
+    })
+    .await
+    .unwrap();
+    let settings = resolving(&dns, short());
+    named("known.test", &server, &settings).probe().await.unwrap();
+    let holes: Vec<Link> = (0..HOLES)
+        .map(|i| named(&format!("hole-{i}.test"), &server, &settings))
+        .collect();
+    let begin = Instant::now();
+    let dead = join_all(holes.iter().map(|link| async {
+        for _ in 0..2 {
+            failed(link.send(get("/x"), None).await);
+        }
+    }));
+    // As long as in production, for a machine that has much else to do.
+    let patient = LinkSettings {
+        limits: LinkLimits::default(),
+        ..settings.clone()
+    };
+    let good = async {
+        let mut worst = Duration::ZERO;
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let begin = Instant::now();
+            named("known.test", &server, &patient).probe().await.unwrap();
+            worst = worst.max(begin.elapsed());
+        }
+        worst
+    };
+    let (_, worst) = tokio::join!(dead, good);
+    assert!(
+        worst < Duration::from_secs(1),
+        "a name that is answered took {worst:?}"
+    );
+    // Each has 3 seconds; the rest is this machine's.
+    assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
+    // By now the holes have a line of their own, and a new name need not wait for them either.
+    let still = join_all(holes.iter().map(Link::probe));
+    let new = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        named("new.test", &server, &patient).probe().await
+    };
+    let (_, new) = tokio::join!(still, new);
+    new.unwrap();
+}
+
+/// Holds: K14.
+#[tokio::test]
+async fn a_name_that_is_not_answered_fails_within_two_seconds() {
+    let server = Hostile::start(Http::Two, |_| Reply::whole(200, "{}"))
+        .await
+        .unwrap();
+    let dns = Dns::start(|_| Said::Nothing).await.unwrap();
+    let settings = resolving(&dns, LinkLimits::default());
+    let begin = Instant::now();
+    assert_eq!(
+        failed(named("hole.test", &server, &settings).probe().await),
+        CallError::Transport
+    );
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    let dns = Dns::start(|_| Said::Are(Vec::new())).await.unwrap();
+    let settings = resolving(&dns, LinkLimits::default());
+    assert_eq!(
+        failed(named("none.test", &server, &settings).probe().await),
+        CallError::Transport
+    );
+}
+
+/// Holds: K6.
+#[tokio::test]
+async fn a_name_that_turns_to_a_refused_address_leads_nowhere() {
+    let server = Hostile::start(Http::One, |_| {
+        // Each answer ends its connection, so that the next call needs another.
+        Reply::Whole(200, vec![("connection", "close".to_owned())], "{}".into())
+    })
+    .await
+    .unwrap();
+    let refused = TcpListener::bind(("127.0.0.1", server.address().port()))
+        .await
+        .unwrap();
+    let (good, bad) = (v4(server.address()), Ipv4Addr::LOCALHOST);
+    let turn = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&turn);
+    let dns = Dns::start(move |_| {
+        let answers = [vec![good], vec![bad], vec![good, bad], vec![bad, good]];
+        Said::Are(answers[asked.fetch_add(1, Ordering::Relaxed) % answers.len()].clone())
+    })
+    .await
+    .unwrap();
+    let mut settings = resolving(&dns, short());
+    settings.guard = Arc::new(Guard {
+        allowed: vec![format!("{good}/32").parse().unwrap()],
+        denied: Vec::new(),
+    });
+    let link = named("turns.test", &server, &settings);
+    for i in 0..40 {
+        let answer = link.probe().await;
+        let answered = turn.load(Ordering::Relaxed);
+        assert_eq!(answered, i + 1, "each connection asks anew");
+        assert_eq!(answer.is_ok(), i % 4 == 0, "{i} {answer:?}");
+    }
+    assert_eq!(server.accepted(), 10);
+    let touched = tokio::time::timeout(Duration::from_millis(200), refused.accept()).await;
+    assert!(touched.is_err(), "the refused address was connected to");
+}
+
+/// Holds: K6.
+#[tokio::test]
+async fn a_name_is_asked_for_as_it_is_written() {
+    let server = Hostile::start(Http::Two, |_| Reply::whole(200, "{}"))
+        .await
+        .unwrap();
+    let address = v4(server.address());
+    let names = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&names);
+    let dns = Dns::start(move |name| {
+        seen.lock().unwrap().push(name.to_owned());
+        Said::Are(vec![address])
+    })
+    .await
+    .unwrap();
+    let settings = resolving(&dns, short());
+    named("kubernetes.default", &server, &settings)
+        .probe()
+        .await
+        .unwrap();
+    assert_eq!(
+        *names.lock().unwrap(),
+        ["kubernetes.default"],
+        "no domain of the hub's own is added"
+    );
+}

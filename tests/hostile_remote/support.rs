@@ -1,0 +1,228 @@
+//! Links to hostile servers, Jobs as they tell of them, and a second cluster whose calls have to go on meanwhile.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use renderhub::apply::CallError;
+use renderhub::cluster::WatchEnd;
+use renderhub::cluster::jobs::watch_jobs;
+use renderhub::cluster::limits::LinkLimits;
+use renderhub::cluster::link::{Link, LinkSettings};
+use renderhub::cluster::resolve::Resolver;
+use renderhub::kubeconfig::{Host, Login, RemoteConfig};
+use renderhub::names::{HubId, TaskUid, job_name};
+use renderhub::plan::address::Guard;
+use renderhub::watch::{Change, JobMark};
+use renderhub_harness::Hostile;
+use renderhub_harness::hostile::{Http, Reply};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// A word of the server's; it must not be said by the hub.
+pub const CANARY: &str = "canary-7f3a\u{1b}[31m";
+/// A secret of the hub's.
+pub const TOKEN: &str = "token-5b1e77c0";
+/// Where Jobs are.
+pub const NAMESPACE: &str = "render-here";
+/// Both protocols, for what must hold with each.
+pub const BOTH: [Http; 2] = [Http::One, Http::Two];
+
+/// A configuration that leads to the address.
+pub fn config(address: SocketAddr, authority: &str) -> RemoteConfig {
+    RemoteConfig {
+        host: Host::Address(address.ip()),
+        port: address.port(),
+        tls_server_name: Some(Host::Name("hostile.test".to_owned())),
+        authorities: vec![
+            CertificateDer::from_pem_slice(authority.as_bytes())
+                .unwrap()
+                .to_vec(),
+        ],
+        login: Login::Token(SecretString::from(TOKEN)),
+    }
+}
+
+pub fn settings(limits: LinkLimits) -> LinkSettings {
+    LinkSettings {
+        guard: Arc::new(Guard {
+            allowed: vec!["127.0.0.0/8".parse().unwrap()],
+            denied: Vec::new(),
+        }),
+        resolver: Resolver::with_servers(&[]).unwrap(),
+        limits,
+    }
+}
+
+pub fn link_with(server: &Hostile, limits: LinkLimits) -> Link {
+    Link::new(&config(server.address(), server.authority()), &settings(limits)).unwrap()
+}
+
+/// A link that does not wait as long as in production, and is not paced.
+pub fn link(server: &Hostile) -> Link {
+    link_with(server, short())
+}
+
+pub fn short() -> LinkLimits {
+    LinkLimits {
+        total: Duration::from_secs(3),
+        idle: Duration::from_secs(1),
+        connect: Duration::from_secs(2),
+        probe: Duration::from_secs(1),
+        retry_pause: Duration::from_millis(10),
+        qps: 10_000,
+        burst: 10_000,
+        watch_pause: Duration::from_millis(20),
+        watch_life: Duration::from_secs(2),
+        ..LinkLimits::default()
+    }
+}
+
+pub fn get(path: &str) -> Request<Vec<u8>> {
+    Request::get(path).body(Vec::new()).unwrap()
+}
+
+pub fn post() -> Request<Vec<u8>> {
+    let request = Request::post(format!("/api/v1/namespaces/{NAMESPACE}/secrets"));
+    request.body(b"{}".to_vec()).unwrap()
+}
+
+/// Fails if anything that somebody else wrote, or a secret, shows in what the hub could say.
+pub fn check_silent(said: &impl Debug, display: &str) {
+    let text = format!("{said:?} {display}");
+    for word in ["canary", "7f3a", "\u{1b}", TOKEN] {
+        assert!(!text.contains(word), "{text:?} says {word:?}");
+    }
+}
+
+/// The error of a call, which is told without a word of the server's.
+pub fn failed<T: Debug>(answer: Result<T, CallError>) -> CallError {
+    let error = answer.unwrap_err();
+    check_silent(&error, &error.to_string());
+    error
+}
+
+/// Does the work while a link to an honest cluster is used, each of whose calls has to be answered soon.
+pub async fn while_others_work<T>(work: impl Future<Output = T>) -> T {
+    let honest = Hostile::start(Http::Two, |_| Reply::whole(200, "{}"))
+        .await
+        .unwrap();
+    let other = link(&honest);
+    let calls = async {
+        let mut count = 0;
+        loop {
+            let begin = Instant::now();
+            other.send(get("/version"), None).await.unwrap();
+            let took = begin.elapsed();
+            assert!(
+                took < Duration::from_secs(2),
+                "another cluster's call took {took:?}"
+            );
+            count += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if count > 1_000_000 {
+                break;
+            }
+        }
+    };
+    tokio::pin!(work, calls);
+    // At least one call, however short the work.
+    other.send(get("/version"), None).await.unwrap();
+    tokio::select! {
+        done = &mut work => done,
+        () = &mut calls => panic!("the calls ended before the work"),
+    }
+}
+
+pub fn hub() -> HubId {
+    HubId::new("main", "0f5a4e0c-0001").unwrap()
+}
+
+/// A Job of the task as a server tells of it.
+pub fn job(task: &str, uid: &str, version: u64) -> Value {
+    json!({
+        "metadata": {
+            "name": job_name("shop", &TaskUid::new(task)), "namespace": NAMESPACE, "uid": uid,
+            "resourceVersion": version.to_string(),
+            "labels": {
+                "app.kubernetes.io/managed-by": "renderhub", "renderhub.dev/hub-id": hub().as_str(),
+                "renderhub.dev/task-uid": task, "other": CANARY,
+            },
+            "annotations": {"renderhub.dev/spec-hash": "ab".repeat(32), "renderhub.dev/chart-url": "oci://r.test/x:1"},
+            "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
+        },
+        "status": {"succeeded": 2_147_483_648_u64, "failed": -7, "message": CANARY},
+    })
+}
+
+pub fn event(kind: &str, object: &Value) -> Bytes {
+    format!("{}\n", json!({"type": kind, "object": object})).into()
+}
+
+pub fn list(items: &[Value]) -> Vec<u8> {
+    json!({"metadata": {"resourceVersion": "100"}, "items": items})
+        .to_string()
+        .into_bytes()
+}
+
+/// Answers a list with the items, and a watch with what `watch` makes.
+pub async fn cluster(
+    http: Http,
+    items: Vec<Value>,
+    watch: impl Fn(&str) -> Reply + Send + Sync + 'static,
+) -> Hostile {
+    Hostile::start(http, move |asked| {
+        if asked.target.contains("watch=true") {
+            watch(&asked.target)
+        } else {
+            Reply::whole(200, list(&items))
+        }
+    })
+    .await
+    .unwrap()
+}
+
+/// What `watch_jobs` told, shortly, until it ended or was told enough.
+pub async fn told(link: &Link, is_enough: impl Fn(&[String]) -> bool) -> (Vec<String>, Option<WatchEnd>) {
+    let mut all = Vec::new();
+    let (full, mut is_full) = tokio::sync::mpsc::channel(1);
+    let hub = hub();
+    let watch = watch_jobs(link, None, NAMESPACE, &hub, async |change| {
+        all.push(shortly(&change));
+        if is_enough(&all) {
+            full.send(()).await.unwrap();
+            std::future::pending::<()>().await;
+        }
+    });
+    let ended = tokio::select! {
+        end = watch => Some(end),
+        _ = is_full.recv() => None,
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("the watch neither ends nor tells enough"),
+    };
+    if let Some(end) = ended {
+        check_silent(&end, &end.to_string());
+    }
+    check_silent(&all, "");
+    (all, ended)
+}
+
+fn shortly(change: &Change<JobMark>) -> String {
+    match change {
+        Change::Restart => "restart".to_owned(),
+        Change::Synced => "synced".to_owned(),
+        Change::Seen(mark) => format!("{} is {} {:?}", mark.task, mark.uid, mark.hint),
+        Change::Gone(task) => format!("{task} is gone"),
+    }
+}
+
+/// How `watch_jobs` ended, and what it told before.
+pub async fn ended(link: &Link) -> (Vec<String>, WatchEnd) {
+    let (all, end) = told(link, |_| false).await;
+    (all, end.unwrap())
+}

@@ -1,0 +1,45 @@
+//! What the fuzz targets check of any bytes; the tests replay their seeds through the same code.
+
+use std::net::IpAddr;
+
+use renderhub::kubeconfig::{Host, server};
+use renderhub::plan::address::Guard;
+
+use super::differential::same_as_kube;
+
+/// A kubeconfig ends as a refusal or as what kube makes of it.
+pub fn kubeconfig(bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => {
+            same_as_kube(text);
+        }
+        Err(_) => assert!(renderhub::kubeconfig::decode(bytes).is_err()),
+    }
+}
+
+/// What stands behind `https://` is refused, or a host in the one form that is read as the same again, by others as well.
+pub fn address(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let url = format!("https://{text}");
+    let Ok((host, port)) = server(&url) else { return };
+    let again = match &host {
+        Host::Address(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
+        host => format!("https://{host}:{port}"),
+    };
+    assert!(server(&again) == Ok((host.clone(), port)));
+    let uri: http::Uri = url.parse().expect("others read it as well");
+    let theirs = uri.host().expect("a host").to_ascii_lowercase();
+    let theirs = theirs.trim_start_matches('[').trim_end_matches(']');
+    assert!(theirs.strip_suffix('.').unwrap_or(theirs) == host.to_string());
+    assert!(uri.port_u16().unwrap_or(443) == port);
+    match host {
+        Host::Address(address) => {
+            let is_special = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+            assert!(!is_special || !Guard::default().permits(address));
+        }
+        // No reader takes the name for an address.
+        Host::Name(name) => assert!(name.parse::<IpAddr>().is_err() && !name.ends_with("localhost")),
+    }
+}

@@ -1,0 +1,346 @@
+//! Who a cluster is, and who the hub is there.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount as Account};
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt};
+use renderhub::api::conditions::Reason;
+use renderhub::kubeconfig::{Host, RemoteConfig};
+use renderhub::plan::health::{Fault, Phase};
+use renderhub::plan::site::{ClusterName, OwnKubeconfig, Site};
+use renderhub::plan::tenant::{Reader, ServiceAccount};
+use renderhub_harness::pki::Authority;
+use renderhub_harness::{ControlPlane, Identity};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::forward::Forward;
+use super::world::{Remote, World, config, role, through, who};
+
+async fn uid_of(plane: &ControlPlane, namespace: &str) -> Result<String> {
+    let namespaces: Api<Namespace> = Api::all(plane.admin().client().await?);
+    namespaces.get(namespace).await?.uid().context("a UID")
+}
+
+/// By address, by name and through something in between: whoever has a namespace of the hub's is the hub.
+///
+/// Holds: K7.
+#[tokio::test]
+async fn a_kubeconfig_that_leads_to_the_hub_is_refused() -> Result<()> {
+    let remote = Remote::new("self").await?;
+    let plane = remote.plane;
+    let forward = Forward::to(remote.address()).await?;
+    let narrow = remote.account("hub").await?;
+    let system = uid_of(plane, "kube-system").await?;
+    let own = uid_of(plane, &remote.namespace).await?;
+    let namespace = remote.namespace.clone();
+    let world = World::knowing(move |name| match name {
+        "kube-system" => Some(system.clone()),
+        name if name == namespace => Some(own.clone()),
+        _ => None,
+    });
+    // Who may look at everything is known at once, who may look at one namespace by that.
+    let ways: [(&str, RemoteConfig, bool); 4] = [
+        ("address", config(plane.admin())?, true),
+        ("alias", through(&forward, plane.admin())?, true),
+        ("narrow", config(&narrow)?, false),
+        ("narrow-alias", through(&forward, &narrow)?, false),
+    ];
+    for (name, config, whole) in ways {
+        let key = super::key(name);
+        let site = Arc::new(Site {
+            cluster: ClusterName::Platform(name.to_owned()),
+            namespace: remote.namespace.clone(),
+        });
+        world.bind(&key, config);
+        world.registry.open(&key, site.clone());
+        world.until_down(&site, Reason::SelfTarget).await?;
+        let report = world
+            .until_reported(&key, "the report", |report| {
+                report.fault(&site) == Some(Fault::SelfTarget)
+            })
+            .await?;
+        let phase = if whole { Phase::Lost } else { Phase::Up };
+        assert_eq!(report.health.phase, phase, "{name}");
+        assert!(world.registry.seat(&site).is_none(), "{name}");
+    }
+    world.ended().await
+}
+
+/// A tenant's kubeconfig: its user may act as the tenant's ServiceAccount there, and as nobody else.
+struct Tenant {
+    remote: Remote,
+    /// The tenant's ServiceAccount as the cluster knows it.
+    account: String,
+    user: Identity,
+}
+
+impl Tenant {
+    async fn new(prefix: &str) -> Result<Self> {
+        let remote = Remote::new(prefix).await?;
+        let admin = remote.plane.admin().client().await?;
+        let accounts: Api<Account> = Api::namespaced(admin, &remote.namespace);
+        let made: Account = serde_json::from_value(json!({"metadata": {"name": "deployer"}}))?;
+        accounts.create(&PostParams::default(), &made).await?;
+        let account = remote
+            .plane
+            .service_account(&remote.namespace, "deployer")
+            .await?;
+        remote.grant(&account, role()).await?;
+        let user = remote.plane.service_account(&remote.namespace, "base").await?;
+        let impersonate = json!([{
+            "apiGroups": [""], "resources": ["serviceaccounts"],
+            "resourceNames": ["deployer"], "verbs": ["impersonate"],
+        }]);
+        remote.grant(&user, impersonate).await?;
+        Ok(Self {
+            account: account.name().to_owned(),
+            remote,
+            user,
+        })
+    }
+
+    /// Where its task runs, as this ServiceAccount of the task's namespace.
+    fn site_as(&self, account: &str) -> Arc<Site> {
+        let account = ServiceAccount::new(&self.remote.namespace, account).expect("a legal name");
+        Arc::new(Site {
+            cluster: ClusterName::Own(OwnKubeconfig {
+                reader: Reader::ServiceAccount(account),
+                namespace: self.remote.namespace.clone(),
+                name: "kubeconfig".to_owned(),
+                key: None,
+                crosses: false,
+            }),
+            namespace: self.remote.namespace.clone(),
+        })
+    }
+}
+
+/// Everything on a tenant's cluster is done as the task's ServiceAccount and as nobody else, the watch too; the
+/// kubeconfig's own user only asks who it is.
+///
+/// Holds: I4, I5, K8.
+#[tokio::test]
+async fn on_a_tenants_cluster_the_hub_is_the_tenants_account() -> Result<()> {
+    let tenant = Tenant::new("tenant").await?;
+    let (world, key) = (World::new(), tenant.remote.key());
+    let mark = tenant.remote.plane.audit()?.mark().await?;
+    world.bind(&key, config(&tenant.user)?);
+    let (site, stranger) = (tenant.site_as("deployer"), tenant.site_as("default"));
+    world.registry.open(&key, site.clone());
+    world.registry.open(&key, stranger.clone());
+    let seat = world.until_up(&site).await?;
+    assert_eq!(who(&seat).await.unwrap(), tenant.account);
+    // Whom the kubeconfig's user may not act as: the cluster refuses, and nothing falls back on the user itself.
+    world.until_down(&stranger, Reason::Forbidden).await?;
+    let events = tenant.remote.plane.audit()?.since(mark).await?;
+    let own = events.iter().filter(|event| event.user == tenant.user.name());
+    let mut watched = 0;
+    for event in own.clone().filter(|event| event.code < 400) {
+        let is_question = event.resource.starts_with("selfsubject");
+        let whom = event.impersonated_user.as_deref();
+        assert!(
+            whom == Some(&tenant.account) || is_question && whom.is_none(),
+            "{event:?}"
+        );
+        watched += usize::from(event.verb == "watch");
+    }
+    assert!(watched >= 1, "a watch that is still open is in the log too");
+    for event in own.filter(|event| event.impersonated_user.is_some()) {
+        let groups = &event.impersonated_groups;
+        assert!(
+            groups
+                .iter()
+                .all(|group| group.starts_with("system:serviceaccounts") || group == "system:authenticated")
+        );
+    }
+    world.ended().await
+}
+
+/// Holds: I4.
+#[tokio::test]
+async fn a_tenants_kubeconfig_that_may_do_everything_is_refused() -> Result<()> {
+    let tenant = Tenant::new("mighty").await?;
+    let (world, key) = (World::new(), tenant.remote.key());
+    let admin = tenant.remote.plane.user("mighty", &["system:masters"])?;
+    world.bind(&key, config(&admin)?);
+    let (site, platform) = (tenant.site_as("deployer"), tenant.remote.site());
+    world.registry.open(&key, site.clone());
+    world.registry.open(&key, platform.clone());
+    world.until_down(&site, Reason::InsecureKubeconfig).await?;
+    let report = world
+        .until_reported(&key, "the report", |report| {
+            report.fault(&site) == Some(Fault::Overprivileged)
+        })
+        .await?;
+    assert_eq!(report.health.phase, Phase::Up);
+    // What the platform does with its own cluster is the platform's matter.
+    world.until_up(&platform).await?;
+    assert!(world.registry.seat(&site).is_none());
+    world.ended().await
+}
+
+/// A credential that comes later is looked at as the first was: it may do everything, and so ends what stood.
+///
+/// Holds: I4, K12.
+#[tokio::test]
+async fn another_token_is_looked_at_as_the_first_was() -> Result<()> {
+    let tenant = Tenant::new("later").await?;
+    let (world, key, site) = (World::new(), tenant.remote.key(), tenant.site_as("deployer"));
+    world.bind(&key, config(&tenant.user)?);
+    world.registry.open(&key, site.clone());
+    let seat = world.until_up(&site).await?;
+    let almighty = tenant
+        .remote
+        .plane
+        .service_account(&tenant.remote.namespace, "almighty")
+        .await?;
+    let binding = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {0}}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}\n\
+         subjects: [{{kind: ServiceAccount, name: almighty, namespace: {0}}}]\n",
+        tenant.remote.namespace
+    );
+    tenant.remote.plane.apply_yaml(&binding).await?;
+    world.bind(&key, config(&almighty)?);
+    world.until_down(&site, Reason::InsecureKubeconfig).await?;
+    assert!(!seat.is_valid() && who(&seat).await.is_err());
+    world.bind(&key, config(&tenant.user)?);
+    world.until_up(&site).await?;
+    world.ended().await
+}
+
+/// Something between the hub and the cluster that takes out the headers of impersonation.
+struct Stripper {
+    address: SocketAddr,
+    authority: Authority,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+impl Stripper {
+    async fn start(upstream: Client) -> Result<Self> {
+        let plain = TcpListener::bind("127.0.0.1:0").await?;
+        let inside = plain.local_addr()?;
+        let router = Router::new().fallback(strip).with_state(upstream);
+        let server = async move { _ = axum::serve(plain, router).await };
+        let authority = Authority::new("between")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let pair = authority.server(&["between"], &[address.ip()])?;
+        let certificate = CertificateDer::from_pem_slice(pair.cert.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)?;
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let front = async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                connections.spawn(carry(acceptor.clone(), client, inside));
+            }
+        };
+        Ok(Self {
+            address,
+            authority,
+            _tasks: [
+                AbortOnDropHandle::new(tokio::spawn(server)),
+                AbortOnDropHandle::new(tokio::spawn(front)),
+            ],
+        })
+    }
+
+    /// The same kubeconfig, to here.
+    fn config(&self, who: &Identity) -> Result<RemoteConfig> {
+        let mut config = config(who)?;
+        config.host = Host::Address(self.address.ip());
+        config.port = self.address.port();
+        let authority = CertificateDer::from_pem_slice(self.authority.pem().as_bytes())?;
+        config.authorities = vec![authority.to_vec()];
+        Ok(config)
+    }
+}
+
+async fn carry(acceptor: TlsAcceptor, client: TcpStream, inside: SocketAddr) {
+    if let Ok(mut tls) = acceptor.accept(client).await
+        && let Ok(mut plain) = TcpStream::connect(inside).await
+    {
+        _ = tokio::io::copy_bidirectional(&mut tls, &mut plain).await;
+    }
+}
+
+async fn strip(State(upstream): State<Client>, request: Request) -> Response {
+    pass(upstream, request)
+        .await
+        .unwrap_or_else(|_| StatusCode::BAD_GATEWAY.into_response())
+}
+
+async fn pass(upstream: Client, request: Request) -> Result<Response> {
+    let (mut parts, body) = request.into_parts();
+    let stripped = [
+        header::HOST,
+        header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
+        header::AUTHORIZATION,
+        header::HeaderName::from_static("impersonate-user"),
+    ];
+    for name in stripped {
+        parts.headers.remove(name);
+    }
+    let body = to_bytes(body, usize::MAX).await?;
+    let path = parts.uri.path_and_query().map(ToString::to_string);
+    parts.uri = path.unwrap_or_default().parse()?;
+    let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+    let (mut parts, body) = upstream.send(request).await?.into_parts();
+    for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+        parts.headers.remove(name);
+    }
+    Ok(Response::from_parts(parts, Body::new(body)))
+}
+
+/// The kubeconfig's own user could do it all: nothing is done as it.
+///
+/// Holds: I5.
+#[tokio::test]
+async fn who_strips_impersonation_gets_nothing_to_do() -> Result<()> {
+    let tenant = Tenant::new("stripped").await?;
+    // With the rights of the account itself, so that only the name tells.
+    tenant.remote.grant(&tenant.user, role()).await?;
+    let stripper = Stripper::start(tenant.user.client().await?).await?;
+    let (world, key) = (World::new(), tenant.remote.key());
+    let (site, platform) = (tenant.site_as("deployer"), tenant.remote.site());
+    let mark = tenant.remote.plane.audit()?.mark().await?;
+    world.bind(&key, stripper.config(&tenant.user)?);
+    world.registry.open(&key, site.clone());
+    world.until_down(&site, Reason::ImpersonationNotEffective).await?;
+    assert!(world.registry.seat(&site).is_none());
+    let events = tenant.remote.plane.audit()?.since(mark).await?;
+    let own = events.iter().filter(|event| event.user == tenant.user.name());
+    let about: Vec<_> = own.map(|event| event.resource.as_str()).collect();
+    assert!(
+        !about.is_empty()
+            && about
+                .iter()
+                .all(|resource| resource.starts_with("selfsubject") || *resource == "namespaces"),
+        "{about:?}"
+    );
+    // It is the headers that are missing, and nothing else.
+    world.registry.open(&key, platform.clone());
+    world.until_up(&platform).await?;
+    world.ended().await
+}

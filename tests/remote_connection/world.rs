@@ -1,0 +1,400 @@
+//! Connections to real API servers, driven directly, with everything they say written down.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::{Api, DeleteParams, PostParams};
+use renderhub::api::conditions::Reason;
+use renderhub::apply::{CallError, Wire};
+use renderhub::cluster::ClusterKey;
+use renderhub::cluster::handle::Report;
+use renderhub::cluster::limits::LinkLimits;
+use renderhub::cluster::link::LinkSettings;
+use renderhub::cluster::registry::{OwnNamespaces, Pace, Registry, RegistrySettings, Seat};
+use renderhub::cluster::resolve::Resolver;
+use renderhub::kubeconfig::{self, Host, RemoteConfig};
+use renderhub::metrics::Metrics;
+use renderhub::metrics::clusters::label;
+use renderhub::names::{HubId, TaskUid, job_name};
+use renderhub::plan::address::Guard;
+use renderhub::plan::health::Timing;
+use renderhub::plan::site::{ClusterName, Site, SiteState};
+use renderhub::watch::{Change, Input};
+use renderhub_harness::rights::{Bound, Rights};
+use renderhub_harness::{AuditLevel, ControlPlane, Identity, wait_for};
+use serde_json::{Value, json};
+use tokio::sync::{OnceCell, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::forward::Forward;
+
+/// Longest that anything may take that normally takes moments.
+pub const LIMIT: Duration = Duration::from_secs(60);
+const UID: &str = "11111111-2222-3333-4444-555555555555";
+
+/// The API server of this test binary, which is nobody's hub.
+pub async fn plane() -> Result<&'static ControlPlane> {
+    static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    PLANE
+        .get_or_try_init(|| {
+            ControlPlane::builder()
+                .with_audit(AuditLevel::Metadata)
+                .without_job_controller()
+                .start()
+        })
+        .await
+}
+
+/// What was told of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Restart,
+    Seen(String),
+    Synced,
+    Gone(String),
+    Up,
+    Down(Reason),
+}
+
+type Log = Arc<Mutex<Vec<(Arc<Site>, Said, SiteState)>>>;
+
+/// Connections, and a listener in the engine's place.
+pub struct World {
+    pub registry: Registry,
+    pub metrics: Metrics,
+    shown: Arc<prometheus_client::registry::Registry>,
+    log: Log,
+    reports: Arc<Mutex<HashMap<ClusterKey, Vec<Report>>>>,
+    _listeners: [AbortOnDropHandle<()>; 2],
+}
+
+/// As a hub's, in a tenth of the time and less.
+pub fn timing() -> Timing {
+    Timing {
+        probe_every: Duration::from_millis(500),
+        misses: 5,
+        reread: Duration::from_secs(20),
+        backoff: Duration::from_millis(200),
+        backoff_cap: Duration::from_secs(1),
+        rewatch: Duration::from_secs(2),
+        settle: Duration::from_secs(10),
+    }
+}
+
+pub fn hub_id() -> HubId {
+    HubId::new("main", UID).expect("it is one")
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::knowing(|_| None)
+    }
+
+    /// One whose hub has namespaces with these UIDs.
+    pub fn knowing(own: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::with(timing(), Arc::new(own))
+    }
+
+    pub fn with(timing: Timing, own_namespaces: OwnNamespaces) -> Self {
+        let limits = LinkLimits {
+            probe: Duration::from_secs(2),
+            connect: Duration::from_secs(5),
+            ping: Duration::from_secs(1),
+            ping_timeout: Duration::from_secs(2),
+            qps: 1_000,
+            burst: 1_000,
+            ..LinkLimits::default()
+        };
+        let guard = Guard {
+            allowed: vec!["127.0.0.0/8".parse().expect("a network")],
+            denied: Vec::new(),
+        };
+        let link = LinkSettings {
+            guard: Arc::new(guard),
+            resolver: Resolver::system().expect("this machine has name servers"),
+            limits,
+        };
+        let (metrics, shown) = Metrics::new();
+        let (inputs, heard) = mpsc::channel(64);
+        let (reports, reported) = mpsc::channel(8);
+        let settings = RegistrySettings {
+            hub_id: hub_id(),
+            link,
+            own_namespaces,
+            timing,
+        };
+        let (log, told) = (Log::default(), Arc::default());
+        Self {
+            registry: Registry::new(settings, metrics.clone(), inputs, reports),
+            metrics,
+            shown,
+            _listeners: [
+                AbortOnDropHandle::new(tokio::spawn(listen(heard, Arc::clone(&log)))),
+                AbortOnDropHandle::new(tokio::spawn(file(reported, Arc::clone(&told)))),
+            ],
+            log,
+            reports: told,
+        }
+    }
+
+    /// Binds under the key's own name, as fast as the cluster lets it.
+    pub fn bind(&self, key: &ClusterKey, config: RemoteConfig) {
+        let pace = Pace {
+            qps: 1_000,
+            burst: 1_000,
+        };
+        self.registry.bind(key.clone(), &key.secret_uid, config, pace);
+    }
+
+    /// What was told of a site so far.
+    pub fn said(&self, site: &Site) -> Vec<Said> {
+        let log = lock(&self.log);
+        let of_site = log.iter().filter(|(told, ..)| **told == *site);
+        of_site.map(|(_, said, _)| said.clone()).collect()
+    }
+
+    /// The last state of a site that was told.
+    pub fn state(&self, site: &Site) -> Option<SiteState> {
+        let log = lock(&self.log);
+        let of_site = log
+            .iter()
+            .rev()
+            .find(|(told, said, _)| **told == *site && matches!(said, Said::Up | Said::Down(_)));
+        of_site.map(|(.., state)| state.clone())
+    }
+
+    pub fn report(&self, key: &ClusterKey) -> Option<Report> {
+        lock(&self.reports).get(key)?.last().cloned()
+    }
+
+    pub fn reports(&self, key: &ClusterKey) -> Vec<Report> {
+        lock(&self.reports).get(key).cloned().unwrap_or_default()
+    }
+
+    pub async fn until_up(&self, site: &Site) -> Result<Seat> {
+        let waited = wait_for("the site to be up", LIMIT, async || {
+            let is_up = self.state(site) == Some(SiteState::Up);
+            Ok(self.registry.seat(site).filter(|_| is_up))
+        });
+        waited.await.with_context(|| format!("{:?}", self.said(site)))
+    }
+
+    /// Waits until a site is down for the reason, and since when.
+    pub async fn until_down(&self, site: &Site, why: Reason) -> Result<k8s_openapi::jiff::Timestamp> {
+        let waited = wait_for("the site to be down", LIMIT, async || {
+            Ok(match self.state(site) {
+                Some(SiteState::Down { since, reason }) if reason == why => Some(since),
+                _ => None,
+            })
+        });
+        waited
+            .await
+            .with_context(|| format!("{why}: {:?}", self.said(site)))
+    }
+
+    pub async fn until_reported(
+        &self,
+        key: &ClusterKey,
+        what: &str,
+        is_so: impl Fn(&Report) -> bool,
+    ) -> Result<Report> {
+        wait_for(what, LIMIT, async || {
+            Ok(self.report(key).filter(|report| is_so(report)))
+        })
+        .await
+    }
+
+    /// Attempts to connect and connections in the place of another so far.
+    pub fn connections(&self, key: &ClusterKey) -> (u64, u64) {
+        let clusters = &self.metrics.clusters;
+        let of = label(&key.secret_uid);
+        let attempts = clusters.attempts.get_or_create(&of).get();
+        (attempts, clusters.reconnects.get_or_create(&of).get())
+    }
+
+    /// Lines of the metrics that name the cluster.
+    pub fn series(&self, key: &ClusterKey) -> usize {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.shown).expect("text is written");
+        let named = format!("cluster=\"{}\"", key.secret_uid);
+        text.lines().filter(|line| line.contains(&named)).count()
+    }
+
+    /// Ends everything; what does not end is a failure.
+    pub async fn ended(self) -> Result<()> {
+        let ended = tokio::time::timeout(LIMIT, self.registry.shutdown());
+        ended.await.context("connections that do not end")
+    }
+}
+
+async fn listen(mut heard: mpsc::Receiver<Input>, log: Log) {
+    while let Some(input) = heard.recv().await {
+        let (site, said, state) = match input {
+            Input::Job(Some(site), change) => {
+                let said = match change {
+                    Change::Restart => Said::Restart,
+                    Change::Seen(mark) => Said::Seen(mark.task.as_str().to_owned()),
+                    Change::Synced => Said::Synced,
+                    Change::Gone(task) => Said::Gone(task.as_str().to_owned()),
+                };
+                (site, said, SiteState::Up)
+            }
+            Input::Site(site, state) => match &state {
+                SiteState::Up => (site, Said::Up, state),
+                SiteState::Down { reason, .. } => (site, Said::Down(*reason), state),
+                SiteState::Refused { refusal, .. } => (site, Said::Down(refusal.reason), state),
+            },
+            other => panic!("a connection says nothing else: {other:?}"),
+        };
+        lock(&log).push((site, said, state));
+    }
+}
+
+async fn file(mut reported: mpsc::Receiver<Report>, reports: Arc<Mutex<HashMap<ClusterKey, Vec<Report>>>>) {
+    while let Some(report) = reported.recv().await {
+        lock(&reports).entry(report.key.clone()).or_default().push(report);
+    }
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A namespace on the API server, with the documented Role in it.
+pub struct Remote {
+    pub plane: &'static ControlPlane,
+    pub namespace: String,
+}
+
+impl Remote {
+    pub async fn new(prefix: &str) -> Result<Self> {
+        let plane = plane().await?;
+        let namespace = plane.namespace(prefix).await?;
+        Ok(Self { plane, namespace })
+    }
+
+    pub fn key(&self) -> ClusterKey {
+        key(&self.namespace)
+    }
+
+    pub fn site(&self) -> Arc<Site> {
+        Arc::new(Site {
+            cluster: ClusterName::Platform(self.namespace.clone()),
+            namespace: self.namespace.clone(),
+        })
+    }
+
+    /// A ServiceAccount with the Role, by a fresh token.
+    pub async fn account(&self, name: &str) -> Result<Identity> {
+        let account = self.plane.service_account(&self.namespace, name).await?;
+        self.grant(&account, role()).await?;
+        Ok(account)
+    }
+
+    /// Gives somebody these rights in the namespace, in the place of those before.
+    pub async fn grant(&self, who: &Identity, rules: Value) -> Result<()> {
+        let rules: Vec<PolicyRule> = serde_json::from_value(rules)?;
+        let bound = Bound {
+            namespace: Some(self.namespace.clone()),
+            role: "remote".to_owned(),
+            is_cluster_role: false,
+            labels: json!({}),
+            rules,
+        };
+        let rights = Rights { bound: vec![bound] };
+        self.plane.set_rights(who, &rights).await
+    }
+
+    pub fn address(&self) -> std::net::SocketAddr {
+        (self.plane.address(), self.plane.port()).into()
+    }
+
+    /// Makes a Job as the hub would for the task.
+    pub async fn make_job(&self, task: &str) -> Result<()> {
+        let name = job_name("shop", &TaskUid::new(task));
+        let container = json!({"name": "renderer", "image": "registry.test/renderer:1"});
+        let job: Job = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {
+                "app.kubernetes.io/managed-by": "renderhub",
+                "renderhub.dev/hub-id": hub_id().as_str(),
+                "renderhub.dev/task-uid": task,
+            }},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+        }))?;
+        self.jobs().await?.create(&PostParams::default(), &job).await?;
+        Ok(())
+    }
+
+    pub async fn delete_job(&self, task: &str) -> Result<()> {
+        let name = job_name("shop", &TaskUid::new(task));
+        let deletion = DeleteParams::background();
+        self.jobs().await?.delete(&name, &deletion).await?;
+        Ok(())
+    }
+
+    async fn jobs(&self) -> Result<Api<Job>> {
+        let client = self.plane.admin().client().await?;
+        Ok(Api::namespaced(client, &self.namespace))
+    }
+}
+
+pub fn key(uid: &str) -> ClusterKey {
+    ClusterKey {
+        secret_uid: uid.into(),
+        key: "value".into(),
+    }
+}
+
+/// The rights that the hub asks for on a cluster, and no others.
+pub fn role() -> Value {
+    json!([
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "list", "watch", "delete"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "list", "delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+    ])
+}
+
+/// The kubeconfig of somebody, as the hub reads it.
+pub fn config(who: &Identity) -> Result<RemoteConfig> {
+    read(&who.kubeconfig()?)
+}
+
+fn read(path: &Path) -> Result<RemoteConfig> {
+    Ok(kubeconfig::decode(&std::fs::read(path)?)?)
+}
+
+/// The same through a way that can be broken.
+pub fn through(forward: &Forward, who: &Identity) -> Result<RemoteConfig> {
+    let mut config = config(who)?;
+    config.tls_server_name = Some(config.host.clone());
+    config.host = Host::Address(forward.address.ip());
+    config.port = forward.address.port();
+    Ok(config)
+}
+
+/// Asks the API server who it takes the seat's requests for.
+pub async fn who(seat: &Seat) -> Result<String, CallError> {
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header("content-type", "application/json")
+        .body(body.to_string().into_bytes())
+        .expect("a request");
+    let answer: Value = serde_json::from_slice(&seat.send(request).await?).expect("an answer");
+    Ok(answer["status"]["userInfo"]["username"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
+}
+
+/// A call that takes this long: the API server answers at once, and ends the answer then.
+pub async fn slow_call(seat: &Seat, namespace: &str, seconds: u32) -> Result<(), CallError> {
+    let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs?watch=true&timeoutSeconds={seconds}");
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    seat.send(request).await.map(|_| ())
+}
