@@ -15,7 +15,8 @@ use renderhub_harness::audit::Mark;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::world::{FIXED_LIMIT, LIMIT, World, kubeconfig_of, leading_to, put_secret};
+use super::kubeconfigs::{kubeconfig_of, leading_to, put_secret};
+use super::world::{FIXED_LIMIT, LIMIT, World};
 
 /// The tenant's `ServiceAccount`.
 const BUILDER: &str = "builder";
@@ -102,7 +103,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
     let tenant = world.tenant("tenant").await?;
     let site = world.own(&tenant, &tenant, "kubeconfig");
     let good = kubeconfig_of(&world.user("theirs").await?)?;
-    world.want(Want::Open(Arc::clone(&site))).await?;
+    world.want(Want::Open(Arc::clone(&site)))?;
     let told = world.refused(&site, Reason::RBACDenied).await?;
     assert!(told.contains("get, list and watch"), "{told}");
 
@@ -192,7 +193,7 @@ async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
     let mut told = Vec::new();
     for name in ["forbidden", "forbidden-too", "bad", "no-key", "missing"] {
         let site = world.own(&tenant, &there, name);
-        world.want(Want::Open(Arc::clone(&site))).await?;
+        world.want(Want::Open(Arc::clone(&site)))?;
         told.push(world.refused(&site, Reason::CrossNamespaceRefDenied).await?);
     }
     told.dedup();
@@ -218,14 +219,14 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     }
     put_secret(&world.admin, &modest, names[0], "value", &good).await?;
     let site = world.own(&modest, &modest, names[0]);
-    world.want(Want::Open(Arc::clone(&site))).await?;
+    world.want(Want::Open(Arc::clone(&site)))?;
     world.is_own_up(&site).await?;
     let sites: Vec<_> = names
         .iter()
         .map(|name| world.own(&greedy, &greedy, name))
         .collect();
     for site in &sites {
-        world.want(Want::Open(Arc::clone(site))).await?;
+        world.want(Want::Open(Arc::clone(site)))?;
     }
     for site in &sites[5..] {
         let told = world.refused(site, Reason::WaitingForCluster).await?;
@@ -237,7 +238,7 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     assert_eq!(world.registry().bound(), 6);
     world.is_own_up(&site).await?;
     // What nobody needs any more makes room, in the order in which it was asked for.
-    world.want(Want::Close(Arc::clone(&sites[1]))).await?;
+    world.want(Want::Close(Arc::clone(&sites[1])))?;
     world.is_own_up(&sites[5]).await?;
     world.refused(&sites[6], Reason::WaitingForCluster).await?;
     assert_eq!(world.registry().bound(), 6);
@@ -258,7 +259,7 @@ async fn a_tenant_connects_to_few_clusters_at_once() -> Result<()> {
         .await?;
     for name in names {
         put_secret(&world.admin, &tenant, name, "value", &dead).await?;
-        world.want(Want::Open(world.own(&tenant, &tenant, name))).await?;
+        world.want(Want::Open(world.own(&tenant, &tenant, name)))?;
     }
     wait_for("two of them to be connected to", LIMIT, async || {
         Ok((world.registry().bound() == 2).then_some(()))

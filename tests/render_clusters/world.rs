@@ -10,7 +10,6 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry as Shown;
 use renderhub::api::{RenderCluster, RenderClusterStatus, RendererClassSpec, custom_resource_definitions};
 use renderhub::apply::Calls;
@@ -21,21 +20,20 @@ use renderhub::cluster::registry::{Registry, RegistrySettings};
 use renderhub::cluster::resolve::Resolver;
 use renderhub::controller::catalog::{CatalogLoop, Published};
 use renderhub::controller::clusters::{ClusterLoop, Limits, Parts};
-use renderhub::metrics::clusters::label;
-use renderhub::metrics::{CallLabels, Metrics};
+use renderhub::metrics::Metrics;
 use renderhub::names::HubId;
 use renderhub::plan::address::Guard;
-use renderhub::plan::catalog::Cluster;
 use renderhub::plan::health::Timing;
-use renderhub::plan::site::{ClusterName, Site, SiteState};
+use renderhub::plan::site::{Site, SiteState};
 use renderhub::tenant::{Identities, Method};
 use renderhub::watch::Input;
-use renderhub_harness::audit::Mark;
 use renderhub_harness::{AuditLevel, ControlPlane, Identity, apply, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+use super::kubeconfigs::put_secret;
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -49,14 +47,14 @@ static PLANES: OnceCell<(ControlPlane, ControlPlane)> = OnceCell::const_new();
 type States = Arc<Mutex<HashMap<Arc<Site>, SiteState>>>;
 
 /// What runs.
-struct Running {
+pub struct Running {
     registry: Registry,
-    wants: mpsc::UnboundedSender<Want>,
-    catalog: watch::Receiver<Published>,
-    active: watch::Sender<Arc<BTreeMap<String, usize>>>,
-    states: States,
-    metrics: Metrics,
-    shown: Arc<Shown>,
+    pub wants: mpsc::UnboundedSender<Want>,
+    pub catalog: watch::Receiver<Published>,
+    pub active: watch::Sender<Arc<BTreeMap<String, usize>>>,
+    pub states: States,
+    pub metrics: Metrics,
+    pub shown: Arc<Shown>,
     stop: CancellationToken,
     loops: JoinSet<()>,
 }
@@ -74,7 +72,7 @@ pub struct World {
     /// Namespace of Jobs on the other cluster.
     pub jobs: String,
     limits: Limits,
-    running: Running,
+    pub running: Running,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -284,147 +282,6 @@ impl World {
         untyped(&self.admin)
     }
 
-    /// Lets the loop work through everything it was told so far.
-    pub async fn barrier(&self) -> Result<()> {
-        let name = self.name(&format!(
-            "barrier-{}",
-            k8s_openapi::jiff::Timestamp::now().as_millisecond()
-        ));
-        self.put_cluster(&name, &name, json!({})).await?;
-        self.told(&name, "False", "KubeconfigNotFound").await?;
-        self.delete_cluster(&name).await
-    }
-
-    /// Lines of the metrics that name a cluster.
-    pub fn shown(&self, name: &str) -> String {
-        let mut text = String::new();
-        encode(&mut text, &self.running.shown).expect("metrics can be shown");
-        let lines = text.lines().filter(|line| line.contains(&format!("\"{name}\"")));
-        lines.collect::<Vec<_>>().join("\n")
-    }
-
-    /// Attempts to connect, and connections in the place of others.
-    pub fn connections_of(&self, name: &str) -> (u64, u64) {
-        let clusters = &self.running.metrics.clusters;
-        let attempts = clusters.attempts.get_or_create(&label(name)).get();
-        (attempts, clusters.reconnects.get_or_create(&label(name)).get())
-    }
-
-    /// How often the hub read any Secret with its values.
-    pub fn reads(&self) -> u64 {
-        let labels = CallLabels {
-            verb: "get",
-            resource: "secrets",
-            code: 200,
-        };
-        self.running.metrics.api_calls.get_or_create(&labels).get()
-    }
-
-    /// The same of one Secret.
-    pub async fn reads_of(&self, secret: &str) -> Result<usize> {
-        let events = self.hub.audit()?.since(Mark::START).await?;
-        let is_read = |event: &&renderhub_harness::audit::Event| {
-            event.user == self.hub_user.name() && event.action() == "get secrets" && event.name == secret
-        };
-        Ok(events.iter().filter(is_read).count())
-    }
-
-    /// The names of the clusters whose status was written since, once for each write.
-    pub async fn written(&self, since: Mark) -> Result<Vec<String>> {
-        let mut events = self.hub.audit()?.since(since).await?;
-        events.retain(|event| {
-            event.is_write() && event.resource == "renderclusters" && event.user == self.hub_user.name()
-        });
-        Ok(events.into_iter().map(|event| event.name).collect())
-    }
-
-    /// Waits until nothing more is said of a cluster for longer than anything may wait to be said.
-    pub async fn settled(&self, name: &str) -> Result<()> {
-        let begin = self.status(name).await?.last_probe_time;
-        self.set_active(name, 1);
-        wait_for("its Jobs to be told", LIMIT, async || {
-            Ok((self.status(name).await?.active_jobs == Some(1)).then_some(()))
-        })
-        .await?;
-        self.set_active(name, 0);
-        wait_for("its Jobs to be gone", LIMIT, async || {
-            Ok((self.status(name).await?.active_jobs == Some(0)).then_some(()))
-        })
-        .await?;
-        assert!(begin.is_some());
-        Ok(())
-    }
-
-    pub fn set_active(&self, name: &str, jobs: usize) {
-        self.running
-            .active
-            .send_replace(Arc::new([(name.to_owned(), jobs)].into()));
-    }
-
-    /// Where Jobs of a platform's cluster run.
-    pub fn site(&self, name: &str) -> Site {
-        Site {
-            cluster: ClusterName::Platform(name.to_owned()),
-            namespace: self.jobs.clone(),
-        }
-    }
-
-    /// Waits until the connection of a platform's cluster stands.
-    pub async fn is_up(&self, name: &str) -> Result<()> {
-        let site = self.site(name);
-        self.state(&site, "it to be up", |state| *state == SiteState::Up)
-            .await
-            .map(drop)
-    }
-
-    pub async fn want(&self, want: Want) -> Result<()> {
-        self.running.wants.send(want).context("the loop runs")
-    }
-
-    /// Waits until a site stands so.
-    pub async fn state(
-        &self,
-        site: &Site,
-        what: &str,
-        is_so: impl Fn(&SiteState) -> bool,
-    ) -> Result<SiteState> {
-        wait_for(what, LIMIT, async || {
-            let state = self
-                .running
-                .states
-                .lock()
-                .expect("no test panics with it")
-                .get(site)
-                .cloned();
-            let state = state.context("nothing was said of it")?;
-            anyhow::ensure!(is_so(&state), "{state:?}");
-            Ok(Some(state))
-        })
-        .await
-    }
-
-    /// Waits until a cluster is offered so.
-    pub async fn offered(&self, name: &str, is_so: impl Fn(&Cluster) -> bool) -> Result<Cluster> {
-        wait_for("the cluster to be offered", LIMIT, async || {
-            let catalog = self.running.catalog.borrow().clone().context("no catalog yet")?;
-            Ok(catalog
-                .clusters
-                .get(name)
-                .filter(|cluster| is_so(cluster))
-                .cloned())
-        })
-        .await
-    }
-
-    /// Waits until a cluster is offered no more.
-    pub async fn withdrawn(&self, name: &str) -> Result<()> {
-        wait_for("the cluster to be withdrawn", LIMIT, async || {
-            let catalog = self.running.catalog.borrow().clone().context("no catalog yet")?;
-            Ok((!catalog.clusters.contains_key(name)).then_some(()))
-        })
-        .await
-    }
-
     /// Makes a cluster hold what the type does not understand, as another version of the definitions may let it.
     pub async fn break_cluster(&self, name: &str) -> Result<()> {
         let definitions: Api<DynamicObject> = Api::all_with(
@@ -539,68 +396,4 @@ async fn delete_clusters(admin: &Client) -> Result<()> {
     all.delete_collection(&DeleteParams::default(), &ListParams::default())
         .await?;
     Ok(())
-}
-
-/// Makes a Secret hold this key and no other.
-pub async fn put_secret(admin: &Client, namespace: &str, name: &str, key: &str, value: &str) -> Result<()> {
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
-        "stringData": {key: value}});
-    let api: Api<Secret> = Api::namespaced(admin.clone(), namespace);
-    match api.get_metadata_opt(name).await? {
-        None => apply::object(admin, secret).await.map(drop),
-        Some(_) => {
-            let data = json!([
-                {"op": "add", "path": "/data", "value": {}},
-                {"op": "add", "path": "/stringData", "value": {key: value}},
-            ]);
-            let patch = Patch::Json::<()>(serde_json::from_value(data)?);
-            api.patch(name, &PatchParams::default(), &patch).await?;
-            Ok(())
-        }
-    }
-}
-
-/// Memory of this process that is in use, in KiB.
-pub fn resident() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next());
-    Ok(number.context("no VmRSS")?.parse()?)
-}
-
-/// The kubeconfig of a user.
-pub fn kubeconfig_of(user: &Identity) -> Result<String> {
-    Ok(std::fs::read_to_string(user.kubeconfig()?)?)
-}
-
-/// A kubeconfig that leads to another port of this machine.
-pub fn leading_to(kubeconfig: &str, port: u16) -> Result<String> {
-    let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
-    kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://127.0.0.1:{port}"));
-    Ok(kubeconfig.to_string())
-}
-
-/// A kubeconfig with a token that is none.
-pub fn with_token(kubeconfig: &str, token: &str) -> Result<String> {
-    let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
-    kubeconfig["users"][0]["user"] = json!({"token": token});
-    Ok(kubeconfig.to_string())
-}
-
-/// A kubeconfig with one thing that is not safe, or that lacks one.
-pub fn insecure(kubeconfig: &str, what: &str) -> Result<String> {
-    let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
-    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/true", "interactiveMode": "Never"});
-    match what {
-        "exec" => kubeconfig["users"][0]["user"] = json!({"exec": exec}),
-        "file" => kubeconfig["users"][0]["user"]["tokenFile"] = json!("/var/run/token"),
-        "skip" => kubeconfig["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = json!(true),
-        _ => {
-            let cluster = kubeconfig["clusters"][0]["cluster"]
-                .as_object_mut()
-                .context("a cluster")?;
-            cluster.remove("certificate-authority-data");
-        }
-    }
-    Ok(kubeconfig.to_string())
 }
