@@ -55,6 +55,11 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
     ] {
         ensure!(args.contains(&json!(arg)), "{arg} is not among {args:?}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_default_opens_no_gate_and_no_special_address() -> Result<()> {
     let safe = args_of(&[]).await?;
     ensure!(
         safe.contains(&json!(format!("--cluster-namespace={HUB}"))),

@@ -17,7 +17,7 @@ use renderhub::api::RenderTask;
 use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::finish::{self, Outcome};
 use renderhub_harness::rights::{Bound, Grant};
-use renderhub_harness::{AuditLevel, ControlPlane, apply, audit, wait_for};
+use renderhub_harness::{AuditLevel, ControlPlane, Rights, apply, audit, wait_for};
 use serde_json::{Value, json};
 use support::record::raw;
 use support::tenant::BUILDER;
@@ -264,17 +264,7 @@ async fn every_right_is_used(prefix: &str, flags: &[&str], kubeconfigs: Option<&
         Ok(Some(()))
     })
     .await?;
-    let mut planted = rights;
-    planted.bound.push(Bound {
-        namespace: None,
-        role: "planted".to_owned(),
-        is_cluster_role: true,
-        labels: json!({}),
-        rules: serde_json::from_value(
-            json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]),
-        )?,
-    });
-    let seen = told(&planted.unused(&requests(&stage).await?));
+    let seen = told(&planted(rights)?.unused(&requests(&stage).await?));
     assert_eq!(
         seen,
         ["list secrets in the cluster"],
@@ -282,6 +272,19 @@ async fn every_right_is_used(prefix: &str, flags: &[&str], kubeconfigs: Option<&
     );
     stage.passed();
     Ok(())
+}
+
+/// The same with a right too many.
+fn planted(mut rights: Rights) -> Result<Rights> {
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
+    rights.bound.push(Bound {
+        namespace: None,
+        role: "planted".to_owned(),
+        is_cluster_role: true,
+        labels: json!({}),
+        rules: serde_json::from_value(rules)?,
+    });
+    Ok(rights)
 }
 
 /// Holds: I1.

@@ -18,13 +18,6 @@ fn rights_beyond_need_are_named_by_where_they_reach() {
         told(&get_secrets, Reach::Anywhere).as_deref(),
         Some("get secrets")
     );
-    assert_eq!(told(&get_secrets, Reach::Kubeconfigs), None);
-    let make_secrets = rule("", "secrets", "create");
-    assert_eq!(told(&make_secrets, Reach::Rendering), None);
-    assert_eq!(
-        told(&make_secrets, Reach::Kubeconfigs).as_deref(),
-        Some("create secrets")
-    );
     let mint = rule("", "serviceaccounts/token", "create");
     assert_eq!(
         told(&mint, Reach::Anywhere).as_deref(),
@@ -56,6 +49,20 @@ fn rights_beyond_need_are_named_by_where_they_reach() {
         ),
         None
     );
+}
+
+#[test]
+fn kubeconfigs_are_read_where_they_are_and_never_made() {
+    let told = |verb: &str, reach| {
+        let found = excess(&[rule("", "secrets", verb)], reach);
+        found.into_iter().next()
+    };
+    for verb in ["get", "list", "watch"] {
+        assert_eq!(told(verb, Reach::Kubeconfigs), None, "{verb}");
+    }
+    assert_eq!(told("create", Reach::Rendering), None);
+    let made = told("create", Reach::Kubeconfigs);
+    assert_eq!(made.as_deref(), Some("create secrets"));
 }
 
 #[test]

@@ -228,8 +228,8 @@ async fn the_script_makes_the_same_kubeconfig_with_an_end_or_without_one() -> Re
         let told = String::from_utf8_lossy(&made.stderr).into_owned();
         ensure!(made.status.success(), "{told}");
         assert!(made.stdout.is_empty(), "nothing to be piped by mistake");
-        let mode = std::fs::metadata(&out)?.permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let bits = std::fs::metadata(&out)?.permissions().mode();
+        assert_eq!(bits & 0o777, 0o600);
         let text = std::fs::read_to_string(&out)?;
         assert!(!told.contains(claims(&text)?["sub"].as_str().context("no subject")?));
         let client = client_of(&text).await?;
