@@ -100,7 +100,7 @@ impl Stage {
     }
 
     /// Waits until the hub counted at least one of these.
-    async fn counted(&self, result: &str) -> Result<()> {
+    async fn has_counted(&self, result: &str) -> Result<()> {
         let line = format!("renderhub_verifications_total{{result=\"{result}\"}}");
         wait_for(&format!("the hub to count {result}"), LIMIT, async || {
             Ok(self.hub().metrics().await?.contains(&line).then_some(()))
@@ -185,7 +185,7 @@ async fn a_cluster_that_says_complete_without_a_push_is_not_believed() -> Result
     stage.connected(&cluster.name, "True", "Connected").await?;
     let task = stage.submit_to("forged", &cluster).await?;
     cluster.complete(&task).await?;
-    stage.counted("Missing").await?;
+    stage.has_counted("Missing").await?;
     stage.still_runs(&task).await?;
     stage.unverified(&task).await?;
     only_read(&registry);
@@ -230,7 +230,7 @@ async fn a_registry_that_is_down_is_waited_for() -> Result<()> {
     for task in [&near, &far] {
         stage.still_runs(task).await?;
     }
-    stage.counted("Silent").await?;
+    stage.has_counted("Silent").await?;
     status.store(200, Ordering::Relaxed);
     for task in [&near, &far] {
         assert_eq!(stage.succeeded(task).await?.digest.as_deref(), Some(DIGEST));
@@ -284,7 +284,7 @@ async fn a_credential_that_may_not_read_is_told_at_once_and_goes_nowhere_else() 
         .await?;
     let task = stage.submit_as("redirected").await?;
     stage.complete(&task).await?;
-    stage.counted("Silent").await?;
+    stage.has_counted("Silent").await?;
     stage.still_runs(&task).await?;
     assert_eq!(trap.connections(), 0);
     stage.passed();
@@ -340,11 +340,11 @@ async fn a_registry_that_cannot_be_reached_is_soon_left_alone() -> Result<()> {
         .await?;
     stage.complete(&task).await?;
     stage.succeeded(&task).await?;
-    stage.counted("Silent").await?;
+    stage.has_counted("Silent").await?;
     let task = stage.submit_as("second").await?;
     stage.complete(&task).await?;
     stage.succeeded(&task).await?;
-    stage.counted("Skipped").await?;
+    stage.has_counted("Skipped").await?;
     // What the registry must confirm is no success without it.
     stage
         .put_registry(json!({"pushSecretRef": {"name": "push"}, "verify": "Digest"}))
