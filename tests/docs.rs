@@ -13,7 +13,9 @@ use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
 use renderhub::config::Cli;
 use renderhub::metrics::clusters::{self, ClusterMetrics};
-use renderhub::metrics::{FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, SettingLabel};
+use renderhub::metrics::{
+    FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, ResultLabel, SettingLabel,
+};
 
 #[path = "docs/threats.rs"]
 mod threats;
@@ -306,9 +308,7 @@ fn touch(metrics: &Metrics) {
     reconcile_errors.get_or_create(&label).inc();
     tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
     watch_errors.get_or_create(&label).inc();
-    verifications
-        .get_or_create(&ResultLabel { result: "test" })
-        .inc();
+    verifications.get_or_create(&ResultLabel { result: "test" }).inc();
     let labels = ModeLabels {
         mode: "test",
         tenant_identity: "test",
