@@ -61,6 +61,18 @@ impl Stage {
         let patch = Patch::Merge(json!({"spec": changes}));
         api.patch(&self.scope.tenant, &PatchParams::default(), &patch)
             .await?;
+        self.sees(&self.scope.tenant).await
+    }
+
+    /// Waits until the hub has seen a registry as it is now.
+    async fn sees(&self, registry: &str) -> Result<()> {
+        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
+        wait_for("the hub to see the registry", LIMIT, async || {
+            let found = api.get(registry).await?;
+            let seen = found.status.and_then(|status| status.observed_generation);
+            Ok((seen == found.metadata.generation).then_some(()))
+        })
+        .await?;
         Ok(())
     }
 
@@ -182,7 +194,6 @@ async fn a_cluster_that_says_complete_without_a_push_is_not_believed() -> Result
     let registry = scripted(&status).await;
     let host = registry.address.to_string();
     stage.use_registry(&host, json!({"verify": null})).await?;
-    stage.connected(&cluster.name, "True", "Connected").await?;
     let task = stage.submit_to("forged", &cluster).await?;
     cluster.complete(&task).await?;
     stage.has_counted("Missing").await?;
@@ -293,7 +304,11 @@ async fn a_credential_that_may_not_read_is_told_at_once_and_goes_nowhere_else() 
 
 #[tokio::test]
 async fn a_slow_registry_holds_up_no_other_task() -> Result<()> {
-    let stage = Stage::with_flags("slow", &["--max-active-jobs=4"]).await?;
+    let stage = Stage::with_flags(
+        "slow",
+        &["--max-active-jobs=4", "--max-active-jobs-per-namespace=4"],
+    )
+    .await?;
     let (hangs, answers) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU16::new(200)));
     let (slow, quick) = (scripted(&hangs).await, scripted(&answers).await);
     stage
@@ -308,6 +323,7 @@ async fn a_slow_registry_holds_up_no_other_task() -> Result<()> {
         },
     });
     apply::object(&stage.admin, registry).await?;
+    stage.sees(&other).await?;
     // More than the slots, and more than are asked at once.
     let mut waiting = Vec::new();
     for n in 0..8 {
@@ -349,6 +365,7 @@ async fn a_registry_that_cannot_be_reached_is_soon_left_alone() -> Result<()> {
     stage
         .put_registry(json!({"pushSecretRef": {"name": "push"}, "verify": "Digest"}))
         .await?;
+    stage.sees(&stage.scope.tenant).await?;
     let task = stage.submit_as("third").await?;
     stage.complete(&task).await?;
     wait_for("the hub to ask again", LIMIT, async || {
