@@ -303,6 +303,7 @@ fn touch(metrics: &Metrics) {
         events_dropped: _,
         orphans_removed: _,
         forged_statuses: _,
+        verifications,
         mode,
         relaxed_settings,
         preflight,
@@ -313,6 +314,7 @@ fn touch(metrics: &Metrics) {
     reconcile_errors.get_or_create(&label).inc();
     tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
     watch_errors.get_or_create(&label).inc();
+    verifications.get_or_create(&ResultLabel { result: "test" }).inc();
     let labels = ModeLabels {
         mode: "test",
         tenant_identity: "test",

@@ -61,6 +61,18 @@ impl Stage {
         let patch = Patch::Merge(json!({"spec": changes}));
         api.patch(&self.scope.tenant, &PatchParams::default(), &patch)
             .await?;
+        self.sees(&self.scope.tenant).await
+    }
+
+    /// Waits until the hub has seen a registry as it is now.
+    async fn sees(&self, registry: &str) -> Result<()> {
+        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
+        wait_for("the hub to see the registry", LIMIT, async || {
+            let found = api.get(registry).await?;
+            let seen = found.status.and_then(|status| status.observed_generation);
+            Ok((seen == found.metadata.generation).then_some(()))
+        })
+        .await?;
         Ok(())
     }
 
@@ -100,7 +112,7 @@ impl Stage {
     }
 
     /// Waits until the hub counted at least one of these.
-    async fn counted(&self, result: &str) -> Result<()> {
+    async fn has_counted(&self, result: &str) -> Result<()> {
         let line = format!("renderhub_verifications_total{{result=\"{result}\"}}");
         wait_for(&format!("the hub to count {result}"), LIMIT, async || {
             Ok(self.hub().metrics().await?.contains(&line).then_some(()))
@@ -182,10 +194,9 @@ async fn a_cluster_that_says_complete_without_a_push_is_not_believed() -> Result
     let registry = scripted(&status).await;
     let host = registry.address.to_string();
     stage.use_registry(&host, json!({"verify": null})).await?;
-    stage.connected(&cluster.name, "True", "Connected").await?;
     let task = stage.submit_to("forged", &cluster).await?;
     cluster.complete(&task).await?;
-    stage.counted("Missing").await?;
+    stage.has_counted("Missing").await?;
     stage.still_runs(&task).await?;
     stage.unverified(&task).await?;
     only_read(&registry);
@@ -230,7 +241,7 @@ async fn a_registry_that_is_down_is_waited_for() -> Result<()> {
     for task in [&near, &far] {
         stage.still_runs(task).await?;
     }
-    stage.counted("Silent").await?;
+    stage.has_counted("Silent").await?;
     status.store(200, Ordering::Relaxed);
     for task in [&near, &far] {
         assert_eq!(stage.succeeded(task).await?.digest.as_deref(), Some(DIGEST));
@@ -284,7 +295,7 @@ async fn a_credential_that_may_not_read_is_told_at_once_and_goes_nowhere_else() 
         .await?;
     let task = stage.submit_as("redirected").await?;
     stage.complete(&task).await?;
-    stage.counted("Silent").await?;
+    stage.has_counted("Silent").await?;
     stage.still_runs(&task).await?;
     assert_eq!(trap.connections(), 0);
     stage.passed();
@@ -293,7 +304,11 @@ async fn a_credential_that_may_not_read_is_told_at_once_and_goes_nowhere_else() 
 
 #[tokio::test]
 async fn a_slow_registry_holds_up_no_other_task() -> Result<()> {
-    let stage = Stage::with_flags("slow", &["--max-active-jobs=4"]).await?;
+    let stage = Stage::with_flags(
+        "slow",
+        &["--max-active-jobs=4", "--max-active-jobs-per-namespace=4"],
+    )
+    .await?;
     let (hangs, answers) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU16::new(200)));
     let (slow, quick) = (scripted(&hangs).await, scripted(&answers).await);
     stage
@@ -308,6 +323,7 @@ async fn a_slow_registry_holds_up_no_other_task() -> Result<()> {
         },
     });
     apply::object(&stage.admin, registry).await?;
+    stage.sees(&other).await?;
     // More than the slots, and more than are asked at once.
     let mut waiting = Vec::new();
     for n in 0..8 {
@@ -340,15 +356,16 @@ async fn a_registry_that_cannot_be_reached_is_soon_left_alone() -> Result<()> {
         .await?;
     stage.complete(&task).await?;
     stage.succeeded(&task).await?;
-    stage.counted("Silent").await?;
+    stage.has_counted("Silent").await?;
     let task = stage.submit_as("second").await?;
     stage.complete(&task).await?;
     stage.succeeded(&task).await?;
-    stage.counted("Skipped").await?;
+    stage.has_counted("Skipped").await?;
     // What the registry must confirm is no success without it.
     stage
         .put_registry(json!({"pushSecretRef": {"name": "push"}, "verify": "Digest"}))
         .await?;
+    stage.sees(&stage.scope.tenant).await?;
     let task = stage.submit_as("third").await?;
     stage.complete(&task).await?;
     wait_for("the hub to ask again", LIMIT, async || {

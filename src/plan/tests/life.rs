@@ -15,10 +15,13 @@ use crate::api::RenderTaskStatus;
 use crate::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
+use crate::api::oci::Digest;
+use crate::api::termination::Termination;
 use crate::names::TaskUid;
 use crate::plan::catalog::Catalog;
 use crate::plan::gc::{Marked, orphans};
-use crate::plan::outcome::{JobReport, Verdict};
+use crate::plan::outcome::{JobReport, PodNote, Verdict};
+use crate::plan::proof::{Finding, Proof};
 use crate::plan::task::{Phase, Task};
 use crate::plan::{Held, JobState, Observed, Step, decide};
 
@@ -43,6 +46,7 @@ struct Memory {
     has_slot: bool,
     has_waited: bool,
     held: Option<Held>,
+    proof: Option<Proof>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ struct World {
     foreign: bool,
     /// Whether the object has a status that is not the hub's; `task` has the one that the hub said last.
     forged: bool,
+    /// What the registry says when it is asked.
+    registry: Finding,
     now: i64,
     uids: usize,
     // The hub.
@@ -92,6 +98,7 @@ enum Move {
     Slot(bool),
     Waits,
     Platform(bool),
+    Registry(Finding),
     ForeignObject(bool),
     Later(i64),
     SpecChanges,
@@ -111,6 +118,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         4 => prop::bool::weighted(0.8).prop_map(Move::Slot),
         1 => Just(Move::Waits),
         2 => prop::bool::weighted(0.7).prop_map(Move::Platform),
+        3 => findings().prop_map(Move::Registry),
         1 => prop::bool::weighted(0.3).prop_map(Move::ForeignObject),
         3 => prop_oneof![Just(1), Just(61), Just(100_000)].prop_map(Move::Later),
         1 => Just(Move::SpecChanges),
@@ -119,6 +127,11 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::TenantDeletes),
     ];
     prop::collection::vec(one, 0..30)
+}
+
+fn findings() -> impl Strategy<Value = Finding> {
+    use Finding::{Different, Held, Missing, Refused, Silent};
+    prop::sample::select(vec![Held, Missing, Different, Refused, Silent])
 }
 
 fn beginnings() -> impl Strategy<Value = World> {
@@ -149,6 +162,7 @@ impl World {
             secret: None,
             foreign: false,
             forged: false,
+            registry: Finding::Held,
             now: 10,
             uids: 0,
             memory: Memory {
@@ -157,6 +171,7 @@ impl World {
                 has_slot: false,
                 has_waited: false,
                 held: None,
+                proof: None,
             },
             catalog: platform(),
             jobs_made: 0,
@@ -182,6 +197,7 @@ impl World {
                 self.catalog = if *works { platform() } else { Catalog::default() };
                 self.memory.held = None;
             }
+            Move::Registry(finding) => self.registry = *finding,
             Move::ForeignObject(exists) => {
                 (self.foreign, self.memory.held) = (*exists && self.job.is_none(), None);
             }
@@ -252,6 +268,7 @@ proptest! {
         }
         // The world calms down: what can work works.
         (world.foreign, world.catalog, world.memory.held) = (false, platform(), None);
+        world.registry = Finding::Held;
         world.settle();
         if let Some(phase) = world.task.as_ref().filter(|t| t.generation == 1 && t.spec.as_ref().unwrap().cluster_name.is_none()).map(Task::phase) {
             prop_assert!(phase.is_finished() || world.job.is_some(), "a task that can run does");

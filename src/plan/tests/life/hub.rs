@@ -11,6 +11,7 @@ impl World {
     /// The hub knows nothing but what a list shows it.
     pub(super) fn restart(&mut self) {
         (self.memory.held, self.memory.has_waited, self.memory.has_slot) = (None, false, self.job.is_some());
+        self.memory.proof = None;
         self.look();
     }
 
@@ -38,6 +39,9 @@ impl World {
                     "a wake-up in the past is a loop"
                 );
                 self.memory.has_slot &= wants_slot || self.job.is_some();
+                if let Some(proof) = &mut self.memory.proof {
+                    (proof.next, proof.answer) = (wake.unwrap_or(proof.next), None);
+                }
                 return;
             }
             self.is_safe(&task, &step, stale);
@@ -53,13 +57,23 @@ impl World {
     }
 
     pub(super) fn decide(&self, task: &Task) -> Step {
+        let has_ended =
+            matches!(&self.memory.job, JobState::Read(job) if matches!(job.verdict, Verdict::Complete(_)));
+        let note = has_ended.then(|| PodNote {
+            pod_uid: "p".to_owned(),
+            created: at(1),
+            succeeded: true,
+            exit_code: Some(0),
+            message: Some(Termination::pushed(Digest::of(b"chart"))),
+            stop: None,
+        });
         decide(&Observed {
             now: self.now(),
             task,
             job: &self.memory.job,
             secret: self.memory.secret.as_deref(),
-            note: None,
-            proof: None,
+            note: note.as_ref(),
+            proof: self.memory.proof.as_ref(),
             catalog: &self.catalog,
             tenancy: &Tenancy::default(),
             grants: &Grants::default(),
@@ -116,7 +130,15 @@ impl World {
             }
             Step::RestoreStatus => assert!(self.forged, "a write for nothing"),
             Step::ReadJob | Step::Rest { .. } => {}
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Verify(_) => {
+            Step::Verify(_) => {
+                let is_done =
+                    matches!(&self.memory.job, JobState::Read(job) if job.verdict != Verdict::Running);
+                assert!(
+                    is_done && phase == Phase::Running,
+                    "a question too early or too late"
+                );
+            }
+            Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
                 panic!("the task names nothing that is elsewhere")
             }
         }
@@ -135,6 +157,13 @@ impl World {
         assert!(status.chart_url.as_deref() != Some(""), "the schema refuses it");
         if is(JobSucceeded) {
             let job = self.job.as_ref().expect("a success without a Job");
+            let answer = self.memory.proof.as_ref().and_then(|proof| proof.answer.as_ref());
+            let denied = answer.is_some_and(|(_, f)| matches!(f, Finding::Missing | Finding::Different));
+            let is_asked = !self.catalog.registries.is_empty();
+            assert!(
+                !denied && (answer.is_some() || !is_asked),
+                "a success that nobody confirmed"
+            );
             assert!(matches!(job.verdict, Verdict::Complete(_)), "{:?}", job.verdict);
             assert_eq!(
                 status.job_ref.as_ref().and_then(|r| r.uid.as_ref()),
@@ -184,7 +213,15 @@ impl World {
                 self.secret = self.secret.take().filter(|secret| *secret != uid);
                 self.memory.secret = None;
             }
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Verify(_) | Step::Rest { .. } => {}
+            Step::Verify(inquiry) => {
+                let since = self.memory.proof.as_ref().map_or(self.now(), |proof| proof.since);
+                self.memory.proof = Some(Proof {
+                    since,
+                    next: self.now(),
+                    answer: Some((*inquiry, self.registry)),
+                });
+            }
+            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
         }
     }
 
