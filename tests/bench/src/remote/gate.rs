@@ -91,3 +91,57 @@ async fn pass(mut from: TcpStream, to: SocketAddr, mut is_frozen: watch::Receive
         _ = is_frozen.wait_for(|is| !*is).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A server that says everything back.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        address
+    }
+
+    async fn is_answered(stream: &mut TcpStream) -> bool {
+        if stream.write_all(b"?").await.is_err() {
+            return false;
+        }
+        let answer = timeout(Duration::from_millis(300), stream.read_u8()).await;
+        matches!(answer, Ok(Ok(b'?')))
+    }
+
+    #[tokio::test]
+    async fn a_frozen_gate_takes_connections_and_says_nothing_until_it_thaws() {
+        let gate = Gate::open(0, echo().await).await.unwrap();
+        let connect = || TcpStream::connect(gate.address);
+        let mut before = connect().await.unwrap();
+        assert!(is_answered(&mut before).await);
+        gate.freeze();
+        assert!(!is_answered(&mut before).await, "one that stands is frozen too");
+        let mut meanwhile = connect().await.unwrap();
+        assert!(!is_answered(&mut meanwhile).await);
+        gate.thaw();
+        assert!(is_answered(&mut connect().await.unwrap()).await);
+    }
+
+    #[test]
+    fn every_gate_has_an_address_of_its_own() {
+        let all: std::collections::BTreeSet<_> = (0..10_000).map(address).collect();
+        assert_eq!(all.len(), 10_000);
+        assert!(all.iter().all(|address| address.is_loopback() && ![0, 255].contains(&address.octets()[3])));
+    }
+}
