@@ -11,6 +11,7 @@ mod measure;
 mod objects;
 mod options;
 mod paced;
+mod remote;
 mod report;
 mod restart;
 mod rights;
@@ -34,8 +35,20 @@ async fn main() -> Result<()> {
     }
 }
 
-/// Measures everything, prints the table and writes it as JSON. A missed target is a line of the table, not an error.
+/// Measures everything, prints the tables and writes them as JSON. A missed target is a line of the table, not an error.
 async fn measure_all(options: &Options) -> Result<()> {
+    if !options.remote.only_remote {
+        measure_local(options).await?;
+    }
+    if !options.remote.without_remote {
+        let report = remote::measure(options).await?;
+        println!("{report}");
+        report.write(&options.remote.output()?)?;
+    }
+    Ok(())
+}
+
+async fn measure_local(options: &Options) -> Result<()> {
     let mut report = Report::new(options);
     let world = World::start(options, true).await?;
     report.burst = Some(burst::measure(&world, options.rounds).await?);

@@ -1,9 +1,12 @@
 //! Command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+
+use crate::remote::options::RemoteOptions;
 
 /// Measures the hub against a bare writer on a real control plane.
 #[derive(Debug, Parser)]
@@ -73,6 +76,9 @@ pub struct Options {
     /// File that the figures are written to as JSON [default: bench/local.json in cargo's target directory].
     #[arg(long)]
     output: Option<PathBuf>,
+    /// Clusters elsewhere.
+    #[command(flatten)]
+    pub remote: RemoteOptions,
 }
 
 impl Options {
@@ -81,10 +87,7 @@ impl Options {
         let seconds = self.paced_seconds;
         [10, 20]
             .into_iter()
-            .map(move |per_second| Rate {
-                per_second,
-                tasks: usize::try_from(per_second).unwrap_or(0) * seconds,
-            })
+            .map(move |per_second| Rate::over(per_second, seconds))
             .filter(|rate| rate.tasks > 0)
     }
 
@@ -93,17 +96,25 @@ impl Options {
     /// # Errors
     /// If the place of the running program is unknown.
     pub fn output(&self) -> Result<PathBuf> {
-        if let Some(path) = &self.output {
-            return Ok(path.clone());
+        match &self.output {
+            Some(path) => Ok(path.clone()),
+            None => beside_program("local.json"),
         }
-        // Cargo puts the program into <target>/<profile>/.
-        let program = std::env::current_exe()?;
-        let target = program
-            .ancestors()
-            .nth(2)
-            .context("the bench has no target directory")?;
-        Ok(target.join("bench/local.json"))
     }
+}
+
+/// A file in cargo's target directory.
+///
+/// # Errors
+/// If the place of the running program is unknown.
+pub fn beside_program(name: &str) -> Result<PathBuf> {
+    // Cargo puts the program into <target>/<profile>/.
+    let program = std::env::current_exe()?;
+    let target = program
+        .ancestors()
+        .nth(2)
+        .context("the bench has no target directory")?;
+    Ok(target.join("bench").join(name))
 }
 
 /// A pace.
@@ -113,4 +124,19 @@ pub struct Rate {
     pub per_second: u32,
     /// Tasks created in all.
     pub tasks: usize,
+}
+
+impl Rate {
+    /// So many a second, for so many seconds.
+    pub fn over(per_second: u32, seconds: usize) -> Self {
+        Self {
+            per_second,
+            tasks: usize::try_from(per_second).unwrap_or(0) * seconds,
+        }
+    }
+
+    /// How long it takes.
+    pub fn duration(self) -> Duration {
+        Duration::from_secs(1) * u32::try_from(self.tasks).unwrap_or(u32::MAX) / self.per_second
+    }
 }

@@ -29,8 +29,7 @@ const PACE: u32 = 20;
 /// Everything that one run measured.
 pub struct Report {
     namespaces: usize,
-    cores: usize,
-    load_before: Option<f64>,
+    ground: Ground,
     /// With the chart's `MutatingAdmissionPolicy`, which is how it is installed.
     pub burst: Option<Burst>,
     /// Without it.
@@ -41,8 +40,37 @@ pub struct Report {
     pub restart: Option<Restart>,
 }
 
+/// The machine that it ran on.
+pub struct Ground {
+    /// Cores that may be used.
+    pub cores: usize,
+    /// The load of the last minute.
+    pub load_before: Option<f64>,
+}
+
+impl Ground {
+    /// As it is now.
+    pub fn look() -> Self {
+        Self {
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            load_before: load(),
+        }
+    }
+}
+
+impl fmt::Display for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kubernetes {KUBERNETES_VERSION} on {} cores", self.cores)?;
+        let Some(load) = self.load_before else {
+            return Ok(());
+        };
+        let quiet = if load > 0.5 { " (not a quiet machine)" } else { "" };
+        write!(f, ", load {load:.2} before the run{quiet}")
+    }
+}
+
 /// One line of the table.
-struct Row {
+pub struct Row {
     what: String,
     measured: String,
     /// The target in words, and by how much it is missed.
@@ -50,7 +78,8 @@ struct Row {
 }
 
 impl Row {
-    fn new(what: impl Into<String>, measured: impl Into<String>) -> Self {
+    /// A line without a target.
+    pub fn new(what: impl Into<String>, measured: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             measured: measured.into(),
@@ -59,14 +88,14 @@ impl Row {
     }
 
     /// With a limit that the value must not exceed.
-    fn at_most(self, limit: f64, value: f64, unit: &str) -> Self {
+    pub fn at_most(self, limit: f64, value: f64, unit: &str) -> Self {
         let missed = (value > limit + 1e-9).then(|| format!("missed by {:.2}{unit}", value - limit));
         let target = Some((format!("≤ {limit:.2}{unit}"), missed));
         Self { target, ..self }
     }
 
     /// With a limit that the value must reach.
-    fn at_least(self, limit: f64, value: f64, unit: &str) -> Self {
+    pub fn at_least(self, limit: f64, value: f64, unit: &str) -> Self {
         let missed = (value < limit).then(|| format!("missed by {:.2}{unit}", limit - value));
         let target = Some((format!("≥ {limit:.2}{unit}"), missed));
         Self { target, ..self }
@@ -89,8 +118,7 @@ impl Report {
     pub fn new(options: &Options) -> Self {
         Self {
             namespaces: options.namespaces,
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            load_before: load(),
+            ground: Ground::look(),
             burst: None,
             burst_without_policy: None,
             paced: Vec::new(),
@@ -103,18 +131,14 @@ impl Report {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        let text = serde_json::to_string_pretty(&self.to_json())? + "\n";
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        write_json(&self.to_json(), path)
     }
 
     fn to_json(&self) -> Value {
         let mut all = json!({
             "kubernetes": KUBERNETES_VERSION,
-            "cores": self.cores,
-            "load_before": self.load_before,
+            "cores": self.ground.cores,
+            "load_before": self.ground.load_before,
             "namespaces": self.namespaces,
             "burst": self.burst,
             "burst_without_policy": self.burst_without_policy,
@@ -148,17 +172,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let load = self.load_before.map_or_else(String::new, |load| {
-            format!(
-                ", load {load:.2} before the run{}",
-                if load > 0.5 { " (not a quiet machine)" } else { "" }
-            )
-        });
-        writeln!(
-            f,
-            "\nKubernetes {KUBERNETES_VERSION} on {} cores, {} namespaces{load}",
-            self.cores, self.namespaces
-        )?;
+        writeln!(f, "\n{}, {} namespaces", self.ground, self.namespaces)?;
         let bursts = [
             (
                 &self.burst,
@@ -189,7 +203,20 @@ impl fmt::Display for Report {
     }
 }
 
-fn section(f: &mut fmt::Formatter<'_>, title: &str, rows: &[Row]) -> fmt::Result {
+/// Writes figures to a file.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_json(figures: &Value, path: &Path) -> Result<()> {
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let text = serde_json::to_string_pretty(figures)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Shows some lines under a title.
+pub fn section(f: &mut fmt::Formatter<'_>, title: &str, rows: &[Row]) -> fmt::Result {
     writeln!(f, "\n{title}")?;
     rows.iter().try_for_each(|row| writeln!(f, "{row}"))
 }

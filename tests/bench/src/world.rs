@@ -144,8 +144,19 @@ impl World {
     /// # Errors
     /// If the API server refuses.
     pub async fn create_task(&self, number: usize) -> Result<Task> {
+        self.create_task_with(number, &json!({})).await
+    }
+
+    /// The same with these fields of its spec.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn create_task_with(&self, number: usize, spec: &Value) -> Result<Task> {
         let turn = number % self.namespaces.len();
-        let task = objects::task(&self.namespaces[turn], &format!("task-{number}"));
+        let mut task = objects::task(&self.namespaces[turn], &format!("task-{number}"));
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            task["spec"][field] = value.clone();
+        }
         let request = self
             .tasks_in(turn)
             .create(&PostParams::default(), serde_json::to_vec(&task)?)?;
@@ -224,12 +235,21 @@ impl World {
     /// # Errors
     /// If it does not start.
     pub fn spawn_hub(&self) -> Result<Hub> {
+        self.spawn_hub_with(&[])
+    }
+
+    /// The same with more flags.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_hub_with(&self, more: &[String]) -> Result<Hub> {
         let binary = std::env::current_exe()?.with_file_name("renderhub");
         ensure!(
             binary.is_file(),
             "the hub is not built: run `make bench`, or cargo build --release --bin renderhub"
         );
-        let flags = objects::hub_flags(&self.rendering);
+        let mut flags = objects::hub_flags(&self.rendering);
+        flags.extend_from_slice(more);
         Hub::spawn(&binary, &self.hub_user.kubeconfig()?, &flags)
     }
 

@@ -1,0 +1,49 @@
+//! What clusters elsewhere cost: one more control plane, reached as one cluster or as a thousand.
+//!
+//! Every case starts hubs of its own, so that no case pays for what another one left in the hub.
+
+mod busy;
+mod crowd;
+mod dead;
+mod follow;
+mod gate;
+mod load;
+pub mod options;
+mod pair;
+mod report;
+mod rotation;
+mod stage;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::options::Options;
+pub use report::Report;
+use stage::Stage;
+
+/// Measures what the options ask for.
+///
+/// # Errors
+/// If something cannot be measured.
+pub async fn measure(options: &Options) -> Result<Report> {
+    let mut report = Report::new();
+    let wanted = &options.remote;
+    let stage = Stage::start(options).await?;
+    if let Some(pace) = wanted.pace() {
+        report.pair = Some(pair::beside_local(&stage, pace).await?);
+        report.finish = Some(pair::finish(&stage, pace).await?);
+    }
+    if wanted.rotations > 0 {
+        report.rotation = Some(rotation::measure(&stage, wanted.rotations).await?);
+    }
+    if let Some(pace) = wanted.dead_pace() {
+        report.dead = Some(dead::measure(&stage, wanted.remotes, pace).await?);
+    }
+    if wanted.idle_clusters > 0 {
+        let watched = Duration::from_secs(wanted.idle_seconds);
+        report.crowd = Some(crowd::measure(&stage, wanted.idle_clusters, watched).await?);
+    }
+    report.end();
+    Ok(report)
+}

@@ -1,0 +1,206 @@
+//! Many clusters, five of which are dead in three ways: what the tasks of all others notice of it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use renderhub_harness::progress::Progress;
+use renderhub_harness::{Identity, Islet};
+use serde::Serialize;
+
+use super::busy::Busy;
+use super::follow::Follower;
+use super::gate::Gate;
+use super::load::{Made, Target, load};
+use super::stage::{Cluster, Stage};
+use crate::measure::Latency;
+use crate::options::Rate;
+
+/// How long a Job runs.
+const RUNS: Duration = Duration::from_millis(500);
+/// Clusters that are dead: one of each kind below, and of the two first kinds one more.
+pub const DEAD: usize = 5;
+/// Loads with and without the dead, so that a machine that becomes slower does so for both.
+const TURNS: [bool; 4] = [false, true, true, false];
+/// When the cluster freezes that was connected, after the start of a load.
+const FREEZE: Duration = Duration::from_secs(2);
+/// Ports nobody listens on, where no packet comes back from either.
+const NOWHERE: [u16; 2] = [6443, 6444];
+
+/// Loads with and without dead clusters.
+#[derive(Debug, Serialize)]
+pub struct Dead {
+    /// Clusters, the dead included.
+    pub clusters: usize,
+    /// Tasks of the others in each load.
+    pub tasks: usize,
+    /// From the answer to a task's creation to its Job, of those others without dead clusters, over both loads.
+    pub without: Latency,
+    /// The same with them.
+    pub with: Latency,
+    /// Tasks of those others that failed with dead clusters around.
+    pub failed: usize,
+}
+
+/// The living and the dead.
+struct Cast<'a> {
+    stage: &'a Stage,
+    living: Vec<(Cluster, Gate)>,
+    dead: Vec<Ghost>,
+    /// Connected when a load begins.
+    freezing: Gate,
+    _hanging: Gate,
+    _busy: Busy,
+    _islet: Islet,
+}
+
+/// A cluster that is dead, or will be.
+struct Ghost {
+    name: String,
+    namespace: String,
+    kubeconfig: String,
+}
+
+/// Measures both in turns.
+///
+/// # Errors
+/// If something cannot be measured.
+pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Dead> {
+    let cast = Cast::gather(stage, usize::from(clusters) - DEAD).await?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let (mut tasks, mut failed) = (0, 0);
+    for is_with in TURNS {
+        let turn = cast.turn(rate, is_with).await?;
+        tasks = turn.took.len();
+        if is_with {
+            with.extend(turn.took);
+            failed += turn.failed;
+        } else {
+            without.extend(turn.took);
+        }
+    }
+    stage.forget_all().await?;
+    Ok(Dead {
+        clusters: clusters.into(),
+        tasks,
+        without: Latency::of(without)?,
+        with: Latency::of(with)?,
+        failed,
+    })
+}
+
+struct Turn {
+    took: Vec<Duration>,
+    failed: usize,
+}
+
+impl<'a> Cast<'a> {
+    async fn gather(stage: &'a Stage, living: usize) -> Result<Self> {
+        let (mut gates, mut number) = (Vec::new(), 0);
+        for cluster in stage.clusters("living", living).await? {
+            let gate = Gate::open(number, stage.address()).await?;
+            register(stage, &cluster, &gate).await?;
+            gates.push((cluster, gate));
+            number += 1;
+        }
+        let [freezing, hanging] = [
+            Gate::open(number, stage.address()).await?,
+            Gate::open(number + 1, stage.address()).await?,
+        ];
+        hanging.freeze();
+        let islet = Islet::start().await?;
+        islet.cut()?;
+        let busy = Busy::start(stage.plane.address()).await?;
+        let once = stage.cluster("dead").await?;
+        let ghost = |name: &str, identity: Identity| {
+            anyhow::Ok(Ghost {
+                name: name.to_owned(),
+                namespace: once.namespace.clone(),
+                kubeconfig: identity.kubeconfig_text()?,
+            })
+        };
+        let by = |url: String| once.identity.by_way_of(url);
+        let nowhere = |port| by(format!("https://{}:{port}", islet.address()));
+        let dead = vec![
+            ghost("freezing", by(freezing.url()))?,
+            ghost("hanging", by(hanging.url()))?,
+            ghost("dropping-one", nowhere(NOWHERE[0]))?,
+            ghost("dropping-two", nowhere(NOWHERE[1]))?,
+            Ghost {
+                kubeconfig: busy.kubeconfig(),
+                ..ghost("busy", once.identity.clone())?
+            },
+        ];
+        Ok(Self {
+            stage,
+            living: gates,
+            dead,
+            freezing,
+            _hanging: hanging,
+            _busy: busy,
+            _islet: islet,
+        })
+    }
+
+    /// One load, by a hub of its own.
+    async fn turn(&self, rate: Rate, is_with: bool) -> Result<Turn> {
+        let stage = self.stage;
+        if is_with {
+            self.freezing.thaw();
+            for ghost in &self.dead {
+                stage
+                    .register(&ghost.name, &ghost.namespace, &ghost.kubeconfig)
+                    .await?;
+            }
+        }
+        // The one that will freeze stands at first.
+        let hub = stage.hub(self.living.len() + usize::from(is_with)).await?;
+        let follower = Follower::start(stage, RUNS).await?;
+        let dead = if is_with { DEAD } else { 0 };
+        let progress = Progress::start(format!(
+            "{} clusters, {dead} of them dead",
+            self.living.len() + dead
+        ));
+        let death = async {
+            tokio::time::sleep(FREEZE).await;
+            self.freezing.freeze();
+        };
+        let (made, ()) = tokio::join!(
+            load(&stage.world, rate, |number| self.target(number, is_with)),
+            death
+        );
+        let made = made?;
+        let living: Vec<&Made> = made
+            .iter()
+            .filter(|made| matches!(made.target, Target::There(_)))
+            .collect();
+        let took = follower.to_job(&living).await?;
+        let failed = follower.failed(&made).await;
+        drop(progress);
+        // With calls under way to who never answers it might drain for long.
+        hub.kill9();
+        drop((hub, follower));
+        stage.clear(made).await?;
+        if is_with {
+            let names: Vec<_> = self.dead.iter().map(|ghost| ghost.name.clone()).collect();
+            stage.forget(&names).await?;
+        }
+        Ok(Turn { took, failed })
+    }
+
+    /// All clusters in turn; without the dead, their tasks are left out and all others come at the same moments.
+    fn target(&self, number: usize, is_with: bool) -> Target {
+        let place = number % (self.living.len() + DEAD);
+        match self.living.get(place) {
+            Some((cluster, _)) => Target::There(cluster.name.clone()),
+            None if is_with => Target::Dead(self.dead[place - self.living.len()].name.clone()),
+            None => Target::Nowhere,
+        }
+    }
+}
+
+async fn register(stage: &Stage, cluster: &Cluster, gate: &Gate) -> Result<()> {
+    let kubeconfig = cluster.identity.by_way_of(gate.url()).kubeconfig_text()?;
+    stage
+        .register(&cluster.name, &cluster.namespace, &kubeconfig)
+        .await
+}
