@@ -308,7 +308,6 @@ fn touch(metrics: &Metrics) {
         relaxed_settings,
         preflight,
         clusters: of_clusters,
-        verifications,
     } = metrics;
     let label = KindLabel { kind: "test" };
     reconcile_errors.get_or_create(&label).inc();
@@ -328,7 +327,6 @@ fn touch(metrics: &Metrics) {
         result: "ok",
     };
     preflight.get_or_create(&labels).set(1);
-    verifications.get_or_create(&ResultLabel { result: "test" }).inc();
     let ClusterMetrics {
         connected,
         attempts,
