@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AppError, clusters, start};
 use crate::apply::Calls;
+use crate::cluster::Seats;
 use crate::config::{Settings, TenantIdentity};
 use crate::controller::catalog::CatalogLoop;
 use crate::controller::engine::{Engine, Outlets};
@@ -54,19 +55,14 @@ pub(super) fn start(
     let identities = identities(clients, settings, metrics);
     let parts = (calls, Arc::clone(&identities), catalog.clone());
     let remote = clusters::build(client, settings, parts, (own, metrics), input.clone())?;
-    let context = Context {
-        calls: calls.clone(),
-        events,
-        notes: notes.clone(),
-        place: place(settings, calls.hub_id()),
-        key: hub.key,
+    let context = context(
+        settings,
+        hub.key,
+        (calls, metrics),
+        (events, notes.clone()),
         identities,
-        tenancy: settings.tenancy.clone(),
-        seats: remote.seats,
-        gates: settings.clusters.gates.clone(),
-        patience: clusters::patience(&settings.clusters),
-        verifier: Verifier::new(calls.clone(), metrics.clone()),
-    };
+        remote.seats,
+    );
     let outlets = Outlets {
         ready: hub.ready,
         wants: remote.wants,
@@ -91,6 +87,30 @@ pub(super) fn start(
         tokio::spawn(send_events),
         tokio::spawn(engine.run(inputs, stop.clone())),
     ))
+}
+
+/// What every pass over a task needs.
+fn context(
+    settings: &Settings,
+    key: SealKey,
+    (calls, metrics): (&Calls, &Metrics),
+    (events, notes): (Events, Notes),
+    identities: Arc<Identities>,
+    seats: Arc<dyn Seats>,
+) -> Context {
+    Context {
+        calls: calls.clone(),
+        events,
+        notes,
+        place: place(settings, calls.hub_id()),
+        key,
+        identities,
+        tenancy: settings.tenancy.clone(),
+        seats,
+        gates: settings.clusters.gates.clone(),
+        patience: clusters::patience(&settings.clusters),
+        verifier: Verifier::new(calls.clone(), metrics.clone()),
+    }
 }
 
 /// Where Jobs run on the hub's own cluster.
