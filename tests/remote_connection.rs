@@ -1,5 +1,11 @@
 //! Connections to other clusters: real API servers at the other end, reached as the documented Role lets the hub.
 
+#![expect(
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "a test fails by panicking, and reads best as one story"
+)]
+
 #[path = "remote_connection/between.rs"]
 mod between;
 #[path = "remote_connection/forward.rs"]
