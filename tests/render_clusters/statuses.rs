@@ -38,7 +38,9 @@ async fn a_huge_secret_is_read_again_and_again_and_leaves_nothing() -> Result<()
         .await?;
         used.push(resident()?);
     }
-    let (before, after) = (used[29], used[59]);
+    // It goes up and down with what is being read at that moment.
+    let most = |part: &[u64]| part.iter().copied().max().unwrap_or_default();
+    let (before, after) = (most(&used[..30]), most(&used[30..]));
     assert!(after <= before + SPARE, "{used:?} KiB");
     world.passed().await
 }
