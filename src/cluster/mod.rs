@@ -4,6 +4,7 @@
 
 mod body;
 mod connect;
+mod head;
 pub mod jobs;
 mod lanes;
 pub mod limits;
