@@ -22,7 +22,7 @@ use serde_json::json;
 use support::away::{LOOPBACK, another, away};
 use support::{CANARY, DIGEST, LIMIT, Stage, job_name_of};
 
-/// Holds: C2.
+/// Holds: C2, H7.
 #[tokio::test]
 async fn a_task_runs_on_another_cluster_with_the_rights_of_the_example() -> Result<()> {
     let stage = Stage::with_flags("abroad", &[LOOPBACK]).await?;
@@ -91,6 +91,7 @@ async fn a_task_runs_on_another_cluster_with_the_rights_of_the_example() -> Resu
     Ok(())
 }
 
+/// Holds: H5.
 #[tokio::test]
 async fn a_job_that_somebody_removes_is_lost_at_once_and_so_is_one_that_takes_its_place() -> Result<()> {
     let stage = Stage::with_flags("removed", &[LOOPBACK]).await?;
@@ -129,7 +130,7 @@ async fn a_job_that_somebody_removes_is_lost_at_once_and_so_is_one_that_takes_it
     Ok(())
 }
 
-/// Holds: C2, T9.
+/// Holds: C2, H7, T9.
 #[tokio::test]
 async fn where_the_platform_does_not_let_it_nothing_is_sent() -> Result<()> {
     let stage = Stage::with_flags("refused", &[LOOPBACK]).await?;

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
-use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, request};
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::body;
 use super::connect::Connector;
+use super::head::{base, bearer, headers, is_busy, retry_after, with_timeout};
 use super::lanes::{Lanes, Sender, Unsent};
 use super::limits::LinkLimits;
 use super::pace::Pace;
@@ -27,13 +28,8 @@ use super::resolve::Resolver;
 use super::tls::LinkError;
 use super::watching::{WatchEnd, Watching};
 use crate::apply::CallError;
-use crate::kubeconfig::{Host, Login, RemoteConfig};
+use crate::kubeconfig::{Login, RemoteConfig};
 use crate::plan::address::Guard;
-
-/// What the server sees who asks.
-const USER_AGENT: HeaderValue = HeaderValue::from_static("renderhub");
-/// Header with whom the hub acts for.
-const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
 /// What a link needs besides its configuration.
 #[derive(Clone, Debug)]
@@ -377,61 +373,13 @@ impl Link {
 /// Longest that the body of an error is waited for: its status is known.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 
-/// The scheme and the host of every request.
-fn base(config: &RemoteConfig) -> String {
-    match &config.host {
-        Host::Address(address) if address.is_ipv6() => format!("https://[{}]:{}", config.host, config.port),
-        Host::Address(_) | Host::Name(_) => format!("https://{}:{}", config.host, config.port),
-    }
-}
-
-fn bearer(token: &SecretString) -> Result<HeaderValue, LinkError> {
-    let mut value =
-        HeaderValue::from_str(&["Bearer ", token.expose_secret()].concat()).map_err(|_| LinkError::Token)?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-/// Only what a call may say: who asks is a matter of the link.
-fn headers(parts: &request::Parts, user: Option<&HeaderValue>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for name in [header::ACCEPT, header::CONTENT_TYPE] {
-        if let Some(value) = parts.headers.get(&name) {
-            headers.insert(name, value.clone());
-        }
-    }
-    headers.insert(header::USER_AGENT, USER_AGENT);
-    if let Some(user) = user {
-        headers.insert(IMPERSONATE_USER, user.clone());
-    }
-    headers
-}
-
-fn with_timeout(uri: &Uri, life: Duration) -> Result<Uri, CallError> {
-    let mark = if uri.query().is_some() { '&' } else { '?' };
-    let seconds = life.as_secs().max(1);
-    Uri::try_from(format!("{uri}{mark}timeoutSeconds={seconds}")).map_err(|_| CallError::Transport)
-}
-
-fn is_busy(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-    )
-}
-
-/// Only whole seconds are understood, as Kubernetes sends them.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    seconds.parse().ok().map(Duration::from_secs)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::cluster::jobs::watch_jobs;
+    use crate::kubeconfig::Host;
     use crate::names::HubId;
 
     fn is_send<T: Send>(_: &T) {}

@@ -5,6 +5,7 @@
 mod body;
 mod connect;
 pub mod handle;
+mod head;
 pub mod jobs;
 mod lanes;
 pub mod limits;

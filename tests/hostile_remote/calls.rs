@@ -315,14 +315,18 @@ async fn a_link_that_is_cut_ends_what_runs_at_once() {
         let mut watch = link.watch(get("/watch"), None).await.unwrap();
         let begin = Instant::now();
         let other = link.clone();
-        let (call, line, ()) = tokio::join!(
-            link.send(get("/hang"), None),
-            futures::StreamExt::next(&mut watch),
-            async {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                other.cut();
-            }
-        );
+        let (call, line, ()) = tokio::time::timeout(Duration::from_secs(10), async {
+            tokio::join!(
+                link.send(get("/hang"), None),
+                futures::StreamExt::next(&mut watch),
+                async {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    other.cut();
+                }
+            )
+        })
+        .await
+        .expect("it goes on");
         assert_eq!(failed(call), CallError::Transport);
         assert_eq!(line.unwrap(), Err(renderhub::cluster::WatchEnd::Lost));
         assert!(

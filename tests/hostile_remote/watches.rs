@@ -19,6 +19,9 @@ use crate::support::{
     while_others_work,
 };
 
+/// Makes a reply.
+type Says = fn() -> Reply;
+
 /// Parts that come, and then none for ever.
 fn then_quiet(parts: Vec<Bytes>) -> Reply {
     Reply::parts(stream::iter(parts).chain(stream::pending()))
@@ -83,7 +86,7 @@ async fn jobs_are_listed_and_then_watched_from_there() {
     }
 }
 
-/// Holds: H4.
+/// Holds: H4, H5.
 #[tokio::test]
 async fn what_is_not_ours_or_cannot_be_true_is_not_told() {
     type Forge = fn(&mut Value);
@@ -137,7 +140,7 @@ async fn a_version_that_is_always_too_old_ends_the_watch() {
         )])
     };
     // What the list and the watch say, and how often they are asked.
-    let table: [(fn() -> Reply, fn() -> Reply, usize, usize); 3] = [
+    let table: [(Says, Says, usize, usize); 3] = [
         (gone, gone, 5, 0),
         (|| Reply::whole(200, list(&[])), gone, 5, 5),
         (|| Reply::whole(200, list(&[])), says, 5, 5),
@@ -230,7 +233,7 @@ async fn a_watch_that_ends_as_soon_as_it_begins_is_given_up() {
 #[tokio::test]
 async fn what_is_no_event_ends_the_watch_with_its_reason() {
     let long = || then_quiet(vec![Bytes::from(vec![b'x'; 2 << 20])]);
-    let table: [(&'static str, fn() -> Reply, WatchEnd); 7] = [
+    let table: [(&str, Says, WatchEnd); 7] = [
         ("a line without end", long, WatchEnd::TooLong),
         (
             "no JSON",

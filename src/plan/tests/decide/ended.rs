@@ -77,6 +77,7 @@ fn a_job_that_the_cluster_removed_does_not_start_a_failed_task_again() {
     }
 }
 
+/// Holds: H10.
 #[test]
 fn a_job_cannot_claim_an_end_before_the_task_or_in_the_future() {
     for (claimed, recorded) in [
