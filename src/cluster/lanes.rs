@@ -187,6 +187,8 @@ where
 {
     fn execute(&self, part: F) {
         let cut = self.0.clone();
+        // In memory of its own: each future around it would keep room for it once more, of every connection there is.
+        let part = Box::pin(part);
         tokio::spawn(async move { cut.run_until_cancelled_owned(part).await.is_some() });
     }
 }
