@@ -9,14 +9,15 @@ use tokio::sync::{mpsc, watch};
 
 use super::AppError;
 use crate::apply::Calls;
+use crate::cluster::Seats;
 use crate::cluster::limits::LinkLimits;
 use crate::cluster::link::LinkSettings;
 use crate::cluster::registry::{OwnNamespaces, Registry, RegistrySettings};
 use crate::cluster::resolve::Resolver;
-use crate::cluster::{Seats, Want};
 use crate::config::{ClusterSettings, Settings};
 use crate::controller::catalog::Published;
 use crate::controller::clusters::{ClusterLoop, Limits, Parts};
+use crate::controller::engine::Outlets;
 use crate::metrics::Metrics;
 use crate::names::HubId;
 use crate::plan::address::Guard;
@@ -32,15 +33,23 @@ const REPORTS: usize = 64;
 pub(super) struct Remote {
     pub controller: ClusterLoop,
     pub seats: Arc<dyn Seats>,
-    pub wants: mpsc::UnboundedSender<Want>,
-    pub active: watch::Sender<Arc<BTreeMap<String, usize>>>,
+    pub outlets: Outlets,
 }
+
+/// Those who have to do with other clusters: the hub's calls, tenants, what the platform offers, and whoever asks whether
+/// the hub is ready.
+type Parties<'a> = (
+    &'a Calls,
+    Arc<Identities>,
+    watch::Receiver<Published>,
+    watch::Sender<bool>,
+);
 
 /// Everything that reaches other clusters.
 pub(super) fn build(
     client: &Client,
     settings: &Settings,
-    (calls, identities, catalog): (&Calls, Arc<Identities>, watch::Receiver<Published>),
+    (calls, identities, catalog, ready): Parties<'_>,
     (own_namespaces, metrics): (OwnNamespaces, &Metrics),
     inputs: mpsc::Sender<Input>,
 ) -> Result<Remote, AppError> {
@@ -66,8 +75,7 @@ pub(super) fn build(
     Ok(Remote {
         controller,
         seats: Arc::new(registry),
-        wants,
-        active,
+        outlets: Outlets { ready, wants, active },
     })
 }
 

@@ -13,7 +13,7 @@ use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::config::{Settings, TenantIdentity};
 use crate::controller::catalog::CatalogLoop;
-use crate::controller::engine::{Engine, Outlets};
+use crate::controller::engine::Engine;
 use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -53,7 +53,7 @@ pub(super) fn start(
     let notes = Notes::default();
     let own = clusters::own_namespaces(hub.namespaces, catalog.clone());
     let identities = identities(clients, settings, metrics);
-    let parts = (calls, Arc::clone(&identities), catalog.clone());
+    let parts = (calls, Arc::clone(&identities), catalog.clone(), hub.ready);
     let remote = clusters::build(client, settings, parts, (own, metrics), input.clone())?;
     let context = context(
         settings,
@@ -63,11 +63,6 @@ pub(super) fn start(
         identities,
         remote.seats,
     );
-    let outlets = Outlets {
-        ready: hub.ready,
-        wants: remote.wants,
-        active: remote.active,
-    };
     let (limits, scopes) = (settings.limits, Scope::of(&settings.watch_namespaces));
     let engine = Engine::new(
         Arc::new(context),
@@ -75,10 +70,10 @@ pub(super) fn start(
         limits,
         scopes,
         catalog,
-        outlets,
+        remote.outlets,
     );
-    let fallback = settings.fallback_class.clone();
-    let offering = CatalogLoop::new(calls.clone(), fallback, &settings.watch_namespaces, publish);
+    let (fallback, watched) = (settings.fallback_class.clone(), &settings.watch_namespaces);
+    let offering = CatalogLoop::new(calls.clone(), fallback, watched, publish);
     let namespace = settings.rendering_namespace.clone();
     loops.spawn(remote.controller.run(stop.clone()));
     loops.spawn(offering.run(client.clone(), namespace, metrics.clone(), stop.clone()));

@@ -225,7 +225,6 @@ fn the_rows_are_those_of_the_model() {
         ('D', 4),
         ('O', 6),
         ('X', 4),
-        ('K', 14),
         ('M', 7),
     ];
     let expected: Vec<String> = counts

@@ -222,7 +222,9 @@ impl Stage {
     /// cluster could have asked for.
     async fn hub_writes_only_its_own_words(&self, since: Mark) -> Result<()> {
         let events = self.plane.audit()?.since(since).await?;
-        let own = events.iter().filter(|e| e.user == self.hub_user.name() && e.is_write());
+        let own = events
+            .iter()
+            .filter(|e| e.user == self.hub_user.name() && e.is_write());
         let expected = [
             "patch rendertasks",
             "patch rendertasks/status",
