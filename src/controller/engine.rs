@@ -259,7 +259,7 @@ impl Engine {
             self.await_restore(&uid);
             return;
         };
-        view.site = site;
+        view.abroad.site = site;
         view.answer = self.answer(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
         let context = Arc::clone(&self.context);

@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskStatus;
 use crate::names::TaskUid;
+use crate::plan::lost::Leftovers;
 use crate::plan::placement::Target;
 use crate::plan::seal::LastWord;
 use crate::plan::site::{Site, SiteState};
@@ -20,7 +21,7 @@ use crate::plan::{Held, JobState};
 use crate::watch::Scope;
 
 use super::engine::Answer;
-use super::record::{KnownJob, Record, retry};
+use super::record::{Abroad, KnownJob, Record, retry};
 use super::word::Packer;
 
 mod jobs;
@@ -65,6 +66,26 @@ const PHASES: [(Phase, &str); 4] = [
     (Phase::Failed, "failed"),
 ];
 
+/// The same of its cluster, where that is not the hub's.
+#[derive(Debug, Default)]
+pub struct ViewAbroad {
+    /// Whether something of it may be there that was not seen.
+    pub may_be_there: bool,
+    /// The site that it is at, and how that stands.
+    pub site: Option<(Arc<Site>, SiteState)>,
+}
+
+impl ViewAbroad {
+    /// What may be there besides what was seen.
+    pub const fn leftovers(&self) -> Leftovers {
+        if self.may_be_there {
+            Leftovers::Possible
+        } else {
+            Leftovers::None
+        }
+    }
+}
+
 /// What a worker needs of a task.
 #[derive(Debug)]
 pub struct View {
@@ -86,10 +107,8 @@ pub struct View {
     pub held: Option<Held>,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
-    /// Whether something of it may be on its cluster that was not seen.
-    pub may_be_there: bool,
-    /// The site that it is at, and how that stands.
-    pub site: Option<(Arc<Site>, SiteState)>,
+    /// Where it runs, if not on the hub.
+    pub abroad: ViewAbroad,
     /// What is known of the registry's word on it.
     pub answer: Option<Answer>,
 }
@@ -128,8 +147,7 @@ impl Index {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
-        let old_site = old.as_ref().and_then(|r| r.site.clone());
-        let may_be_there = old.as_ref().is_some_and(|r| r.may_be_there);
+        let known = old.as_ref().map(|r| r.abroad.clone()).unwrap_or_default();
         let mut record = Record {
             word: self.word(old.as_ref(), &task),
             is_forged: old.as_ref().is_some_and(|r| r.is_forged),
@@ -150,10 +168,11 @@ impl Index {
             removal_due: task.removal_due().filter(|_| phase.is_finished()),
             version,
             epoch,
-            target: self.target(&task),
-            job_namespace: self.job_namespace(&task),
-            site: old_site,
-            may_be_there,
+            abroad: Abroad {
+                target: self.target(&task),
+                job_namespace: self.job_namespace(&task),
+                ..known
+            },
             whole: None,
         };
         let is_needed = !phase.is_finished() || task.deleting;
@@ -243,7 +262,7 @@ impl Index {
         let job = self.jobs.get(uid);
         let may_restore = record.may_restore(now);
         if record.phase.is_finished() && !record.deleting && !(record.is_forged && may_restore) {
-            let is_clear = job.is_none() && !self.secrets.contains_key(uid) && !record.may_be_there;
+            let is_clear = job.is_none() && !self.secrets.contains_key(uid) && !record.abroad.may_be_there;
             let due = if is_clear {
                 record.removal_due
             } else {
@@ -269,8 +288,10 @@ impl Index {
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
-            may_be_there: record.may_be_there,
-            site: None,
+            abroad: ViewAbroad {
+                may_be_there: record.abroad.may_be_there,
+                site: None,
+            },
             answer: None,
         };
         (Some(view), None)

@@ -80,6 +80,19 @@ pub struct StatusNews {
     pub in_doubt: bool,
 }
 
+/// What a pass brought of a cluster that is not the hub's.
+#[derive(Debug, Default)]
+pub struct AbroadNews {
+    /// Whether the task waits for its cluster.
+    pub wants_site: bool,
+    /// Whether something was made, or may have been, on a cluster.
+    pub was_sent: bool,
+    /// Whether all that is on its cluster was looked at in this pass.
+    pub was_reached: bool,
+    /// What was left behind, and written down.
+    pub orphan: Option<Box<Orphan>>,
+}
+
 /// What a pass brought, whether it ended early or not.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -101,14 +114,8 @@ pub struct Outcome {
     pub wants_slot: bool,
     /// The namespace whose tenant can start the task.
     pub waits_for: Option<String>,
-    /// Whether the task waits for its cluster.
-    pub wants_site: bool,
-    /// Whether something was made, or may have been, on a cluster.
-    pub was_sent: bool,
-    /// Whether all that is on its cluster was looked at in this pass.
-    pub was_reached: bool,
-    /// What was left behind, and written down.
-    pub orphan: Option<Box<Orphan>>,
+    /// What became of the cluster it runs on, if that is not the hub's.
+    pub abroad: AbroadNews,
     /// A success that the registry is to be asked about.
     pub claim: Option<Box<Claim>>,
     /// Why the pass ended early.

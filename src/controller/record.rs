@@ -41,6 +41,19 @@ pub enum Blocked {
     ByTenant(Arc<str>),
 }
 
+/// Where a task runs that does not run on the hub.
+#[derive(Clone, Debug, Default)]
+pub struct Abroad {
+    /// Where it runs, if not on the hub.
+    pub target: Option<Arc<Target>>,
+    /// The namespace there in which its Job was put.
+    pub job_namespace: Option<Arc<str>>,
+    /// The site that it is at, once that was told.
+    pub site: Option<Arc<Site>>,
+    /// Whether something of it may be there that was not seen, as after a restart.
+    pub may_be_there: bool,
+}
+
 /// What is remembered of a task.
 #[derive(Debug)]
 pub struct Record {
@@ -79,13 +92,7 @@ pub struct Record {
     /// When its status was put right last.
     pub(super) restored: Option<Instant>,
     /// Where it runs, if not on the hub.
-    pub target: Option<Arc<Target>>,
-    /// The namespace there in which its Job was put.
-    pub job_namespace: Option<Arc<str>>,
-    /// The site that it is at, once that was told.
-    pub site: Option<Arc<Site>>,
-    /// Whether something of it may be there that was not seen, as after a restart.
-    pub may_be_there: bool,
+    pub abroad: Abroad,
     /// The whole task, while there is something to do and the budget allows.
     pub(super) whole: Option<Arc<Task>>,
 }

@@ -167,12 +167,12 @@ impl Sites {
     }
 
     /// Takes in what was announced of a site.
-    pub fn turn(&mut self, site: Arc<Site>, state: SiteState, now: Timestamp) -> Turn {
+    pub fn turn(&mut self, site: &Site, state: SiteState, now: Timestamp) -> Turn {
         let is_platform = matches!(site.cluster, ClusterName::Platform(_));
-        if !self.all.contains_key(&site) && !is_platform {
+        if !self.all.contains_key(site) && !is_platform {
             return Turn::Nothing;
         }
-        let site = self.intern(Arc::unwrap_or_clone(site), now);
+        let site = self.intern(site.clone(), now);
         let Some(entry) = self.all.get_mut(&site) else {
             return Turn::Nothing;
         };

@@ -15,7 +15,7 @@ use crate::plan::catalog::{Carried, Catalog, Refusal};
 use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
 use crate::plan::job::Place;
-use crate::plan::lost::Patience;
+use crate::plan::lost::{Leftovers, Patience};
 use crate::plan::outcome::{JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::placement::Target;
 use crate::plan::proof::Proof;
@@ -72,6 +72,7 @@ pub struct Context {
 
 /// Passes over a task until nothing is left to do now.
 pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: bool) -> Outcome {
+    let leftovers = view.abroad.leftovers();
     let mut pass = Pass {
         context: &context,
         offers: &offers,
@@ -82,7 +83,7 @@ pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: b
         carried: None,
         target: None,
         place: context.place.clone(),
-        is_abandoned: false,
+        leftovers,
         has_slot,
         outcome: Outcome::default(),
     };
@@ -118,7 +119,7 @@ struct Pass<'a> {
     target: Option<Result<Target, Refusal>>,
     /// The same, as its objects need it.
     place: Place,
-    is_abandoned: bool,
+    leftovers: Leftovers,
     has_slot: bool,
     outcome: Outcome,
 }
@@ -140,8 +141,8 @@ impl Pass<'_> {
             } = step
             {
                 (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
-                (self.outcome.waits_for, self.outcome.wants_site) = (waits_for, wants_site);
-                self.outcome.was_reached = self.site().is_reached();
+                (self.outcome.waits_for, self.outcome.abroad.wants_site) = (waits_for, wants_site);
+                self.outcome.abroad.was_reached = self.site().is_reached();
                 return Ok(());
             }
             let is_last = matches!(step, Step::DeleteTask);
@@ -177,8 +178,7 @@ impl Pass<'_> {
             place: &self.place,
             target: self.target.as_ref(),
             site: self.site(),
-            may_be_there: self.view.may_be_there,
-            is_abandoned: self.is_abandoned,
+            leftovers: self.leftovers,
             carried: self.carried.as_ref(),
             gates: &self.context.gates,
             patience: self.context.patience,

@@ -72,10 +72,11 @@ impl Gates {
 mod tests {
     use super::*;
 
+    type Row<'a> = (&'a [&'a str], Result<(bool, bool), GatesError>);
+
     #[test]
     fn gates_open_as_they_are_told() {
         let [own, cross] = Gate::ALL;
-        type Row<'a> = (&'a [&'a str], Result<(bool, bool), GatesError>);
         let table: [Row<'_>; 9] = [
             (&[], Ok((false, false))),
             (&["ExternalClusterReference=true"], Ok((true, false))),

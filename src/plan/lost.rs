@@ -22,6 +22,18 @@ impl Default for Patience {
     }
 }
 
+/// What may be on the task's cluster besides what was seen there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leftovers {
+    /// Nothing.
+    #[default]
+    None,
+    /// Something that nobody saw, as after a restart.
+    Possible,
+    /// What there is was given up and written down.
+    WrittenDown,
+}
+
 /// A task that runs on a cluster that is not reached stays as it is until the time is over. What is recorded then stays: a
 /// late result of the Job finds a task that has ended.
 pub(super) fn wait(o: &Observed<'_>) -> Step {
@@ -38,8 +50,9 @@ pub(super) fn wait(o: &Observed<'_>) -> Step {
 
 /// What keeps a deletion waiting: something may be left that cannot be removed now. `None` where nothing does any more.
 pub(super) fn stranded(o: &Observed<'_>) -> Option<Step> {
-    let is_left = o.may_be_there || o.job.uid().is_some() || o.secret.is_some();
-    if o.site.is_reached() || o.is_abandoned || !o.task.is_finalized() || !is_left {
+    let is_left = o.leftovers == Leftovers::Possible || o.job.uid().is_some() || o.secret.is_some();
+    let is_written = o.leftovers == Leftovers::WrittenDown;
+    if o.site.is_reached() || is_written || !o.task.is_finalized() || !is_left {
         return None;
     }
     let due = later(o.task.deleted_at.unwrap_or(o.now), o.patience.orphan_grace);

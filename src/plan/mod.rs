@@ -129,10 +129,8 @@ pub struct Observed<'a> {
     pub target: Option<&'a Result<Target, Refusal>>,
     /// How that place stands.
     pub site: Where<'a>,
-    /// Whether something of the task may be there that was not seen, as after a restart.
-    pub may_be_there: bool,
-    /// Whether what may be there was given up and written down.
-    pub is_abandoned: bool,
+    /// What may be there besides what was seen.
+    pub leftovers: lost::Leftovers,
     /// What of the platform's goes along to another cluster, once it was read.
     pub carried: Option<&'a Result<Carried, Refusal>>,
     /// Features that are turned on.
@@ -281,12 +279,12 @@ fn unfinished(o: &Observed<'_>) -> Step {
         {
             lost::wait(o)
         }
-        JobState::Seen {
+        JobState::Absent
+        | JobState::Seen {
             may_have_ended: true, ..
         } => Step::ReadJob,
         JobState::Seen { uid, .. } => running(o, uid),
         JobState::Read(report) => by_verdict(o, report),
-        JobState::Absent => Step::ReadJob,
         JobState::Gone => Step::WriteStatus(Box::new(status::lost(o.task, o.now))),
     }
 }

@@ -21,7 +21,7 @@ impl Engine {
         match input {
             Input::Task(scope, change) => self.take_in_task(&scope, change),
             Input::Job(origin, change) => self.take_in_job(&origin, change),
-            Input::Site(site, state) => self.take_in_site(site, state),
+            Input::Site(site, state) => self.take_in_site(&site, state),
             Input::PodsSeen => self.saw(&Source::Pods),
             Input::Grant(change) => self.take_in_grant(change),
             Input::Registry(namespace) => self.soil(namespace),
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     pub(super) fn forget(&mut self, uid: &TaskUid) {
-        if let Some(site) = self.index.task(uid).and_then(|record| record.site.clone()) {
+        if let Some(site) = self.index.task(uid).and_then(|record| record.abroad.site.clone()) {
             self.leave_site(uid, &site);
         }
         if let Some((namespace, created)) = self.index.forget_task(uid) {

@@ -110,7 +110,7 @@ impl Engine {
             record.waits_since = None;
         }
         // What runs on a cluster that is not reached holds up nobody else.
-        let is_reached = record.target.is_none() || outcome.was_reached;
+        let is_reached = record.abroad.target.is_none() || outcome.abroad.was_reached;
         if has_job && !record.phase.is_finished() && is_reached && !is_only_asked_for {
             self.fair.adopt(ticket(record, uid));
         } else if outcome.wants_slot {

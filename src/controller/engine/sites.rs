@@ -45,11 +45,11 @@ impl Engine {
     /// The site of a task, if it can be told.
     fn site_of(&mut self, uid: &TaskUid) -> Option<Arc<Site>> {
         let record = self.index.task(uid)?;
-        if let Some(site) = &record.site {
+        if let Some(site) = &record.abroad.site {
             return Some(Arc::clone(site));
         }
-        let target = Arc::clone(record.target.as_ref()?);
-        let there = record.job_namespace.clone();
+        let target = Arc::clone(record.abroad.target.as_ref()?);
+        let there = record.abroad.job_namespace.clone();
         let catalog = self.catalog.borrow().clone().unwrap_or_default();
         let site = target.site(there.as_deref(), &catalog)?;
         Some(self.sites.intern(site, Timestamp::now()))
@@ -58,7 +58,7 @@ impl Engine {
     /// How the place of a task stands, for a pass; a task that has something there asks for it.
     pub(super) fn place(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
         let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
-        let is_asked = self.index.task(uid)?.site.is_some();
+        let is_asked = self.index.task(uid)?.abroad.site.is_some();
         let site = self.site_of(uid)?;
         if is_there {
             self.join(uid, &site);
@@ -78,7 +78,10 @@ impl Engine {
 
     /// A task's plan waits for its cluster.
     pub(super) fn wait_for_site(&mut self, uid: &TaskUid) {
-        let is_new = self.index.task(uid).is_some_and(|record| record.site.is_none());
+        let is_new = self
+            .index
+            .task(uid)
+            .is_some_and(|record| record.abroad.site.is_none());
         if let Some(site) = self.site_of(uid) {
             self.join(uid, &site);
             if is_new {
@@ -90,24 +93,28 @@ impl Engine {
 
     /// Takes in what a pass brought of a task's cluster: it joins those that need it, or lets go of it.
     pub(super) fn take_site(&mut self, uid: &TaskUid, outcome: &Outcome) {
-        if outcome.was_sent {
+        if outcome.abroad.was_sent {
             self.index.suspect(uid, true);
         }
-        if outcome.was_reached && outcome.error.is_none() {
+        if outcome.abroad.was_reached && outcome.error.is_none() {
             self.index.suspect(uid, false);
         }
-        if let Some(orphan) = &outcome.orphan {
+        if let Some(orphan) = &outcome.abroad.orphan {
             self.leave_behind(orphan);
         }
-        let Some(record) = self.index.task(uid).filter(|record| record.target.is_some()) else {
+        let Some(record) = self
+            .index
+            .task(uid)
+            .filter(|record| record.abroad.target.is_some())
+        else {
             return;
         };
         let is_there = needs_site(record) || self.index.has_job(uid) || self.index.has_secret(uid);
         // Whoever has a cluster and waits for a slot keeps it, and so does whoever is tried again.
         let goes_on = outcome.wants_slot || outcome.error.is_some();
-        if outcome.wants_site || is_there {
+        if outcome.abroad.wants_site || is_there {
             self.wait_for_site(uid);
-        } else if let Some(site) = record.site.clone().filter(|_| !goes_on) {
+        } else if let Some(site) = record.abroad.site.clone().filter(|_| !goes_on) {
             self.index.unsettle(uid);
             self.leave_site(uid, &site);
         }
@@ -148,9 +155,9 @@ impl Engine {
         self.index.suspect(uid, may_be);
     }
 
-    pub(super) fn take_in_site(&mut self, site: Arc<Site>, state: SiteState) {
-        let turn = self.sites.turn(Arc::clone(&site), state, Timestamp::now());
-        let Some(site) = self.sites.known(&site).cloned() else {
+    pub(super) fn take_in_site(&mut self, site: &Site, state: SiteState) {
+        let turn = self.sites.turn(site, state, Timestamp::now());
+        let Some(site) = self.sites.known(site).cloned() else {
             return;
         };
         match turn {
@@ -347,13 +354,13 @@ pub(super) fn ticket<'a>(record: &'a Record, uid: &'a TaskUid) -> Ticket<'a> {
         namespace: record.namespace(),
         created: record.created,
         uid,
-        cluster: record.target.as_ref().and_then(|target| target.platform()),
+        cluster: record.abroad.target.as_ref().and_then(|target| target.platform()),
     }
 }
 
 /// Whether a task has something on its cluster, or may have.
 fn needs_site(record: &Record) -> bool {
-    record.target.is_some() && (record.phase == Phase::Running || record.may_be_there)
+    record.abroad.target.is_some() && (record.phase == Phase::Running || record.abroad.may_be_there)
 }
 
 fn later(at: Timestamp) -> Timestamp {

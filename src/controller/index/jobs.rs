@@ -210,7 +210,7 @@ impl Index {
         let Some(record) = self.tasks.get(task) else {
             return false;
         };
-        match (&record.target, origin) {
+        match (&record.abroad.target, origin) {
             (None, None) => true,
             (Some(target), Some(site)) => target.is_at(site),
             _ => false,
@@ -219,7 +219,7 @@ impl Index {
 
     /// Where a task's Job is.
     fn origin(&self, task: &TaskUid) -> Origin {
-        self.tasks.get(task).and_then(|record| record.site.clone())
+        self.tasks.get(task).and_then(|record| record.abroad.site.clone())
     }
 
     fn job_epoch(&self, origin: &Origin) -> u32 {

@@ -41,20 +41,23 @@ impl Index {
     /// Takes in at which site a task is.
     pub fn settle_at(&mut self, uid: &TaskUid, site: &Arc<Site>) {
         if let Some(record) = self.tasks.get_mut(uid) {
-            record.site = Some(Arc::clone(site));
+            record.abroad.site = Some(Arc::clone(site));
         }
     }
 
     /// Takes in that a task is at no site any more.
     pub fn unsettle(&mut self, uid: &TaskUid) {
         if let Some(record) = self.tasks.get_mut(uid) {
-            record.site = None;
+            record.abroad.site = None;
         }
     }
 
     /// Whether a task that is known runs at the site.
     pub fn is_at(&self, uid: &TaskUid, site: &Site) -> bool {
-        let target = self.tasks.get(uid).and_then(|record| record.target.as_ref());
+        let target = self
+            .tasks
+            .get(uid)
+            .and_then(|record| record.abroad.target.as_ref());
         target.is_some_and(|target| target.is_at(site))
     }
 
@@ -66,7 +69,7 @@ impl Index {
     /// Takes in whether something of a task may be on its cluster that was not seen.
     pub fn suspect(&mut self, uid: &TaskUid, may_be_there: bool) {
         if let Some(record) = self.tasks.get_mut(uid) {
-            record.may_be_there = may_be_there && record.target.is_some();
+            record.abroad.may_be_there = may_be_there && record.abroad.target.is_some();
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::names::{is_uid, job_name};
 use crate::plan::catalog::{Cargo, Carried, Refusal};
 use crate::plan::job::Place;
 use crate::plan::ledger::{Orphan, leave};
+use crate::plan::lost::Leftovers;
 use crate::plan::placement::target;
 use crate::plan::site::Where;
 use crate::plan::task::Task;
@@ -31,7 +32,7 @@ impl Pass<'_> {
         let spec = task.spec.as_ref();
         let target = spec.and_then(|spec| target(&task.id, spec, &self.context.tenancy).transpose());
         self.target = target;
-        if let Some((site, _)) = &self.view.site {
+        if let Some((site, _)) = &self.view.abroad.site {
             self.place = Place {
                 hub_id: self.context.place.hub_id.clone(),
                 cluster: Some(site.cluster.to_string()),
@@ -43,7 +44,7 @@ impl Pass<'_> {
 
     /// How the place of the Job stands.
     pub(super) fn site(&self) -> Where<'_> {
-        match (&self.target, &self.view.site) {
+        match (&self.target, &self.view.abroad.site) {
             (None, _) => Where::Hub,
             (Some(_), None) => Where::Unasked,
             (Some(_), Some((_, state))) => Where::At(state),
@@ -55,7 +56,7 @@ impl Pass<'_> {
         if self.target.is_none() {
             return Ok(self.context.calls.objects().clone());
         }
-        let (site, _) = self.view.site.as_ref().ok_or(WorkError::NotConnected)?;
+        let (site, _) = self.view.abroad.site.as_ref().ok_or(WorkError::NotConnected)?;
         let wire = self.context.seats.seat(site).ok_or(WorkError::NotConnected)?;
         let hub_id = self.context.place.hub_id.clone();
         Ok(Objects::new(wire, None, site.namespace.clone(), hub_id))
@@ -107,8 +108,8 @@ impl Pass<'_> {
 
     /// Writes down what may be left on a cluster that is not reached, and tells people.
     pub(super) async fn abandon(&mut self, task: &Arc<Task>) -> Result<(), WorkError> {
-        let Some((site, _)) = &self.view.site else {
-            self.is_abandoned = true;
+        let Some((site, _)) = &self.view.abroad.site else {
+            self.leftovers = Leftovers::WrittenDown;
             return Ok(());
         };
         let recorded = |object: &Option<crate::api::ObjectRef>| object.as_ref().and_then(|o| o.uid.clone());
@@ -130,8 +131,8 @@ impl Pass<'_> {
             since: Timestamp::now(),
         };
         self.context.calls.write_ledger(&leave(&orphan)).await?;
-        self.outcome.orphan = Some(Box::new(orphan));
-        self.is_abandoned = true;
+        self.outcome.abroad.orphan = Some(Box::new(orphan));
+        self.leftovers = Leftovers::WrittenDown;
         self.context.events.tell(Notice {
             task: task.id.clone(),
             is_warning: true,

@@ -22,7 +22,7 @@ impl Pass<'_> {
     /// Puts aside what is known; the pass ends, so that no worker waits for a registry.
     pub(super) fn claim(&mut self, inquiry: Inquiry) {
         if let JobState::Read(report) = &self.view.job {
-            self.outcome.was_reached = self.site().is_reached();
+            self.outcome.abroad.was_reached = self.site().is_reached();
             self.outcome.claim = Some(Box::new(Claim {
                 report: report.clone(),
                 note: self.note.clone(),

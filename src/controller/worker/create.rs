@@ -21,7 +21,7 @@ impl Pass<'_> {
     pub(super) async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
         let Manifests { secret, job } = manifests(&self.place, task, resolved);
         let objects = self.objects()?;
-        self.outcome.was_sent = true;
+        self.outcome.abroad.was_sent = true;
         // Also where a Secret is known: it may be of an earlier attempt, with another destination.
         let created = objects.create_secret(&secret).await;
         let Some(uid) = self.created_secret(task, &secret, created).await? else {
@@ -31,15 +31,7 @@ impl Pass<'_> {
         (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretNews::Known(uid));
         let created = objects.create_job(&job).await;
         let mark = match created {
-            Ok(uid) => job_mark(&ObjectMeta {
-                uid: Some(self.believed_uid(uid)?),
-                managed_fields: None,
-                ..job.metadata.clone()
-            })
-            .map(|mark| JobMark {
-                hint: EndHint::No,
-                ..mark
-            }),
+            Ok(uid) => mark_of(&job.metadata, self.believed_uid(uid)?),
             Err(CallError::AlreadyExists) => self.existing_job(task, &job.metadata).await?,
             Err(CallError::Invalid) => {
                 self.view.held = Some(Held::JobRefused);
@@ -121,6 +113,19 @@ impl Pass<'_> {
             && label(TASK_UID) == Some(task.id.uid.as_str())
             && hash.is_some_and(|hash| *hash == task.spec_hash)
     }
+}
+
+/// A Job that was just made.
+fn mark_of(made: &ObjectMeta, uid: String) -> Option<JobMark> {
+    let mark = job_mark(&ObjectMeta {
+        uid: Some(uid),
+        managed_fields: None,
+        ..made.clone()
+    })?;
+    Some(JobMark {
+        hint: EndHint::No,
+        ..mark
+    })
 }
 
 /// Whether two objects agree on an annotation.

@@ -10,7 +10,7 @@ use crate::plan::catalog::{Carried, Catalog, Credential, Refusal};
 use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
 use crate::plan::job::Place;
-use crate::plan::lost::Patience;
+use crate::plan::lost::{Leftovers, Patience};
 use crate::plan::outcome::{JobReport, PodNote, Verdict};
 use crate::plan::placement::target;
 use crate::plan::proof::Proof;
@@ -46,8 +46,7 @@ struct Situation {
     site: Option<SiteState>,
     gates: Gates,
     carried: Option<Result<Carried, Refusal>>,
-    may_be_there: bool,
-    is_abandoned: bool,
+    leftovers: Leftovers,
 }
 
 impl Situation {
@@ -71,8 +70,7 @@ impl Situation {
             site: Some(SiteState::Up),
             gates: Gates::default(),
             carried: None,
-            may_be_there: false,
-            is_abandoned: false,
+            leftovers: Leftovers::None,
         }
     }
 
@@ -94,8 +92,7 @@ impl Situation {
             site,
             gates: &self.gates,
             carried: self.carried.as_ref(),
-            may_be_there: self.may_be_there,
-            is_abandoned: self.is_abandoned,
+            leftovers: self.leftovers,
             patience: Patience::default(),
             now: self.now,
             task: &self.task,

@@ -268,20 +268,26 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
         running(to_east()).with(|s| {
             (s.task.deleting, s.task.deleted_at) = (true, Some(at(deleted)));
             s.site = Some(down(90, Reason::Unreachable));
-            s.may_be_there = true;
+            s.leftovers = Leftovers::Possible;
         })
     };
     let table = [
         (lost(90), "rest until 690 for its cluster"),
         (lost(-500), "abandon"),
-        (lost(-500).with(|s| s.is_abandoned = true), "remove finalizer"),
-        (lost(90).with(|s| s.may_be_there = false), "remove finalizer"),
         (
-            seen(lost(90), JOB, false).with(|s| s.may_be_there = false),
+            lost(-500).with(|s| s.leftovers = Leftovers::WrittenDown),
+            "remove finalizer",
+        ),
+        (
+            lost(90).with(|s| s.leftovers = Leftovers::None),
+            "remove finalizer",
+        ),
+        (
+            seen(lost(90), JOB, false).with(|s| s.leftovers = Leftovers::None),
             "rest until 690 for its cluster",
         ),
         (
-            lost(90).with(|s| (s.may_be_there, s.secret) = (false, Some("s1"))),
+            lost(90).with(|s| (s.leftovers, s.secret) = (Leftovers::None, Some("s1"))),
             "rest until 690 for its cluster",
         ),
         (

@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
-use crate::plan::lost::Patience;
+use crate::plan::lost::{Leftovers, Patience};
 use crate::plan::site::Where;
 use crate::plan::tenancy::Tenancy;
 
@@ -87,8 +87,7 @@ impl World {
             site: Where::Hub,
             gates: &Gates::default(),
             carried: None,
-            may_be_there: false,
-            is_abandoned: false,
+            leftovers: Leftovers::None,
             patience: Patience::default(),
         })
     }
