@@ -93,6 +93,7 @@ impl World {
     }
 
     /// What may never be asked for.
+    #[expect(clippy::too_many_lines, reason = "one line a step")]
     pub(super) fn is_safe(&self, task: &Task, step: &Step, stale: bool) {
         let phase = task.phase();
         match step {
@@ -177,6 +178,7 @@ impl World {
     }
 
     /// Does the step as the server and the worker do; a hub that is killed on the way has made the Secret, not the Job.
+    #[expect(clippy::too_many_lines, reason = "one line a step")]
     pub(super) fn act(&mut self, task: &Task, step: Step, killed: bool) {
         match step {
             Step::AddFinalizer => self.change(|t| t.finalizers.push(FINALIZER.to_owned())),
