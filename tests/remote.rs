@@ -15,7 +15,7 @@ mod own;
 
 use anyhow::Result;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub_harness::wait_for;
 use serde_json::json;
@@ -114,7 +114,7 @@ async fn a_job_that_somebody_removes_is_lost_at_once_and_so_is_one_that_takes_it
     let spec = other.spec.as_mut().expect("a spec");
     spec.selector = None;
     if let Some(meta) = spec.template.metadata.as_mut() {
-        for labels in meta.labels.iter_mut() {
+        if let Some(labels) = &mut meta.labels {
             labels.retain(|key, _| !key.contains("controller-uid") && !key.contains("job-name"));
         }
     }
@@ -420,7 +420,7 @@ async fn a_cluster_runs_no_more_than_it_may() -> Result<()> {
     stage.complete(&here).await?;
     for n in 0..5 {
         let jobs = wait_for("as many Jobs as may run", LIMIT, async || {
-            let jobs = cluster.jobs().list_metadata(&Default::default()).await?.items;
+            let jobs = cluster.jobs().list_metadata(&ListParams::default()).await?.items;
             Ok((jobs.len() == 2.min(5 - n)).then_some(jobs))
         })
         .await?;

@@ -59,28 +59,29 @@ fn seen(situation: Situation, uid: &str, may_have_ended: bool) -> Situation {
     })
 }
 
-fn carried() -> Option<Result<Carried, Refusal>> {
+fn carried() -> Result<Carried, Refusal> {
     let secret = serde_json::from_value(json!({
         "type": "kubernetes.io/basic-auth", "data": {"username": "cHVzaA==", "password": "c2VjcmV0"},
     }));
     let login: Login = crate::plan::tenant::login(&secret.unwrap(), "registry.test:5000").unwrap();
-    Some(Ok(Carried {
+    Ok(Carried {
         login: Some(login),
         certificates: None,
-    }))
+    })
 }
 
 /// Holds: C2.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
     let without_registries = |s: &mut Situation| {
         s.catalog.clusters = [("east".to_owned(), cluster(json!({"registries": []})))].into();
     };
     let not_for_it = cluster(json!({"allowedNamespaces": ["team-b"]}));
     let suspended = cluster(json!({"suspend": true}));
-    let table = [
+    let table = vec![
         (to_east(), "load Some(\"push\")"),
-        (to_east().with(|s| s.carried = carried()), "create"),
+        (to_east().with(|s| s.carried = Some(carried())), "create"),
         (
             to_east().with(|s| s.carried = Some(Err(Refusal::new(Reason::PushSecretInvalid, "x")))),
             "write Pending PushSecretInvalid",
@@ -127,6 +128,7 @@ fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
 
 /// Holds: C2, I3.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_tenants_cluster_gets_nothing_of_the_platforms() {
     let with_credential = |s: &mut Situation| {
         let main = registry(json!({}), Credential::BasicAuth("push".to_owned()));
@@ -152,7 +154,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
         "kubeConfig": {"secretRef": {"name": "edge", "namespace": "team-b"}}, "serviceAccountName": "builder",
     });
     let crossing = "ExternalClusterReferenceCrossNamespace=true";
-    let table = [
+    let table = vec![
         (to_own(), "create"),
         (
             to_own().with(|s| s.gates = Gates::default()),
@@ -228,13 +230,14 @@ fn who_acts_on_a_tenants_cluster_is_the_tasks_account() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
     let lost = |since| running(to_east()).with(|s| s.site = Some(down(since, Reason::Unreachable)));
     let refused = SiteState::Refused {
         since: at(-900),
         refusal: Refusal::new(Reason::RBACDenied, "x"),
     };
-    let table = [
+    let table = vec![
         (lost(90), "rest until 990 for its cluster"),
         (seen(lost(90), JOB, true), "rest until 990 for its cluster"),
         (lost(-800), "write Failed JobLost"),
@@ -263,6 +266,7 @@ fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
 
 /// Holds: D3.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
     let lost = |deleted: i64| {
         running(to_east()).with(|s| {
@@ -271,7 +275,7 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
             s.leftovers = Leftovers::Possible;
         })
     };
-    let table = [
+    let table = vec![
         (lost(90), "rest until 690 for its cluster"),
         (lost(-500), "abandon"),
         (
