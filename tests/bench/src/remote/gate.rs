@@ -142,6 +142,9 @@ mod tests {
     fn every_gate_has_an_address_of_its_own() {
         let all: std::collections::BTreeSet<_> = (0..10_000).map(address).collect();
         assert_eq!(all.len(), 10_000);
-        assert!(all.iter().all(|address| address.is_loopback() && ![0, 255].contains(&address.octets()[3])));
+        assert!(
+            all.iter()
+                .all(|address| address.is_loopback() && ![0, 255].contains(&address.octets()[3]))
+        );
     }
 }
