@@ -95,13 +95,20 @@ struct Turn {
 
 impl<'a> Cast<'a> {
     async fn gather(stage: &'a Stage, living: usize) -> Result<Self> {
-        let (mut gates, mut number) = (Vec::new(), 0);
-        for cluster in stage.clusters("living", living).await? {
+        let mut gates = Vec::new();
+        for (number, cluster) in (0..).zip(stage.clusters("living", living).await?) {
             let gate = Gate::open(number, stage.address()).await?;
-            register(stage, &cluster, &gate).await?;
+            let kubeconfig = cluster.identity.by_way_of(gate.url()).kubeconfig_text()?;
+            stage
+                .register(&cluster.name, &cluster.namespace, &kubeconfig)
+                .await?;
             gates.push((cluster, gate));
-            number += 1;
         }
+        Self::with_dead(stage, gates).await
+    }
+
+    async fn with_dead(stage: &'a Stage, living: Vec<(Cluster, Gate)>) -> Result<Self> {
+        let number = u16::try_from(living.len())?;
         let [freezing, hanging] = [
             Gate::open(number, stage.address()).await?,
             Gate::open(number + 1, stage.address()).await?,
@@ -132,7 +139,7 @@ impl<'a> Cast<'a> {
         ];
         Ok(Self {
             stage,
-            living: gates,
+            living,
             dead,
             freezing,
             _hanging: hanging,
@@ -145,12 +152,7 @@ impl<'a> Cast<'a> {
     async fn turn(&self, rate: Rate, is_with: bool) -> Result<Turn> {
         let stage = self.stage;
         if is_with {
-            self.freezing.thaw();
-            for ghost in &self.dead {
-                stage
-                    .register(&ghost.name, &ghost.namespace, &ghost.kubeconfig)
-                    .await?;
-            }
+            self.raise().await?;
         }
         // The one that will freeze stands at first.
         let hub = stage.hub(self.living.len() + usize::from(is_with)).await?;
@@ -187,6 +189,17 @@ impl<'a> Cast<'a> {
         Ok(Turn { took, failed })
     }
 
+    /// Tells hubs of the dead, one of which is alive for now.
+    async fn raise(&self) -> Result<()> {
+        self.freezing.thaw();
+        for ghost in &self.dead {
+            self.stage
+                .register(&ghost.name, &ghost.namespace, &ghost.kubeconfig)
+                .await?;
+        }
+        Ok(())
+    }
+
     /// All clusters in turn; without the dead, their tasks are left out and all others come at the same moments.
     fn target(&self, number: usize, is_with: bool) -> Target {
         let place = number % (self.living.len() + DEAD);
@@ -196,11 +209,4 @@ impl<'a> Cast<'a> {
             None => Target::Nowhere,
         }
     }
-}
-
-async fn register(stage: &Stage, cluster: &Cluster, gate: &Gate) -> Result<()> {
-    let kubeconfig = cluster.identity.by_way_of(gate.url()).kubeconfig_text()?;
-    stage
-        .register(&cluster.name, &cluster.namespace, &kubeconfig)
-        .await
 }

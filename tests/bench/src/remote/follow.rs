@@ -47,7 +47,7 @@ impl Follower {
     pub async fn start(stage: &Stage, runs: Duration) -> Result<Self> {
         let seen = Arc::<Mutex<Seen>>::default();
         let mut watches = JoinSet::new();
-        let mut begun = Vec::new();
+        let mut starts = Vec::new();
         for client in [&stage.world.admin, &stage.admin] {
             let (begin, has_begun) = oneshot::channel();
             let jobs = Jobs {
@@ -57,13 +57,13 @@ impl Follower {
                 seen: Arc::clone(&seen),
             };
             watches.spawn(jobs.follow(begin));
-            begun.push(has_begun);
+            starts.push(has_begun);
         }
         let (begin, has_begun) = oneshot::channel();
         watches.spawn(tasks(stage.world.admin.clone(), Arc::clone(&seen), begin));
-        begun.push(has_begun);
-        for begun in begun {
-            begun.await.context("a watch did not begin")?;
+        starts.push(has_begun);
+        for started in starts {
+            started.await.context("a watch did not begin")?;
         }
         Ok(Self {
             seen,
