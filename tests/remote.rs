@@ -113,10 +113,13 @@ async fn a_job_that_somebody_removes_is_lost_at_once_and_so_is_one_that_takes_it
     other.metadata.uid = None;
     let spec = other.spec.as_mut().expect("a spec");
     spec.selector = None;
-    if let Some(meta) = spec.template.metadata.as_mut() {
-        if let Some(labels) = &mut meta.labels {
-            labels.retain(|key, _| !key.contains("controller-uid") && !key.contains("job-name"));
-        }
+    let labels = spec
+        .template
+        .metadata
+        .as_mut()
+        .and_then(|meta| meta.labels.as_mut());
+    if let Some(labels) = labels {
+        labels.retain(|key, _| !key.contains("controller-uid") && !key.contains("job-name"));
     }
     wait_for("the name to be free", LIMIT, async || {
         Ok(cluster.jobs().create(&PostParams::default(), &other).await.ok())
