@@ -59,15 +59,15 @@ fn seen(situation: Situation, uid: &str, may_have_ended: bool) -> Situation {
     })
 }
 
-fn carried() -> Result<Carried, Refusal> {
+fn carried() -> Carried {
     let secret = serde_json::from_value(json!({
         "type": "kubernetes.io/basic-auth", "data": {"username": "cHVzaA==", "password": "c2VjcmV0"},
     }));
     let login: Login = crate::plan::tenant::login(&secret.unwrap(), "registry.test:5000").unwrap();
-    Ok(Carried {
+    Carried {
         login: Some(login),
         certificates: None,
-    })
+    }
 }
 
 /// Holds: C2.
@@ -81,7 +81,7 @@ fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
     let suspended = cluster(json!({"suspend": true}));
     let table = vec![
         (to_east(), "load Some(\"push\")"),
-        (to_east().with(|s| s.carried = Some(carried())), "create"),
+        (to_east().with(|s| s.carried = Some(Ok(carried()))), "create"),
         (
             to_east().with(|s| s.carried = Some(Err(Refusal::new(Reason::PushSecretInvalid, "x")))),
             "write Pending PushSecretInvalid",
@@ -230,7 +230,6 @@ fn who_acts_on_a_tenants_cluster_is_the_tasks_account() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
     let lost = |since| running(to_east()).with(|s| s.site = Some(down(since, Reason::Unreachable)));
     let refused = SiteState::Refused {
@@ -266,7 +265,6 @@ fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
 
 /// Holds: D3.
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
     let lost = |deleted: i64| {
         running(to_east()).with(|s| {
