@@ -264,7 +264,9 @@ async fn a_lost_cluster_keeps_its_tasks_as_they_are_and_goes_on_when_it_returns(
     stage
         .condition(&other, JobSucceeded, "True", "JobSucceeded")
         .await?;
-    // Nor does a hub that starts meanwhile.
+    let lost = stage.ledger().await?;
+    assert!(lost.iter().any(|(key, _)| key.starts_with("lost.")), "{lost:?}");
+    // Nor does a hub that starts meanwhile, and it goes on counting from the first loss.
     stage.restart_hub().await?;
     stage.barrier().await?;
     for task in [&running, &ended, &removed] {
@@ -277,8 +279,7 @@ async fn a_lost_cluster_keeps_its_tasks_as_they_are_and_goes_on_when_it_returns(
         assert!(support::has(&status, JobScheduled, "True", "JobScheduled"));
         assert!(status.conditions.iter().all(|c| c.type_ != "JobFailed"));
     }
-    let lost = stage.ledger().await?;
-    assert!(lost.iter().any(|(key, _)| key.starts_with("lost.")), "{lost:?}");
+    assert_eq!(stage.ledger().await?, lost);
     plane.start_api_server().await?;
     cluster.complete(&ended).await?;
     cluster.remove_job(&removed).await?;
@@ -375,6 +376,35 @@ async fn a_deletion_waits_only_so_long_and_what_it_leaves_goes_when_the_cluster_
             .then_some(()))
     })
     .await?;
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_runs_on_a_lost_cluster_holds_up_nobody_else() -> Result<()> {
+    let flags = [
+        LOOPBACK,
+        "--max-active-jobs=1",
+        "--max-active-jobs-per-namespace=1",
+    ];
+    let stage = Stage::with_flags("slots", &flags).await?;
+    let plane = another().await?;
+    let cluster = stage.register(&plane, json!({})).await?;
+    let away = stage.submit_to("away", &cluster).await?;
+    stage
+        .condition(&away, JobScheduled, "True", "JobScheduled")
+        .await?;
+    let here = stage.submit(stage.task("here")).await?;
+    plane.stop_api_server()?;
+    stage.complete(&here).await?;
+    stage
+        .condition(&here, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    plane.start_api_server().await?;
+    cluster.complete(&away).await?;
+    stage
+        .condition(&away, JobSucceeded, "True", "JobSucceeded")
+        .await?;
     stage.passed();
     Ok(())
 }
