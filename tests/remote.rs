@@ -14,9 +14,13 @@ mod hostile;
 mod own;
 
 use anyhow::Result;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::Api;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
+use renderhub_harness::remote::ACCOUNT;
 use renderhub_harness::wait_for;
 use serde_json::json;
 use support::away::{LOOPBACK, another, away};
@@ -376,6 +380,38 @@ async fn a_deletion_waits_only_so_long_and_what_it_leaves_goes_when_the_cluster_
             .then_some(()))
     })
     .await?;
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_that_forbids_to_remove_keeps_no_task_from_going() -> Result<()> {
+    let stage = Stage::with_flags("forbidden", &[LOOPBACK, "--orphan-grace-period=0s"]).await?;
+    let cluster = stage.register(away().await?, json!({})).await?;
+    let task = stage.submit_to("shop", &cluster).await?;
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
+    let roles: Api<Role> = Api::namespaced(cluster.admin.clone(), &cluster.remote.namespace);
+    let mut role = roles.get(ACCOUNT).await?;
+    for rule in role.rules.iter_mut().flatten() {
+        rule.verbs.retain(|verb| verb != "delete");
+    }
+    roles.replace(ACCOUNT, &PostParams::default(), &role).await?;
+    let user = cluster.remote.identity().await?.client().await?;
+    let jobs: Api<Job> = Api::namespaced(user, &cluster.remote.namespace);
+    wait_for("the right to be gone", LIMIT, async || {
+        let answer = jobs.delete("no-such-job", &DeleteParams::default()).await;
+        Ok(matches!(answer, Err(kube::Error::Api(status)) if status.code == 403).then_some(()))
+    })
+    .await?;
+    stage.delete(&task).await?;
+    let ledger = stage.ledger().await?;
+    assert!(
+        ledger.iter().any(|(key, _)| key.starts_with("orphan.")),
+        "{ledger:?}"
+    );
+    assert!(cluster.jobs().get_opt(&job_name_of(&task)).await?.is_some());
     stage.passed();
     Ok(())
 }

@@ -79,6 +79,15 @@ pub enum Turn {
     Nothing,
 }
 
+/// What there was of a site that nobody needs any more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unused {
+    /// Whether the cluster controller was asked for it.
+    pub was_asked: bool,
+    /// Whether the ledger speaks of its loss.
+    pub was_recorded: bool,
+}
+
 /// All sites.
 #[derive(Debug, Default)]
 pub struct Sites {
@@ -142,28 +151,26 @@ impl Sites {
         entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true))
     }
 
-    /// A task is not there any more; whether nobody needs the site now.
-    pub fn part(&mut self, site: &Site, task: &TaskUid) -> bool {
-        let Some(entry) = self.all.get_mut(site) else {
-            return false;
-        };
-        entry.tasks.remove(task);
-        self.is_unused(site)
+    /// A task is not there any more; what is to be done where nobody needs the site now.
+    pub fn part(&mut self, site: &Site, task: &TaskUid) -> Option<Unused> {
+        self.all.get_mut(site)?.tasks.remove(task);
+        self.give_up(site)
     }
 
-    /// Whether nobody needs the site any more, for which it is given back. One of the platform's stays known.
-    fn is_unused(&mut self, site: &Site) -> bool {
-        let Some(entry) = self.all.get_mut(site) else {
-            return false;
-        };
+    /// Gives a site back that nobody needs any more. One of the platform's stays known.
+    fn give_up(&mut self, site: &Site) -> Option<Unused> {
+        let entry = self.all.get_mut(site)?;
         if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
-            return false;
+            return None;
         }
-        let was_asked = std::mem::take(&mut entry.is_asked);
+        let unused = Unused {
+            was_asked: std::mem::take(&mut entry.is_asked),
+            was_recorded: std::mem::take(&mut entry.is_recorded),
+        };
         if matches!(site.cluster, ClusterName::Own(_)) {
             self.all.remove(site);
         }
-        was_asked
+        Some(unused)
     }
 
     /// Takes in what was announced of a site.
@@ -236,11 +243,154 @@ impl Sites {
         entry.map_or_else(Vec::new, |entry| entry.orphans.values().cloned().collect())
     }
 
-    /// What was left is gone; whether nobody needs the site now.
-    pub fn settled(&mut self, site: &Site, task: &TaskUid) -> bool {
-        if let Some(entry) = self.all.get_mut(site) {
-            entry.orphans.remove(task);
+    /// What was left is gone; what is to be done where nobody needs the site now.
+    pub fn settled(&mut self, site: &Site, task: &TaskUid) -> Option<Unused> {
+        self.all.get_mut(site)?.orphans.remove(task);
+        self.give_up(site)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::site::OwnKubeconfig;
+    use crate::plan::tenant::Reader;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn platform() -> Site {
+        Site {
+            cluster: ClusterName::Platform("east".to_owned()),
+            namespace: "renders".to_owned(),
         }
-        self.is_unused(site)
+    }
+
+    fn own() -> Site {
+        Site {
+            cluster: ClusterName::Own(OwnKubeconfig {
+                reader: Reader::Hub,
+                namespace: "team-a".to_owned(),
+                name: "edge".to_owned(),
+                key: None,
+                crosses: false,
+            }),
+            namespace: "renders".to_owned(),
+        }
+    }
+
+    fn down(second: i64) -> SiteState {
+        SiteState::Down {
+            since: at(second),
+            reason: Reason::Unreachable,
+        }
+    }
+
+    fn since(sites: &Sites, site: &Site) -> Option<Timestamp> {
+        match sites.state(site)? {
+            SiteState::Down { since, .. } | SiteState::Refused { since, .. } => Some(since),
+            SiteState::Up => None,
+        }
+    }
+
+    #[test]
+    fn a_site_is_up_once_everything_there_was_listed() {
+        let (mut sites, site) = (Sites::default(), platform());
+        assert_eq!(sites.turn(&site, SiteState::Up, at(0)), Turn::Connected);
+        assert!(!sites.is_reached(&site) && since(&sites, &site) == Some(at(0)));
+        assert_eq!(sites.listed(&site), Some(false));
+        assert!(sites.is_reached(&site) && sites.state(&site) == Some(SiteState::Up));
+        assert_eq!(sites.turn(&site, down(50), at(50)), Turn::Lost);
+        assert_eq!(sites.listed(&site), None, "a list of before says nothing now");
+    }
+
+    #[test]
+    fn a_loss_counts_from_the_first_over_everything_but_the_return() {
+        let (mut sites, site) = (Sites::default(), platform());
+        sites.turn(&site, SiteState::Up, at(0));
+        sites.listed(&site);
+        sites.turn(&site, down(50), at(51));
+        assert_eq!(sites.record_loss(&site), Some((at(50), 0)));
+        assert_eq!(sites.record_loss(&site), None, "once");
+        for turn in [down(60), SiteState::Up, down(70)] {
+            sites.turn(&site, turn, at(80));
+            assert_eq!(since(&sites, &site), Some(at(50)));
+        }
+        sites.turn(&site, SiteState::Up, at(90));
+        assert_eq!(sites.listed(&site), Some(true), "the ledger spoke of it");
+        sites.turn(&site, down(200), at(201));
+        assert_eq!(since(&sites, &site), Some(at(200)), "another loss");
+    }
+
+    #[test]
+    fn what_an_earlier_process_wrote_down_goes_on() {
+        let mut sites = Sites::default();
+        let orphan = Orphan {
+            site: own(),
+            task: TaskUid::new("t1"),
+            name: "render-x".to_owned(),
+            job_uid: None,
+            secret_uid: None,
+            since: at(-50),
+        };
+        let ledger = Ledger {
+            lost: vec![(platform(), at(-100))],
+            orphans: vec![orphan],
+        };
+        let asked = sites.recall(ledger, at(0));
+        assert_eq!(
+            asked.iter().map(|site| (**site).clone()).collect::<Vec<_>>(),
+            [own()]
+        );
+        let site = sites.intern(platform(), at(0));
+        assert_eq!(since(&sites, &site), Some(at(-100)));
+        assert!(sites.ask(&own()) && !sites.ask(&own()), "asked for once");
+        assert_eq!(
+            sites.part(&own(), &TaskUid::new("t2")),
+            None,
+            "something was left there"
+        );
+        let unused = sites.settled(&own(), &TaskUid::new("t1"));
+        assert_eq!(unused.map(|unused| unused.was_asked), Some(true));
+        assert!(sites.known(&own()).is_none());
+    }
+
+    #[test]
+    fn of_what_a_tenant_named_nothing_stays() {
+        let (mut sites, task) = (Sites::default(), TaskUid::new("t1"));
+        assert_eq!(sites.turn(&own(), SiteState::Up, at(0)), Turn::Nothing);
+        assert!(sites.known(&own()).is_none(), "nobody asked for it");
+        let site = sites.intern(own(), at(0));
+        assert!(sites.join(&site, &task));
+        assert!(!sites.join(&site, &TaskUid::new("t2")), "one question for all");
+        assert_eq!(sites.part(&site, &TaskUid::new("t2")), None);
+        sites.turn(&site, down(5), at(5));
+        sites.record_loss(&site);
+        let unused = Unused {
+            was_asked: true,
+            was_recorded: true,
+        };
+        assert_eq!(sites.part(&site, &task), Some(unused));
+        assert!(sites.known(&own()).is_none());
+    }
+
+    #[test]
+    fn of_too_many_orphans_the_oldest_is_forgotten() {
+        let mut sites = Sites::default();
+        let orphan = |n: usize| Orphan {
+            site: platform(),
+            task: TaskUid::new(&format!("t{n}")),
+            name: "render-x".to_owned(),
+            job_uid: None,
+            secret_uid: None,
+            since: at(i64::try_from(n).unwrap()),
+        };
+        for n in 0..MAX_ORPHANS {
+            assert_eq!(sites.leave_behind(orphan(n), at(0)), None);
+        }
+        let forgotten = sites.leave_behind(orphan(MAX_ORPHANS), at(0));
+        assert_eq!(forgotten, Some(TaskUid::new("t0")));
+        assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS);
     }
 }

@@ -218,13 +218,17 @@ impl Pass<'_> {
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::RestoreStatus => self.restore_status(task).await?,
             Step::DeleteJob(uid) => {
-                self.objects()?.delete_job(&name, &uid).await?;
-                self.view.job = JobState::Gone;
-                self.outcome.job = JobNews::Deleted(uid);
+                let answer = self.objects()?.delete_job(&name, &uid).await;
+                if self.was_removed(answer)? {
+                    self.view.job = JobState::Gone;
+                    self.outcome.job = JobNews::Deleted(uid);
+                }
             }
             Step::DeleteSecret(uid) => {
-                self.objects()?.delete_secret(&name, &uid).await?;
-                (self.view.secret, self.outcome.secret) = (None, SecretNews::Deleted);
+                let answer = self.objects()?.delete_secret(&name, &uid).await;
+                if self.was_removed(answer)? {
+                    (self.view.secret, self.outcome.secret) = (None, SecretNews::Deleted);
+                }
             }
             Step::Rest { .. } => {}
         }

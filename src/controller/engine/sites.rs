@@ -14,14 +14,15 @@ use crate::cluster::Want;
 use crate::names::TaskUid;
 use crate::plan::gc::{Marked, orphans};
 use crate::plan::ledger::{self, Orphan};
+use crate::plan::placement::Target;
 use crate::plan::queue::Ticket;
-use crate::plan::site::{ClusterName, Site, SiteState};
+use crate::plan::site::{Site, SiteState};
 use crate::plan::task::Phase;
 use crate::watch::secret_task;
 
 use super::super::outcome::Outcome;
 use super::super::record::Record;
-use super::super::sites::Turn;
+use super::super::sites::{Turn, Unused};
 use super::super::sweep::{Left, Sweep, marked, remove_orphans};
 use super::{Engine, Finished, SWEEP_RETRY, Source};
 
@@ -58,12 +59,15 @@ impl Engine {
     /// How the place of a task stands, for a pass; a task that has something there asks for it.
     pub(super) fn place(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
         let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
-        let is_asked = self.index.task(uid)?.abroad.site.is_some();
+        let abroad = &self.index.task(uid)?.abroad;
+        let is_own = matches!(abroad.target.as_deref(), Some(Target::Own(_)));
+        if is_own && abroad.site.is_none() && !is_there {
+            // Nothing is remembered of a cluster that a tenant only named.
+            return None;
+        }
         let site = self.site_of(uid)?;
         if is_there {
             self.join(uid, &site);
-        } else if !is_asked && matches!(site.cluster, ClusterName::Own(_)) {
-            return None;
         }
         let state = self.sites.state(&site)?;
         Some((site, state))
@@ -132,14 +136,19 @@ impl Engine {
     }
 
     pub(super) fn leave_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
-        if self.sites.part(site, uid) {
-            self.give_back(site);
+        if let Some(unused) = self.sites.part(site, uid) {
+            self.give_back(site, &unused);
         }
     }
 
-    fn give_back(&mut self, site: &Arc<Site>) {
-        self.index.forget_strays(&Some(Arc::clone(site)));
-        self.want(Want::Close(Arc::clone(site)));
+    fn give_back(&mut self, site: &Arc<Site>, unused: &Unused) {
+        if unused.was_recorded {
+            self.note(ledger::regain(site));
+        }
+        if unused.was_asked {
+            self.index.forget_strays(&Some(Arc::clone(site)));
+            self.want(Want::Close(Arc::clone(site)));
+        }
     }
 
     /// A task that was there before this process may have left something that nobody saw.
@@ -307,8 +316,8 @@ impl Engine {
     pub(super) fn settle(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {
         for task in tasks {
             self.note(ledger::settle(&task));
-            if self.sites.settled(site, &task) {
-                self.give_back(site);
+            if let Some(unused) = self.sites.settled(site, &task) {
+                self.give_back(site, &unused);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::plan::job::Place;
 use crate::plan::ledger::{Orphan, leave};
 use crate::plan::lost::Leftovers;
 use crate::plan::placement::target;
-use crate::plan::site::Where;
+use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
 use crate::plan::tenant::login;
 use crate::watch::{JobMark, job_mark};
@@ -79,6 +79,23 @@ impl Pass<'_> {
         }
         let hub = metadata.labels.as_ref()?.get(HUB_ID)?;
         (is_uid(&mark.uid) && hub == self.context.place.hub_id.as_str()).then_some(mark)
+    }
+
+    /// Whether something was removed. What a cluster does not let the hub remove is as good as out of reach: nobody's
+    /// deletion waits for rights that may never come.
+    pub(super) fn was_removed(&mut self, answer: Result<(), CallError>) -> Result<bool, WorkError> {
+        let reason = match answer {
+            Ok(()) => return Ok(true),
+            Err(CallError::Forbidden) => Reason::Forbidden,
+            Err(CallError::Unauthorized) => Reason::Unauthorized,
+            Err(error) => return Err(error.into()),
+        };
+        let Some((_, state)) = self.view.abroad.site.as_mut().filter(|_| self.target.is_some()) else {
+            return Err(CallError::Forbidden.into());
+        };
+        let since = Timestamp::now();
+        *state = SiteState::Down { since, reason };
+        Ok(false)
     }
 
     /// Reads what of the platform's goes along to another cluster.
