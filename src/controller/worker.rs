@@ -217,20 +217,25 @@ impl Pass<'_> {
             Step::Verify(inquiry) => self.claim(*inquiry),
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::RestoreStatus => self.restore_status(task).await?,
-            Step::DeleteJob(uid) => {
-                let answer = self.objects()?.delete_job(&name, &uid).await;
-                if self.was_removed(answer)? {
-                    self.view.job = JobState::Gone;
-                    self.outcome.job = JobNews::Deleted(uid);
-                }
-            }
-            Step::DeleteSecret(uid) => {
-                let answer = self.objects()?.delete_secret(&name, &uid).await;
-                if self.was_removed(answer)? {
-                    (self.view.secret, self.outcome.secret) = (None, SecretNews::Deleted);
-                }
-            }
+            Step::DeleteJob(uid) => self.delete_job(&name, uid).await?,
+            Step::DeleteSecret(uid) => self.delete_secret(&name, &uid).await?,
             Step::Rest { .. } => {}
+        }
+        Ok(())
+    }
+
+    async fn delete_job(&mut self, name: &str, uid: String) -> Result<(), WorkError> {
+        let answer = self.objects()?.delete_job(name, &uid).await;
+        if self.was_removed(answer)? {
+            (self.view.job, self.outcome.job) = (JobState::Gone, JobNews::Deleted(uid));
+        }
+        Ok(())
+    }
+
+    async fn delete_secret(&mut self, name: &str, uid: &str) -> Result<(), WorkError> {
+        let answer = self.objects()?.delete_secret(name, uid).await;
+        if self.was_removed(answer)? {
+            (self.view.secret, self.outcome.secret) = (None, SecretNews::Deleted);
         }
         Ok(())
     }

@@ -6,10 +6,9 @@ use super::*;
 use crate::plan::site::{ClusterName, Site};
 
 fn site(cluster: &str) -> Origin {
-    Some(Arc::new(Site {
-        cluster: ClusterName::Platform(cluster.to_owned()),
-        namespace: "renders".to_owned(),
-    }))
+    let namespace = "renders".to_owned();
+    let cluster = ClusterName::Platform(cluster.to_owned());
+    Origin::from(Arc::new(Site { cluster, namespace }))
 }
 
 fn spec_for(cluster: Option<&str>) -> Value {
