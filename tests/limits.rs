@@ -7,7 +7,7 @@ mod api_support;
 use anyhow::Result;
 use api_support::{KINDS, api, full, install_crds, merge, object, release};
 use kube::Client;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use renderhub_harness::ControlPlane;
 use serde_json::{Value, json};
 
@@ -184,6 +184,28 @@ fn is_tied(whole: &Value, path: &[String]) -> bool {
     }
 }
 
+/// Jobs may run in the namespace, and would be looked for in another one.
+#[tokio::test]
+async fn of_a_cluster_all_but_the_namespace_of_its_jobs_can_be_changed() -> Result<()> {
+    let clusters = api(&client().await?, "RenderCluster");
+    let mut cluster = full::cluster();
+    cluster["metadata"]["name"] = json!("moved");
+    let made = clusters.create(&PostParams::default(), &object(cluster)).await?;
+    let change = async |spec: Value| {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        let answer = clusters.patch("moved", &PatchParams::default(), &patch).await;
+        answer.map_err(|error| error.to_string())
+    };
+    let refused = change(json!({ "renderNamespace": "b" })).await.unwrap_err();
+    assert!(refused.contains("renderNamespace cannot be changed"), "{refused}");
+    let other =
+        json!({ "suspend": false, "maxActiveJobs": null, "kubeConfig": { "secretRef": { "name": "b" } } });
+    let changed = change(other).await.unwrap();
+    assert_eq!(made.metadata.uid, changed.metadata.uid);
+    clusters.delete("moved", &DeleteParams::default()).await?;
+    Ok(())
+}
+
 /// Holds: T5.
 #[tokio::test]
 async fn each_bound_holds() -> Result<()> {
@@ -206,7 +228,13 @@ async fn each_bound_holds() -> Result<()> {
             seen.insert(format!("{kind} {}", generic(&spec_schema(kind), &probe.path)));
         }
     }
-    let others = ["ClusterRegistry", "RendererClass", "Registry", "ReferenceGrant"];
+    let others = [
+        "ClusterRegistry",
+        "RendererClass",
+        "RenderCluster",
+        "Registry",
+        "ReferenceGrant",
+    ];
     for kind in KINDS.into_iter().chain(others) {
         let mut bounded = Vec::new();
         bounded_paths(&spec_schema(kind), "spec", &mut bounded);

@@ -8,7 +8,7 @@ use std::process::Command;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use proptest::prelude::*;
 use renderhub::api::{
-    ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderTask, RendererClass,
+    ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderCluster, RenderTask, RendererClass,
     custom_resource_definitions,
 };
 use serde::de::DeserializeOwned;
@@ -217,6 +217,7 @@ fn every_kind_is_found_and_shown() {
         ("clusterrendertasks", "crt"),
         ("clusterregistries", "creg"),
         ("rendererclasses", "rcls"),
+        ("renderclusters", "rcl"),
         ("registries", "reg"),
         ("referencegrants", "rgrant"),
     ];
@@ -338,6 +339,7 @@ fn the_types_decode_whatever_the_schema_admits() {
     decodes::<ClusterRenderTask>("ClusterRenderTask");
     decodes::<ClusterRegistry>("ClusterRegistry");
     decodes::<RendererClass>("RendererClass");
+    decodes::<RenderCluster>("RenderCluster");
     decodes::<Registry>("Registry");
     decodes::<ReferenceGrant>("ReferenceGrant");
 }

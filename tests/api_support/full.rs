@@ -9,6 +9,7 @@ pub fn all() -> Vec<Value> {
     let mut all: Vec<Value> = KINDS.iter().flat_map(|kind| tasks(kind)).collect();
     all.push(registry());
     all.push(class());
+    all.push(cluster());
     all.push(tenants_registry());
     all.push(grant());
     all
@@ -70,6 +71,15 @@ pub fn class() -> Value {
         "activeDeadlineSeconds": 600, "allowedNamespaces": ["team-a"],
     });
     with_spec("RendererClass", "full", &spec)
+}
+
+/// A render cluster with every field.
+pub fn cluster() -> Value {
+    let spec = json!({
+        "kubeConfig": { "secretRef": { "name": "a", "key": "a" } }, "renderNamespace": "a",
+        "allowedNamespaces": ["team-a"], "registries": ["a"], "maxActiveJobs": 1, "qps": 1, "burst": 1, "suspend": true,
+    });
+    with_spec("RenderCluster", "full", &spec)
 }
 
 /// A tenant's registry with every field.
