@@ -217,3 +217,27 @@ fn the_class_that_is_the_default_now_makes_the_job() {
     };
     assert_eq!(resolved.class.image, "usual.test/x:1");
 }
+
+/// Holds: T1.
+#[test]
+fn a_forged_status_is_put_right_first_and_keeps_no_deletion_waiting() {
+    let forged = |situation: Situation| situation.with(|s| s.is_forged = true).word();
+    assert_eq!(forged(fresh()), "restore");
+    assert_eq!(forged(Situation::of(running())), "restore");
+    let done = |deleting: bool, finalized: bool| {
+        let mut task = ended(Verdict::Complete(at(50)), json!({}));
+        task.deleting = deleting;
+        if !finalized {
+            task.finalizers = vec!["example.com/theirs".to_owned()];
+        }
+        Situation::of(task)
+    };
+    assert_eq!(forged(done(false, true)), "restore");
+    assert_eq!(forged(done(true, true)), "remove finalizer");
+    assert_eq!(
+        forged(done(true, true).with(|s| s.secret = Some("s1"))),
+        "delete s1"
+    );
+    assert_eq!(forged(done(true, false)), "restore");
+    assert_eq!(done(true, false).word(), "rest");
+}
