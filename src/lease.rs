@@ -1,15 +1,13 @@
 //! Takes, keeps and releases the hub's Lease.
 //!
 //! A record is only ever created, or replaced with the resource version that was read: of two writers one is told so. What
-//! the records mean is decided in [`plan::lease`](crate::plan::lease). The claim ends by itself when it is not renewed in
-//! time ([`Held::claim`]), without a word of the API server's; whoever must not write without it looks at it before each
+//! is read and written when is decided in [`plan::lease`](crate::plan::lease). The claim ends by itself when it is not renewed
+//! in time ([`Held::claim`]), without a word of the API server's; whoever must not write without it looks at it before each
 //! write.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use tokio::sync::watch;
@@ -17,12 +15,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::labels::{FIELD_MANAGER, PART_OF, PART_OF_VALUE};
 use crate::metrics::Metrics;
-use crate::plan::lease::{Claim, Conflict, Lookout, Outlook, RENEW_DEADLINE, RENEW_EVERY, Record};
+use crate::plan::lease::{
+    Answer, Call, Claim, Conflict, ConflictKind, End, Failure, LOOK_AGAIN, Life, Lookout, Machine, Record,
+    State, finding,
+};
+use crate::plan::preflight::Finding;
+
+mod keeper;
+
+pub use keeper::{Handle, Held};
 
 /// Longest a call may take: a renewal that is answered later than this comes too late to be of use.
 const DEADLINE: Duration = Duration::from_secs(4);
-/// Pause between two looks at the others' records, and before a call is made again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a hub has no claim.
 #[derive(Debug, thiserror::Error)]
@@ -38,32 +42,29 @@ pub enum LeaseError {
     /// Somebody else holds the record now.
     #[error("another instance has taken over this hub's Lease; this one must not go on")]
     Lost,
-    /// The hub was told to stop before it had a claim.
-    #[error("stopped before the Lease was taken")]
+    /// The claim was given up, or never made, because the process ends.
+    #[error("the hub stops and has no Lease any more")]
     Stopped,
 }
 
-/// Why a call did not do what it should.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Failed {
-    /// Somebody else was faster.
-    Conflict,
-    /// The record does not exist.
-    NotFound,
-    /// The hub may not.
-    Forbidden,
-    /// No answer, or one that may be another next time.
-    Unanswered,
+impl From<End> for LeaseError {
+    fn from(end: End) -> Self {
+        match end {
+            End::Conflict(conflicts) => Self::Conflict(conflicts),
+            End::Forbidden(what) => Self::Forbidden(what),
+            End::Lost => Self::Lost,
+            End::Stopped => Self::Stopped,
+        }
+    }
 }
 
-/// How a start goes on.
-enum Step {
-    /// The record is held, and nobody stands against it.
-    Done,
-    /// There is more to do now.
-    Again,
-    /// Somebody may be alive.
-    Wait(Outlook),
+/// Who is alive beside this hub.
+#[derive(Debug, Default)]
+pub struct Peers {
+    /// Hubs in the way.
+    pub conflicts: Vec<Conflict>,
+    /// Whether instances of this very hub run.
+    pub is_running: bool,
 }
 
 /// Leases of a namespace.
@@ -81,302 +82,147 @@ impl Leases {
         Self { api, metrics }
     }
 
-    async fn list(&self) -> Result<BTreeMap<String, Lease>, Failed> {
+    /// Makes a call, and says what came of it.
+    async fn perform(&self, call: Call) -> Answer {
+        let written = |lease| Answer::Lease(Box::new(lease));
+        let answer = match call {
+            Call::List => self.list().await.map(Answer::Listed),
+            Call::Get(name) => self.counted("get", self.api.get(&name)).await.map(written),
+            Call::Create(lease) => {
+                let manager = manager();
+                let created = self.api.create(&manager, &lease);
+                self.counted("create", created).await.map(written)
+            }
+            Call::Replace(lease) => {
+                let (name, manager) = (lease.name_any(), manager());
+                let replaced = self.api.replace(&name, &manager, &lease);
+                self.counted("update", replaced).await.map(written)
+            }
+        };
+        answer.unwrap_or_else(Answer::Failed)
+    }
+
+    /// What all hubs say of themselves now.
+    ///
+    /// # Errors
+    /// The hub may not list them, or nobody answers.
+    pub async fn records(&self) -> Result<Vec<Record>, LeaseError> {
+        match self.list().await {
+            Ok(leases) => Ok(leases.iter().filter_map(Record::of).collect()),
+            Err(_) => Err(LeaseError::Forbidden("listed")),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Lease>, Failure> {
         let hubs = ListParams::default().labels(&format!("{PART_OF}={PART_OF_VALUE}"));
         let listed = self.counted("list", self.api.list(&hubs)).await?;
-        Ok(listed
-            .items
-            .into_iter()
-            .map(|lease| (lease.name_any(), lease))
-            .collect())
-    }
-
-    async fn get(&self, name: &str) -> Result<Lease, Failed> {
-        self.counted("get", self.api.get(name)).await
-    }
-
-    async fn create(&self, lease: &Lease) -> Result<Lease, Failed> {
-        self.counted("create", self.api.create(&manager(), lease)).await
-    }
-
-    /// Replaces the record of this name, if it is still the one whose resource version `lease` has.
-    async fn replace(&self, lease: &Lease) -> Result<Lease, Failed> {
-        let name = lease.name_any();
-        self.counted("update", self.api.replace(&name, &manager(), lease))
-            .await
+        Ok(listed.items)
     }
 
     async fn counted<T>(
         &self,
         verb: &'static str,
         call: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, Failure> {
         let answer = tokio::time::timeout(DEADLINE, call).await;
         let (code, answer) = match answer {
             Ok(Ok(done)) => (200, Ok(done)),
-            Ok(Err(kube::Error::Api(status))) => (status.code, Err(failed(status.code))),
-            _ => (0, Err(Failed::Unanswered)),
+            Ok(Err(kube::Error::Api(status))) => (status.code, Err(failure(status.code))),
+            _ => (0, Err(Failure::Unanswered)),
         };
         self.metrics.call(verb, "leases", code);
         answer
     }
 
-    /// Hubs that are alive and in the way of this claim, found by watching only: nothing is written.
+    /// Hubs that are alive, found by watching only: nothing is written.
     ///
     /// # Errors
     /// The hub may not list them.
-    pub async fn conflicts(&self, claim: &Claim) -> Result<Vec<Conflict>, LeaseError> {
+    pub async fn peers(&self, claim: &Claim) -> Result<Peers, LeaseError> {
         let mut lookout = Lookout::default();
         loop {
-            let (_, outlook) = self.look(&mut lookout, claim).await?;
-            if !outlook.alive.is_empty() || outlook.unsure.is_empty() {
-                return Ok(outlook.alive);
+            let asked = Instant::now();
+            let leases = match self.list().await {
+                Ok(leases) => leases,
+                Err(Failure::Forbidden) => return Err(LeaseError::Forbidden("listed")),
+                Err(_) => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                    continue;
+                }
+            };
+            let records: Vec<Record> = leases.iter().filter_map(Record::of).collect();
+            lookout.see(&records, Instant::now());
+            let (peers, is_sure) = judge(claim, &lookout, &records, asked);
+            if is_sure || !peers.conflicts.is_empty() {
+                return Ok(peers);
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
-    /// The records, and what they tell; asked for until there is an answer.
-    async fn look(
-        &self,
-        lookout: &mut Lookout,
-        claim: &Claim,
-    ) -> Result<(BTreeMap<String, Lease>, Outlook), LeaseError> {
-        loop {
-            match self.list().await {
-                Ok(leases) => {
-                    let records: Vec<Record> = leases.values().filter_map(Record::of).collect();
-                    let outlook = lookout.look(claim, &records, Instant::now());
-                    return Ok((leases, outlook));
-                }
-                Err(Failed::Unanswered) => tokio::time::sleep(LOOK_AGAIN).await,
-                Err(_) => return Err(LeaseError::Forbidden("listed")),
-            }
-        }
-    }
-
-    /// Takes the hub's record, once nobody who is alive stands against it.
+    /// Takes a record of the hub, once nobody who is alive stands against it, and stands by as long as it takes.
     ///
     /// At once where the record is new, was released, or is of an earlier process of this instance; within the duration of
-    /// a record whose hub is gone without releasing it.
+    /// a record whose holder is gone without releasing it. `state` is told what the instance does meanwhile.
     ///
     /// # Errors
     /// [`LeaseError::Conflict`] with those in the way; then nothing is held.
-    pub async fn take(self, claim: Claim, stop: &CancellationToken) -> Result<Held, LeaseError> {
-        let (mut lookout, mut held) = (Lookout::default(), None);
-        let mut is_told = false;
-        let refused = loop {
-            let taken_so_far = tokio::select! {
-                next = self.step(&claim, &mut lookout, &mut held) => next,
-                () = stop.cancelled() => Err(LeaseError::Stopped),
-            };
-            match (taken_so_far, held.take()) {
-                (Ok(Step::Done), Some(taken)) => return Ok(taken),
-                (Ok(Step::Wait(outlook)), taken) => {
-                    held = taken;
-                    if !std::mem::replace(&mut is_told, true) {
-                        tell(&outlook);
-                    }
-                    tokio::time::sleep(LOOK_AGAIN).await;
-                }
-                (Ok(_), taken) => held = taken,
-                (Err(error), taken) => {
-                    held = taken;
-                    break error;
-                }
+    pub async fn take(
+        self,
+        claim: Claim,
+        stop: &CancellationToken,
+        state: watch::Sender<State>,
+    ) -> Result<Held, LeaseError> {
+        let machine = Machine::new(claim, Instant::now());
+        let mut held = Held::new(self, machine, state);
+        let (mut is_told, mut is_warned) = (false, false);
+        while !held.is_active() {
+            held.step(stop, None).await?;
+            let will_meet = held.will_meet();
+            if !will_meet.is_empty() && !std::mem::replace(&mut is_warned, true) {
+                let Finding { message, fix, .. } = finding(&will_meet);
+                let found = message.as_str();
+                tracing::warn!(found, fix, "not ready to take over from the instance that works");
             }
-        };
-        if let Some(held) = held {
-            held.release().await;
-        }
-        Err(refused)
-    }
-
-    /// One look at the records, and what follows from it.
-    async fn step(
-        &self,
-        claim: &Claim,
-        lookout: &mut Lookout,
-        held: &mut Option<Held>,
-    ) -> Result<Step, LeaseError> {
-        let (leases, outlook) = self.look(lookout, claim).await?;
-        if !outlook.alive.is_empty() {
-            return Err(LeaseError::Conflict(outlook.alive));
-        }
-        match held {
-            None if outlook.is_own_unsure() => Ok(Step::Wait(outlook)),
-            // The others are read again before anything else: they may have written meanwhile.
-            None => {
-                *held = self.claim(claim, leases.get(&claim.name())).await?;
-                Ok(Step::Again)
-            }
-            Some(held) if outlook.unsure.is_empty() => {
-                held.bury(&leases, &outlook.dead).await;
-                Ok(Step::Done)
-            }
-            // Whoever watches this hub at the same time must see it alive.
-            Some(held) => {
-                held.renew_when_due().await?;
-                Ok(Step::Wait(outlook))
+            let waits_for = held.waits_for();
+            if !waits_for.is_empty() && !std::mem::replace(&mut is_told, true) {
+                tell(&waits_for);
             }
         }
-    }
-
-    /// Writes the record; `None` when somebody else was faster, or nobody answered.
-    async fn claim(&self, claim: &Claim, before: Option<&Lease>) -> Result<Option<Held>, LeaseError> {
-        let asked = Instant::now();
-        let lease = claim.lease(before, Timestamp::now());
-        let written = match before {
-            Some(_) => self.replace(&lease).await,
-            None => self.create(&lease).await,
-        };
-        match written {
-            Ok(lease) => Ok(Some(Held {
-                leases: self.clone(),
-                claim: claim.clone(),
-                lease,
-                until: watch::Sender::new(asked + RENEW_DEADLINE),
-                renewed: asked,
-            })),
-            Err(Failed::Forbidden) => Err(LeaseError::Forbidden("written")),
-            Err(failed) => {
-                tracing::warn!(?failed, "the hub's Lease was not taken; it is tried again");
-                tokio::time::sleep(LOOK_AGAIN).await;
-                Ok(None)
-            }
-        }
+        Ok(held)
     }
 }
 
+/// What a list tells of the others, and whether that is certain.
+fn judge(claim: &Claim, lookout: &Lookout, records: &[Record], asked: Instant) -> (Peers, bool) {
+    let (mut peers, mut is_sure) = (Peers::default(), true);
+    for record in records.iter().filter(|record| record.holder.is_some()) {
+        let conflict = claim.conflict(record);
+        let is_other = record.holder.as_ref() != Some(&claim.holder);
+        let is_sibling = record.hub == claim.hub_id.as_str() && is_other && !record.is_standby();
+        if conflict.is_none() && !is_sibling {
+            continue;
+        }
+        match (lookout.life(record, asked), conflict) {
+            (Life::Alive, Some(conflict)) if conflict.kind != ConflictKind::Recounted => {
+                peers.conflicts.push(conflict);
+            }
+            (Life::Alive, _) => peers.is_running = true,
+            (Life::Unsure, _) => is_sure = false,
+            (Life::Gone, _) => {}
+        }
+    }
+    (peers, is_sure)
+}
+
 /// Says once whom a start waits for, since it may take a while.
-fn tell(outlook: &Outlook) {
-    for conflict in &outlook.unsure {
+fn tell(waits_for: &[Conflict]) {
+    for conflict in waits_for {
         tracing::info!(
             peer = conflict.peer.escape_debug().to_string(),
             holder = conflict.holder.escape_debug().to_string(),
             "waiting until it is known whether this hub is alive"
         );
-    }
-}
-
-/// The hub's record while it is held.
-pub struct Held {
-    leases: Leases,
-    claim: Claim,
-    lease: Lease,
-    until: watch::Sender<Instant>,
-    renewed: Instant,
-}
-
-/// Until when a hub may take itself for the holder.
-#[derive(Clone, Debug)]
-pub struct Current(watch::Receiver<Instant>);
-
-impl Current {
-    /// Whether it still may; it needs no answer of anybody to know.
-    #[must_use]
-    pub fn is_current(&self) -> bool {
-        Instant::now() < *self.0.borrow()
-    }
-}
-
-impl Held {
-    /// The claim, to be looked at before what only the holder may do.
-    #[must_use]
-    pub fn claim(&self) -> Current {
-        Current(self.until.subscribe())
-    }
-
-    /// Renews the record until `stop`, then releases it.
-    ///
-    /// # Errors
-    /// [`LeaseError::Lost`] as soon as it is known that somebody else has it.
-    pub async fn keep(mut self, stop: CancellationToken) -> Result<(), LeaseError> {
-        loop {
-            let pause = RENEW_EVERY.saturating_sub(self.renewed.elapsed()).max(LOOK_AGAIN);
-            tokio::select! {
-                () = stop.cancelled() => {
-                    self.release().await;
-                    return Ok(());
-                }
-                () = tokio::time::sleep(pause) => self.renew_when_due().await?,
-            }
-        }
-    }
-
-    /// Renews the record if it is time; one that cannot be renewed now is tried again by the next call.
-    async fn renew_when_due(&mut self) -> Result<(), LeaseError> {
-        if self.renewed.elapsed() < RENEW_EVERY {
-            return Ok(());
-        }
-        match self.renew().await {
-            Ok(()) => Ok(()),
-            Err(Failed::Conflict | Failed::NotFound) => self.read_again().await,
-            Err(failed) => {
-                tracing::warn!(?failed, "the hub's Lease was not renewed; it is tried again");
-                Ok(())
-            }
-        }
-    }
-
-    async fn renew(&mut self) -> Result<(), Failed> {
-        let asked = Instant::now();
-        let lease = self.claim.lease(Some(&self.lease), Timestamp::now());
-        self.lease = self.leases.replace(&lease).await?;
-        self.written(asked);
-        Ok(())
-    }
-
-    fn written(&mut self, asked: Instant) {
-        self.renewed = asked;
-        self.until.send_replace(asked + RENEW_DEADLINE);
-    }
-
-    /// Finds out why a renewal was refused: an edit of somebody's is harmless, another holder is the end.
-    async fn read_again(&mut self) -> Result<(), LeaseError> {
-        match self.leases.get(&self.claim.name()).await {
-            Ok(lease) if self.claim.holds(&lease) => {
-                self.lease = lease;
-                _ = self.renew().await;
-                Ok(())
-            }
-            Ok(_) => Err(LeaseError::Lost),
-            Err(Failed::NotFound) => {
-                let asked = Instant::now();
-                match self
-                    .leases
-                    .create(&self.claim.lease(None, Timestamp::now()))
-                    .await
-                {
-                    Ok(lease) => {
-                        self.lease = lease;
-                        self.written(asked);
-                        Ok(())
-                    }
-                    Err(Failed::Conflict) => Err(LeaseError::Lost),
-                    Err(_) => Ok(()),
-                }
-            }
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Releases the records of hubs that are gone, so that the next start does not watch them again. A hub that was only
-    /// asleep finds its record changed and ends.
-    async fn bury(&self, leases: &BTreeMap<String, Lease>, dead: &[String]) {
-        for lease in dead.iter().filter_map(|name| leases.get(name)) {
-            _ = self
-                .leases
-                .replace(&Claim::released(lease, Timestamp::now()))
-                .await;
-        }
-    }
-
-    async fn release(self) {
-        let released = Claim::released(&self.lease, Timestamp::now());
-        if self.leases.replace(&released).await.is_err() {
-            tracing::warn!("the hub's Lease was not released; another instance waits until it is over");
-        }
     }
 }
 
@@ -387,29 +233,11 @@ fn manager() -> PostParams {
     }
 }
 
-const fn failed(code: u16) -> Failed {
+const fn failure(code: u16) -> Failure {
     match code {
-        409 => Failed::Conflict,
-        404 => Failed::NotFound,
-        401 | 403 => Failed::Forbidden,
-        _ => Failed::Unanswered,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_claim_ends_by_itself_when_it_is_not_renewed() {
-        let now = Instant::now();
-        let (renewed, until) = watch::channel(now + RENEW_DEADLINE);
-        let claim = Current(until);
-        assert!(claim.is_current());
-        // Nobody says anything, and its time has come.
-        renewed.send_replace(now);
-        assert!(!claim.is_current());
-        renewed.send_replace(now + RENEW_DEADLINE);
-        assert!(claim.is_current());
+        409 => Failure::Conflict,
+        404 => Failure::NotFound,
+        401 | 403 => Failure::Forbidden,
+        _ => Failure::Unanswered,
     }
 }

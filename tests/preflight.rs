@@ -4,8 +4,6 @@ mod support;
 
 #[path = "preflight/command.rs"]
 mod command;
-#[path = "preflight/peers.rs"]
-mod peers;
 #[path = "preflight/tenants.rs"]
 mod tenants;
 
@@ -19,30 +17,16 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub::plan::preflight::RUNBOOK;
 use renderhub::plan::preflight::rights::{Reach, excess};
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::helm::{self, Helm};
 use renderhub_harness::{Hub, wait_for};
 use serde_json::{Value, json};
+use support::instances::{findings, refused};
 use support::{DIGEST, EVERYWHERE, LIMIT, Stage, job_name_of, plane};
 
 /// Variable by which a hub of a test is told to leave checks out.
 const SKIP: &str = "RENDERHUB_SKIP_PREFLIGHT";
-
-/// Findings in a hub's log at this level: check, message, fix. Each must lead to its place in the runbook.
-fn findings(hub: &Hub, level: &str) -> Result<Vec<(String, String, String)>> {
-    let mut found = Vec::new();
-    for line in hub.log().lines() {
-        let line: Value = serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?;
-        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-        if line["level"] == level && !line["check"].is_null() {
-            ensure!(text("page") == format!("{RUNBOOK}#{}", text("check")), "{line}");
-            found.push((text("check"), text("message"), text("fix")));
-        }
-    }
-    Ok(found)
-}
 
 impl Stage {
     /// Starts a hub that must refuse for exactly these checks; what it said.
@@ -89,22 +73,6 @@ impl Stage {
             .await?;
         Ok(())
     }
-}
-
-/// Waits for the end of a hub that refuses to start for exactly these checks; what it said.
-async fn refused(hub: &Hub, checks: &[&str]) -> Result<String> {
-    let status = hub.wait_exit(LIMIT).await?;
-    let found = findings(hub, "ERROR")?;
-    let named: Vec<&str> = found.iter().map(|(check, ..)| check.as_str()).collect();
-    ensure!(named == checks, "{checks:?} expected:\n{}", hub.log());
-    ensure!(status.code() == Some(1), "it ended with {status}");
-    ensure!(
-        found
-            .iter()
-            .all(|(_, message, fix)| message.starts_with("refused: ") && !fix.is_empty())
-    );
-    let said = found.iter().map(|(_, message, fix)| format!("{message} {fix}"));
-    Ok(said.collect::<Vec<_>>().join("\n"))
 }
 
 // === M3: the rendering namespace guards what is in it ===

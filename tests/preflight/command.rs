@@ -56,6 +56,7 @@ resource-quota       ok       RENDERING has a quota
 own-rights           skipped  not looked at, as --skip-preflight says
 registry-scope       ok       0 ClusterRegistries, none open to everybody
 peers                ok       no other hub serves the same tasks
+unowned-namespaces   ok       no namespace that is known is without a hub
 ";
 
 #[tokio::test]

@@ -1,4 +1,20 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+
+use super::watched::MAX_LISTED;
 use super::*;
+use crate::api::labels::{LEASE_STATE, LEASE_VIEW, WATCH_NAMESPACES};
+use crate::names::HubId;
+use crate::plan::shards::{Shard, View};
+
+mod always;
+mod machine;
+mod server;
+mod sim;
 
 const CLUSTER: &str = "0123abcd-0000-4000-8000-000000000000";
 
@@ -13,7 +29,22 @@ fn claim(shard: &str, holder: &str, watched: &[&str]) -> Claim {
         process: format!("{shard}/{holder}"),
         rendering: "rendering".to_owned(),
         watched: Watched::new(&names(watched)),
+        count: 1,
+        index: None,
     }
+}
+
+static NOTHING: BTreeSet<String> = BTreeSet::new();
+
+/// The hub's record of an instance that works.
+fn active(claim: &Claim, before: Option<&Lease>, now: Timestamp) -> Lease {
+    let content = Content {
+        slot: Slot::Hub,
+        state: State::Active,
+        view: None,
+        former: &NOTHING,
+    };
+    claim.lease(content, before, now)
 }
 
 fn at(second: i64) -> Timestamp {
@@ -21,13 +52,13 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn record(claim: &Claim, second: i64) -> Record {
-    Record::of(&claim.lease(None, at(second))).unwrap()
+    Record::of(&active(claim, None, at(second))).unwrap()
 }
 
 #[test]
 fn a_record_says_what_was_claimed() {
     let claim = claim("east", "hub-0", &["b", "a"]);
-    let lease = claim.lease(None, at(1));
+    let lease = active(&claim, None, at(1));
     assert_eq!(lease.metadata.name.as_deref(), Some("renderhub-east-0123abcd"));
     let spec = lease.spec.clone().unwrap();
     assert_eq!(
@@ -46,8 +77,8 @@ fn a_record_says_what_was_claimed() {
 #[test]
 fn a_renewal_changes_the_time_alone_and_another_process_counts_as_a_transition() {
     let first = claim("east", "hub-0", &[]);
-    let taken = first.lease(None, at(1));
-    let renewed = first.lease(Some(&taken), at(6)).spec.unwrap();
+    let taken = active(&first, None, at(1));
+    let renewed = active(&first, Some(&taken), at(6)).spec.unwrap();
     assert_eq!(renewed.acquire_time, Some(MicroTime(at(1))));
     assert_eq!(
         (renewed.renew_time, renewed.lease_transitions),
@@ -58,7 +89,7 @@ fn a_renewal_changes_the_time_alone_and_another_process_counts_as_a_transition()
         ..first.clone()
     };
     assert!(!second.holds(&taken));
-    let taken_over = second.lease(Some(&taken), at(7));
+    let taken_over = active(&second, Some(&taken), at(7));
     assert!(second.holds(&taken_over) && !first.holds(&taken_over));
     let spec = taken_over.spec.unwrap();
     assert_eq!(
@@ -71,10 +102,16 @@ fn a_renewal_changes_the_time_alone_and_another_process_counts_as_a_transition()
 fn who_stands_against_whom() {
     let ours = claim("east", "hub-0", &["a", "b"]);
     let kind = |other: &Claim| ours.conflict(&record(other, 1)).map(|conflict| conflict.kind);
-    // The same hub: a restart in place goes on, another instance waits.
+    // The same hub: a restart in place goes on, another instance stands by.
     assert_eq!(kind(&ours), None);
     assert_eq!(kind(&claim("east", "hub-0", &["z"])), None);
-    assert_eq!(kind(&claim("east", "hub-1", &["z"])), Some(ConflictKind::SameId));
+    assert_eq!(kind(&claim("east", "hub-1", &["z"])), None);
+    // Two releases with one id.
+    let elsewhere = Claim {
+        rendering: "elsewhere".to_owned(),
+        ..claim("east", "hub-1", &["z"])
+    };
+    assert_eq!(kind(&elsewhere), Some(ConflictKind::SameId));
     // Another hub: only what both serve counts, whoever the instance is.
     assert_eq!(kind(&claim("west", "hub-0", &["c", "d"])), None);
     let overlap = |meeting| Some(ConflictKind::Overlap(meeting));
@@ -89,9 +126,42 @@ fn who_stands_against_whom() {
 }
 
 #[test]
+fn instances_of_one_hub_stand_against_each_other_only_where_one_takes_all() {
+    let ours = claim("east", "hub-0", &["a", "b"]);
+    // One hub, half of it with shards.
+    let slot = |slot| Content {
+        slot,
+        state: State::Active,
+        view: None,
+        former: &NOTHING,
+    };
+    let other = claim("east", "hub-1", &["a"]);
+    let at_slot = |claim: &Claim, s| Record::of(&claim.lease(slot(s), None, at(1))).unwrap();
+    let shard = at_slot(&other, Slot::Shard(Shard(0)));
+    assert_eq!(
+        ours.conflict(&shard).map(|conflict| conflict.kind),
+        Some(ConflictKind::Recounted)
+    );
+    let of_three = Claim {
+        count: 3,
+        ..ours.clone()
+    };
+    assert_eq!(of_three.conflict(&shard), None);
+    let bare = record(&other, 1);
+    assert_eq!(
+        of_three.conflict(&bare).map(|conflict| conflict.kind),
+        Some(ConflictKind::Recounted)
+    );
+    // Standbys are in nobody's way.
+    for standby in [&other, &claim("west", "hub-0", &[])] {
+        assert_eq!(ours.conflict(&at_slot(standby, Slot::Standby(0))), None);
+    }
+}
+
+#[test]
 fn a_released_record_stands_against_nobody() {
     let other = claim("west", "hub-1", &[]);
-    let released = Claim::released(&other.lease(None, at(1)), at(2));
+    let released = Claim::released(&active(&other, None, at(1)), at(2));
     let record = Record::of(&released).unwrap();
     assert_eq!(claim("east", "hub-0", &[]).conflict(&record), None);
     assert_eq!(claim("west", "hub-0", &[]).conflict(&record), None);
@@ -121,14 +191,14 @@ fn a_list_too_long_to_be_written_down_is_not_taken_for_disjoint() {
 
 #[test]
 fn a_record_that_says_nothing_stands_for_everything() {
-    let mut lease = claim("west", "hub-1", &["c"]).lease(None, at(1));
+    let mut lease = active(&claim("west", "hub-1", &["c"]), None, at(1));
     lease.metadata.annotations = None;
     let conflict = claim("east", "hub-0", &["a"])
         .conflict(&Record::of(&lease).unwrap())
         .unwrap();
     assert_eq!(conflict.kind, ConflictKind::Overlap(Meeting::Everything));
     // A list that was changed by hand is not believed to be whole.
-    let mut lease = claim("west", "hub-1", &["c"]).lease(None, at(1));
+    let mut lease = active(&claim("west", "hub-1", &["c"]), None, at(1));
     lease
         .metadata
         .annotations
@@ -143,57 +213,150 @@ fn a_record_that_says_nothing_stands_for_everything() {
     assert_eq!(Record::of(&lease), None);
 }
 
+#[test]
+fn names_of_records_say_whose_and_what_they_are() {
+    let ours = claim("east", "hub-0", &[]);
+    for (slot, name) in [
+        (Slot::Hub, "renderhub-east-0123abcd"),
+        (Slot::Shard(Shard(12)), "renderhub-east-0123abcd.12"),
+        (Slot::Standby(7), "renderhub-east-0123abcd.standby-7"),
+    ] {
+        assert_eq!(ours.name(slot), name);
+        let mut lease = active(&ours, None, at(1));
+        lease.metadata.name = Some(name.to_owned());
+        let record = Record::of(&lease).unwrap();
+        assert_eq!((record.hub.as_str(), record.slot), ("east-0123abcd", slot));
+        assert_eq!(record.is_standby(), name.contains("standby"));
+        assert_eq!(record.shard.is_some(), name.ends_with("12"));
+    }
+    for name in [
+        "renderhub-east.",
+        "renderhub-east.x",
+        "renderhub-east.standby-",
+        "east.1",
+        "renderhub-a.70000",
+    ] {
+        let mut lease = active(&ours, None, at(1));
+        lease.metadata.name = Some(name.to_owned());
+        assert_eq!(Record::of(&lease), None, "{name}");
+    }
+}
+
+#[test]
+fn a_record_says_what_its_holder_does_and_by_which_view() {
+    let ours = claim("east", "hub-0", &["a"]);
+    let former = BTreeSet::from(["b".to_owned(), "c".to_owned()]);
+    let view = View([Shard(0), Shard(2)].into());
+    let content = Content {
+        slot: Slot::Shard(Shard(2)),
+        state: State::Starting,
+        view: Some(&view),
+        former: &former,
+    };
+    let lease = ours.lease(content, None, at(1));
+    let record = Record::of(&lease).unwrap();
+    assert_eq!(
+        (record.state, record.view, record.former),
+        (State::Starting, Some(view.clone()), former.clone())
+    );
+    // What cannot be read is taken for the most that it may mean.
+    let said = |key: &str, value: &str| {
+        let mut lease = lease.clone();
+        lease
+            .metadata
+            .annotations
+            .as_mut()
+            .unwrap()
+            .insert(key.to_owned(), value.to_owned());
+        Record::of(&lease).unwrap()
+    };
+    assert_eq!(said(LEASE_VIEW, "0,x").view, Some(View([Shard(2)].into())));
+    assert_eq!(said(LEASE_VIEW, "").view, Some(View::default()));
+    for state in ["standby", "active", "Starting", ""] {
+        assert_eq!(said(LEASE_STATE, state).state, State::Active);
+    }
+    // What is not so any more is not said any more.
+    let content = Content {
+        view: None,
+        former: &NOTHING,
+        ..content
+    };
+    let record = Record::of(&ours.lease(content, Some(&lease), at(2))).unwrap();
+    assert_eq!((record.view, record.former), (None, BTreeSet::new()));
+}
+
 /// What is known at each second of a watch: the records are written at these seconds by the peer's clock.
-fn watched(seconds_and_renewals: &[(u64, i64)]) -> Vec<(usize, usize, usize)> {
+fn watched(seconds_and_renewals: &[(u64, i64)]) -> Vec<Life> {
     let begin = Instant::now();
-    let (ours, theirs) = (claim("east", "hub-0", &[]), claim("east", "hub-1", &[]));
+    let theirs = claim("east", "hub-1", &[]);
     let mut lookout = Lookout::default();
     let look = |(second, renewal): &(u64, i64)| {
         let now = begin + Duration::from_secs(*second);
-        let seen = lookout.look(&ours, &[record(&theirs, *renewal)], now);
-        (seen.alive.len(), seen.unsure.len(), seen.dead.len())
+        let record = record(&theirs, *renewal);
+        lookout.see(std::slice::from_ref(&record), now);
+        lookout.life(&record, now)
     };
     seconds_and_renewals.iter().map(look).collect()
 }
 
 #[test]
 fn who_renews_is_alive_and_who_is_silent_for_the_whole_duration_is_gone() {
-    let (alive, unsure, dead) = ((1, 0, 0), (0, 1, 0), (0, 0, 1));
+    use Life::{Alive, Gone, Unsure};
     // The peer's clock is far off both times; only whether it moves counts.
-    assert_eq!(watched(&[(0, 7), (5, 7), (6, 12)]), [unsure, unsure, alive]);
+    assert_eq!(watched(&[(0, 7), (5, 7), (6, 12)]), [Unsure, Unsure, Alive]);
     assert_eq!(
         watched(&[(0, 7), (14, 7), (15, 7), (16, 7)]),
-        [unsure, unsure, dead, dead]
+        [Unsure, Unsure, Gone, Gone]
     );
-    // A change is life even when it comes late.
-    assert_eq!(watched(&[(0, 7), (15, 8)]), [unsure, alive]);
+    // A change is life even when it comes late, and life ends as it began.
+    assert_eq!(
+        watched(&[(0, 7), (15, 8), (29, 8), (30, 8), (31, 9)]),
+        [Unsure, Alive, Alive, Gone, Alive]
+    );
 }
 
 #[test]
-fn a_record_that_is_released_while_it_is_watched_is_out_of_the_way() {
+fn a_record_that_is_released_and_taken_again_is_alive() {
     let begin = Instant::now();
-    let (ours, theirs) = (claim("east", "hub-0", &[]), claim("west", "hub-1", &[]));
-    let taken = theirs.lease(None, at(1));
-    let released = Record::of(&Claim::released(&taken, at(2))).unwrap();
-    let mut lookout = Lookout::default();
-    assert_eq!(
-        lookout
-            .look(&ours, &[Record::of(&taken).unwrap()], begin)
-            .unsure
-            .len(),
-        1
+    let theirs = claim("west", "hub-1", &[]);
+    let taken = active(&theirs, None, at(1));
+    let (taken, released) = (
+        Record::of(&taken).unwrap(),
+        Record::of(&Claim::released(&taken, at(2))).unwrap(),
     );
-    assert_eq!(lookout.look(&ours, &[released], begin), Outlook::default());
-    // Taken again, it is watched anew.
+    let mut lookout = Lookout::default();
+    lookout.see(std::slice::from_ref(&taken), begin);
+    assert_eq!(lookout.life(&taken, begin), Life::Unsure);
+    assert_eq!(lookout.next_gone(begin), Some(begin + DURATION));
+    lookout.see(&[released], begin);
+    assert_eq!(lookout.next_gone(begin), None);
+    // Who takes what was nobody's a moment ago is there.
     let again = record(&theirs, 30);
     let late = begin + Duration::from_secs(60);
-    assert_eq!(lookout.look(&ours, &[again], late).unsure.len(), 1);
+    lookout.see(std::slice::from_ref(&again), late);
+    assert_eq!(lookout.life(&again, late), Life::Alive);
+    // A record that was not seen in this form is not judged.
+    assert_eq!(lookout.life(&taken, late), Life::Unsure);
+}
+
+#[test]
+fn a_list_that_was_asked_for_too_early_buries_nobody() {
+    let begin = Instant::now();
+    let theirs = record(&claim("west", "hub-1", &[]), 1);
+    let mut lookout = Lookout::default();
+    // The answer took its time: the record may have been written just before it came.
+    lookout.see(std::slice::from_ref(&theirs), begin + Duration::from_secs(4));
+    let life = |second| lookout.life(&theirs, begin + Duration::from_secs(second));
+    assert_eq!(
+        (life(15), life(18), life(19)),
+        (Life::Unsure, Life::Unsure, Life::Gone)
+    );
 }
 
 #[test]
 fn nonsense_in_a_record_holds_nobody_up_for_long() {
-    for (seconds, expected) in [(None, 15), (Some(-1), 15), (Some(1), 1), (Some(i32::MAX), 60)] {
-        let mut lease = claim("west", "hub-1", &[]).lease(None, at(1));
+    for (seconds, expected) in [(None, 15), (Some(-1), 15), (Some(1), 15), (Some(i32::MAX), 60)] {
+        let mut lease = active(&claim("west", "hub-1", &[]), None, at(1));
         lease.spec.as_mut().unwrap().lease_duration_seconds = seconds;
         assert_eq!(
             Record::of(&lease).unwrap().duration,
@@ -210,7 +373,11 @@ fn the_finding_names_the_peer_and_what_both_serve() {
         told(&claim("west", "hub-1", &["b"])),
         "the hub west-0123abcd (hub-1) serves b too"
     );
-    assert!(told(&claim("east", "hub-1", &["b"])).contains("runs with the same hub id"));
+    let elsewhere = Claim {
+        rendering: "elsewhere".to_owned(),
+        ..claim("east", "hub-1", &["b"])
+    };
+    assert!(told(&elsewhere).contains("same hub id and the rendering namespace elsewhere"));
     assert!(told(&claim("west", "hub\n1", &[])).contains("hub\\n1"));
     assert!(finding(&[]).fix.is_empty());
 }

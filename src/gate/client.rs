@@ -1,0 +1,82 @@
+//! A client of the hub's own API server with the gate at its very bottom.
+
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::client::legacy::{Client as Sender, Error, ResponseFuture};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::{Client, Config};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use super::layer::only_reads;
+use super::socket::GatedConnector;
+use super::{Gate, GateLayer, GatedBody};
+
+type RequestBody = GatedBody<Body>;
+
+/// A client whose requests that may change something go through the gate, on connections of their own. Its stack is that of
+/// kube, without its log and its repetitions: there the gate could only be put around all of it, above a connection that may
+/// keep a request for a while.
+///
+/// # Errors
+/// If the configuration is none that a client can be made of.
+pub fn client(config: &Config, gate: &Gate) -> kube::Result<Client> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    let mut reads = TimeoutConnector::new(config.rustls_https_connector_with_connector(http.clone())?);
+    let gated = GatedConnector::new(http, gate.clone());
+    let mut writes = TimeoutConnector::new(config.rustls_https_connector_with_connector(gated)?);
+    reads.set_connect_timeout(config.connect_timeout);
+    reads.set_read_timeout(config.read_timeout);
+    reads.set_write_timeout(config.write_timeout);
+    reads.set_reset_reader_on_write(config.reset_reader_on_write);
+    writes.set_connect_timeout(config.connect_timeout);
+    writes.set_read_timeout(config.read_timeout);
+    writes.set_write_timeout(config.write_timeout);
+    writes.set_reset_reader_on_write(config.reset_reader_on_write);
+    let senders = Senders {
+        reads: Sender::builder(TokioExecutor::new()).build(reads),
+        writes: Sender::builder(TokioExecutor::new()).build(writes),
+    };
+    let gated = GateLayer::new(gate.clone()).layer(senders);
+    let service = config.extra_headers_layer()?.layer(gated);
+    let (address, namespace) = (config.base_uri_layer(), config.default_namespace.clone());
+    Ok(match config.auth_layer()? {
+        Some(auth) => ClientBuilder::new(address.layer(auth.layer(service)), namespace).build(),
+        None => ClientBuilder::new(address.layer(service), namespace).build(),
+    })
+}
+
+/// What questions are sent by, and what all else is.
+#[derive(Clone)]
+struct Senders<R, W> {
+    reads: Sender<R, RequestBody>,
+    writes: Sender<W, RequestBody>,
+}
+
+impl<R, W> Service<Request<RequestBody>> for Senders<R, W>
+where
+    R: Connect + Clone + Send + Sync + 'static,
+    W: Connect + Clone + Send + Sync + 'static,
+{
+    type Response = Response<Incoming>;
+    type Error = Error;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
+        if only_reads(request.method()) {
+            self.reads.request(request)
+        } else {
+            self.writes.request(request)
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What an instance reads and writes next of its Leases, and until when it may take itself for the holder.
+//!
+//! The machine makes one call at a time and is told what came of it: [`Machine::next`], the call, [`Machine::answer`]. It holds
+//! two records at most, one that is the right to work and one that says that it stands by. A call whose answer never came
+//! may have been done, or be done much later; since every write names the version that it replaces, it then finds out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+
+use super::peers::{Conflict, Lookout};
+use super::record::{Claim, Content, Record, Slot, State};
+use super::{LOOK_AGAIN, RENEW_DEADLINE, RENEW_EVERY, STANDBY_LOOK};
+use crate::plan::shards::records::Reader;
+use crate::plan::shards::{Shard, View};
+
+mod answers;
+mod open;
+
+/// Most standbys that have a record.
+const STANDBYS: u8 = 8;
+/// How often an instance that remembers former namespaces looks whether somebody serves them.
+const LOOK_FOR_HEIRS: Duration = Duration::from_secs(60);
+/// How often the release of a record is tried.
+const RELEASES: u8 = 3;
+
+/// A call to the API server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Call {
+    /// All Leases of hubs.
+    List,
+    /// The Lease of this name.
+    Get(String),
+    /// This one is new.
+    Create(Box<Lease>),
+    /// This one takes the place of the one with its resource version.
+    Replace(Box<Lease>),
+}
+
+/// Why a call did not do what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Somebody else was faster.
+    Conflict,
+    /// There is no such Lease.
+    NotFound,
+    /// The hub may not.
+    Forbidden,
+    /// No answer, or one that may be another next time. It may have been done.
+    Unanswered,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The Leases.
+    Listed(Vec<Lease>),
+    /// The Lease that was read, or as it was written.
+    Lease(Box<Lease>),
+    /// Nothing.
+    Failed(Failure),
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// This call.
+    Call(Call),
+    /// Nothing before then.
+    Wait(Instant),
+    /// Nothing any more.
+    End(End),
+}
+
+/// Why an instance ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Hubs that are alive stand against it.
+    Conflict(Vec<Conflict>),
+    /// It may not do this with Leases.
+    Forbidden(&'static str),
+    /// Somebody else has its record.
+    Lost,
+    /// It was told to.
+    Stopped,
+}
+
+/// The two records that an instance may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Shard,
+    Standby,
+}
+
+/// A record that is held, as far as is known.
+#[derive(Clone, Debug)]
+struct Hold {
+    slot: Slot,
+    state: State,
+    /// As it was read or written last; `None` when somebody removed it.
+    lease: Option<Lease>,
+    /// When it was known to be written, so that whoever looks later sees it.
+    taken: Instant,
+    /// When the next call for it is made.
+    due: Instant,
+    /// Whether it must be read before it is written.
+    is_in_doubt: bool,
+}
+
+/// What a call is for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    Look,
+    Take(Slot),
+    Renew(Role, State),
+    Read(Role),
+    Bury(String),
+    Release(Role),
+    /// To find out whether this record was taken.
+    Search(Slot),
+}
+
+#[derive(Clone, Debug)]
+struct Listed {
+    asked: Instant,
+    leases: BTreeMap<String, Lease>,
+    records: Vec<Record>,
+}
+
+enum Want {
+    Call(Purpose, Call),
+    Wait,
+    End(End),
+}
+
+/// The life of an instance's claim; see the module.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    claim: Claim,
+    lookout: Lookout,
+    /// The last list, unless something that it led to failed.
+    listed: Option<Listed>,
+    /// When the next list is asked for.
+    look_at: Option<Instant>,
+    shard: Option<Hold>,
+    standby: Option<Hold>,
+    /// A record that was to be taken when the answer stayed out.
+    attempt: Option<Slot>,
+    under_way: Option<(Purpose, Instant)>,
+    stands_by: bool,
+    view: Option<View>,
+    former: BTreeSet<String>,
+    until: Option<Instant>,
+    ending: Option<End>,
+    failed_releases: u8,
+}
+
+impl Machine {
+    /// An instance that begins now and knows nothing.
+    #[must_use]
+    pub fn new(claim: Claim, now: Instant) -> Self {
+        Self {
+            claim,
+            lookout: Lookout::default(),
+            listed: None,
+            look_at: Some(now),
+            shard: None,
+            standby: None,
+            attempt: None,
+            under_way: None,
+            stands_by: false,
+            // Whoever has just taken a shard works on nothing of it.
+            view: Some(View::default()),
+            former: BTreeSet::new(),
+            until: None,
+            ending: None,
+            failed_releases: 0,
+        }
+    }
+
+    /// What the instance does.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match &self.shard {
+            Some(hold) => hold.state,
+            None if self.stands_by => State::Standby,
+            None => State::Starting,
+        }
+    }
+
+    /// The shard whose record it holds; `None` without one, and where there are none.
+    #[must_use]
+    pub fn shard(&self) -> Option<Shard> {
+        match self.shard.as_ref()?.slot {
+            Slot::Shard(shard) => Some(shard),
+            Slot::Hub | Slot::Standby(_) => None,
+        }
+    }
+
+    /// How it reads the records of those with whom it divides the namespaces; `None` where there are none.
+    #[must_use]
+    pub fn reader(&self) -> Option<Reader> {
+        Some(Reader {
+            hub_id: self.claim.hub_id.clone(),
+            process: self.claim.process.clone(),
+            own: self.shard()?,
+        })
+    }
+
+    /// Until when it may take itself for the holder; `None` is not at all.
+    #[must_use]
+    pub const fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// The last list of records, and when it was asked for.
+    #[must_use]
+    pub fn records(&self) -> Option<(&[Record], Instant)> {
+        let listed = self.listed.as_ref()?;
+        Some((&listed.records, listed.asked))
+    }
+
+    /// The view that its record says.
+    #[must_use]
+    pub fn written_view(&self) -> Option<View> {
+        let hold = self.shard.as_ref().filter(|hold| !hold.is_in_doubt)?;
+        Record::of(hold.lease.as_ref()?)?.view
+    }
+
+    /// Lets the next write, which is made at once, say this view.
+    pub fn write_view(&mut self, view: View, now: Instant) {
+        self.view = Some(view);
+        if let Some(hold) = &mut self.shard {
+            hold.due = hold.due.min(now);
+        }
+    }
+
+    /// Lets a list be made at once.
+    pub fn look(&mut self, now: Instant) {
+        self.look_at = Some(now);
+    }
+
+    /// Ends the claim, and then whatever is held.
+    pub fn stop(&mut self) {
+        self.wind_up(End::Stopped);
+    }
+
+    fn wind_up(&mut self, end: End) {
+        self.until = None;
+        self.ending.get_or_insert(end);
+    }
+
+    /// What to do next. A call that it says must be answered before it is asked again.
+    pub fn next(&mut self, now: Instant, stamp: Timestamp) -> Next {
+        match self.want(now, stamp) {
+            Want::Call(purpose, call) => {
+                self.under_way = Some((purpose, now));
+                Next::Call(call)
+            }
+            Want::Wait => Next::Wait(self.wake(now)),
+            Want::End(end) => Next::End(end),
+        }
+    }
+
+    fn want(&mut self, now: Instant, stamp: Timestamp) -> Want {
+        if self.ending.is_none()
+            && let Some(want) = self.upkeep(now, stamp)
+        {
+            return want;
+        }
+        if self.ending.is_none()
+            && let Some(want) = self.clear_strays(stamp)
+        {
+            return want;
+        }
+        let want = match &self.shard {
+            _ if self.ending.is_some() => None,
+            None => self.open(now, stamp),
+            Some(hold) if hold.state == State::Active => Some(self.work(now, stamp)),
+            Some(_) => self.begin(now, stamp),
+        };
+        want.unwrap_or_else(|| self.wind_down(stamp))
+    }
+
+    fn wake(&self, now: Instant) -> Instant {
+        let holds = [&self.shard, &self.standby];
+        let dues = holds.into_iter().flatten().map(|hold| hold.due);
+        dues.chain(self.look_at).min().unwrap_or(now + LOOK_AGAIN)
+    }
+
+    fn hold(&mut self, role: Role) -> &mut Option<Hold> {
+        match role {
+            Role::Shard => &mut self.shard,
+            Role::Standby => &mut self.standby,
+        }
+    }
+
+    /// What the held records need now.
+    fn upkeep(&self, now: Instant, stamp: Timestamp) -> Option<Want> {
+        let holds = [(Role::Shard, &self.shard), (Role::Standby, &self.standby)];
+        let mut known = holds
+            .into_iter()
+            .filter_map(|(role, hold)| Some((role, hold.as_ref()?)));
+        let (role, hold) = known.find(|(_, hold)| hold.due <= now)?;
+        if hold.is_in_doubt {
+            let name = self.claim.name(hold.slot);
+            return Some(Want::Call(Purpose::Read(role), Call::Get(name)));
+        }
+        // One that somebody removed is written anew as at a start: others may have looked meanwhile.
+        let call = self.write(hold.slot, hold.state, hold.lease.as_ref(), stamp);
+        Some(Want::Call(Purpose::Renew(role, hold.state), call))
+    }
+
+    fn write(&self, slot: Slot, state: State, before: Option<&Lease>, stamp: Timestamp) -> Call {
+        let content = Content {
+            slot,
+            state,
+            view: self.view.as_ref().filter(|_| matches!(slot, Slot::Shard(_))),
+            former: &self.former,
+        };
+        let lease = Box::new(self.claim.lease(content, before, stamp));
+        match before {
+            Some(_) => Call::Replace(lease),
+            None => Call::Create(lease),
+        }
+    }
+
+    /// An instance that works renews, and divides with the others if there are any.
+    fn work(&self, now: Instant, stamp: Timestamp) -> Want {
+        if let Some(lease) = self.standby.as_ref().and_then(|hold| hold.lease.as_ref()) {
+            return release(Role::Standby, lease, stamp);
+        }
+        if let Some(bury) = self.bury_siblings(stamp) {
+            return bury;
+        }
+        if self.look_at.is_some_and(|at| at <= now) {
+            return Want::Call(Purpose::Look, Call::List);
+        }
+        Want::Wait
+    }
+
+    /// Releases what is held, and ends.
+    fn wind_down(&mut self, stamp: Timestamp) -> Want {
+        let end = self.ending.clone().unwrap_or(End::Stopped);
+        // Who lost its record has nothing to release, and must not go on for a moment.
+        if end == End::Lost || self.failed_releases >= RELEASES {
+            return Want::End(end);
+        }
+        if let Some(slot) = self.attempt {
+            return Want::Call(Purpose::Search(slot), Call::Get(self.claim.name(slot)));
+        }
+        let holds = [(Role::Shard, &self.shard), (Role::Standby, &self.standby)];
+        for (role, hold) in holds {
+            let Some(hold) = hold else { continue };
+            match &hold.lease {
+                _ if hold.is_in_doubt => {
+                    return Want::Call(Purpose::Read(role), Call::Get(self.claim.name(hold.slot)));
+                }
+                Some(lease) => return release(role, lease, stamp),
+                None => {}
+            }
+        }
+        Want::End(end)
+    }
+
+    /// When to look again after a list.
+    fn next_look(&self, now: Instant) -> Option<Instant> {
+        let pause = match self.state() {
+            State::Active if self.claim.count > 1 => LOOK_AGAIN,
+            State::Active if self.former.is_empty() => return None,
+            State::Active => LOOK_FOR_HEIRS,
+            State::Standby => STANDBY_LOOK,
+            State::Starting => LOOK_AGAIN,
+        };
+        let at = now + pause;
+        let gone = self.lookout.next_gone(now);
+        Some(gone.map_or(at, |gone| at.min(gone)))
+    }
+}
+
+fn release(role: Role, lease: &Lease, stamp: Timestamp) -> Want {
+    let released = Box::new(Claim::released(lease, stamp));
+    Want::Call(Purpose::Release(role), Call::Replace(released))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Who is alive, and who is in whose way.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::record::{Claim, Record, State};
+use super::watched::Meeting;
+use crate::plan::preflight::{Check, Finding, shown, some_of};
+
+/// Another hub that this one must not run beside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Its hub id.
+    pub peer: String,
+    /// Its instance.
+    pub holder: String,
+    /// Where its Jobs run.
+    pub rendering: String,
+    /// Why not.
+    pub kind: ConflictKind,
+}
+
+/// Why two instances must not run beside each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConflictKind {
+    /// They are two releases with one id, and would take each other's Jobs for their own.
+    SameId,
+    /// They are of one hub, and one divides the namespaces while the other takes all.
+    Recounted,
+    /// They serve the same tasks.
+    Overlap(Meeting),
+}
+
+impl Claim {
+    /// What keeps this instance from working while the record's holder is alive.
+    #[must_use]
+    pub fn conflict(&self, record: &Record) -> Option<Conflict> {
+        // A record without a holder was released.
+        let holder = record.holder.clone()?;
+        if record.process == self.process {
+            return None;
+        }
+        let kind = if record.hub != self.hub_id.to_string() {
+            let meeting = self.watched.meets(&record.watched)?;
+            (!record.is_standby()).then_some(ConflictKind::Overlap(meeting))?
+        } else if record.rendering != self.rendering {
+            ConflictKind::SameId
+        } else if !record.is_standby() && record.shard.is_some() != (self.count > 1) {
+            ConflictKind::Recounted
+        } else {
+            return None;
+        };
+        Some(Conflict {
+            peer: record.hub.clone(),
+            holder,
+            rendering: record.rendering.clone(),
+            kind,
+        })
+    }
+}
+
+impl Record {
+    /// Whether its holder gives way to one that starts with the record of this name: of two that start at once, the one with
+    /// the smaller name stays.
+    #[must_use]
+    pub fn gives_way_to(&self, name: &str) -> bool {
+        self.state == State::Starting && name < self.name.as_str()
+    }
+}
+
+/// What is known of a record's holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It wrote while it was watched.
+    Alive,
+    /// It has not been watched for long enough.
+    Unsure,
+    /// It has not written for the whole duration. It may yet, unless its record is replaced in exactly this version.
+    Gone,
+}
+
+/// Watches the records, and knows who is alive.
+#[derive(Clone, Debug, Default)]
+pub struct Lookout {
+    seen: BTreeMap<String, Seen>,
+    has_looked: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    record: Record,
+    /// When it was first seen as it is.
+    since: Instant,
+    has_changed: bool,
+}
+
+impl Lookout {
+    /// Takes in a list of all records that was answered now.
+    pub fn see(&mut self, records: &[Record], now: Instant) {
+        let mut before = std::mem::take(&mut self.seen);
+        for record in records.iter().filter(|record| record.holder.is_some()) {
+            let seen = match before.remove(&record.name) {
+                Some(seen) if seen.record == *record => seen,
+                known => Seen {
+                    record: record.clone(),
+                    since: now,
+                    // Whoever took a record that was nobody's a moment ago is as alive as who renews one.
+                    has_changed: known.is_some() || self.has_looked,
+                },
+            };
+            self.seen.insert(record.name.clone(), seen);
+        }
+        self.has_looked = true;
+    }
+
+    /// What is known of the holder of a record that a list showed which was asked for at `asked`.
+    #[must_use]
+    pub fn life(&self, record: &Record, asked: Instant) -> Life {
+        let Some(seen) = self.seen.get(&record.name).filter(|seen| seen.record == *record) else {
+            return Life::Unsure;
+        };
+        if asked.saturating_duration_since(seen.since) >= record.duration {
+            Life::Gone
+        } else if seen.has_changed {
+            Life::Alive
+        } else {
+            Life::Unsure
+        }
+    }
+
+    /// When the next of them counts as gone if it does not write.
+    #[must_use]
+    pub fn next_gone(&self, now: Instant) -> Option<Instant> {
+        let ends = self.seen.values().map(|seen| seen.since + seen.record.duration);
+        ends.filter(|end| *end > now).min()
+    }
+}
+
+/// The finding on the peers that are alive and in the way.
+#[must_use]
+pub fn finding(alive: &[Conflict]) -> Finding {
+    let check = Check::Peers;
+    let Some(conflict) = alive.first() else {
+        return Finding::ok(check, "no other hub serves the same tasks");
+    };
+    let peer = format!("the hub {} ({})", shown(&conflict.peer), shown(&conflict.holder));
+    match &conflict.kind {
+        ConflictKind::SameId => Finding::refused(
+            check,
+            format!(
+                "{peer} runs with the same hub id and the rendering namespace {}",
+                shown(&conflict.rendering)
+            ),
+            "stop it, or give this one a --shard-name of its own",
+        ),
+        ConflictKind::Recounted => Finding::refused(
+            check,
+            format!("{peer} started at the same time with another --shard-count"),
+            "give all instances of a hub the same --shard-count",
+        ),
+        ConflictKind::Overlap(meeting) => Finding::refused(
+            check,
+            format!("{peer} serves {} too", common(meeting)),
+            "give each hub a --watch-namespaces list, without a name in common, or stop one of them",
+        ),
+    }
+}
+
+fn common(meeting: &Meeting) -> String {
+    match meeting {
+        Meeting::Everything => "these namespaces (one of the two serves all)".to_owned(),
+        Meeting::Unknown => "a list too long to be compared, maybe these namespaces".to_owned(),
+        Meeting::Names(names) => some_of(&names.iter().map(|name| shown(name)).collect::<Vec<_>>()),
+    }
+}

@@ -1,0 +1,286 @@
+//! What a Lease says, and how it is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use super::DURATION;
+use super::watched::{MAX_LISTED, Watched};
+use crate::api::labels::{
+    FORMER_NAMESPACES, LEASE_CLAIM, LEASE_STATE, LEASE_VIEW, PART_OF, PART_OF_VALUE, RENDERING_NAMESPACE,
+};
+use crate::names::HubId;
+use crate::plan::shards::{Shard, View};
+
+/// What the name of each record starts with.
+const PREFIX: &str = "renderhub-";
+/// What stands in the name of a standby's record before its number.
+const STANDBY: &str = "standby-";
+/// Longest duration that is believed, so that a record of nonsense holds nobody up for long.
+const MAX_DURATION: Duration = Duration::from_secs(60);
+
+/// Which of a hub's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slot {
+    /// The right to work on everything.
+    Hub,
+    /// The right to work on a part.
+    Shard(Shard),
+    /// No right: it only says that somebody is ready.
+    Standby(u8),
+}
+
+/// What an instance does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It finds out whether it may work.
+    Starting,
+    /// It is ready to take the place of another.
+    Standby,
+    /// It works.
+    Active,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Starting, Self::Standby, Self::Active];
+
+    /// As a record, a metric and `/readyz` say it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Standby => "standby",
+            Self::Active => "active",
+        }
+    }
+}
+
+/// What an instance says of itself.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Which hub.
+    pub hub_id: HubId,
+    /// Which instance of it; the same after a restart in place.
+    pub holder: String,
+    /// Which process of it; never the same again.
+    pub process: String,
+    /// Where its Jobs run.
+    pub rendering: String,
+    /// The namespaces it serves.
+    pub watched: Watched,
+    /// Instances that divide them, 1 or more.
+    pub count: u16,
+    /// Which of these it wants to be; `None` is any.
+    pub index: Option<Shard>,
+}
+
+/// What is written besides the claim.
+#[derive(Clone, Copy, Debug)]
+pub struct Content<'a> {
+    /// Which record.
+    pub slot: Slot,
+    /// What the instance does.
+    pub state: State,
+    /// Among whom it divides the namespaces.
+    pub view: Option<&'a View>,
+    /// Namespaces that were served before.
+    pub former: &'a BTreeSet<String>,
+}
+
+impl Claim {
+    /// Name of one of the hub's records.
+    #[must_use]
+    pub fn name(&self, slot: Slot) -> String {
+        let hub = &self.hub_id;
+        match slot {
+            Slot::Hub => format!("{PREFIX}{hub}"),
+            Slot::Shard(shard) => format!("{PREFIX}{hub}.{}", shard.0),
+            Slot::Standby(number) => format!("{PREFIX}{hub}.{STANDBY}{number}"),
+        }
+    }
+
+    /// The record as this instance writes it, in the place of `before`.
+    #[must_use]
+    pub fn lease(&self, content: Content<'_>, before: Option<&Lease>, now: Timestamp) -> Lease {
+        let mut meta = before.map_or_else(ObjectMeta::default, |lease| lease.metadata.clone());
+        meta.name = Some(self.name(content.slot));
+        meta.managed_fields = None;
+        let labels = meta.labels.get_or_insert_default();
+        labels.insert(PART_OF.to_owned(), PART_OF_VALUE.to_owned());
+        self.annotate(content, meta.annotations.get_or_insert_default());
+        let spec = before.and_then(|lease| lease.spec.clone()).unwrap_or_default();
+        let is_renewal = before.is_some_and(|lease| self.holds(lease));
+        Lease {
+            metadata: meta,
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.holder.clone()),
+                lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+                acquire_time: if is_renewal {
+                    spec.acquire_time
+                } else {
+                    Some(MicroTime(now))
+                },
+                renew_time: Some(MicroTime(now)),
+                lease_transitions: Some(
+                    spec.lease_transitions
+                        .unwrap_or(-1)
+                        .saturating_add(i32::from(!is_renewal)),
+                ),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+
+    fn annotate(&self, content: Content<'_>, annotations: &mut BTreeMap<String, String>) {
+        annotations.insert(LEASE_CLAIM.to_owned(), self.process.clone());
+        annotations.insert(RENDERING_NAMESPACE.to_owned(), self.rendering.clone());
+        annotations.insert(LEASE_STATE.to_owned(), content.state.as_str().to_owned());
+        annotations.extend(self.watched.annotations());
+        let mut put = |key: &str, value: Option<String>| match value {
+            Some(value) => annotations.insert(key.to_owned(), value),
+            None => annotations.remove(key),
+        };
+        let numbers = |view: &View| view.0.iter().map(|shard| shard.0.to_string()).collect::<Vec<_>>();
+        put(LEASE_VIEW, content.view.map(|view| numbers(view).join(",")));
+        let former: Vec<&str> = content
+            .former
+            .iter()
+            .take(MAX_LISTED)
+            .map(String::as_str)
+            .collect();
+        put(FORMER_NAMESPACES, (!former.is_empty()).then(|| former.join(",")));
+    }
+
+    /// A record without a holder, in the place of this one.
+    #[must_use]
+    pub fn released(before: &Lease, now: Timestamp) -> Lease {
+        let mut lease = before.clone();
+        lease.metadata.managed_fields = None;
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = None;
+        spec.renew_time = Some(MicroTime(now));
+        lease
+    }
+
+    /// Whether the record is this very process's.
+    #[must_use]
+    pub fn holds(&self, lease: &Lease) -> bool {
+        Record::of(lease)
+            .is_some_and(|r| r.process == self.process && r.holder.as_ref() == Some(&self.holder))
+    }
+}
+
+/// What a hub's record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Name of the record.
+    pub name: String,
+    /// Which hub's it is.
+    pub hub: String,
+    /// Which of its records.
+    pub slot: Slot,
+    /// Which shard it is the right to; `None` of a hub that has no shards, and of a standby.
+    pub shard: Option<Shard>,
+    /// What its holder does. What does not say so is taken for active.
+    pub state: State,
+    /// Among whom its holder divides the namespaces, as it has written down.
+    pub view: Option<View>,
+    /// Namespaces that its hub served before, and does not any more.
+    pub former: BTreeSet<String>,
+    /// Which instance; `None` where the record was released, or its holder is buried.
+    pub holder: Option<String>,
+    /// Which process of it.
+    pub process: String,
+    /// Where its Jobs run.
+    pub rendering: String,
+    /// The namespaces it serves.
+    pub watched: Watched,
+    /// When it was written last, by the writer's clock: only good to see that it changed.
+    pub renewed: Option<Timestamp>,
+    /// How long it speaks for the hub when it does not change.
+    pub duration: Duration,
+    /// Its resource version.
+    pub version: Option<String>,
+}
+
+impl Record {
+    /// What a Lease says; `None` for one that is no hub's.
+    #[must_use]
+    pub fn of(lease: &Lease) -> Option<Self> {
+        let name = lease.metadata.name.as_ref()?;
+        let (hub, slot) = read_name(name)?;
+        let shard = match slot {
+            Slot::Shard(shard) => Some(shard),
+            Slot::Hub | Slot::Standby(_) => None,
+        };
+        let none = BTreeMap::new();
+        let annotations = lease.metadata.annotations.as_ref().unwrap_or(&none);
+        let value = |key: &str| annotations.get(key).cloned().unwrap_or_default();
+        let spec = lease.spec.clone().unwrap_or_default();
+        let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok());
+        Some(Self {
+            name: name.clone(),
+            hub: hub.to_owned(),
+            slot,
+            shard,
+            state: state(slot, &value(LEASE_STATE)),
+            view: shard.and_then(|shard| Some(read_view(shard, annotations.get(LEASE_VIEW)?))),
+            former: read_list(&value(FORMER_NAMESPACES)),
+            holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+            process: value(LEASE_CLAIM),
+            rendering: value(RENDERING_NAMESPACE),
+            watched: Watched::of(annotations),
+            renewed: spec.renew_time.map(|time| time.0),
+            // A holder relies on the whole duration, so a record that says less is not believed.
+            duration: seconds.map_or(DURATION, |s| Duration::from_secs(s).clamp(DURATION, MAX_DURATION)),
+            version: lease.metadata.resource_version.clone(),
+        })
+    }
+
+    /// Whether it is only a standby's, which stands against nobody.
+    #[must_use]
+    pub const fn is_standby(&self) -> bool {
+        matches!(self.slot, Slot::Standby(_))
+    }
+}
+
+fn read_name(name: &str) -> Option<(&str, Slot)> {
+    let name = name.strip_prefix(PREFIX)?;
+    // The id of a hub has no dot in it.
+    let Some((hub, slot)) = name.split_once('.') else {
+        return Some((name, Slot::Hub));
+    };
+    let slot = match slot.strip_prefix(STANDBY) {
+        Some(number) => Slot::Standby(number.parse().ok()?),
+        None => Slot::Shard(Shard(slot.parse().ok()?)),
+    };
+    Some((hub, slot))
+}
+
+fn state(slot: Slot, said: &str) -> State {
+    match slot {
+        Slot::Standby(_) => State::Standby,
+        Slot::Hub | Slot::Shard(_) if said == State::Starting.as_str() => State::Starting,
+        Slot::Hub | Slot::Shard(_) => State::Active,
+    }
+}
+
+/// The view that was written. One that cannot be read gives everything to its writer, so that nobody else takes it.
+fn read_view(own: Shard, text: &str) -> View {
+    if text.is_empty() {
+        return View::default();
+    }
+    let numbers = text.split(',').map(|number| number.parse().map(Shard));
+    let view: Result<BTreeSet<Shard>, _> = numbers.collect();
+    View(view.unwrap_or_else(|_| BTreeSet::from([own])))
+}
+
+fn read_list(text: &str) -> BTreeSet<String> {
+    let names = text.split(',').filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}

@@ -1,0 +1,48 @@
+//! An API server, as far as Leases go.
+
+use super::*;
+
+/// The Leases, each with the version of its last write.
+#[derive(Default)]
+pub struct Server {
+    pub leases: BTreeMap<String, Lease>,
+    version: u64,
+}
+
+impl Server {
+    pub fn serve(&mut self, call: Call) -> Answer {
+        match call {
+            Call::List => Answer::Listed(self.leases.values().cloned().collect()),
+            Call::Get(name) => match self.leases.get(&name) {
+                Some(lease) => Answer::Lease(Box::new(lease.clone())),
+                None => Answer::Failed(Failure::NotFound),
+            },
+            Call::Create(lease) => {
+                let name = lease.metadata.name.clone().unwrap();
+                if self.leases.contains_key(&name) {
+                    return Answer::Failed(Failure::Conflict);
+                }
+                self.store(name, *lease)
+            }
+            Call::Replace(lease) => {
+                let name = lease.metadata.name.clone().unwrap();
+                let Some(known) = self.leases.get(&name) else {
+                    return Answer::Failed(Failure::NotFound);
+                };
+                // As the API server does: who names no version takes any.
+                let named = &lease.metadata.resource_version;
+                if named.is_some() && *named != known.metadata.resource_version {
+                    return Answer::Failed(Failure::Conflict);
+                }
+                self.store(name, *lease)
+            }
+        }
+    }
+
+    fn store(&mut self, name: String, mut lease: Lease) -> Answer {
+        self.version += 1;
+        lease.metadata.resource_version = Some(self.version.to_string());
+        self.leases.insert(name, lease.clone());
+        Answer::Lease(Box::new(lease))
+    }
+}

@@ -1,0 +1,14 @@
+//! The right to work: one instance has it, another takes it over when it is gone, and nobody who lost it goes on.
+
+mod support;
+
+#[path = "lease/loss.rs"]
+mod loss;
+#[path = "lease/peers.rs"]
+mod peers;
+#[path = "lease/shards.rs"]
+mod shards;
+#[path = "lease/takeover.rs"]
+mod takeover;
+#[path = "lease/update.rs"]
+mod update;

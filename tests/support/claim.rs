@@ -1,0 +1,14 @@
+//! The claim of a hub that is no process of its own, for tests of what goes through its gate.
+
+use std::time::{Duration, Instant};
+
+use renderhub::gate::{Current, Gate};
+use tokio::sync::watch;
+
+/// A gate that is open for longer than any test, and what says until when; without that it stays so.
+pub fn claimed() -> (Gate, watch::Sender<Instant>) {
+    let (renewed, until) = watch::channel(Instant::now() + Duration::from_secs(3600));
+    let gate = Gate::default();
+    gate.open(Current::new(until));
+    (gate, renewed)
+}
