@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::labels::TASK_UID;
 use crate::api::{
-    AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, RenderCluster, RenderClusterSpec, RendererClass,
-    RendererClassSpec,
+    AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, QueuePolicy, QueuePolicySpec, RenderCluster,
+    RenderClusterSpec, RendererClass, RendererClassSpec,
 };
 use crate::apply::Calls;
 use crate::metrics::Metrics;
@@ -47,6 +47,7 @@ enum Change {
     Registry(Event<DynamicObject>),
     Class(Event<DynamicObject>),
     Cluster(Event<DynamicObject>),
+    Policy(Event<DynamicObject>),
     Secret(Event<PartialObjectMeta<Secret>>),
     Namespace(Part, Event<PartialObjectMeta<Namespace>>),
 }
@@ -57,6 +58,7 @@ enum Source {
     Registries,
     Classes,
     Clusters,
+    Policies,
     Secrets,
     Namespaces(Part),
 }
@@ -69,6 +71,7 @@ pub struct CatalogLoop {
     registries: Shelf<ClusterRegistrySpec>,
     classes: Shelf<RendererClassSpec>,
     clusters: Shelf<RenderClusterSpec>,
+    policies: Shelf<QueuePolicySpec>,
     land: Land,
     /// The verdict on each registry's credential; kept until there is a newer one.
     credentials: BTreeMap<String, Credential>,
@@ -103,6 +106,7 @@ impl CatalogLoop {
             Source::Registries,
             Source::Classes,
             Source::Clusters,
+            Source::Policies,
             Source::Secrets,
         ];
         Self {
@@ -112,6 +116,7 @@ impl CatalogLoop {
             registries: Shelf::default(),
             classes: Shelf::default(),
             clusters: Shelf::default(),
+            policies: Shelf::default(),
             credentials: BTreeMap::new(),
             open: BTreeSet::new(),
             registries_to_tell: BTreeSet::new(),
@@ -153,6 +158,10 @@ impl CatalogLoop {
                 let turn = self.clusters.take(event);
                 self.turn_clusters(turn);
             }
+            Change::Policy(event) => {
+                let turn = self.policies.take(event);
+                self.turn_policies(turn);
+            }
             Change::Secret(Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret)) => {
                 self.reopen(secret.metadata.name.as_deref());
             }
@@ -161,20 +170,26 @@ impl CatalogLoop {
                 self.unseen.remove(&Source::Secrets);
                 self.open.extend(self.registries.names().cloned());
             }
-            Change::Namespace(part, Event::Init) => {
+            Change::Namespace(part, event) => self.take_in_namespace(part, event),
+        }
+    }
+
+    fn take_in_namespace(&mut self, part: Part, event: Event<PartialObjectMeta<Namespace>>) {
+        match event {
+            Event::Init => {
                 self.land.begin(&part);
                 self.unseen.insert(Source::Namespaces(part));
             }
-            Change::Namespace(part, Event::InitDone) => {
+            Event::InitDone => {
                 let gone = self.land.end(&part);
                 self.unseen.remove(&Source::Namespaces(part));
                 self.turn_namespaces(gone);
             }
-            Change::Namespace(_, Event::Apply(namespace) | Event::InitApply(namespace)) => {
+            Event::Apply(namespace) | Event::InitApply(namespace) => {
                 let moved = self.land.put(&namespace.metadata);
                 self.turn_namespaces(moved);
             }
-            Change::Namespace(_, Event::Delete(namespace)) => {
+            Event::Delete(namespace) => {
                 let gone = self.land.drop(&namespace.metadata);
                 self.turn_namespaces(gone);
             }
@@ -234,6 +249,26 @@ impl CatalogLoop {
         }
     }
 
+    fn turn_policies(&mut self, turn: Turn) {
+        self.has_changed |= !matches!(turn, Turn::Listing | Turn::Nothing);
+        match turn {
+            Turn::Listing => _ = self.unseen.insert(Source::Policies),
+            Turn::Listed => _ = self.unseen.remove(&Source::Policies),
+            Turn::NewSpec(name)
+                if self
+                    .policies
+                    .get(&name)
+                    .is_some_and(|policy| policy.spec.is_none()) =>
+            {
+                tracing::warn!(
+                    policy = name,
+                    "this queue policy cannot be decoded; it counts for nobody"
+                );
+            }
+            Turn::NewSpec(_) | Turn::NewRecord(_) | Turn::Gone(_) | Turn::Nothing => {}
+        }
+    }
+
     /// Another namespace has this name now, or none has.
     fn turn_namespaces(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
@@ -264,6 +299,7 @@ fn changes(client: &Client, rendering: &str, land: &Land, metrics: &Metrics) -> 
     let registries = dynamic::<ClusterRegistry>(client, metrics, "clusterregistries").map(Change::Registry);
     let classes = dynamic::<RendererClass>(client, metrics, "rendererclasses").map(Change::Class);
     let clusters = dynamic::<RenderCluster>(client, metrics, "renderclusters").map(Change::Cluster);
+    let policies = dynamic::<QueuePolicy>(client, metrics, "queuepolicies").map(Change::Policy);
     // Config Secrets of tasks are in the same namespace; they are not the platform's.
     let platform = Config::default().labels(&format!("!{TASK_UID}"));
     let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), rendering);
@@ -282,6 +318,7 @@ fn changes(client: &Client, rendering: &str, land: &Land, metrics: &Metrics) -> 
         registries.boxed(),
         classes.boxed(),
         clusters.boxed(),
+        policies.boxed(),
         secrets.boxed(),
     ];
     stream::select_all(namespaces.chain(others)).boxed()

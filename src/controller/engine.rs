@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use futures::future::OptionFuture;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ObjectMeta;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -18,14 +17,15 @@ use tokio_util::sync::CancellationToken;
 use crate::apply::CallError;
 use crate::backoff::Backoff;
 use crate::cluster::Want;
-use crate::metrics::{KindLabel, Metrics, PhaseLabel};
+use crate::metrics::{KindLabel, Metrics};
 use crate::names::TaskUid;
 use crate::plan::grants::Grants;
 use crate::plan::ledger::Changes;
 use crate::plan::queue::{Caps, FairQueue};
+use crate::plan::retention::Retention;
 use crate::plan::site::Site;
 use crate::plan::task::Task;
-use crate::watch::{Input, Scope, tenants};
+use crate::watch::{Input, Scope};
 use crate::workqueue::WorkQueue;
 
 use super::catalog::Published;
@@ -33,16 +33,26 @@ use super::index::Index;
 use super::outcome::Outcome;
 use super::record::Record;
 use super::sites::Sites;
+use super::sweep::{Listed, list};
 use super::worker::{Context, Offers, work};
 
+mod adoption;
 mod inputs;
 mod ledger;
 mod outcomes;
+mod ports;
 mod questions;
+mod retention;
+mod shown;
 mod sites;
+mod sources;
+mod territory;
 
+pub use ports::{Inlets, Outlets};
 use questions::Questions;
 pub use questions::{Answer, Claim};
+use sources::{Source, unseen};
+use territory::Territory;
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
@@ -59,27 +69,16 @@ pub struct Limits {
     pub workers: usize,
     /// Time between sweeps.
     pub gc_interval: Duration,
-}
-
-/// Something that must be seen whole before anything is decided.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Source {
-    Tasks(Scope),
-    Jobs,
-    Pods,
-    Secrets,
-    Catalog,
-    Ledger,
-    /// Grants of a namespace, or of all.
-    Grants(Option<Arc<str>>),
+    /// Finished tasks that are kept in a namespace; `None` is all.
+    pub keep_finished: Option<usize>,
 }
 
 /// What a spawned piece of work was.
 enum Finished {
     Pass(TaskUid, Instant, Box<Outcome>),
-    Sweep(Result<Vec<ObjectMeta>, CallError>),
+    Sweep(Result<Listed, CallError>),
     Removal,
-    SiteList(Arc<Site>, Result<Vec<ObjectMeta>, CallError>),
+    SiteList(Arc<Site>, Result<Listed, CallError>),
     SiteRemoval(Arc<Site>, Vec<TaskUid>),
     Ledger(Result<BTreeMap<String, String>, CallError>),
     LedgerWrite(Changes, Result<(), CallError>),
@@ -95,6 +94,9 @@ pub struct Engine {
     index: Index,
     queue: WorkQueue<TaskUid>,
     fair: FairQueue,
+    retention: Retention,
+    /// When the queue is looked at by namespace; `None` while nobody waits.
+    look_due: Option<Instant>,
     backoff: Backoff<TaskUid>,
     running: JoinSet<Finished>,
     passes: HashMap<Id, TaskUid>,
@@ -119,6 +121,9 @@ pub struct Engine {
     refused: HashSet<Scope>,
     sweep_due: Instant,
     is_sweeping: bool,
+    /// Whether the sweep under way began before tasks were gained, and so says nothing of them.
+    is_sweep_late: bool,
+    territory: Territory,
     sites: Sites,
     questions: Questions,
     /// Sites where what is there is to be listed, and those where it is being listed.
@@ -126,21 +131,11 @@ pub struct Engine {
     listing: HashSet<Arc<Site>>,
     wants: mpsc::UnboundedSender<Want>,
     active: watch::Sender<Arc<BTreeMap<String, usize>>>,
+    left: watch::Sender<Arc<BTreeSet<String>>>,
     /// Entries of the ledger that are not written yet.
     unwritten: Changes,
     is_writing_ledger: bool,
     all_scopes: Arc<[Scope]>,
-}
-
-/// Where the engine tells others what it needs and does.
-#[derive(Debug)]
-pub struct Outlets {
-    /// Whether the hub is ready.
-    pub ready: watch::Sender<bool>,
-    /// Which sites it needs.
-    pub wants: mpsc::UnboundedSender<Want>,
-    /// How many Jobs run on each of the platform's clusters.
-    pub active: watch::Sender<Arc<BTreeMap<String, usize>>>,
 }
 
 impl Engine {
@@ -151,22 +146,22 @@ impl Engine {
         metrics: Metrics,
         limits: Limits,
         scopes: Vec<Scope>,
-        catalog: watch::Receiver<Published>,
+        inlets: Inlets,
         outlets: Outlets,
     ) -> Self {
-        let Outlets { ready, wants, active } = outlets;
         let crosses = context.tenancy.crosses_namespaces;
-        let index = Index::new(context.tenancy.clone());
         Self {
             all_scopes: scopes.clone().into(),
+            index: Index::new(context.tenancy.clone()),
             context,
             metrics,
             limits,
-            catalog,
-            ready,
-            index,
+            catalog: inlets.catalog,
+            ready: outlets.ready,
             queue: WorkQueue::default(),
             fair: FairQueue::new(limits.caps),
+            retention: Retention::new(limits.keep_finished),
+            look_due: None,
             backoff: Backoff::default(),
             running: JoinSet::new(),
             passes: HashMap::new(),
@@ -182,12 +177,15 @@ impl Engine {
             unseen: unseen(scopes, crosses),
             sweep_due: Instant::now(),
             is_sweeping: false,
+            is_sweep_late: false,
+            territory: Territory::new(inlets.owned, outlets.settled),
             sites: Sites::default(),
             questions: Questions::default(),
             lists: WorkQueue::default(),
             listing: HashSet::new(),
-            wants,
-            active,
+            wants: outlets.wants,
+            active: outlets.active,
+            left: outlets.left,
             unwritten: Changes::new(),
             is_writing_ledger: false,
         }
@@ -196,12 +194,13 @@ impl Engine {
     /// Runs until `stop`, then lets the passes under way end.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, stop: CancellationToken) {
         self.read_ledger();
+        self.share_caps();
         loop {
             self.start_work();
             let wake = self.next_wake();
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(input) = inputs.recv() => self.take_in(input),
+                Some(input) = inputs.recv() => self.take_in_all(input, &mut inputs),
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
                 ended = self.questions.next() => self.take_answer(ended),
                 Ok(()) = self.catalog.changed() => {
@@ -209,36 +208,49 @@ impl Engine {
                     self.saw(&Source::Catalog);
                     self.wake_blocked();
                 }
+                Ok(()) = self.territory.told.changed() => self.take_territory(),
                 () = self.context.notes.wait_began() => {}
+                () = self.context.gate.opened(), if !self.may_begin() => {}
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
         }
+        self.context.notes.hurry();
         while self.running.join_next().await.is_some() {}
     }
 
     fn start_work(&mut self) {
         let now = Instant::now();
         self.clean(now);
+        if !self.may_begin() {
+            return;
+        }
         // The first list of Secrets is made when all else is known, to be compared with it.
         let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
         if is_known && self.sweep_due <= now && !self.is_sweeping {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
             self.running
-                .spawn(async move { Finished::Sweep(context.calls.objects().list_own_secrets().await) });
+                .spawn(async move { Finished::Sweep(list(context.calls.objects()).await) });
         }
         self.start_lists(now);
         if !self.unseen.is_empty() {
             return;
         }
         while let Some(uid) = self.fair.grant() {
+            self.show_wait(&uid, now);
             self.queue.add(&uid);
         }
+        self.start_removals(now);
         while self.has_free_worker() {
-            let Some(uid) = self.queue.take(now) else { break };
+            let Some(uid) = self.take_next(now) else { break };
             self.start_pass(uid, now);
         }
-        self.show();
+        self.show(now);
+    }
+
+    /// Without a claim nothing is begun that would only fail; what is due waits for the next renewal.
+    fn may_begin(&self) -> bool {
+        self.context.gate.admit().is_ok()
     }
 
     /// Workers bound the calls in flight; a pass that waits for a pod's word makes none, and holds up nobody else's.
@@ -249,7 +261,11 @@ impl Engine {
 
     fn start_pass(&mut self, uid: TaskUid, now: Instant) {
         let site = self.place(&uid);
-        let (view, due) = self.index.view(&uid, Timestamp::now(), now);
+        let (view, due) = if self.awaits_removal(&uid) {
+            (None, None)
+        } else {
+            self.index.view(&uid, Timestamp::now(), now)
+        };
         let Some(mut view) = view else {
             self.queue.done(&uid);
             self.give_slot_back(&uid);
@@ -257,6 +273,7 @@ impl Engine {
                 self.queue.add_at(&uid, instant(due));
             }
             self.await_restore(&uid);
+            self.retain(&uid);
             return;
         };
         view.abroad.site = site;
@@ -284,10 +301,11 @@ impl Engine {
                 self.take_outcome(&uid, &outcome);
                 self.take_parked(&uid);
                 self.queue.done(&uid);
+                self.leave_territory(&uid);
             }
-            Ok((_, Finished::Sweep(secrets))) => self.take_secrets(secrets),
+            Ok((_, Finished::Sweep(listed))) => self.take_list(listed),
             Ok((_, Finished::Removal)) => {}
-            Ok((_, Finished::SiteList(site, secrets))) => self.take_site_list(&site, secrets),
+            Ok((_, Finished::SiteList(site, listed))) => self.take_site_list(&site, listed),
             Ok((_, Finished::SiteRemoval(site, settled))) => self.settle(&site, settled),
             Ok((_, Finished::Ledger(read))) => self.take_ledger(read),
             Ok((_, Finished::LedgerWrite(changes, written))) => self.wrote_ledger(changes, written),
@@ -296,6 +314,7 @@ impl Engine {
                     self.fail(&uid, "Panic");
                     self.take_parked(&uid);
                     self.queue.done(&uid);
+                    self.leave_territory(&uid);
                 } else {
                     // Only sweeps are not passes.
                     self.is_sweeping = false;
@@ -323,43 +342,25 @@ impl Engine {
     }
 
     fn next_wake(&mut self) -> Option<Instant> {
+        if !self.may_begin() {
+            return self.clean_due;
+        }
         let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
         let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
         let work = (self.unseen.is_empty() && self.has_free_worker()).then(|| self.queue.next_wake());
         let lists = (is_known && self.listing.is_empty()).then(|| self.lists.next_wake());
+        let removal = self.retention.due(Instant::now());
+        let known = [removal, self.look_due].map(|due| due.filter(|_| self.unseen.is_empty()));
         let times = [sweep, work.flatten(), self.clean_due, lists.flatten()];
-        times.into_iter().flatten().min()
+        times.into_iter().chain(known).flatten().min()
     }
 
-    fn show(&self) {
-        let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.metrics.work_queue_depth.set(depth(self.queue.len()));
-        self.metrics.waiting_tasks.set(depth(self.fair.len().0));
-        self.show_clusters();
-        for (phase, count) in self.index.phases() {
-            self.metrics
-                .tasks
-                .get_or_create(&PhaseLabel { phase })
-                .set(depth(count));
-        }
+    /// The next task that is due; namespaces take turns, so that nobody's many tasks keep another's from being looked at.
+    fn take_next(&mut self, now: Instant) -> Option<TaskUid> {
+        let index = &self.index;
+        let namespace = |uid: &TaskUid| index.task(uid).map(|record| Arc::clone(record.namespace()));
+        self.queue.take_fair(now, namespace)
     }
-}
-
-/// Everything that must be seen whole before anything is decided.
-fn unseen(scopes: Vec<Scope>, crosses_namespaces: bool) -> HashSet<Source> {
-    let others = [
-        Source::Jobs,
-        Source::Pods,
-        Source::Secrets,
-        Source::Catalog,
-        Source::Ledger,
-    ];
-    let grants = tenants(&scopes)
-        .filter(|_| crosses_namespaces)
-        .map(Source::Grants)
-        .collect::<Vec<_>>();
-    let tasks = scopes.into_iter().map(Source::Tasks);
-    tasks.chain(others).chain(grants).collect()
 }
 
 /// A time by the clock as a time of the process.
@@ -372,7 +373,8 @@ fn instant(at: Timestamp) -> Instant {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use kube::api::ObjectMeta;
     use kube::{Client, Config};
     use serde_json::{Value, json};
 
@@ -389,6 +391,7 @@ mod tests {
     use crate::plan::lost::Patience;
     use crate::plan::outcome::EndHint;
     use crate::plan::seal::SealKey;
+    use crate::plan::shards::Owned;
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
     use crate::verify::Verifier;
@@ -398,7 +401,7 @@ mod tests {
     use super::*;
 
     /// An engine whose calls go nowhere.
-    fn engine() -> Engine {
+    pub(in super::super) fn engine() -> Engine {
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
@@ -411,7 +414,8 @@ mod tests {
         );
         let context = Context {
             calls: calls.clone(),
-            events: Events::new(client, hub_id.to_string(), metrics.clone()).0,
+            gate: crate::gate::tests::open(),
+            events: events(client, &hub_id, &metrics),
             notes: Notes::default(),
             place: Place {
                 hub_id,
@@ -432,12 +436,25 @@ mod tests {
             ..Catalog::default()
         };
         let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
+        let (inlets, outlets) = ports(catalog);
+        Engine::new(Arc::new(context), metrics, limits(), scopes(), inlets, outlets)
+    }
+
+    fn events(client: Client, hub_id: &HubId, metrics: &Metrics) -> Events {
+        let sender = (client, crate::gate::tests::open());
+        Events::new(sender, hub_id.to_string(), metrics.clone()).0
+    }
+
+    fn ports(catalog: watch::Receiver<Published>) -> (Inlets, Outlets) {
         let outlets = Outlets {
             ready: watch::channel(false).0,
             wants: mpsc::unbounded_channel().0,
             active: watch::channel(Arc::default()).0,
+            settled: watch::channel(Arc::new(Owned::All)).0,
+            left: watch::channel(Arc::default()).0,
         };
-        Engine::new(Arc::new(context), metrics, limits(), scopes(), catalog, outlets)
+        let owned = watch::channel(Arc::new(Owned::All)).1;
+        (Inlets { catalog, owned }, outlets)
     }
 
     /// No other cluster is there.
@@ -456,6 +473,7 @@ mod tests {
             caps: Caps { total, per_namespace },
             workers: 2,
             gc_interval: Duration::from_secs(300),
+            keep_finished: None,
         }
     }
 
@@ -464,7 +482,7 @@ mod tests {
         Identities::new(hub, nobody, Method::Token, false, metrics.clone())
     }
 
-    fn scopes() -> Vec<Scope> {
+    pub(in super::super) fn scopes() -> Vec<Scope> {
         vec![Scope {
             kind: TaskKind::RenderTask,
             namespace: None,

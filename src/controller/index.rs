@@ -13,6 +13,7 @@ use crate::api::RenderTaskStatus;
 use crate::names::TaskUid;
 use crate::plan::lost::Leftovers;
 use crate::plan::placement::Target;
+use crate::plan::retention::Removal;
 use crate::plan::seal::LastWord;
 use crate::plan::site::{Site, SiteState};
 use crate::plan::task::{Phase, Task, TaskId};
@@ -107,6 +108,8 @@ pub struct View {
     pub held: Option<Held>,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
+    /// Whether the task itself may be removed now.
+    pub removal: Removal,
     /// Where it runs, if not on the hub.
     pub abroad: ViewAbroad,
     /// What is known of the registry's word on it.
@@ -161,6 +164,7 @@ impl Index {
             blocked: old.as_ref().map(|r| r.blocked.clone()).unwrap_or_default(),
             waits_since: old.as_ref().and_then(|r| r.waits_since),
             held: old.as_ref().and_then(|r| r.held),
+            removal: old.as_ref().map(|r| r.removal).unwrap_or_default(),
             cleared_secret: old.as_ref().is_some_and(|r| r.cleared_secret),
             cleared_job: old.and_then(|r| r.cleared_job),
             ended: task.status.completion_time.as_ref().map(|time| time.0),
@@ -254,6 +258,12 @@ impl Index {
 
     // === work ===
 
+    /// Whether nothing of a task is left but itself.
+    pub fn is_clear(&self, uid: &TaskUid) -> bool {
+        let is_nowhere = |record: &Record| !record.abroad.may_be_there;
+        !self.jobs.contains_key(uid) && !self.has_secret(uid) && self.tasks.get(uid).is_some_and(is_nowhere)
+    }
+
     /// What a worker needs; `None` where nothing is to be done before the time that is returned beside it.
     pub fn view(&self, uid: &TaskUid, clock: Timestamp, now: Instant) -> (Option<View>, Option<Timestamp>) {
         let Some(record) = self.tasks.get(uid) else {
@@ -261,9 +271,9 @@ impl Index {
         };
         let job = self.jobs.get(uid);
         let may_restore = record.may_restore(now);
-        if record.phase.is_finished() && !record.deleting && !(record.is_forged && may_restore) {
-            let is_clear = job.is_none() && !self.secrets.contains_key(uid) && !record.abroad.may_be_there;
-            let due = if is_clear {
+        let has_turn = record.removal != Removal::Waits || (record.is_forged && may_restore);
+        if record.phase.is_finished() && !record.deleting && !has_turn {
+            let due = if self.is_clear(uid) {
                 record.removal_due
             } else {
                 record.cleanup_due.or(Some(clock))
@@ -288,6 +298,7 @@ impl Index {
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
+            removal: record.removal,
             abroad: ViewAbroad {
                 may_be_there: record.abroad.may_be_there,
                 site: None,

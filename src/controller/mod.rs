@@ -1,5 +1,6 @@
 //! The control loops: tasks, what the platform offers them, the clusters they run on, and the sweep.
 
+mod adoption;
 pub mod catalog;
 pub mod clusters;
 pub mod engine;

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::names::{TaskKind, TaskUid};
 use crate::plan::placement::Target;
+use crate::plan::retention::Removal;
 use crate::plan::site::Site;
 use crate::plan::task::{Phase, Task, TaskId};
 use crate::plan::{Held, JobState};
@@ -81,6 +82,8 @@ pub struct Record {
     /// When a failed task's objects go, and when the task itself goes.
     pub(super) cleanup_due: Option<Timestamp>,
     pub(super) removal_due: Option<Timestamp>,
+    /// Whether it is its turn to be removed.
+    pub(super) removal: Removal,
     /// Resource version of the newest state seen or written; older events are late.
     pub(super) version: u64,
     /// Which list of the watch showed it last.

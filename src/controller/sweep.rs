@@ -1,4 +1,4 @@
-//! Removes objects with the hub's mark whose task is gone, each only after the API server confirmed it.
+//! Looks at what hubs of this cluster made, and removes that whose task is gone, each only after the API server confirmed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,14 +6,38 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use crate::api::labels::{HUB_ID, TASK_KIND, TASK_NAME, TASK_NAMESPACE};
-use crate::apply::{CallError, Calls, Objects};
+use crate::api::labels::{TASK_KIND, TASK_NAME, TASK_NAMESPACE};
+use crate::apply::{CallError, Calls, Found, Objects};
 use crate::metrics::Metrics;
-use crate::names::{TaskKind, TaskUid};
+use crate::names::{HubId, TaskKind, TaskUid};
+use crate::plan::adoption::{Maker, maker};
 use crate::plan::gc::Marked;
 use crate::plan::ledger::Orphan;
+use crate::plan::shards::Owned;
 use crate::plan::task::TaskId;
 use crate::watch::{JobMark, Scope, task_of};
+
+/// What is at a place that the watch does not show.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Config Secrets of this hub and of others.
+    pub secrets: Vec<ObjectMeta>,
+    /// Jobs of other hubs.
+    pub others_jobs: Vec<Found>,
+}
+
+/// Lists what is at a place.
+///
+/// # Errors
+/// Whatever keeps it from being listed.
+pub async fn list(objects: &Objects) -> Result<Listed, CallError> {
+    let others_jobs = objects.list_others_jobs().await?;
+    let secrets = objects.list_secrets().await?;
+    Ok(Listed {
+        secrets: secrets.into_iter().map(|found| found.meta).collect(),
+        others_jobs,
+    })
+}
 
 /// What a sweep found to belong to no task the hub knows.
 #[derive(Debug)]
@@ -26,6 +50,8 @@ pub struct Sweep {
     pub left: Vec<Left>,
     /// What the hub serves: of other tasks it cannot say that they are gone.
     pub scopes: Arc<[Scope]>,
+    /// The same of this instance, where several divide that.
+    pub owned: Arc<Owned>,
 }
 
 /// What a deleted task left, by name and where known by UID.
@@ -69,7 +95,9 @@ pub async fn remove_orphans(
 ) -> Vec<TaskUid> {
     let confirm = Confirm {
         calls,
+        hub_id: objects.hub_id(),
         scopes: &sweep.scopes,
+        owned: &sweep.owned,
     };
     let mut settled = Vec::new();
     for Left(orphan) in sweep.left {
@@ -104,7 +132,8 @@ pub async fn remove_orphans(
 /// Removes what a deleted task left: the objects with the UIDs that were written down, else those of its name that carry its
 /// mark.
 async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallError> {
-    let is_its = |meta: &ObjectMeta| task_of(meta).as_ref() == Some(&orphan.task) && is_of_hub(objects, meta);
+    let is_a_hubs = |meta: &ObjectMeta| maker(objects.hub_id(), meta) != Maker::Foreign;
+    let is_its = |meta: &ObjectMeta| task_of(meta).as_ref() == Some(&orphan.task) && is_a_hubs(meta);
     let job = objects.get_job(&orphan.name).await?.map(|job| job.metadata);
     let job = job.filter(is_its).and_then(|meta| meta.uid);
     let is_known = |uid: &String, known: &Option<String>| known.as_ref().is_none_or(|known| known == uid);
@@ -119,11 +148,6 @@ async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallErr
         objects.delete_secret(&orphan.name, uid).await?;
     }
     Ok(job.is_some() || secret.is_some())
-}
-
-fn is_of_hub(objects: &Objects, meta: &ObjectMeta) -> bool {
-    let hub = meta.labels.as_ref().and_then(|labels| labels.get(HUB_ID));
-    hub.is_some_and(|hub| hub == objects.hub_id().as_str())
 }
 
 fn report(metrics: &Metrics, kind: &'static str, name: &str, removed: Result<bool, CallError>) {
@@ -147,7 +171,7 @@ async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &JobMark) -> 
     let Some(meta) = found.filter(|meta| meta.uid.as_deref() == Some(&job.uid)) else {
         return Ok(false);
     };
-    if !confirm.is_orphan(owner(&meta).as_ref()).await? {
+    if !confirm.is_orphan(&meta).await? {
         return Ok(false);
     }
     objects.delete_job(&job.name, &job.uid).await.map(|()| true)
@@ -162,7 +186,7 @@ async fn remove_secret(
     let Some(uid) = meta.uid.as_deref() else {
         return Ok(false);
     };
-    if !confirm.is_orphan(owner(meta).as_ref()).await? {
+    if !confirm.is_orphan(meta).await? {
         return Ok(false);
     }
     objects.delete_secret(name, uid).await.map(|()| true)
@@ -171,30 +195,34 @@ async fn remove_secret(
 /// Asks the hub's API server whether a task is gone.
 struct Confirm<'a> {
     calls: &'a Calls,
+    hub_id: &'a HubId,
     scopes: &'a [Scope],
+    owned: &'a Owned,
 }
 
 impl Confirm<'_> {
-    /// Whether the API server has no task of that name and UID. An object that names no task belongs to none; of a task that
-    /// is not the hub's nothing can be said, and another cluster may name any.
-    async fn is_orphan(&self, owner: Option<&TaskId>) -> Result<bool, CallError> {
-        match owner {
-            Some(owner)
-                if !self
-                    .scopes
-                    .iter()
-                    .any(|scope| scope.covers(owner.kind, &owner.namespace)) =>
-            {
-                Ok(false)
+    /// Whether the API server has no task of the name and UID that an object names. One of this hub's that names no task
+    /// belongs to none; of a task that is not the hub's nothing can be said, and another cluster may name any.
+    async fn is_orphan(&self, meta: &ObjectMeta) -> Result<bool, CallError> {
+        match (maker(self.hub_id, meta), owner(meta)) {
+            (Maker::Foreign, _) | (Maker::Kin, None) => Ok(false),
+            (Maker::Own, None) => Ok(true),
+            (Maker::Own | Maker::Kin, Some(owner)) => {
+                let serves = is_served(self.scopes, self.owned, &owner);
+                Ok(serves && self.calls.get_task(&owner).await?.is_none())
             }
-            Some(owner) => Ok(self.calls.get_task(owner).await?.is_none()),
-            None => Ok(true),
         }
     }
 }
 
+/// Whether an instance that owns this of a hub of these scopes serves the task.
+pub fn is_served(scopes: &[Scope], owned: &Owned, task: &TaskId) -> bool {
+    let covers = |scope: &Scope| scope.covers(task.kind, &task.namespace);
+    scopes.iter().any(covers) && owned.owns(&task.namespace)
+}
+
 /// The task that an object's annotations and label name.
-fn owner(meta: &ObjectMeta) -> Option<TaskId> {
+pub fn owner(meta: &ObjectMeta) -> Option<TaskId> {
     let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
     let kind = match annotation(TASK_KIND)?.as_str() {
         "RenderTask" => TaskKind::RenderTask,

@@ -9,6 +9,7 @@ use crate::api::labels::FINALIZER;
 use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::events::Events;
+use crate::gate::Gate;
 use crate::names::{TaskKind, job_name};
 use crate::notes::Notes;
 use crate::plan::catalog::{Carried, Catalog, Refusal};
@@ -48,6 +49,8 @@ const LATE_NOTE: Duration = Duration::from_millis(500);
 pub struct Context {
     /// Calls to the API server.
     pub calls: Calls,
+    /// What they go through, as do those to other clusters.
+    pub gate: Gate,
     /// Events for people.
     pub events: Events,
     /// Last words of pods.
@@ -186,6 +189,7 @@ impl Pass<'_> {
             has_waited: self.view.has_waited,
             held: self.view.held,
             is_forged: self.view.is_forged && self.view.may_restore,
+            removal: self.view.removal,
         })
     }
 

@@ -11,6 +11,7 @@ use crate::apply::{CallError, StatusWrite};
 use crate::plan::catalog::{Catalog, Class, Cluster, Registry};
 use crate::plan::class;
 use crate::plan::namespaces::{self, RecordPatch, Uids, named};
+use crate::plan::queue::Weights;
 use crate::plan::registry::{credential, ready};
 
 use super::CatalogLoop;
@@ -202,7 +203,7 @@ impl CatalogLoop {
         namespaces::recreated(allowed, recorded, self.land.existing())
     }
 
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         if !std::mem::take(&mut self.has_changed) {
             return;
         }
@@ -235,6 +236,9 @@ impl CatalogLoop {
             registries: registries.collect(),
             classes: classes.collect(),
             clusters: clusters.collect(),
+            weights: Arc::new(Weights::new(
+                self.policies.iter().filter_map(|(_, w)| w.spec.as_ref()),
+            )),
             fallback: self.fallback.clone(),
             namespaces: self.listed(),
         };

@@ -129,6 +129,7 @@ async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
         Change::Registry(Event::InitDone),
         Change::Class(Event::InitDone),
         Change::Cluster(Event::InitDone),
+        Change::Policy(Event::InitDone),
         Change::Secret(Event::InitDone),
     ] {
         catalog.take_in(change);
@@ -137,4 +138,28 @@ async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
     assert!(!catalog.unseen.is_empty());
     catalog.take_in(Change::Namespace(Some("team-b".into()), Event::InitDone));
     assert!(catalog.unseen.is_empty());
+}
+
+/// Holds: T6.
+#[tokio::test]
+async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_for_nobody() {
+    let mut catalog = catalog_loop(&[]);
+    let policy = |name: &str, spec: serde_json::Value| {
+        let object = json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": spec});
+        serde_json::from_value::<DynamicObject>(object).unwrap()
+    };
+    let gold = policy("gold", json!({"namespaces": ["team-a"], "weight": 3}));
+    let broken = policy(
+        "broken",
+        json!({"namespaces": ["team-a", "team-b"], "weight": "many"}),
+    );
+    let mut weights = |event| {
+        catalog.take_in(Change::Policy(event));
+        catalog.publish();
+        let published = catalog.out.borrow().clone().unwrap_or_default();
+        (published.weights.of("team-a"), published.weights.of("team-b"))
+    };
+    assert_eq!(weights(Event::Apply(gold.clone())), (3, 1));
+    assert_eq!(weights(Event::Apply(broken)), (3, 1));
+    assert_eq!(weights(Event::Delete(gold)), (1, 1));
 }

@@ -37,6 +37,18 @@ pub fn is_first(health: &Health) -> bool {
 }
 
 impl ClusterLoop {
+    /// Looks at every status: another instance may have told it until now.
+    pub(super) fn tell_all(&mut self) {
+        for name in self.shelf.names() {
+            self.to_tell.add(name);
+        }
+    }
+
+    /// Whether this is the one of several instances that tells how clusters stand.
+    fn tells(&self) -> bool {
+        self.parts.territory.borrow().owns("")
+    }
+
     /// Starts the writes that are due, as many as may be under way.
     pub(super) fn start_writes(&mut self) {
         while self.writing.len() < self.parts.limits.writes {
@@ -44,7 +56,8 @@ impl ClusterLoop {
                 return;
             };
             let now = Timestamp::now();
-            let Some((uid, status, due)) = self.to_write(&name, now) else {
+            let next = self.tells().then(|| self.to_write(&name, now)).flatten();
+            let Some((uid, status, due)) = next else {
                 self.to_tell.done(&name);
                 continue;
             };
@@ -133,7 +146,9 @@ impl ClusterLoop {
             Err(CallError::Conflict) => {}
             Err(error) => {
                 let kind = error.kind();
-                tracing::warn!(cluster = name, kind, "status not written; it is repeated");
+                if error != CallError::NoClaim {
+                    tracing::warn!(cluster = name, kind, "status not written; it is repeated");
+                }
                 self.to_tell.add_at(&name, Instant::now() + RETRY);
             }
         }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
+
 use crate::names::TaskUid;
 use crate::plan::task::Task;
 use crate::watch::{Change, GrantChange, Input, JobMark, Scope};
@@ -16,7 +18,19 @@ use super::{Engine, Record, Source};
 /// Time in which changes of tenants' registries and grants are gathered.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// Inputs that are taken in before work is started again: a flood of them costs what they themselves do.
+const AT_ONCE: usize = 64;
+
 impl Engine {
+    /// Takes in what a watch saw, and some of what is there besides.
+    pub(super) fn take_in_all(&mut self, first: Input, others: &mut mpsc::Receiver<Input>) {
+        self.take_in(first);
+        for _ in 1..AT_ONCE {
+            let Ok(input) = others.try_recv() else { break };
+            self.take_in(input);
+        }
+    }
+
     pub(super) fn take_in(&mut self, input: Input) {
         match input {
             Input::Task(scope, change) => self.take_in_task(&scope, change),
@@ -26,12 +40,15 @@ impl Engine {
             Input::Grant(change) => self.take_in_grant(change),
             Input::Registry(namespace) => self.soil(namespace),
             Input::Refused(scope) => self.waive(&scope),
+            Input::Gaining(scope) => self.take_gain(scope),
         }
     }
 
     fn take_in_task(&mut self, scope: &Scope, change: Change<Box<Task>>) {
         match change {
             Change::Restart => self.index.restart(scope),
+            // Another instance has it by now.
+            Change::Seen(task) if !self.territory.owns(&task.id.namespace) => {}
             Change::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
                 self.parked.insert(task.id.uid.clone(), (scope.clone(), task));
             }
@@ -148,6 +165,7 @@ impl Engine {
         if let Some(site) = self.index.task(uid).and_then(|record| record.abroad.site.clone()) {
             self.leave_site(uid, &site);
         }
+        self.forget_finished(uid);
         if let Some((namespace, created)) = self.index.forget_task(uid) {
             self.fair.leave(&namespace, created, uid);
         }

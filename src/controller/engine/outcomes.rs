@@ -12,12 +12,12 @@ use crate::apply::CallError;
 use crate::names::TaskUid;
 use crate::plan::gc::{Marked, orphans};
 use crate::plan::task::Phase;
-use crate::watch::secret_task;
+use crate::watch::{JobMark, secret_task};
 
 use super::super::index::QUEUED_AFTER;
 use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::record::Blocked;
-use super::super::sweep::{Sweep, marked, remove_orphans};
+use super::super::sweep::{Listed, Sweep, marked, remove_orphans};
 use super::sites::ticket;
 use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
 
@@ -46,8 +46,12 @@ impl Engine {
             None => {
                 self.backoff.clear(uid);
                 self.await_restore(uid);
+                self.retain(uid);
             }
+            // No failure of the task's, and nothing is begun before there is a claim again.
+            Some(WorkError::Call(CallError::NoClaim)) => self.queue.add(uid),
             Some(error) => {
+                self.give_removal_back(uid);
                 if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.
                     self.index.forget_spec(uid);
@@ -120,17 +124,32 @@ impl Engine {
         }
     }
 
-    /// Takes in which config Secrets exist, and removes what belongs to no task any more.
-    pub(super) fn take_secrets(&mut self, secrets: Result<Vec<ObjectMeta>, CallError>) {
+    /// Takes in what is in the rendering namespace, and removes what belongs to no task any more.
+    pub(super) fn take_list(&mut self, listed: Result<Listed, CallError>) {
         self.is_sweeping = false;
-        let Ok(secrets) = secrets else {
+        if std::mem::take(&mut self.is_sweep_late) {
+            return;
+        }
+        let Ok(Listed { secrets, others_jobs }) = listed else {
             self.sweep_due = Instant::now() + SWEEP_RETRY;
             return;
         };
         self.sweep_due = Instant::now() + self.limits.gc_interval;
+        self.show_left(&secrets);
+        let strangers = self.meet_jobs(&None, &others_jobs);
+        let own = self.keep_secrets(secrets);
+        self.index.prune_secrets();
+        self.saw(&Source::Secrets);
+        self.remove_orphans(own, strangers);
+    }
+
+    /// Keeps the config Secrets of tasks; all that this hub may remove once their task is gone.
+    fn keep_secrets(&mut self, secrets: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
         let mut own = Vec::with_capacity(secrets.len());
         for meta in secrets {
-            let Some(task) = secret_task(&meta) else { continue };
+            let Some(task) = secret_task(&meta).filter(|_| self.concerns(&None, &meta)) else {
+                continue;
+            };
             let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
             if let Some(uid) = &meta.uid
                 && self.index.is_made_from(&task, hash.map(String::as_str))
@@ -141,12 +160,10 @@ impl Engine {
             }
             own.push(meta);
         }
-        self.index.prune_secrets();
-        self.saw(&Source::Secrets);
-        self.remove_orphans(own);
+        own
     }
 
-    fn remove_orphans(&mut self, secrets: Vec<ObjectMeta>) {
+    fn remove_orphans(&mut self, secrets: Vec<ObjectMeta>, strangers: Vec<JobMark>) {
         let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
         // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
         let grace = self.limits.gc_interval;
@@ -161,9 +178,10 @@ impl Engine {
         let now = Timestamp::now();
         let sweep = Sweep {
             secrets: pick(secrets.into_iter().map(|m| (marked(&m, now), m)).collect()),
-            jobs: self.index.strays(&None).map(|job| job.mark.clone()).collect(),
+            jobs: self.with_strays(&None, strangers),
             left: Vec::new(),
             scopes: Arc::clone(&self.all_scopes),
+            owned: self.territory.owned(),
         };
         if sweep.is_empty() {
             return;

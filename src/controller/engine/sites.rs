@@ -1,7 +1,7 @@
 //! What the engine does with sites: it asks for those that tasks need, lists what is there when one is connected, and
 //! wakes its tasks.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,12 +18,12 @@ use crate::plan::placement::Target;
 use crate::plan::queue::Ticket;
 use crate::plan::site::{Site, SiteState};
 use crate::plan::task::Phase;
-use crate::watch::secret_task;
+use crate::watch::{JobMark, secret_task};
 
 use super::super::outcome::Outcome;
 use super::super::record::Record;
 use super::super::sites::{Turn, Unused};
-use super::super::sweep::{Left, Sweep, marked, remove_orphans};
+use super::super::sweep::{Left, Listed, Sweep, list, marked, remove_orphans};
 use super::{Engine, Finished, SWEEP_RETRY, Source};
 
 /// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
@@ -199,32 +199,35 @@ impl Engine {
             };
             self.listing.insert(Arc::clone(&site));
             self.running
-                .spawn(async move { Finished::SiteList(site, objects.list_own_secrets().await) });
+                .spawn(async move { Finished::SiteList(site, list(&objects).await) });
         }
     }
 
-    fn objects_at(&self, site: &Site) -> Option<Objects> {
+    pub(super) fn objects_at(&self, site: &Site) -> Option<Objects> {
         let wire = self.context.seats.seat(site)?;
         let hub_id = self.context.place.hub_id.clone();
         Some(Objects::new(wire, None, site.namespace.clone(), hub_id))
     }
 
-    /// Takes in which config Secrets are at a site; with them everything there is known.
-    pub(super) fn take_site_list(&mut self, site: &Arc<Site>, secrets: Result<Vec<ObjectMeta>, CallError>) {
+    /// Takes in what is at a site; with it everything there is known.
+    pub(super) fn take_site_list(&mut self, site: &Arc<Site>, listed: Result<Listed, CallError>) {
         self.listing.remove(site);
         self.lists.done(site);
-        let pause = match &secrets {
+        let pause = match &listed {
             Ok(_) => self.limits.gc_interval,
             Err(_) => SWEEP_RETRY,
         };
         if self.sites.state(site).is_some() {
             self.lists.add_at(site, Instant::now() + pause);
         }
-        let Ok(secrets) = secrets else { return };
+        let Ok(Listed { secrets, others_jobs }) = listed else {
+            return;
+        };
         let was_reached = self.sites.is_reached(site);
         let Some(was_lost) = self.sites.listed(site) else {
             return;
         };
+        let jobs = self.meet_jobs(&Some(Arc::clone(site)), &others_jobs);
         let strangers = self.keep_site_secrets(site, secrets);
         if was_lost {
             self.note(ledger::regain(site));
@@ -232,14 +235,16 @@ impl Engine {
         if !was_reached {
             self.regain(site);
         }
-        self.sweep_site(site, strangers);
+        self.sweep_site(site, strangers, jobs);
     }
 
     /// Keeps what is of tasks that run there; what is not.
     fn keep_site_secrets(&mut self, site: &Arc<Site>, secrets: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
-        let mut strangers = Vec::new();
+        let (mut strangers, origin) = (Vec::new(), Some(Arc::clone(site)));
         for meta in secrets {
-            let Some(task) = secret_task(&meta) else { continue };
+            let Some(task) = secret_task(&meta).filter(|_| self.concerns(&origin, &meta)) else {
+                continue;
+            };
             let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
             let is_its = self.index.is_at(&task, site);
             match &meta.uid {
@@ -275,7 +280,7 @@ impl Engine {
     }
 
     /// Removes what is of no task any more, and what deleted tasks left behind.
-    fn sweep_site(&mut self, site: &Arc<Site>, secrets: Vec<ObjectMeta>) {
+    fn sweep_site(&mut self, site: &Arc<Site>, secrets: Vec<ObjectMeta>, strangers: Vec<JobMark>) {
         let Some(objects) = self.objects_at(site) else {
             return;
         };
@@ -294,13 +299,10 @@ impl Engine {
                 .filter(|(mark, _)| old.contains(&mark.uid))
                 .map(|(_, meta)| meta)
                 .collect(),
-            jobs: self
-                .index
-                .strays(&Some(Arc::clone(site)))
-                .map(|job| job.mark.clone())
-                .collect(),
+            jobs: self.with_strays(&Some(Arc::clone(site)), strangers),
             left: self.sites.orphans(site).into_iter().map(Left::from).collect(),
             scopes: self.all_scopes.clone(),
+            owned: self.territory.owned(),
         };
         if sweep.is_empty() {
             return;
@@ -323,9 +325,11 @@ impl Engine {
     }
 
     /// Says how many Jobs run on each cluster, where that changed.
-    pub(super) fn show_clusters(&self) {
-        let running = self.fair.running_on();
-        let running: BTreeMap<String, usize> = running.map(|(name, n)| (name.to_string(), n)).collect();
+    pub(super) fn show_clusters(&mut self) {
+        let mut running = self.count_others(Instant::now()).clone();
+        for (name, n) in self.fair.running_on() {
+            *running.entry(name.to_string()).or_default() += n;
+        }
         self.active.send_if_modified(|known| {
             let is_new = **known != running;
             if is_new {
@@ -335,9 +339,10 @@ impl Engine {
         });
     }
 
-    /// Takes in how many Jobs the platform lets run on each cluster.
+    /// Takes in how many Jobs the platform lets run on each cluster, and how often it gives each namespace a turn.
     pub(super) fn take_caps(&mut self) {
         let catalog = self.catalog.borrow().clone().unwrap_or_default();
+        self.fair.set_weights(Arc::clone(&catalog.weights));
         let gone: Vec<_> = self
             .fair
             .capped()
@@ -351,7 +356,7 @@ impl Engine {
             let cap = cluster
                 .spec
                 .max_active_jobs
-                .map(|cap| usize::try_from(cap).unwrap_or(0));
+                .map(|cap| self.territory.share(usize::try_from(cap).unwrap_or(0)));
             self.fair.set_cap(name, cap);
         }
     }

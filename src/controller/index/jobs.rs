@@ -176,6 +176,14 @@ impl Index {
             .filter(move |job| job.origin == *origin)
     }
 
+    /// Sites of Jobs that are of no task that runs there, and did not end yet.
+    pub fn unfinished_strays(&self) -> impl Iterator<Item = &Arc<Site>> {
+        let strays = self.strays.values().flatten();
+        strays
+            .filter(|job| job.mark.hint == EndHint::No)
+            .filter_map(|job| job.origin.as_ref())
+    }
+
     pub(super) fn put_stray(&mut self, job: KnownJob) {
         let known = self.strays.entry(job.mark.task.clone()).or_default();
         known.retain(|other| other.origin != job.origin);
@@ -206,7 +214,7 @@ impl Index {
     }
 
     /// Whether a task that is known runs there.
-    fn is_its_place(&self, origin: &Origin, task: &TaskUid) -> bool {
+    pub fn is_its_place(&self, origin: &Origin, task: &TaskUid) -> bool {
         let Some(record) = self.tasks.get(task) else {
             return false;
         };

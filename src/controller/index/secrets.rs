@@ -12,8 +12,13 @@ impl Index {
 
     /// Whether a config Secret with this hash was made from the task's spec, as far as that is remembered.
     pub fn is_made_from(&self, task: &TaskUid, spec_hash: Option<&str>) -> bool {
-        let spec = self.tasks.get(task).and_then(|r| r.whole.as_ref());
-        spec.is_none_or(|task| spec_hash == Some(task.spec_hash.as_str()))
+        self.spec_hash(task).is_none_or(|known| spec_hash == Some(known))
+    }
+
+    /// Hash of the task's spec, as far as that is remembered.
+    pub fn spec_hash(&self, task: &TaskUid) -> Option<&str> {
+        let spec = self.tasks.get(task)?.whole.as_ref()?;
+        Some(&spec.spec_hash)
     }
 
     /// Forgets the config Secrets of tasks that do not exist; a sweep removes them.

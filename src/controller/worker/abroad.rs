@@ -6,10 +6,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::api::conditions::Reason;
-use crate::api::labels::HUB_ID;
 use crate::apply::{CallError, Objects};
 use crate::events::Notice;
 use crate::names::{is_uid, job_name};
+use crate::plan::adoption::{Maker, maker};
 use crate::plan::catalog::{Cargo, Carried, Refusal};
 use crate::plan::job::Place;
 use crate::plan::ledger::{Orphan, leave};
@@ -77,8 +77,8 @@ impl Pass<'_> {
         if self.target.is_none() {
             return Some(mark);
         }
-        let hub = metadata.labels.as_ref()?.get(HUB_ID)?;
-        (is_uid(&mark.uid) && hub == self.context.place.hub_id.as_str()).then_some(mark)
+        let is_a_hubs = maker(&self.context.place.hub_id, metadata) != Maker::Foreign;
+        (is_uid(&mark.uid) && is_a_hubs).then_some(mark)
     }
 
     /// Whether something was removed. What a cluster does not let the hub remove is as good as out of reach: nobody's

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 
-use crate::api::labels::{DESTINATION, HUB_ID, SPEC_HASH, TASK_UID};
+use crate::api::labels::DESTINATION;
 use crate::apply::CallError;
+use crate::plan::adoption::is_its;
 use crate::plan::catalog::Resolved;
 use crate::plan::job::{Manifests, manifests};
 use crate::plan::outcome::EndHint;
@@ -105,13 +106,9 @@ impl Pass<'_> {
         Ok(mark)
     }
 
-    /// Whether an object carries this hub's mark for exactly this task and spec.
+    /// Whether an object is provably of exactly this task and spec, made by this hub or by the one that had the task before.
     fn is_ours(&self, task: &Task, meta: &ObjectMeta) -> bool {
-        let label = |key: &str| meta.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str);
-        let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
-        label(HUB_ID) == Some(self.context.place.hub_id.as_str())
-            && label(TASK_UID) == Some(task.id.uid.as_str())
-            && hash.is_some_and(|hash| *hash == task.spec_hash)
+        is_its(&self.context.place.hub_id, meta, &task.id, &task.spec_hash)
     }
 }
 

@@ -1,0 +1,110 @@
+//! What the engine takes in of objects that another hub of the cluster made.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kube::api::ObjectMeta;
+
+use crate::api::labels::TASK_NAMESPACE;
+use crate::apply::Found;
+use crate::names::is_uid;
+use crate::plan::adoption::{Maker, Verdict, judge, maker};
+use crate::watch::{JobMark, job_mark};
+
+use super::super::adoption::{Takeover, take_over};
+use super::super::index::Origin;
+use super::super::sweep::{is_served, owner};
+use super::{Engine, Finished};
+
+impl Engine {
+    /// Takes in the Jobs of other hubs at a place: those of tasks that this hub serves now are its tasks' Jobs from here on,
+    /// and are taken over. Those whose task is not known.
+    pub(super) fn meet_jobs(&mut self, origin: &Origin, jobs: &[Found]) -> Vec<JobMark> {
+        let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
+        for Found { meta, hint } in jobs {
+            let Some(mark) = job_mark(meta).filter(|mark| origin.is_none() || is_uid(&mark.uid)) else {
+                continue;
+            };
+            let mark = JobMark { hint: *hint, ..mark };
+            match self.verdict(origin, meta) {
+                Verdict::Leave => {}
+                Verdict::Orphan => unknown.push(mark),
+                Verdict::Adopt => {
+                    let takeover = Takeover {
+                        task: mark.task.clone(),
+                        name: mark.name.clone(),
+                        uid: mark.uid.clone(),
+                        version: meta.resource_version.clone().unwrap_or_default(),
+                    };
+                    if let Some(look) = self.index.see_job(origin, mark, Instant::now()) {
+                        self.queue.add_at(&takeover.task, look);
+                        takeovers.push(takeover);
+                    }
+                }
+            }
+        }
+        self.take_over(origin, takeovers);
+        unknown
+    }
+
+    /// Whether the config Secret at a place is this hub's own, or of a task that it serves now or does not know.
+    pub(super) fn concerns(&self, origin: &Origin, meta: &ObjectMeta) -> bool {
+        match maker(&self.context.place.hub_id, meta) {
+            // Of several instances each sees to its own.
+            Maker::Own => self
+                .territory
+                .owned()
+                .owns(namespace_of(meta).map_or("", String::as_str)),
+            Maker::Kin => self.verdict(origin, meta) != Verdict::Leave,
+            Maker::Foreign => false,
+        }
+    }
+
+    /// Tells of which namespaces' tasks something is left.
+    pub(super) fn show_left(&self, secrets: &[ObjectMeta]) {
+        let left: BTreeSet<String> = secrets.iter().filter_map(namespace_of).cloned().collect();
+        self.left.send_replace(Arc::new(left));
+    }
+
+    /// Jobs at a place that are of no task that runs there: those that the watch shows, and these.
+    pub(super) fn with_strays(&self, origin: &Origin, mut jobs: Vec<JobMark>) -> Vec<JobMark> {
+        jobs.extend(self.index.strays(origin).map(|job| job.mark.clone()));
+        jobs
+    }
+
+    fn verdict(&self, origin: &Origin, meta: &ObjectMeta) -> Verdict {
+        let Some(named) = owner(meta) else {
+            return Verdict::Leave;
+        };
+        let serves = is_served(&self.all_scopes, &self.territory.owned(), &named);
+        let known = self.index.task(&named.uid).map(|record| record.id(&named.uid));
+        let is_elsewhere = known
+            .as_ref()
+            .is_some_and(|task| *task != named || !self.index.is_its_place(origin, &named.uid));
+        let hash = self.index.spec_hash(&named.uid);
+        let known = known.as_ref().map(|task| (task, hash));
+        judge(&self.context.place.hub_id, meta, serves && !is_elsewhere, known)
+    }
+
+    fn take_over(&mut self, origin: &Origin, jobs: Vec<Takeover>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let objects = match origin {
+            None => Some(self.context.calls.objects().clone()),
+            Some(site) => self.objects_at(site),
+        };
+        let Some(objects) = objects else { return };
+        let metrics = self.metrics.clone();
+        self.running.spawn(async move {
+            take_over(&objects, &metrics, jobs).await;
+            Finished::Removal
+        });
+    }
+}
+
+/// The namespace of the task that an object was made for, as it says.
+fn namespace_of(meta: &ObjectMeta) -> Option<&String> {
+    meta.annotations.as_ref()?.get(TASK_NAMESPACE)
+}
