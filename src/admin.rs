@@ -13,41 +13,45 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::plan::lease;
+
+/// What `/readyz` tells.
+#[derive(Clone)]
+pub struct Health {
+    /// Whether everything was seen once.
+    pub ready: watch::Receiver<bool>,
+    /// What the instance does.
+    pub state: watch::Receiver<lease::State>,
+    /// The end.
+    pub stop: CancellationToken,
+}
+
 #[derive(Clone)]
 struct Shared {
     registry: Arc<Registry>,
-    ready: watch::Receiver<bool>,
-    stop: CancellationToken,
+    health: Health,
 }
 
-/// Serves until the process ends; not ready before the first sync and after `stop`.
+/// Serves until the process ends; ready while it stands by, and from the first sync on; not after `stop`.
 ///
 /// # Errors
 /// The listener failed.
-pub async fn serve(
-    listener: TcpListener,
-    registry: Arc<Registry>,
-    ready: watch::Receiver<bool>,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, registry: Arc<Registry>, health: Health) -> std::io::Result<()> {
     let router = Router::new()
         .route("/livez", get(|| async { "ok" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Shared {
-            registry,
-            ready,
-            stop,
-        });
+        .with_state(Shared { registry, health });
     axum::serve(listener, router).await
 }
 
-async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
-    if shared.stop.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping");
-    }
-    if *shared.ready.borrow() {
-        (StatusCode::OK, "ok")
+async fn readyz(State(Shared { health, .. }): State<Shared>) -> impl IntoResponse {
+    if health.stop.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    } else if *health.state.borrow() == lease::State::Standby {
+        (StatusCode::OK, "ok (standby)")
+    } else if *health.ready.borrow() {
+        (StatusCode::OK, "ok (active)")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not synced yet")
     }

@@ -1,7 +1,9 @@
 //! Builds the hub, supervises its loops and drains it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -10,19 +12,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::config::Settings;
-use crate::lease::{Held, LeaseError};
-use crate::metrics::Metrics;
+use crate::gate::Gate;
+use crate::lease::{Handle, Held, LeaseError};
+use crate::metrics::{Metrics, StateLabel};
 use crate::names::HubIdError;
+use crate::plan::lease::State;
+use crate::plan::shards::Owned;
 use crate::seal_key::SealKeyError;
+use crate::shards::ShardLoop;
 
 mod clusters;
 mod loops;
 mod start;
+mod unowned;
 
 pub use start::preflight;
 
-/// Longest wait for events at the end.
-const LAST_EVENTS: Duration = Duration::from_secs(2);
+/// Longest wait for events at the end; a successor waits as long.
+const LAST_EVENTS: Duration = Duration::from_millis(500);
 /// Longest wait for the release of the Lease at the end.
 const LAST_WRITE: Duration = Duration::from_secs(5);
 
@@ -74,37 +81,72 @@ pub enum AppError {
 /// # Errors
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
-    let clients = start::clients().await?;
+    let clients = start::clients(Gate::default()).await?;
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
     let stop = CancellationToken::new();
     let (metrics, registry) = Metrics::new();
     let (ready, is_ready) = watch::channel(false);
+    let state = watch::Sender::new(State::Starting);
     let mut loops = JoinSet::new();
     loops.spawn(cancel_on_signal(stop.clone())?);
-    let admin = admin::serve(listener, registry, is_ready, stop.clone());
-    loops.spawn(async move { _ = admin.await });
+    let health = admin::Health {
+        ready: is_ready,
+        state: state.subscribe(),
+        stop: stop.clone(),
+    };
+    show(&mut loops, listener, (&metrics, registry), health);
 
     let Some(start::Started {
         calls,
         key,
         lease,
         namespaces,
-    }) = start::start_up(&clients.hub, &settings, &metrics, &stop).await?
+    }) = start::start_up(&clients, &settings, &metrics, (&stop, state)).await?
     else {
         return Ok(());
     };
-    let lease = Keeper::start(lease);
+    let (lease, shards, owned) = keep(lease, &ready, &metrics);
     let hub = loops::Hub {
         calls,
+        gate: clients.gate.clone(),
         key,
         metrics,
         ready,
         namespaces,
+        owned,
+        shards,
     };
     let (events, engine) = loops::start(&mut loops, &clients, hub, &settings, &stop)?;
     supervise(loops, lease, events, engine, (&stop, settings.grace_period)).await
+}
+
+/// Starts what tells others how the instance stands.
+fn show(
+    loops: &mut JoinSet<()>,
+    listener: TcpListener,
+    (metrics, registry): (&Metrics, Arc<Registry>),
+    health: admin::Health,
+) {
+    loops.spawn(show_state(health.state.clone(), metrics.clone()));
+    let admin = admin::serve(listener, registry, health);
+    loops.spawn(async move { _ = admin.await });
+}
+
+/// Keeps the Lease, and where there are several instances divides the namespaces with them; what this one may work on.
+fn keep(
+    lease: Held,
+    ready: &watch::Sender<bool>,
+    metrics: &Metrics,
+) -> (Keeper, Option<ShardLoop>, watch::Receiver<Arc<Owned>>) {
+    let reader = lease.reader();
+    let (lease, leases) = Keeper::start(lease);
+    let Some(reader) = reader else {
+        return (lease, None, watch::channel(Arc::new(Owned::All)).1);
+    };
+    let (shards, owned) = ShardLoop::new(leases, reader, ready.subscribe(), metrics.clone());
+    (lease, Some(shards), owned)
 }
 
 /// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
@@ -121,30 +163,50 @@ fn cancel_on_signal(stop: CancellationToken) -> Result<impl Future<Output = ()> 
     })
 }
 
+/// Shows in the metrics what the instance does.
+async fn show_state(mut state: watch::Receiver<State>, metrics: Metrics) {
+    loop {
+        let now = *state.borrow_and_update();
+        for state in State::ALL {
+            let label = StateLabel {
+                state: state.as_str(),
+            };
+            let is_so = i64::from(state == now);
+            metrics.instance_state.get_or_create(&label).set(is_so);
+        }
+        if state.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// The loop that keeps the Lease. It ends after all others: who stops may still write.
 struct Keeper {
     release: CancellationToken,
-    task: JoinHandle<Result<(), LeaseError>>,
+    task: JoinHandle<LeaseError>,
 }
 
 impl Keeper {
-    fn start(lease: Held) -> Self {
+    fn start(lease: Held) -> (Self, Handle) {
         let release = CancellationToken::new();
-        let task = tokio::spawn(lease.keep(release.clone()));
-        Self { release, task }
+        let (handle, keeping) = lease.keep(release.clone());
+        let task = tokio::spawn(keeping);
+        (Self { release, task }, handle)
     }
 
     /// Why it ended, although nobody asked it to.
     async fn lost(&mut self) -> AppError {
         match (&mut self.task).await {
-            Ok(Err(error)) => AppError::Lease(error),
-            _ => AppError::LoopEnded,
+            Ok(error) => AppError::Lease(error),
+            Err(_) => AppError::LoopEnded,
         }
     }
 
     async fn release(self) {
         self.release.cancel();
-        _ = tokio::time::timeout(LAST_WRITE, self.task).await;
+        if tokio::time::timeout(LAST_WRITE, self.task).await.is_err() {
+            tracing::warn!("the hub's Lease was not released; another instance waits until it is over");
+        }
     }
 }
 
@@ -165,17 +227,19 @@ async fn supervise(
         _ = &mut engine => return Err(AppError::LoopEnded),
     }
     tracing::info!("stopping; work under way is finished");
-    let is_drained = tokio::time::timeout(grace_period, engine).await.is_ok();
-    if !is_drained {
-        tracing::warn!("work was still under way after the grace period; the next start goes on with it");
-    }
-    // Ends by itself once it told the last of what the engine handed in.
+    let is_drained = tokio::select! {
+        drained = tokio::time::timeout(grace_period, engine) => drained.is_ok(),
+        error = lease.lost() => return Err(error),
+    };
+    // Ends by itself once it told the last of what the engine handed in; without the claim it could tell nothing.
     if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
         tracing::warn!("some events were not told");
     }
-    // A write that is still under way must not meet a successor, so then the Lease is left to run out.
     if is_drained {
         lease.release().await;
+    } else {
+        // A write that is still under way must not meet a successor, so the Lease is left to run out.
+        tracing::warn!("work was still under way after the grace period; the next start goes on with it");
     }
     loops.shutdown().await;
     Ok(())

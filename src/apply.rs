@@ -24,6 +24,7 @@ use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
 mod ledger;
+mod listed;
 mod objects;
 mod platform;
 mod secret;
@@ -31,6 +32,7 @@ mod wire;
 
 pub use error::CallError;
 use error::{done, found};
+pub use listed::Found;
 pub use objects::Objects;
 pub use platform::StatusWrite;
 pub use secret::{SecretBody, SecretData};

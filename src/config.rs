@@ -19,9 +19,11 @@ use crate::probe::ProbeArgs;
 
 mod clusters;
 mod parse;
+mod shards;
 mod start;
 
 pub use clusters::{ClusterArgs, ClusterSettings};
+pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
 
 use parse::{duration, level, pull_policy, trimmed};
@@ -159,9 +161,15 @@ pub struct RunArgs {
     /// Which other clusters the hub reaches.
     #[command(flatten)]
     pub clusters: ClusterArgs,
+    /// How many instances of this hub work at once.
+    #[command(flatten)]
+    pub shards: ShardArgs,
     /// Time between sweeps for objects whose task is gone, such as 90s, 5m or 1h.
     #[arg(long, env = "RENDERHUB_GC_INTERVAL", default_value = "5m", value_parser = duration)]
     pub gc_interval: Duration,
+    /// Finished tasks that are kept in a namespace; the oldest beyond them are removed. Default: all are kept.
+    #[arg(long, env = "RENDERHUB_KEEP_FINISHED_PER_NAMESPACE")]
+    pub keep_finished_per_namespace: Option<usize>,
     /// Longest time that work under way may take after SIGTERM.
     #[arg(long, env = "RENDERHUB_GRACE_PERIOD", default_value = "20s", value_parser = duration)]
     pub grace_period: Duration,
@@ -211,6 +219,12 @@ pub enum SettingsError {
     /// A network is an address and a length.
     #[error("--{0} must be a list of networks such as 10.0.0.0/8")]
     NotANetwork(&'static str),
+    /// There must be somebody, and not a crowd.
+    #[error("--shard-count must be 1 to 64")]
+    ShardCount,
+    /// The instances are counted from 0.
+    #[error("--shard-index must be auto, or a number from 0 that is less than --shard-count")]
+    ShardIndex,
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,
@@ -241,6 +255,8 @@ pub struct Settings {
     pub grace_period: Duration,
     /// Which other clusters it reaches.
     pub clusters: ClusterSettings,
+    /// How many instances of it work at once.
+    pub shards: ShardSettings,
     /// Address of the admin server.
     pub admin_address: SocketAddr,
 }
@@ -294,11 +310,13 @@ impl RunArgs {
             tenancy: self.tenancy()?,
             start: self.start.settings(&self.rendering_namespace)?,
             clusters: self.clusters.settings(&self.rendering_namespace)?,
+            shards: self.shards.settings()?,
             fallback_class: self.fallback_class(),
             limits: Limits {
                 caps,
                 workers: WORKERS,
                 gc_interval: self.gc_interval,
+                keep_finished: self.keep_finished_per_namespace,
             },
             grace_period: self.grace_period,
             admin_address: self.admin_address,

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::api::conditions::Reason;
 use crate::api::labels::{GROUP, VERSION};
+use crate::gate::Gate;
 use crate::metrics::Metrics;
 use crate::plan::task::TaskId;
 
@@ -42,14 +43,18 @@ pub struct Events {
 }
 
 impl Events {
-    /// Events, and the loop that sends them until every handle is dropped.
-    pub fn new(client: Client, hub: String, metrics: Metrics) -> (Self, impl Future<Output = ()>) {
+    /// Events, and the loop that sends them, when the gate is open, until every handle is dropped.
+    pub fn new(
+        (client, gate): (Client, Gate),
+        hub: String,
+        metrics: Metrics,
+    ) -> (Self, impl Future<Output = ()>) {
         let (out, inbox) = mpsc::channel(BACKLOG);
         let reporter = Reporter {
             controller: "renderhub.dev/hub".to_owned(),
             instance: Some(hub),
         };
-        let sender = send_all(Recorder::new(client, reporter), inbox, metrics.clone());
+        let sender = send_all(Recorder::new(client, reporter), gate, inbox, metrics.clone());
         (Self { out, metrics }, sender)
     }
 
@@ -61,7 +66,7 @@ impl Events {
     }
 }
 
-async fn send_all(recorder: Recorder, mut inbox: mpsc::Receiver<Notice>, metrics: Metrics) {
+async fn send_all(recorder: Recorder, gate: Gate, mut inbox: mpsc::Receiver<Notice>, metrics: Metrics) {
     let mut bucket = Bucket {
         tokens: BURST,
         filled: Instant::now(),
@@ -71,6 +76,7 @@ async fn send_all(recorder: Recorder, mut inbox: mpsc::Receiver<Notice>, metrics
             metrics.events_dropped.inc();
             continue;
         }
+        gate.opened().await;
         let (event, reference) = (event(&notice), reference(&notice.task));
         let sent = tokio::time::timeout(DEADLINE, recorder.publish(&event, &reference)).await;
         let code = if matches!(sent, Ok(Ok(()))) { 201 } else { 0 };

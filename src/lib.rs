@@ -1,8 +1,8 @@
 //! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
-//! I/O ([`apply`], [`events`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`seal_key`], [`tenant`],
-//! [`verify`], [`watch`]), control loops ([`controller`]) and wiring ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`],
+//! I/O ([`apply`], [`events`], [`gate`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`seal_key`], [`shards`],
+//! [`tenant`], [`verify`], [`watch`]), control loops ([`controller`]) and wiring ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`],
 //! [`hardening`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only,
 //! and [`verify`] alone uses what it has for reading.
@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod config;
 pub mod controller;
 pub mod events;
+pub mod gate;
 pub mod hardening;
 pub mod kubeconfig;
 pub mod lease;
@@ -28,6 +29,7 @@ pub mod preflight;
 pub mod probe;
 pub mod renderer;
 pub mod seal_key;
+pub mod shards;
 pub mod telemetry;
 pub mod tenant;
 pub mod verify;

@@ -7,8 +7,18 @@ use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings};
 use renderhub::probe::{Patience, ProbeArgs};
 use renderhub::{app, config, hardening, probe, telemetry};
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    let Ok(runtime) = tokio::runtime::Runtime::new() else {
+        eprintln!("threads cannot be started");
+        return ExitCode::FAILURE;
+    };
+    let code = runtime.block_on(start());
+    // At once: a hub that lost its Lease must not wait for whatever still runs.
+    runtime.shutdown_background();
+    code
+}
+
+async fn start() -> ExitCode {
     match Cli::try_parse().map(|cli| cli.command) {
         Ok(Command::Run(args)) => run(&args).await,
         Ok(Command::Preflight(args)) => preflight(&args).await,

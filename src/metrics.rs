@@ -1,4 +1,5 @@
-//! What `/metrics` shows. Labels are closed lists: never a task's name, a URL or an error's text.
+//! What `/metrics` shows. Labels are closed lists, or names of clusters and namespaces of which there are so many at most: never a
+//! task's name, a URL or an error's text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,13 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub mod clusters;
+mod queue;
+pub mod shards;
 
 use clusters::ClusterMetrics;
+use queue::QueueMetrics;
+pub use queue::QueueRow;
+use shards::ShardMetrics;
 
 /// Labels of an API call.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -44,6 +50,13 @@ pub struct ResultLabel {
 pub struct PhaseLabel {
     /// The phase.
     pub phase: &'static str,
+}
+
+/// What an instance does.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct StateLabel {
+    /// `starting`, `standby` or `active`.
+    pub state: &'static str,
 }
 
 /// How strict a hub runs.
@@ -92,6 +105,10 @@ pub struct Metrics {
     pub events_dropped: Counter,
     /// Objects that a sweep removed because their task was gone.
     pub orphans_removed: Counter,
+    /// Jobs of other hubs of the cluster that the hub made its own.
+    pub adopted_jobs: Counter,
+    /// Namespaces that no hub serves any more.
+    pub unowned_namespaces: Gauge,
     /// Statuses seen that the hub did not write.
     pub forged_statuses: Counter,
     /// Questions to registries whether they hold a chart, by what came of each.
@@ -100,10 +117,16 @@ pub struct Metrics {
     pub mode: Family<ModeLabels, Gauge>,
     /// 1 for each setting that is less strict than the default.
     pub relaxed_settings: Family<SettingLabel, Gauge>,
+    /// 1 for what the instance does, 0 for what it does not.
+    pub instance_state: Family<StateLabel, Gauge>,
     /// 1 for what came of each check before the start.
     pub preflight: Family<FindingLabels, Gauge>,
     /// What is counted of each connection to another cluster.
     pub clusters: ClusterMetrics,
+    /// What is counted of instances that divide the namespaces.
+    pub shards: ShardMetrics,
+    /// What is counted of the queue by namespace.
+    pub queue: QueueMetrics,
 }
 
 impl Metrics {
@@ -120,12 +143,17 @@ impl Metrics {
             watch_errors: Family::default(),
             events_dropped: Counter::default(),
             orphans_removed: Counter::default(),
+            adopted_jobs: Counter::default(),
+            unowned_namespaces: Gauge::default(),
             forged_statuses: Counter::default(),
             verifications: Family::default(),
             mode: Family::default(),
             relaxed_settings: Family::default(),
+            instance_state: Family::default(),
             preflight: Family::default(),
             clusters: ClusterMetrics::default(),
+            shards: ShardMetrics::default(),
+            queue: QueueMetrics::default(),
         };
         let mut registry = Registry::with_prefix("renderhub");
         metrics.register(&mut registry);
@@ -168,8 +196,25 @@ impl Metrics {
             "Objects removed by a sweep",
             self.orphans_removed.clone(),
         );
+        self.register_shards(registry);
         self.register_posture(registry);
         self.clusters.register(registry);
+        self.shards.register(registry);
+        self.queue.register(registry);
+    }
+
+    /// What says how the hubs of a cluster share its namespaces.
+    fn register_shards(&self, registry: &mut Registry) {
+        registry.register(
+            "adopted_jobs",
+            "Jobs of other hubs made this hub's own",
+            self.adopted_jobs.clone(),
+        );
+        registry.register(
+            "unowned_namespaces",
+            "Namespaces that no hub serves any more",
+            self.unowned_namespaces.clone(),
+        );
     }
 
     /// What says how strict the hub is, and who is not.
@@ -189,6 +234,11 @@ impl Metrics {
             "relaxed_settings",
             "Settings that are less strict than the default",
             self.relaxed_settings.clone(),
+        );
+        registry.register(
+            "instance_state",
+            "What the instance does",
+            self.instance_state.clone(),
         );
         registry.register(
             "preflight_findings",

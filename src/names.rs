@@ -8,6 +8,8 @@ use sha2::{Digest, Sha256};
 const LABEL_MAX: usize = 63;
 /// Hex digits of the UID's hash in a name: 64 bits, out of reach for a birthday collision or a forger.
 const HASH_DIGITS: usize = 16;
+/// What a hub id holds of its cluster's UID.
+const CLUSTER_DIGITS: usize = 8;
 /// What each Job and config Secret starts with.
 const PREFIX: &str = "render-";
 
@@ -76,11 +78,11 @@ impl HubId {
     /// # Errors
     /// The shard name is no DNS label of at most 54 characters, or the UID has fewer than 8 characters.
     pub fn new(shard: &str, kube_system_uid: &str) -> Result<Self, HubIdError> {
-        if !is_dns_label(shard) || shard.len() > LABEL_MAX - 9 {
+        if !is_dns_label(shard) || shard.len() > LABEL_MAX - 1 - CLUSTER_DIGITS {
             return Err(HubIdError::ShardName);
         }
         let cluster = kube_system_uid
-            .get(..8)
+            .get(..CLUSTER_DIGITS)
             .filter(|part| is_dns_label(part))
             .ok_or(HubIdError::ClusterUid)?;
         Ok(Self(format!("{shard}-{cluster}")))
@@ -90,6 +92,13 @@ impl HubId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether the text is the id of a hub of the same cluster, this one or another.
+    #[must_use]
+    pub fn is_kin(&self, id: &str) -> bool {
+        let (_, cluster) = self.0.split_at(self.0.len() - CLUSTER_DIGITS - 1);
+        id.strip_suffix(cluster).is_some_and(is_dns_label)
     }
 }
 

@@ -4,7 +4,7 @@
 //! it can wait here for the word, for a moment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -24,6 +24,8 @@ struct Inner {
     /// How many wait now, and word that one began to.
     waiting: AtomicUsize,
     began: Notify,
+    /// Whether nobody waits any more.
+    is_hurried: AtomicBool,
 }
 
 /// One that waits, until it is dropped.
@@ -85,12 +87,21 @@ impl Notes {
                 // Listening starts before the look, so that nothing arrives unheard between the two.
                 arrived.as_mut().enable();
                 if let Some(note) = self.get(task).filter(&fits) {
-                    return note;
+                    return Some(note);
+                }
+                if self.0.is_hurried.load(Ordering::Acquire) {
+                    return None;
                 }
                 arrived.await;
             }
         };
-        tokio::time::timeout(limit, arrives).await.ok()
+        tokio::time::timeout(limit, arrives).await.ok().flatten()
+    }
+
+    /// Ends every wait, now and from now on: the hub stops, and somebody else waits for its Lease.
+    pub fn hurry(&self) {
+        self.0.is_hurried.store(true, Ordering::Release);
+        self.0.arrived.notify_waiters();
     }
 
     /// How many wait for a word now; they need no worker.
@@ -148,5 +159,24 @@ mod tests {
         assert_eq!(waiter.await.unwrap(), Some(note("b", 2, true)));
         assert_eq!(notes.waiting(), 0);
         assert_eq!(notes.wait(&TaskUid::new("other"), limit, |_| true).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_when_the_hub_stops() {
+        let (notes, task) = (Notes::default(), TaskUid::new("t"));
+        let begun = tokio::time::Instant::now();
+        let waiter = tokio::spawn({
+            let (notes, task) = (notes.clone(), task.clone());
+            async move { notes.wait(&task, Duration::from_secs(60), |_| true).await }
+        });
+        notes.wait_began().await;
+        notes.hurry();
+        assert_eq!(waiter.await.unwrap(), None);
+        assert_eq!(notes.wait(&task, Duration::from_secs(60), |_| true).await, None);
+        // What is known is still told.
+        notes.put(task.clone(), note("a", 1, true));
+        let limit = Duration::from_secs(60);
+        assert_eq!(notes.wait(&task, limit, |_| true).await, Some(note("a", 1, true)));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }

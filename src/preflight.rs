@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
-    LocalSubjectAccessReview, ResourceAttributes, ResourceRule, SelfSubjectRulesReview,
-    SelfSubjectRulesReviewSpec, SubjectAccessReviewSpec,
+    LocalSubjectAccessReview, ResourceAttributes, ResourceRule, SelfSubjectAccessReview,
+    SelfSubjectAccessReviewSpec, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, Secret};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
@@ -20,6 +20,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use crate::api::labels::{GROUP, TASK_NAMESPACE, all_objects};
 use crate::api::{ClusterRegistry, ClusterRegistrySpec, RenderTask};
 use crate::metrics::Metrics;
 use crate::plan::preflight::rights::OwnRules;
@@ -34,6 +35,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 8;
 /// Objects that are looked at of a kind that may have many.
 const LOOKED_AT: u32 = 500;
+/// Pages of tasks that are looked at.
+const PAGES: usize = 100;
 /// A namespace that the hub has nothing to do with, to see what it may do anywhere.
 const ELSEWHERE: &str = "default";
 
@@ -175,6 +178,60 @@ impl Inquiry {
             .status
             .map(|status| status.resource_rules)
             .unwrap_or_default())
+    }
+
+    /// Namespaces of tasks that something is left of, and where the asker may list them, of all tasks.
+    pub async fn task_namespaces(&self) -> BTreeSet<String> {
+        let mut known = BTreeSet::new();
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.rendering);
+        let objects = ListParams::default().labels(&all_objects()).limit(LOOKED_AT);
+        let left = self
+            .ask("list", "secrets", || secrets.list_metadata(&objects))
+            .await;
+        for object in left.into_iter().flat_map(|list| list.items) {
+            let annotations = object.metadata.annotations.unwrap_or_default();
+            known.extend(annotations.get(TASK_NAMESPACE).cloned());
+        }
+        if self.may_list_tasks().await {
+            let tasks: Api<RenderTask> = Api::all(self.client.clone());
+            let mut page = ListParams::default().limit(LOOKED_AT);
+            for _ in 0..PAGES {
+                let Ok(list) = self
+                    .ask("list", "rendertasks", || tasks.list_metadata(&page))
+                    .await
+                else {
+                    break;
+                };
+                known.extend(list.items.into_iter().filter_map(|task| task.metadata.namespace));
+                match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => page = page.continue_token(&token),
+                    None => break,
+                }
+            }
+        }
+        known
+    }
+
+    /// Whether the asker may list the tasks of all namespaces; it is asked for first, so that nobody is refused anything.
+    async fn may_list_tasks(&self) -> bool {
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let asked = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some("list".to_owned()),
+                    group: Some(GROUP.to_owned()),
+                    resource: Some("rendertasks".to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let post = PostParams::default();
+        let answer = self
+            .ask("create", "selfsubjectaccessreviews", || api.create(&post, &asked))
+            .await;
+        answer.is_ok_and(|answer| answer.status.is_some_and(|status| status.allowed))
     }
 
     // === tenants' rights ===

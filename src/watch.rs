@@ -23,13 +23,15 @@ use crate::api::labels::{self, TASK_UID, own_objects};
 use crate::metrics::{KindLabel, Metrics};
 use crate::names::{HubId, TaskKind, TaskUid, is_name_of};
 use crate::notes::Notes;
-use crate::object::{SlimObject, task_resource};
+use crate::object::SlimObject;
 use crate::plan::outcome::{self, EndHint};
 use crate::plan::site::{Site, SiteState};
 use crate::plan::task::Task;
 
+mod tasks;
 mod tenants;
 
+pub use tasks::{Territory, tasks};
 pub use tenants::{Grant, GrantChange, grants, registries, tenants};
 
 /// Pause before a watch is opened anew, so that a server that refuses each start is not asked in a loop.
@@ -116,33 +118,8 @@ pub enum Input {
     Registry(String),
     /// The hub may not look at the tasks of this scope.
     Refused(Scope),
-}
-
-/// Watches the tasks of a scope until the channel closes.
-pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Sender<Input>) {
-    let resource = task_resource(scope.kind);
-    let api: Api<SlimObject> = match &scope.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
-    let kind = scope.kind;
-    let name = match kind {
-        TaskKind::RenderTask => "rendertasks",
-        TaskKind::ClusterRenderTask => "clusterrendertasks",
-    };
-    let (told, refused) = (out.clone(), scope.clone());
-    let heard = move |error: &watcher::Error| {
-        // What finds no place is said again with the next error.
-        if is_forbidden(error) {
-            _ = told.try_send(Input::Refused(refused.clone()));
-        }
-    };
-    let events = endless_heard(api, Config::default(), metrics, name, heard);
-    forward(events, out, move |event| {
-        let change = change(event, |o: SlimObject| o.into_task(kind).map(Box::new), uid_of)?;
-        Some(Input::Task(scope.clone(), change))
-    })
-    .await;
+    /// Tasks that another instance had are shown from now on: the scope is listed anew.
+    Gaining(Scope),
 }
 
 /// Watches the hub's Jobs by metadata until the channel closes.

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Instant;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -18,10 +19,19 @@ enum State {
     BusyAgain,
 }
 
+/// Whose a key is; keys of `None` are somebody's too.
+pub type Owner = Option<Arc<str>>;
+
 /// Keys that are due, that are worked on, and that become due.
 #[derive(Debug)]
 pub struct WorkQueue<K> {
+    /// Those whose owner was not asked for yet.
     ready: VecDeque<K>,
+    /// The others, by their owner; none of these lines is empty.
+    lanes: HashMap<Owner, VecDeque<K>>,
+    /// The owners in turn.
+    round: VecDeque<Owner>,
+    in_lanes: usize,
     states: HashMap<K, State>,
     /// Earliest wake-up by key; an entry of `later` that does not match it is stale.
     wakes: HashMap<K, Instant>,
@@ -32,6 +42,9 @@ impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         Self {
             ready: VecDeque::new(),
+            lanes: HashMap::new(),
+            round: VecDeque::new(),
+            in_lanes: 0,
             states: HashMap::new(),
             wakes: HashMap::new(),
             later: BinaryHeap::new(),
@@ -63,8 +76,30 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Takes the next key that is due.
     pub fn take(&mut self, now: Instant) -> Option<K> {
+        self.take_fair(now, |_| None)
+    }
+
+    /// Takes the next key that is due; owners take turns, and the keys of one come in the order in which they were asked for.
+    pub fn take_fair(&mut self, now: Instant, owner: impl Fn(&K) -> Owner) -> Option<K> {
         self.promote(now);
-        let key = self.ready.pop_front()?;
+        while let Some(key) = self.ready.pop_front() {
+            let owner = owner(&key);
+            let lane = self.lanes.entry(owner.clone()).or_default();
+            if lane.is_empty() {
+                self.round.push_back(owner);
+            }
+            lane.push_back(key);
+            self.in_lanes += 1;
+        }
+        let owner = self.round.pop_front()?;
+        let lane = self.lanes.get_mut(&owner)?;
+        let key = lane.pop_front()?;
+        self.in_lanes -= 1;
+        if lane.is_empty() {
+            self.lanes.remove(&owner);
+        } else {
+            self.round.push_back(owner);
+        }
         self.states.insert(key.clone(), State::Busy);
         Some(key)
     }
@@ -96,13 +131,13 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     /// Keys in line.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ready.len()
+        self.ready.len() + self.in_lanes
     }
 
     /// Whether no key is in line.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ready.is_empty()
+        self.len() == 0
     }
 
     fn promote(&mut self, now: Instant) {
@@ -132,6 +167,24 @@ mod tests {
         assert_eq!(queue.take(now), Some(1));
         queue.done(&1);
         assert_eq!(queue.take(now), None);
+    }
+
+    /// Holds: D1.
+    #[test]
+    fn owners_take_turns_however_many_keys_one_has() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let owner = |key: &i32| Some(Arc::from(if *key < 1000 { "many" } else { "few" }));
+        for key in 0..1000 {
+            queue.add(&key);
+        }
+        assert_eq!(queue.take_fair(now, owner), Some(0));
+        queue.add(&1000);
+        queue.add(&1001);
+        let next: Vec<_> = (0..5).filter_map(|_| queue.take_fair(now, owner)).collect();
+        assert_eq!(next, [1, 1000, 2, 1001, 3]);
+        assert_eq!((queue.len(), queue.is_empty()), (996, false));
+        while queue.take_fair(now, owner).is_some() {}
+        assert!(queue.is_empty() && queue.lanes.is_empty() && queue.round.is_empty());
     }
 
     #[test]

@@ -2,6 +2,11 @@
 
 mod support;
 
+#[path = "retention/kept.rs"]
+mod kept;
+#[path = "retention/quota.rs"]
+mod quota;
+
 use anyhow::Result;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;

@@ -7,7 +7,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use super::{
-    ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderCluster, RenderTask, RendererClass,
+    ClusterRegistry, ClusterRenderTask, QueuePolicy, ReferenceGrant, Registry, RenderCluster, RenderTask,
+    RendererClass,
 };
 
 /// A column of `kubectl get`: its name, where its text is, and whether only `-o wide` shows it.
@@ -80,6 +81,13 @@ const CLUSTER_COLUMNS: &[Column] = &[
     ("Secret", ".spec.kubeConfig.secretRef.name", true),
 ];
 
+/// Columns of a queue policy.
+const QUEUE_COLUMNS: &[Column] = &[
+    ("Weight", ".spec.weight", false),
+    ("Namespaces", ".spec.namespaces", false),
+    AGE,
+];
+
 /// Columns of a tenant's registry.
 const TENANT_REGISTRY_COLUMNS: &[Column] = &[
     ("Host", ".spec.hostname", false),
@@ -106,6 +114,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         finished(ClusterRegistry::crd(), REGISTRY_COLUMNS),
         finished(RendererClass::crd(), CLASS_COLUMNS),
         finished(RenderCluster::crd(), CLUSTER_COLUMNS),
+        finished(QueuePolicy::crd(), QUEUE_COLUMNS),
         finished(Registry::crd(), TENANT_REGISTRY_COLUMNS),
         finished(ReferenceGrant::crd(), GRANT_COLUMNS),
     ]

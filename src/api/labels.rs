@@ -1,6 +1,6 @@
 //! Labels, annotations, finalizer and field managers: the marks renderhub leaves and looks for.
 
-use crate::names::HubId;
+use crate::names::{HubId, TaskUid};
 
 /// API group of every renderhub kind.
 pub const GROUP: &str = "renderhub.dev";
@@ -47,6 +47,14 @@ pub const WATCH_NAMESPACES: &str = "renderhub.dev/watch-namespaces";
 /// Annotation on a hub's Lease: SHA-256 of the whole list.
 pub const WATCH_NAMESPACES_SHA256: &str = "renderhub.dev/watch-namespaces-sha256";
 
+/// Annotation on a hub's Lease: what its holder does, `starting`, `active` or `standby`.
+pub const LEASE_STATE: &str = "renderhub.dev/state";
+/// Annotation on the Lease of one shard of several: the shards among which its holder divides the namespaces, as numbers
+/// separated by commas. What falls to the holder by it may be in work.
+pub const LEASE_VIEW: &str = "renderhub.dev/shards";
+/// Annotation on a hub's Lease: namespaces that it served before and does not any more, separated by commas.
+pub const FORMER_NAMESPACES: &str = "renderhub.dev/former-namespaces";
+
 /// Annotation on a `RoleBinding` in the rendering namespace: an administrator says that its subjects are the platform's.
 pub const PLATFORM_ACCESS: &str = "renderhub.dev/platform-access";
 
@@ -55,6 +63,24 @@ pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 
 /// Field manager of the hub's writes.
 pub const FIELD_MANAGER: &str = "renderhub";
+
+/// Selects what any hub made for the task.
+#[must_use]
+pub fn objects_of(task: &TaskUid) -> String {
+    format!("{MANAGED_BY}={MANAGED_BY_VALUE},{HUB_ID},{TASK_UID}={task}")
+}
+
+/// Selects what hubs made for tasks, whichever.
+#[must_use]
+pub fn all_objects() -> String {
+    format!("{MANAGED_BY}={MANAGED_BY_VALUE},{HUB_ID},{TASK_UID}")
+}
+
+/// Selects what other hubs than this one made for tasks.
+#[must_use]
+pub fn others_objects(hub_id: &HubId) -> String {
+    format!("{},{HUB_ID}!={hub_id}", all_objects())
+}
 
 /// Selects what a hub made for tasks.
 #[must_use]

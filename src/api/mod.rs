@@ -9,6 +9,7 @@ pub mod docker_config;
 pub mod labels;
 pub mod oci;
 pub mod policy;
+mod queue_policy;
 mod reference_grant;
 mod registry;
 mod render_cluster;
@@ -24,6 +25,7 @@ pub use cluster_registry::{
 };
 pub use cluster_render_task::{ClusterRenderTask, ClusterRenderTaskSpec};
 pub use definitions::custom_resource_definitions;
+pub use queue_policy::{QueuePolicy, QueuePolicySpec};
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrant, ReferenceGrantSpec};
 pub use registry::{Registry, RegistrySpec};
 pub use render_cluster::{

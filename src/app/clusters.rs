@@ -1,7 +1,8 @@
 //! Builds what reaches clusters that are not the hub's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
@@ -18,13 +19,15 @@ use crate::config::{ClusterSettings, Settings};
 use crate::controller::catalog::Published;
 use crate::controller::clusters::{ClusterLoop, Limits, Parts};
 use crate::controller::engine::Outlets;
+use crate::gate::Gate;
 use crate::metrics::Metrics;
 use crate::names::HubId;
 use crate::plan::address::Guard;
 use crate::plan::health::Timing;
 use crate::plan::lost::Patience;
+use crate::plan::shards::Owned;
 use crate::tenant::Identities;
-use crate::watch::Input;
+use crate::watch::{Input, Territory};
 
 /// Reports that may wait for the cluster controller; a full channel only makes a connection wait.
 const REPORTS: usize = 64;
@@ -34,6 +37,10 @@ pub(super) struct Remote {
     pub controller: ClusterLoop,
     pub seats: Arc<dyn Seats>,
     pub outlets: Outlets,
+    /// What the engine works on.
+    pub territory: Territory,
+    /// Namespaces of the tasks that something is left of.
+    pub left: watch::Receiver<Arc<BTreeSet<String>>>,
 }
 
 /// Those who have to do with other clusters: the hub's calls, tenants, what the platform offers, and whoever asks whether
@@ -48,6 +55,7 @@ type Parties<'a> = (
 /// Everything that reaches other clusters.
 pub(super) fn build(
     client: &Client,
+    gate: &Gate,
     settings: &Settings,
     (calls, identities, catalog, ready): Parties<'_>,
     (own_namespaces, metrics): (OwnNamespaces, &Metrics),
@@ -55,10 +63,12 @@ pub(super) fn build(
 ) -> Result<Remote, AppError> {
     let (settings, hub_id) = (&settings.clusters, calls.hub_id().clone());
     let (report, reports) = mpsc::channel(REPORTS);
-    let connections = connections(settings, hub_id, own_namespaces)?;
+    let connections = connections(settings, gate, hub_id, own_namespaces)?;
     let registry = Registry::new(connections, metrics.clone(), inputs, report);
     let (wants, wanted) = mpsc::unbounded_channel();
     let (active, running) = watch::channel(Arc::default());
+    let (settled, territory) = watch::channel(Arc::new(Owned::All));
+    let (left, namespaces) = watch::channel(Arc::default());
     let controller = ClusterLoop::new(Parts {
         client: client.clone(),
         calls: calls.clone(),
@@ -69,19 +79,29 @@ pub(super) fn build(
         limits: Limits::default(),
         catalog,
         active: running,
+        territory: territory.clone(),
         wants: wanted,
         reports,
     });
     Ok(Remote {
         controller,
         seats: Arc::new(registry),
-        outlets: Outlets { ready, wants, active },
+        outlets: Outlets {
+            ready,
+            wants,
+            active,
+            settled,
+            left,
+        },
+        territory,
+        left: namespaces,
     })
 }
 
 /// What all connections have in common.
 fn connections(
     settings: &ClusterSettings,
+    gate: &Gate,
     hub_id: HubId,
     own_namespaces: OwnNamespaces,
 ) -> Result<RegistrySettings, AppError> {
@@ -95,9 +115,10 @@ fn connections(
             guard: Arc::new(guard),
             resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
             limits: LinkLimits::default(),
+            gate: gate.clone(),
         },
         own_namespaces,
-        timing: Timing::default(),
+        timing: Timing::since(Instant::now()),
     })
 }
 

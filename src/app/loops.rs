@@ -1,6 +1,6 @@
 //! Builds the loops and connects them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::Client;
@@ -8,22 +8,26 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, clusters, start};
+use super::{AppError, clusters, start, unowned};
 use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::config::{Settings, TenantIdentity};
-use crate::controller::catalog::CatalogLoop;
-use crate::controller::engine::Engine;
+use crate::controller::catalog::{CatalogLoop, Published};
+use crate::controller::engine::{Engine, Inlets, Outlets};
 use crate::controller::worker::Context;
 use crate::events::Events;
+use crate::gate::{self, Gate};
+use crate::lease::Leases;
 use crate::metrics::Metrics;
 use crate::names::HubId;
 use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::plan::seal::SealKey;
+use crate::plan::shards::Owned;
+use crate::shards::ShardLoop;
 use crate::tenant::{Identities, Method};
 use crate::verify::Verifier;
-use crate::watch::{self as watches, Input, Scope};
+use crate::watch::{self as watches, Input, Scope, Territory};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -31,11 +35,17 @@ const BACKLOG: usize = 32;
 /// What the loops are built of.
 pub(super) struct Hub {
     pub calls: Calls,
+    /// What the calls go through.
+    pub gate: Gate,
     pub key: SealKey,
     pub metrics: Metrics,
     pub ready: watch::Sender<bool>,
     /// UIDs of namespaces that were read at the start.
     pub namespaces: BTreeMap<String, String>,
+    /// What this instance may work on.
+    pub owned: watch::Receiver<Arc<Owned>>,
+    /// Who says so, where several instances divide the namespaces.
+    pub shards: Option<ShardLoop>,
 }
 
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
@@ -49,52 +59,92 @@ pub(super) fn start(
     let (client, metrics, calls) = (&clients.hub, &hub.metrics, &hub.calls);
     let (publish, catalog) = watch::channel(None);
     let (input, inputs) = mpsc::channel(BACKLOG);
-    let (events, send_events) = Events::new(client.clone(), calls.hub_id().to_string(), metrics.clone());
+    let sender = (client.clone(), hub.gate.clone());
+    let (events, send_events) = Events::new(sender, calls.hub_id().to_string(), metrics.clone());
     let notes = Notes::default();
     let own = clusters::own_namespaces(hub.namespaces, catalog.clone());
     let identities = identities(clients, settings, metrics);
     let parts = (calls, Arc::clone(&identities), catalog.clone(), hub.ready);
-    let remote = clusters::build(client, settings, parts, (own, metrics), input.clone())?;
+    let remote = clusters::build(client, &hub.gate, settings, parts, (own, metrics), input.clone())?;
     let context = context(
         settings,
         hub.key,
-        (calls, metrics),
+        (calls, &hub.gate, metrics),
         (events, notes.clone()),
         identities,
         remote.seats,
     );
-    let (limits, scopes) = (settings.limits, Scope::of(&settings.watch_namespaces));
-    let engine = Engine::new(
-        Arc::new(context),
-        metrics.clone(),
-        limits,
-        scopes,
-        catalog,
-        remote.outlets,
-    );
-    let (fallback, watched) = (settings.fallback_class.clone(), &settings.watch_namespaces);
-    let offering = CatalogLoop::new(calls.clone(), fallback, watched, publish);
-    let namespace = settings.rendering_namespace.clone();
+    let owned = hub.owned;
+    let inlets = Inlets { catalog, owned };
+    let engine = engine(context, metrics, settings, (inlets, remote.outlets));
+    loops.spawn(tell(hub.gate, stop.clone()));
     loops.spawn(remote.controller.run(stop.clone()));
-    loops.spawn(offering.run(client.clone(), namespace, metrics.clone(), stop.clone()));
-    spawn_watches(loops, client, calls.hub_id(), settings, metrics, notes, input);
+    let lookouts = (publish, remote.left);
+    spawn_lookouts(loops, settings, (client, metrics, calls), lookouts, stop);
+    let territory = remote.territory;
+    if let Some(shards) = hub.shards {
+        loops.spawn(shards.run(territory.clone(), stop.clone()));
+    }
+    let out = (notes, input, territory);
+    spawn_watches(loops, client, calls.hub_id(), settings, metrics, out);
     Ok((
         tokio::spawn(send_events),
         tokio::spawn(engine.run(inputs, stop.clone())),
     ))
 }
 
+fn engine(
+    context: Context,
+    metrics: &Metrics,
+    settings: &Settings,
+    (inlets, outlets): (Inlets, Outlets),
+) -> Engine {
+    let scopes = Scope::of(&settings.watch_namespaces);
+    Engine::new(
+        Arc::new(context),
+        metrics.clone(),
+        settings.limits,
+        scopes,
+        inlets,
+        outlets,
+    )
+}
+
+/// Starts what looks at the platform's objects and at the other hubs.
+fn spawn_lookouts(
+    loops: &mut JoinSet<()>,
+    settings: &Settings,
+    (client, metrics, calls): (&Client, &Metrics, &Calls),
+    (publish, left): (watch::Sender<Published>, watch::Receiver<Arc<BTreeSet<String>>>),
+    stop: &CancellationToken,
+) {
+    let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics.clone());
+    let grace = settings.start.unowned_grace;
+    loops.spawn(unowned::run(leases, left, grace, metrics.clone()));
+    let (fallback, watched) = (settings.fallback_class.clone(), &settings.watch_namespaces);
+    let offering = CatalogLoop::new(calls.clone(), fallback, watched, publish);
+    let namespace = settings.rendering_namespace.clone();
+    loops.spawn(offering.run(client.clone(), namespace, metrics.clone(), stop.clone()));
+}
+
+/// Tells when the gate closes and opens, until the hub closes it for good.
+async fn tell(gate: Gate, stop: CancellationToken) {
+    _ = stop.run_until_cancelled(gate::tell(gate)).await;
+    std::future::pending::<()>().await;
+}
+
 /// What every pass over a task needs.
 fn context(
     settings: &Settings,
     key: SealKey,
-    (calls, metrics): (&Calls, &Metrics),
+    (calls, gate, metrics): (&Calls, &Gate, &Metrics),
     (events, notes): (Events, Notes),
     identities: Arc<Identities>,
     seats: Arc<dyn Seats>,
 ) -> Context {
     Context {
         calls: calls.clone(),
+        gate: gate.clone(),
         events,
         notes,
         place: place(settings, calls.hub_id()),
@@ -140,8 +190,7 @@ fn spawn_watches(
     hub_id: &HubId,
     settings: &Settings,
     metrics: &Metrics,
-    notes: Notes,
-    out: mpsc::Sender<Input>,
+    (notes, out, territory): (Notes, mpsc::Sender<Input>, Territory),
 ) {
     let scopes = Scope::of(&settings.watch_namespaces);
     for namespace in watches::tenants(&scopes) {
@@ -157,6 +206,7 @@ fn spawn_watches(
             client.clone(),
             scope,
             metrics.clone(),
+            territory.clone(),
             out.clone(),
         ));
     }

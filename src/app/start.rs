@@ -9,17 +9,20 @@ use kube::api::Api;
 use kube::config::AuthInfo;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::AppError;
 use crate::apply::Calls;
 use crate::config::{Output, Settings};
+use crate::gate::{self, Gate};
 use crate::lease::{Held, LeaseError, Leases};
 use crate::metrics::{FindingLabels, Metrics, ModeLabels, SettingLabel};
 use crate::names::HubId;
-use crate::plan::lease::{Claim, ConflictKind, Watched, finding};
+use crate::plan::lease::{Claim, State, Watched, finding};
 use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
 use crate::plan::seal::SealKey;
+use crate::plan::unowned;
 use crate::preflight::Inquiry;
 use crate::seal_key;
 
@@ -34,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub that may start.
 pub(super) struct Started {
-    /// Its calls.
+    /// Its calls, through the gate.
     pub calls: Calls,
     /// What it seals results with.
     pub key: SealKey,
@@ -46,48 +49,71 @@ pub(super) struct Started {
 
 /// Everything before the loops, in order; `None` when the hub is told to stop meanwhile.
 pub(super) async fn start_up(
-    client: &Client,
+    clients: &Clients,
     settings: &Settings,
     metrics: &Metrics,
-    stop: &CancellationToken,
+    (stop, state): (&CancellationToken, watch::Sender<State>),
 ) -> Result<Option<Started>, AppError> {
-    let looked = async {
-        let mut namespaces = BTreeMap::from([(KUBE_SYSTEM.to_owned(), cluster_uid(client).await?)]);
-        let hub_id = HubId::new(&settings.shard_name, &namespaces[KUBE_SYSTEM])?;
-        announce(settings, &hub_id, metrics);
-        let facts = inquiry(client, settings, metrics).facts().await;
-        report(&judge(&facts, &settings.start.skipped), metrics)?;
-        let namespace = settings.rendering_namespace.clone();
-        let calls = Calls::new(client.clone(), metrics.clone(), namespace, hub_id);
-        // After the checks: nothing is written to a namespace that is not fit for it.
-        let key = seal_key::load(&calls).await?;
-        if let Some(uid) = uid_of(client, &settings.rendering_namespace).await {
-            namespaces.insert(settings.rendering_namespace.clone(), uid);
-        }
-        Ok::<_, AppError>((calls, key, namespaces))
-    };
-    let (calls, key, namespaces) = tokio::select! {
-        looked = looked => looked?,
+    let looked = tokio::select! {
+        looked = look_around(clients, settings, metrics) => looked?,
         () = stop.cancelled() => return Ok(None),
     };
-    let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics.clone());
-    match leases.take(claim(settings, calls.hub_id()), stop).await {
-        Ok(lease) => {
-            report(&[finding(&[])], metrics)?;
-            Ok(Some(Started {
-                calls,
-                key,
-                lease,
-                namespaces,
-            }))
-        }
+    let (calls, key, namespaces) = looked;
+    let leases = Leases::new(
+        clients.free.clone(),
+        &settings.start.lease_namespace,
+        metrics.clone(),
+    );
+    let told = tokio::spawn(tell(state.subscribe()));
+    let taken = leases.take(claim(settings, calls.hub_id()), stop, state).await;
+    told.abort();
+    let lease = match taken {
+        Ok(lease) => lease,
         Err(LeaseError::Conflict(alive)) => {
             report(&[finding(&alive)], metrics)?;
-            Ok(None)
+            return Ok(None);
         }
-        Err(LeaseError::Stopped) => Ok(None),
-        Err(error) => Err(AppError::Lease(error)),
+        Err(LeaseError::Stopped) => return Ok(None),
+        Err(error) => return Err(AppError::Lease(error)),
+    };
+    report(&[finding(&[])], metrics)?;
+    clients.gate.open(lease.claim());
+    tracing::info!(shard = lease.shard().map(|shard| shard.0), "this instance works");
+    let key = if lease.has_stood_by() {
+        seal_key::load(&calls).await?
+    } else {
+        key
+    };
+    Ok(Some(Started {
+        calls,
+        key,
+        lease,
+        namespaces,
+    }))
+}
+
+/// Finds out which hub this is, and whether anything but other hubs keeps it from starting; its calls, what it seals with, and
+/// the UIDs of the namespaces it looked at.
+async fn look_around(
+    clients: &Clients,
+    settings: &Settings,
+    metrics: &Metrics,
+) -> Result<(Calls, SealKey, BTreeMap<String, String>), AppError> {
+    let client = &clients.free;
+    let mut namespaces = BTreeMap::from([(KUBE_SYSTEM.to_owned(), cluster_uid(client).await?)]);
+    let hub_id = HubId::new(&settings.shard_name, &namespaces[KUBE_SYSTEM])?;
+    announce(settings, &hub_id, metrics);
+    let facts = inquiry(client, settings, metrics).facts().await;
+    report(&judge(&facts, &settings.start.skipped), metrics)?;
+    let rendering = &settings.rendering_namespace;
+    let calls =
+        |client: &Client| Calls::new(client.clone(), metrics.clone(), rendering.clone(), hub_id.clone());
+    // After the checks: nothing is written to a namespace that is not fit for it.
+    let key = seal_key::load(&calls(client)).await?;
+    if let Some(uid) = uid_of(client, rendering).await {
+        namespaces.insert(rendering.clone(), uid);
     }
+    Ok((calls(&clients.hub), key, namespaces))
 }
 
 /// What would keep a hub with these settings from starting, as text, and whether anything would.
@@ -95,7 +121,7 @@ pub(super) async fn start_up(
 /// # Errors
 /// The cluster cannot be asked.
 pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bool), AppError> {
-    let client = clients().await?.hub;
+    let client = clients(Gate::default()).await?.free;
     let findings = tokio::time::timeout(PATIENCE, findings(&client, &settings))
         .await
         .map_err(|_| AppError::NoAnswer)??;
@@ -109,21 +135,47 @@ pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bo
 async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
     let (metrics, _) = Metrics::new();
     let hub_id = HubId::new(&settings.shard_name, &cluster_uid(client).await?)?;
-    let facts = inquiry(client, settings, &metrics).facts().await;
+    let inquiry = inquiry(client, settings, &metrics);
+    let facts = inquiry.facts().await;
     let mut findings = judge(&facts, &settings.start.skipped);
     let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics);
-    let peers = match leases.conflicts(&claim(settings, &hub_id)).await {
+    let peers = match leases.peers(&claim(settings, &hub_id)).await {
         // Who looks at a hub that runs wants to know about the others.
-        Ok(alive) if alive.first().is_some_and(|c| c.kind == ConflictKind::SameId) => Finding::warning(
+        Ok(peers) if peers.conflicts.is_empty() && peers.is_running => Finding::warning(
             Check::Peers,
-            "this hub runs already; another one with its id would refuse to start",
+            "this hub runs already; another instance of it would stand by",
             "",
         ),
-        Ok(alive) => finding(&alive),
+        Ok(peers) => finding(&peers.conflicts),
         Err(error) => Finding::refused(Check::Peers, error.to_string(), "grant it, as the chart does"),
     };
     findings.push(peers);
+    findings.push(left_to_nobody(&inquiry, settings, &leases).await);
     Ok(findings)
+}
+
+/// The finding on namespaces that are left to nobody, this hub's own aside.
+async fn left_to_nobody(inquiry: &Inquiry, settings: &Settings, leases: &Leases) -> Finding {
+    let check = Check::UnownedNamespaces;
+    if settings.start.skipped.contains(&check) {
+        return Finding::skipped(check);
+    }
+    let named = inquiry.task_namespaces().await;
+    let own = Watched::new(&settings.watch_namespaces);
+    match leases.records().await {
+        Ok(records) => unowned::finding(&unowned::at_a_glance(&records, &named, &own, Timestamp::now())),
+        Err(error) => Finding::warning(check, error.to_string(), "grant it, as the chart does"),
+    }
+}
+
+/// Says when the instance stands by.
+async fn tell(mut state: watch::Receiver<State>) {
+    while state.wait_for(|state| *state == State::Standby).await.is_ok() {
+        tracing::info!("standing by: another instance of this hub works");
+        if state.wait_for(|state| *state != State::Standby).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Says once how strict the hub is, in its log and for as long as it runs in a metric.
@@ -198,18 +250,24 @@ fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
         process: format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond()),
         rendering: settings.rendering_namespace.clone(),
         watched: Watched::new(&settings.watch_namespaces),
+        count: settings.shards.count,
+        index: settings.shards.index,
     }
 }
 
 /// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
 pub(super) struct Clients {
-    /// The hub's own.
+    /// The hub's own, for what is done before there is a claim, and for the claim itself. No loop can get at it.
+    free: Client,
+    /// Opens with the claim.
+    pub gate: Gate,
+    /// The hub's own, through the gate.
     pub hub: Client,
-    /// Reaches the same API server without any credential.
+    /// Reaches the same API server without any credential, through the gate.
     pub nobody: Client,
 }
 
-pub(super) async fn clients() -> Result<Clients, AppError> {
+pub(super) async fn clients(gate: Gate) -> Result<Clients, AppError> {
     let debugging = [
         "KUBE_RS_DEBUG_IMPERSONATE_USER",
         "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
@@ -231,10 +289,12 @@ pub(super) async fn clients() -> Result<Clients, AppError> {
     config.proxy_url = None;
     let mut nobody = config.clone();
     nobody.auth_info = AuthInfo::default();
-    let client = |config| Client::try_from(config).map_err(|_| AppError::NoCluster);
+    let gated = |config: &Config| gate::client(config, &gate).map_err(|_| AppError::NoCluster);
     Ok(Clients {
-        hub: client(config)?,
-        nobody: client(nobody)?,
+        hub: gated(&config)?,
+        nobody: gated(&nobody)?,
+        free: Client::try_from(config).map_err(|_| AppError::NoCluster)?,
+        gate,
     })
 }
 

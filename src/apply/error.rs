@@ -1,5 +1,7 @@
 //! Why a call failed, without a word of the server's.
 
+use crate::gate;
+
 /// Why a call failed. Holds no text of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -33,6 +35,9 @@ pub enum CallError {
     /// The connection failed, or the answer could not be read.
     #[error("the call to the API server failed")]
     Transport,
+    /// The hub may not write, because it has no current claim on its Lease: the write was not sent, or was given up under way.
+    #[error("the hub has no current claim on its Lease")]
+    NoClaim,
 }
 
 impl CallError {
@@ -46,7 +51,7 @@ impl CallError {
             Self::Forbidden => 403,
             Self::Unauthorized => 401,
             Self::Code(code) => code,
-            Self::TooLarge | Self::Timeout | Self::Transport => 0,
+            Self::TooLarge | Self::Timeout | Self::Transport | Self::NoClaim => 0,
         }
     }
 
@@ -55,7 +60,7 @@ impl CallError {
     pub const fn leaves_doubt(self) -> bool {
         matches!(
             self,
-            Self::TooLarge | Self::Timeout | Self::Code(_) | Self::Transport
+            Self::TooLarge | Self::Timeout | Self::Code(_) | Self::Transport | Self::NoClaim
         )
     }
 
@@ -87,15 +92,17 @@ impl CallError {
             Self::Timeout => "Timeout",
             Self::Code(_) => "Code",
             Self::Transport => "Transport",
+            Self::NoClaim => "NoClaim",
         }
     }
 }
 
 pub(super) fn classify(error: &kube::Error) -> CallError {
-    let kube::Error::Api(status) = error else {
-        return CallError::Transport;
-    };
-    CallError::of_status(status.code, &status.reason)
+    match error {
+        kube::Error::Api(status) => CallError::of_status(status.code, &status.reason),
+        error if gate::is_closed(error) => CallError::NoClaim,
+        _ => CallError::Transport,
+    }
 }
 
 /// A thing that is not there is done with.

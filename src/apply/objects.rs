@@ -10,18 +10,25 @@ use http::Request as HttpRequest;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Resource;
-use kube::api::{GetParams, ListParams, ObjectMeta, PostParams};
+use kube::api::{GetParams, ListParams, ObjectMeta, Patch, PostParams};
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::api::labels::{FIELD_MANAGER, TASK_UID, own_objects};
+use crate::api::labels::{FIELD_MANAGER, HUB_ID, all_objects, objects_of, others_objects};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskUid};
+use crate::plan::adoption::{Maker, maker};
 
 use super::error::{CallError, found, gone};
+use super::listed::{self, Found};
 use super::wire::Wire;
-use super::{Answer, DEADLINE, PAGE, delete};
+use super::{Answer, DEADLINE, PAGE, delete, manager};
+
+/// Pages of one list of another cluster, so that a server that always has another one is no endless list.
+const PAGES: usize = 100;
+/// Bytes of one list of another cluster: 20,000 objects of the usual size.
+const WEIGHT: usize = 24 << 20;
 
 /// Calls for Jobs, config Secrets and pods.
 #[derive(Clone)]
@@ -111,15 +118,13 @@ impl Objects {
         Ok(read.map(|o| o.metadata))
     }
 
-    /// Reads the pods of a task's Job.
+    /// Reads the pods of a task's Job, whichever hub made it: a pod keeps the labels that it was made with.
     ///
     /// # Errors
     /// Whatever keeps them from being read.
     pub async fn list_pods(&self, task: &TaskUid) -> Result<Vec<Pod>, CallError> {
-        let of_task = format!("{},{TASK_UID}={task}", own_objects(&self.hub_id));
-        let request = self
-            .own::<Pod>()
-            .list(&ListParams::default().labels(&of_task).limit(PAGE));
+        let of_task = ListParams::default().labels(&objects_of(task)).limit(PAGE);
+        let request = self.own::<Pod>().list(&of_task);
         let pods: ObjectList<Pod> = self.send("list", "pods", request).await?;
         Ok(pods.items)
     }
@@ -142,27 +147,67 @@ impl Objects {
         gone(self.send::<Value>("delete", "secrets", request).await)
     }
 
-    /// Metadata of all Secrets with the hub's mark, page by page.
+    /// Makes a Job this hub's own, if it is still the one with this UID and this version.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when it changed since it was read.
+    pub async fn adopt_job(&self, name: &str, uid: &str, version: &str) -> Result<(), CallError> {
+        let body = json!({"metadata": {
+            "uid": uid, "resourceVersion": version, "labels": {HUB_ID: self.hub_id.as_str()},
+        }});
+        let request = self.own::<Job>().patch(name, &manager(), &Patch::Merge(&body));
+        self.send::<Answer>("patch", "jobs", request).await.map(|_| ())
+    }
+
+    /// The config Secrets that hubs of this cluster made, this one and others.
     ///
     /// # Errors
     /// Whatever keeps a page from being read.
-    pub async fn list_own_secrets(&self) -> Result<Vec<ObjectMeta>, CallError> {
-        let mut parameters = ListParams::default()
-            .labels(&own_objects(&self.hub_id))
-            .limit(PAGE);
-        let mut all = Vec::new();
+    pub async fn list_secrets(&self) -> Result<Vec<Found>, CallError> {
+        self.list_metadata::<Secret>("secrets", &all_objects()).await
+    }
+
+    /// The Jobs that other hubs of this cluster made.
+    ///
+    /// # Errors
+    /// Whatever keeps a page from being read.
+    pub async fn list_others_jobs(&self) -> Result<Vec<Found>, CallError> {
+        let others = others_objects(&self.hub_id);
+        self.list_metadata::<Job>("jobs", &others).await
+    }
+
+    /// What hubs of this cluster made, page by page. Another cluster that always has another page, or ever more objects, is
+    /// not listened to for ever.
+    async fn list_metadata<K>(&self, resource: &'static str, labels: &str) -> Result<Vec<Found>, CallError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let mut parameters = ListParams::default().labels(labels).limit(PAGE);
+        let (mut all, mut pages, mut weight) = (Vec::new(), 0, 0);
         loop {
-            let request = self.own::<Secret>().list_metadata(&parameters);
-            let page: ObjectList<PartialObjectMeta<Secret>> = self.send("list", "secrets", request).await?;
-            all.extend(page.items.into_iter().map(|o| ObjectMeta {
-                managed_fields: None,
-                ..o.metadata
-            }));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters = parameters.continue_token(&token),
+            let request = self.own::<K>().list_metadata(&parameters);
+            let body = self.exchange("list", resource, request).await?;
+            let (found, next) = listed::read(&body).ok_or(CallError::Transport)?;
+            for object in found {
+                if maker(&self.hub_id, &object.meta) != Maker::Foreign {
+                    weight += object.weight();
+                    all.push(object);
+                }
+            }
+            pages += 1;
+            match next {
                 None => return Ok(all),
+                Some(_) if !self.is_home() && (pages >= PAGES || weight > WEIGHT) => {
+                    return Err(CallError::TooLarge);
+                }
+                Some(token) => parameters = parameters.continue_token(&token),
             }
         }
+    }
+
+    /// Whether these are objects of the hub's own cluster, whose API server is trusted.
+    const fn is_home(&self) -> bool {
+        self.metrics.is_some()
     }
 
     /// Requests on a kind of the rendering namespace.

@@ -19,8 +19,9 @@ use super::connect::Connector;
 use super::limits::LinkLimits;
 use super::socket::Socket;
 use crate::apply::CallError;
+use crate::gate::GatedBody;
 
-pub(super) type Body = Full<Bytes>;
+pub(super) type Body = GatedBody<Full<Bytes>>;
 type Io = TokioIo<TlsStream<Socket>>;
 
 /// Bytes that a server may send on one stream before they are read.

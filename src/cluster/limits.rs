@@ -31,7 +31,7 @@ pub struct LinkLimits {
     pub qps: u32,
     /// Calls at once after a rest.
     pub burst: u32,
-    /// Pause between two pings over HTTP/2.
+    /// Silence over HTTP/2 after which a ping is sent; longer than the pause between two probes, which tell the same.
     pub ping: Duration,
     /// Longest that the answer to a ping takes.
     pub ping_timeout: Duration,
@@ -78,8 +78,8 @@ impl Default for LinkLimits {
             in_flight: 32,
             qps: 20,
             burst: 30,
-            ping: Duration::from_secs(10),
-            ping_timeout: Duration::from_secs(8),
+            ping: Duration::from_secs(11),
+            ping_timeout: Duration::from_secs(7),
             http1_watch: Duration::from_secs(45),
             http1_grace: Duration::from_secs(5),
             keepalive: Duration::from_secs(5),

@@ -28,6 +28,7 @@ use super::resolve::Resolver;
 use super::tls::LinkError;
 use super::watching::{WatchEnd, Watching};
 use crate::apply::CallError;
+use crate::gate::{Gate, GatedBody};
 use crate::kubeconfig::{Login, RemoteConfig};
 use crate::plan::address::Guard;
 
@@ -40,6 +41,8 @@ pub struct LinkSettings {
     pub resolver: Resolver,
     /// Bounds of all that is done.
     pub limits: LinkLimits,
+    /// What every request but a GET goes through.
+    pub gate: Gate,
 }
 
 /// The way to one API server. Clones share their connection, their pace and their token; the connection ends with the last.
@@ -53,6 +56,7 @@ struct Inner {
     token: RwLock<Option<HeaderValue>>,
     pace: Pace,
     turns: Semaphore,
+    gate: Gate,
     cut: CancellationToken,
     _cut_at_end: DropGuard,
 }
@@ -129,6 +133,7 @@ impl Link {
             pace: Pace::new(limits.qps, limits.burst),
             turns: Semaphore::new(limits.in_flight),
             limits,
+            gate: settings.gate.clone(),
             cut: cut.clone(),
             _cut_at_end: cut.drop_guard(),
         })))
@@ -172,7 +177,8 @@ impl Link {
     /// its turn. A GET is repeated a few times when the connection fails or the server is busy, anything else never.
     ///
     /// # Errors
-    /// Any [`CallError`]; [`CallError::Timeout`] when the whole took too long.
+    /// Any [`CallError`]; [`CallError::Timeout`] when the whole took too long, [`CallError::NoClaim`] when a request that is
+    /// no GET must not be sent, or not be waited for any more.
     pub async fn send(
         &self,
         request: Request<Vec<u8>>,
@@ -237,8 +243,13 @@ impl Link {
 
     async fn attempts(&self, call: &Call, want: Want) -> Result<Got, CallError> {
         let deadline = Instant::now() + self.0.limits.total;
-        self.until(deadline, Box::pin(self.repeat(call, want, deadline)))
-            .await
+        let sent = self.repeat(call, want, deadline);
+        if call.method == Method::GET {
+            return self.until(deadline, Box::pin(sent)).await;
+        }
+        // Also while it waits for its turn and for the connection; the last look is the connection's own, at the body.
+        let gated = async { self.0.gate.during(sent).await.unwrap_or(Err(CallError::NoClaim)) };
+        self.until(deadline, Box::pin(gated)).await
     }
 
     /// Does it before the deadline, and while the link is not cut.
@@ -348,12 +359,20 @@ impl Link {
     }
 
     /// With the token of this moment; `short` is how long a watch may live.
-    fn request(&self, call: &Call, short: Option<Duration>) -> Result<Request<Full<Bytes>>, CallError> {
+    fn request(
+        &self,
+        call: &Call,
+        short: Option<Duration>,
+    ) -> Result<Request<GatedBody<Full<Bytes>>>, CallError> {
         let uri = match short {
             Some(life) => with_timeout(&call.uri, life)?,
             None => call.uri.clone(),
         };
-        let mut request = Request::new(Full::new(call.body.clone()));
+        let mut request = Request::new(GatedBody::new(
+            Full::new(call.body.clone()),
+            &call.method,
+            &self.0.gate,
+        ));
         *request.method_mut() = call.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = call.headers.clone();
@@ -396,6 +415,7 @@ mod tests {
             guard: Arc::default(),
             resolver: Resolver::with_servers(&[]).unwrap(),
             limits,
+            gate: crate::gate::tests::open(),
         };
         Link::new(&config, &settings).unwrap()
     }

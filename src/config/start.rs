@@ -1,9 +1,11 @@
 //! Flags of what is looked at before a hub starts.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use clap::Args;
 
+use super::parse::duration;
 use super::{SettingsError, trimmed};
 use crate::names::is_dns_label;
 use crate::plan::preflight::Check;
@@ -20,6 +22,9 @@ pub struct StartArgs {
     /// Namespace of the Lease by which hubs know of each other. Default: the rendering namespace.
     #[arg(long, env = "RENDERHUB_LEASE_NAMESPACE")]
     pub lease_namespace: Option<String>,
+    /// Time that a namespace may be without a hub before the others say so, such as 90s, 5m or 1h.
+    #[arg(long, env = "RENDERHUB_UNOWNED_GRACE", default_value = "5m", value_parser = duration)]
+    pub unowned_grace: Duration,
     /// Name of this instance, the same when it is started again in its place. Default: the host's name.
     #[arg(long, env = "RENDERHUB_INSTANCE_NAME")]
     pub instance_name: Option<String>,
@@ -32,6 +37,8 @@ pub struct StartSettings {
     pub skipped: BTreeSet<Check>,
     /// Namespace of the Lease.
     pub lease_namespace: String,
+    /// Time that a namespace may be without a hub.
+    pub unowned_grace: Duration,
     /// Name of this instance.
     pub instance_name: String,
 }
@@ -56,6 +63,7 @@ impl StartArgs {
         Ok(StartSettings {
             skipped: skipped(&self.skip_preflight)?,
             lease_namespace: lease_namespace.to_owned(),
+            unowned_grace: self.unowned_grace,
             instance_name,
         })
     }
@@ -93,6 +101,7 @@ mod tests {
         StartArgs {
             skip_preflight: skip.iter().map(ToString::to_string).collect(),
             lease_namespace: None,
+            unowned_grace: Duration::from_secs(300),
             instance_name: Some("hub-0".to_owned()),
         }
     }

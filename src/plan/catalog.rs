@@ -3,6 +3,7 @@
 //! [`Catalog::resolve`] answers which destination and renderer a task gets, or why it gets none.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::api::conditions::Reason;
 use crate::api::oci::{Reference, RegistryHost, Repository, RepositoryPrefix, Tag};
@@ -13,6 +14,7 @@ use crate::names::{TaskKind, job_name};
 
 use super::namespaces::{Uids, is_allowed};
 use super::placement::Target;
+use super::queue::Weights;
 use super::task::Task;
 use super::tenant::{Access, Login, Own};
 use super::validate::MAX_CONFIG_BYTES;
@@ -128,6 +130,8 @@ pub struct Catalog {
     pub classes: BTreeMap<String, Class>,
     /// Clusters by name.
     pub clusters: BTreeMap<String, Cluster>,
+    /// How often each namespace gets a turn.
+    pub weights: Arc<Weights>,
     /// The renderer where no class is named and none is the default.
     pub fallback: RendererClassSpec,
     /// UID, as it is now, of each namespace that some list names and that exists.

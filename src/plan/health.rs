@@ -30,11 +30,15 @@ pub struct Moment {
     pub wall: Timestamp,
 }
 
-/// How long things take; the default is what a hub runs with.
+/// How long things take.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// From the start of a probe to the start of the next.
     pub probe_every: Duration,
+    /// Probes start on multiples of it, so that those of many clusters wake the hub together; zero is any time.
+    pub beat: Duration,
+    /// What the beats are counted from; the same for all connections.
+    pub origin: Instant,
     /// Probes in a row without an answer after which a connection is lost.
     pub misses: u32,
     /// Longest wait for the Secret to be read anew, after the cluster refused what was read before.
@@ -49,10 +53,14 @@ pub struct Timing {
     pub settle: Duration,
 }
 
-impl Default for Timing {
-    fn default() -> Self {
+impl Timing {
+    /// What a hub runs with, whose beats are counted from there.
+    #[must_use]
+    pub const fn since(origin: Instant) -> Self {
         Self {
             probe_every: Duration::from_secs(10),
+            beat: Duration::from_millis(500),
+            origin,
             misses: 5,
             reread: Duration::from_secs(5),
             backoff: Duration::from_secs(5),
@@ -61,9 +69,16 @@ impl Default for Timing {
             settle: Duration::from_secs(20),
         }
     }
-}
 
-impl Timing {
+    /// The last beat that is not later.
+    #[must_use]
+    pub fn on_beat(&self, at: Instant) -> Instant {
+        let since = at.saturating_duration_since(self.origin).as_nanos();
+        let late = since.checked_rem(self.beat.as_nanos()).unwrap_or_default();
+        let late = u64::try_from(late).map(Duration::from_nanos).unwrap_or_default();
+        at.checked_sub(late).unwrap_or(at)
+    }
+
     /// How long to wait after so many failures, spread over the upper half so that many do not come back at once.
     #[must_use]
     pub fn wait(&self, failures: u32, seed: u64) -> Duration {

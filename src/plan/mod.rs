@@ -4,6 +4,7 @@
 //! killed between two steps therefore finds the next one by looking, and needs no memory of its own.
 
 pub mod address;
+pub mod adoption;
 pub mod catalog;
 pub mod class;
 pub mod cluster_status;
@@ -27,13 +28,16 @@ pub mod preflight;
 pub mod proof;
 pub mod queue;
 pub mod registry;
+pub mod retention;
 pub mod seal;
+pub mod shards;
 pub mod site;
 mod start;
 pub mod status;
 pub mod task;
 pub mod tenancy;
 pub mod tenant;
+pub mod unowned;
 pub mod validate;
 
 use std::borrow::Cow;
@@ -51,6 +55,7 @@ use job::Place;
 use outcome::{JobReport, PodNote, Verdict};
 use placement::Target;
 use proof::{Belief, Inquiry, Proof};
+use retention::Removal;
 use site::Where;
 use status::Started;
 use task::{Phase, Task};
@@ -145,6 +150,8 @@ pub struct Observed<'a> {
     pub held: Option<Held>,
     /// Whether the object has a status that is not the hub's, and it is time to put it right.
     pub is_forged: bool,
+    /// Whether the task itself may be removed now.
+    pub removal: Removal,
 }
 
 /// The next thing to do for a task.
@@ -230,9 +237,13 @@ fn clear(o: &Observed<'_>) -> Option<Step> {
     job.or_else(|| o.secret.map(|uid| Step::DeleteSecret(uid.to_owned())))
 }
 
-/// What is left of a finished and cleared task: its own time to live.
+/// What is left of a finished and cleared task: its own time to live, and how many newer ones are kept.
 fn remove(o: &Observed<'_>) -> Step {
+    let is_clear = o.job.uid().is_none() && o.secret.is_none();
     match o.task.removal_due() {
+        _ if o.removal == Removal::Surplus && is_clear => Step::DeleteTask,
+        // Whoever gives turns knows that it waits for one.
+        Some(due) if o.now >= due && o.removal == Removal::Waits => Step::REST,
         Some(due) if o.now >= due => Step::DeleteTask,
         wake => Step::Rest {
             wake,

@@ -85,6 +85,7 @@ const fn skip_of(check: Check) -> &'static str {
         Check::OwnRights => "skip-preflight-own-rights",
         Check::RegistryScope => "skip-preflight-registry-scope",
         Check::Peers => "skip-preflight-peers",
+        Check::UnownedNamespaces => "skip-preflight-unowned-namespaces",
     }
 }
 

@@ -52,11 +52,13 @@ pub enum Check {
     RegistryScope,
     /// No other hub serves the same tasks.
     Peers,
+    /// No namespace with tasks is without a hub.
+    UnownedNamespaces,
 }
 
 impl Check {
     /// Every check, in the order in which they are told.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RenderingNamespace,
         Self::TenantTasks,
         Self::TenantRights,
@@ -67,6 +69,7 @@ impl Check {
         Self::OwnRights,
         Self::RegistryScope,
         Self::Peers,
+        Self::UnownedNamespaces,
     ];
 
     /// The check's name.
@@ -83,6 +86,7 @@ impl Check {
             Self::OwnRights => "own-rights",
             Self::RegistryScope => "registry-scope",
             Self::Peers => "peers",
+            Self::UnownedNamespaces => "unowned-namespaces",
         }
     }
 
@@ -172,6 +176,13 @@ impl Finding {
         Self::new(check, Verdict::Warning, message, fix)
     }
 
+    /// Nobody wanted to know.
+    #[must_use]
+    pub fn skipped(check: Check) -> Self {
+        let message = "not looked at, as --skip-preflight says";
+        Self::new(check, Verdict::Skipped, message, "")
+    }
+
     fn new(check: Check, verdict: Verdict, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             check,
@@ -223,19 +234,15 @@ pub struct Facts {
     pub registries: Fact<Vec<(String, ClusterRegistrySpec)>>,
 }
 
-/// Judges everything but the peers, which are judged while they are watched.
+/// Judges everything but the peers, and what they leave to nobody: those are judged by their Leases.
 #[must_use]
 pub fn judge(facts: &Facts, skipped: &BTreeSet<Check>) -> Vec<Finding> {
-    let judged = Check::ALL.into_iter().filter(|check| *check != Check::Peers);
+    let is_of_leases = |check: &Check| matches!(check, Check::Peers | Check::UnownedNamespaces);
+    let judged = Check::ALL.into_iter().filter(|check| !is_of_leases(check));
     judged
         .map(|check| {
             if skipped.contains(&check) {
-                Finding::new(
-                    check,
-                    Verdict::Skipped,
-                    "not looked at, as --skip-preflight says",
-                    "",
-                )
+                Finding::skipped(check)
             } else {
                 one(check, facts)
             }
@@ -253,7 +260,7 @@ fn one(check: Check, facts: &Facts) -> Finding {
         Check::NetworkPolicy => namespace::denies_by_default(facts),
         Check::ResourceQuota => namespace::is_bounded(facts),
         Check::OwnRights => rights::are_no_more_than_needed(facts),
-        Check::RegistryScope | Check::Peers => registry_scope(facts),
+        Check::RegistryScope | Check::Peers | Check::UnownedNamespaces => registry_scope(facts),
     }
 }
 

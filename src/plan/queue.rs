@@ -1,17 +1,29 @@
-//! The fair queue: namespaces take turns, inside one the oldest task goes first, and caps bound what runs.
+//! The fair queue: namespaces take turns by weight, inside one the oldest task goes first, and caps bound what runs.
 //!
-//! Pure and in memory: its order follows from creation times, so a restart rebuilds it from the tasks alone.
+//! Stride scheduling: each namespace has a virtual time, a turn moves it on by 1/weight, and the smallest goes next. Who was
+//! away, full or waiting for a full cluster begins at the time of the others when it comes back, so nobody collects credit;
+//! who was ahead of them is still ahead, so nobody wins by coming and going. Pure and in memory: after a restart all times are
+//! equal, and the order follows from creation times alone.
+//!
+//! Each step costs O(log n) of the tasks and of the namespaces that wait, times the clusters that the tasks of one namespace
+//! wait for.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::names::TaskUid;
 
-mod clusters;
+mod gates;
+mod weights;
 
-use clusters::Clusters;
+use gates::{Cluster, Gates, Head, Turn};
+pub use weights::{HEAVIEST, Weights};
+
+/// Virtual time of one turn of weight 1; so fine that what a division drops never adds up to a turn, and so far below the
+/// whole range that it never runs out.
+const TURN: u128 = 1 << 64;
 
 /// How much may run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +37,56 @@ pub struct Caps {
 /// Waiting and running tasks of one namespace.
 #[derive(Debug, Default)]
 struct Lane {
-    waiting: BTreeSet<(Timestamp, TaskUid)>,
+    /// The virtual time that its next turn begins at, or a later one.
+    pass: u128,
+    /// By the cluster that they go to.
+    waiting: BTreeMap<Cluster, BTreeSet<Head>>,
     running: HashSet<TaskUid>,
-    /// Whether the lane stands in the round.
-    in_round: bool,
+    /// Where it stands in the line of each cluster.
+    turns: BTreeMap<Cluster, Turn>,
 }
 
-/// Who waits, who runs, and whose turn it is. Each step costs O(log n) of the waiting tasks of one namespace.
+impl Lane {
+    fn insert(&mut self, cluster: &Cluster, head: Head) -> bool {
+        self.waiting.entry(cluster.clone()).or_default().insert(head)
+    }
+
+    fn remove(&mut self, cluster: &Cluster, head: &Head) -> bool {
+        let Some(line) = self.waiting.get_mut(cluster) else {
+            return false;
+        };
+        let was_there = line.remove(head);
+        if line.is_empty() {
+            self.waiting.remove(cluster);
+        }
+        was_there
+    }
+}
+
+/// Tasks of one namespace that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// How many.
+    pub tasks: usize,
+    /// When the oldest of them was made.
+    pub oldest: Timestamp,
+}
+
+/// Who waits, who runs, and whose turn it is.
 #[derive(Debug)]
 pub struct FairQueue {
     caps: Caps,
-    lanes: HashMap<String, Lane>,
-    round: VecDeque<String>,
+    weights: Arc<Weights>,
+    lanes: HashMap<Arc<str>, Lane>,
+    /// Namespaces with nothing to do that had more turns lately than their share, by their virtual time.
+    ahead: BTreeSet<(u128, Arc<str>)>,
+    /// The virtual time of the latest turn.
+    now: u128,
+    /// The latest virtual time of any namespace.
+    latest: u128,
     running: usize,
     waiting: usize,
-    clusters: Clusters,
+    gates: Gates,
 }
 
 /// A task as it stands in line.
@@ -56,134 +103,130 @@ pub struct Ticket<'a> {
 }
 
 impl FairQueue {
-    /// An empty queue.
+    /// An empty queue in which all namespaces have the same weight.
     #[must_use]
     pub fn new(caps: Caps) -> Self {
         Self {
             caps,
+            weights: Arc::default(),
             lanes: HashMap::new(),
-            round: VecDeque::new(),
+            ahead: BTreeSet::new(),
+            now: 0,
+            latest: 0,
             running: 0,
             waiting: 0,
-            clusters: Clusters::default(),
+            gates: Gates::default(),
         }
+    }
+
+    /// Sets the weights; they count from the next turn of each namespace on.
+    pub fn set_weights(&mut self, weights: Arc<Weights>) {
+        self.weights = weights;
     }
 
     /// Puts a task in line, unless it waits or runs already.
     pub fn wait(&mut self, ticket: Ticket<'_>) {
-        let Ticket {
-            namespace,
-            created,
-            uid,
-            cluster,
-        } = ticket;
-        if self.clusters.is_parked(namespace, created, uid) {
+        let namespace = self.enter(ticket.namespace);
+        let Some(lane) = self.lanes.get_mut(&namespace) else {
+            return;
+        };
+        if lane.running.contains(ticket.uid) {
             return;
         }
-        let lane = self.lanes.entry(namespace.to_owned()).or_default();
-        if !lane.running.contains(uid) && lane.waiting.insert((created, uid.clone())) {
+        let cluster = self.gates.enter(ticket.uid, ticket.cluster);
+        if lane.insert(&cluster, Head::new(ticket.created, ticket.uid)) {
             self.waiting += 1;
-            self.clusters.enter(uid, cluster);
-            self.enter(namespace);
+            self.stand(&namespace, &cluster);
         }
     }
 
     /// Counts a task as running without a turn: its Job exists already.
     pub fn adopt(&mut self, ticket: Ticket<'_>) {
-        let Ticket {
-            namespace,
-            created,
-            uid,
-            cluster,
-        } = ticket;
-        self.waiting -= usize::from(self.clusters.unpark(namespace, created, uid));
-        let lane = self.lanes.entry(namespace.to_owned()).or_default();
-        self.waiting -= usize::from(lane.waiting.remove(&(created, uid.clone())));
-        if lane.running.insert(uid.clone()) {
+        let namespace = self.enter(ticket.namespace);
+        let cluster = self.gates.enter(ticket.uid, ticket.cluster);
+        let Some(lane) = self.lanes.get_mut(&namespace) else {
+            return;
+        };
+        let head = Head::new(ticket.created, ticket.uid);
+        self.waiting -= usize::from(lane.remove(&cluster, &head));
+        if lane.running.insert(ticket.uid.clone()) {
             self.running += 1;
-            self.clusters.enter(uid, cluster);
-            self.clusters.start(uid);
+            self.gates.start(&cluster);
         }
+        self.stand(&namespace, &cluster);
+        self.stand_everywhere(&namespace);
+        self.settle();
     }
 
     /// Forgets a task, whether it waits or runs.
     pub fn leave(&mut self, namespace: &str, created: Timestamp, uid: &TaskUid) {
-        self.waiting -= usize::from(self.clusters.unpark(namespace, created, uid));
-        let Some(lane) = self.lanes.get_mut(namespace) else {
-            return self.go_on(uid, false);
+        let Some(cluster) = self.gates.of(uid) else { return };
+        let Some((namespace, _)) = self.lanes.get_key_value(namespace) else {
+            return;
         };
-        self.waiting -= usize::from(lane.waiting.remove(&(created, uid.clone())));
+        let namespace = Arc::clone(namespace);
+        let Some(lane) = self.lanes.get_mut(&namespace) else {
+            return;
+        };
+        let was_waiting = lane.remove(&cluster, &Head::new(created, uid));
+        let was_full = lane.running.len() >= self.caps.per_namespace;
         let was_running = lane.running.remove(uid);
-        self.running -= usize::from(was_running);
-        if lane.waiting.is_empty() && lane.running.is_empty() && !lane.in_round {
-            self.lanes.remove(namespace);
-        } else {
-            self.enter(namespace);
+        if !was_waiting && !was_running {
+            return;
         }
-        self.go_on(uid, was_running);
+        self.waiting -= usize::from(was_waiting);
+        self.running -= usize::from(was_running);
+        self.gates.leave(uid, was_running);
+        self.stand(&namespace, &cluster);
+        if was_running && was_full {
+            self.come_back(&namespace);
+            self.stand_everywhere(&namespace);
+        }
+        self.rest(&namespace);
+        self.settle();
+    }
+
+    /// Sets how many Jobs may run in all; what runs already goes on.
+    pub fn set_total(&mut self, total: usize) {
+        self.caps.total = total;
     }
 
     /// Sets how many Jobs may run on a cluster.
     pub fn set_cap(&mut self, cluster: &str, cap: Option<usize>) {
-        let next = self.clusters.set_cap(cluster, cap);
-        self.back_in_line(next);
+        self.gates.set_cap(cluster, cap);
     }
 
     /// Clusters that have a cap.
     pub fn capped(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.clusters.capped()
+        self.gates.capped()
     }
 
     /// Jobs that run on each cluster.
     pub fn running_on(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.clusters.running()
+        self.gates.running()
     }
 
-    /// Takes a task off its cluster, and lets those go on that waited for its place.
-    fn go_on(&mut self, uid: &TaskUid, was_running: bool) {
-        let next = self.clusters.leave(uid, was_running);
-        self.back_in_line(next);
-    }
-
-    fn back_in_line(&mut self, tasks: Vec<(Arc<str>, Timestamp, TaskUid)>) {
-        for (namespace, created, uid) in tasks {
-            let lane = self.lanes.entry(namespace.to_string()).or_default();
-            lane.waiting.insert((created, uid));
-            self.enter(&namespace);
-        }
-    }
-
-    /// The next task that may run; it counts as running from now on.
+    /// The next task that may run; it counts as running from now on. Where anybody may run, somebody gets a turn.
     pub fn grant(&mut self) -> Option<TaskUid> {
         if self.running >= self.caps.total {
             return None;
         }
-        while let Some(namespace) = self.round.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&namespace) else {
-                continue;
-            };
-            lane.in_round = false;
-            if lane.running.len() >= self.caps.per_namespace {
-                continue;
-            }
-            while let Some((created, uid)) = lane.waiting.pop_first() {
-                if !self.clusters.has_room(&uid) {
-                    // It waits for its cluster, and holds up nobody who goes to another.
-                    self.clusters.park(&namespace, created, uid);
-                    continue;
-                }
-                self.waiting -= 1;
-                lane.running.insert(uid.clone());
-                self.running += 1;
-                self.clusters.start(&uid);
-                self.enter(&namespace);
-                return Some(uid);
-            }
-            if lane.running.is_empty() {
-                self.lanes.remove(&namespace);
-            }
-        }
-        None
+        let (turn, cluster) = self.gates.next()?;
+        let lane = self.lanes.get_mut(&turn.namespace)?;
+        lane.remove(&cluster, &turn.head);
+        let uid = turn.head.uid.clone();
+        lane.running.insert(uid.clone());
+        self.now = self.now.max(lane.pass);
+        // From the time of the others on, whatever it stood at: a cluster that was full is no credit either.
+        lane.pass = self.now + TURN / u128::from(self.weights.of(&turn.namespace));
+        self.latest = self.latest.max(lane.pass);
+        self.waiting -= 1;
+        self.running += 1;
+        self.gates.start(&cluster);
+        self.stand(&turn.namespace, &cluster);
+        self.stand_everywhere(&turn.namespace);
+        self.settle();
+        Some(uid)
     }
 
     /// Whether a task holds a slot.
@@ -200,212 +243,92 @@ impl FairQueue {
         (self.waiting, self.running)
     }
 
-    /// Puts a lane with something to do at the end of the round; a full one comes back when a task leaves it.
-    fn enter(&mut self, namespace: &str) {
+    /// The namespaces in which tasks wait.
+    pub fn depths(&self) -> impl Iterator<Item = (&Arc<str>, Depth)> {
+        self.lanes.iter().filter_map(|(namespace, lane)| {
+            let lines = lane.waiting.values();
+            let oldest = lines.filter_map(|line| line.first()).map(|head| head.created);
+            let depth = Depth {
+                oldest: oldest.min()?,
+                tasks: lane.waiting.values().map(BTreeSet::len).sum(),
+            };
+            Some((namespace, depth))
+        })
+    }
+
+    /// The lane of a namespace; one that was away begins where the others are.
+    fn enter(&mut self, namespace: &str) -> Arc<str> {
+        let known = self.lanes.get_key_value(namespace);
+        let namespace = known.map_or_else(|| namespace.into(), |(name, _)| Arc::clone(name));
+        let lane = self.lanes.entry(Arc::clone(&namespace)).or_default();
+        if lane.waiting.is_empty() {
+            self.ahead.remove(&(lane.pass, Arc::clone(&namespace)));
+            lane.pass = lane.pass.max(self.now);
+        }
+        namespace
+    }
+
+    /// A namespace that was full has not waited for the others.
+    fn come_back(&mut self, namespace: &str) {
+        if let Some(lane) = self.lanes.get_mut(namespace) {
+            lane.pass = lane.pass.max(self.now);
+        }
+    }
+
+    /// Forgets a namespace with nothing to do, unless it is ahead of the others.
+    fn rest(&mut self, namespace: &Arc<str>) {
+        if let Some(lane) = self.lanes.get(namespace)
+            && lane.waiting.is_empty()
+            && lane.running.is_empty()
+        {
+            self.ahead.insert((lane.pass, Arc::clone(namespace)));
+        }
+    }
+
+    /// Forgets the namespaces that the others have caught up with. Where nobody waits, nobody is behind.
+    fn settle(&mut self) {
+        if self.waiting == 0 {
+            self.now = self.latest;
+        }
+        while self.ahead.first().is_some_and(|(pass, _)| *pass <= self.now) {
+            if let Some((_, namespace)) = self.ahead.pop_first() {
+                self.lanes.remove(&namespace);
+            }
+        }
+    }
+
+    /// Puts a namespace where it belongs in the lines of all clusters that its tasks wait for.
+    fn stand_everywhere(&mut self, namespace: &Arc<str>) {
+        let Some(lane) = self.lanes.get(namespace) else {
+            return;
+        };
+        let clusters: Vec<Cluster> = lane.waiting.keys().cloned().collect();
+        for cluster in clusters {
+            self.stand(namespace, &cluster);
+        }
+    }
+
+    /// Puts a namespace where it belongs in the line of a cluster, or takes it out of it.
+    fn stand(&mut self, namespace: &Arc<str>, cluster: &Cluster) {
         let Some(lane) = self.lanes.get_mut(namespace) else {
             return;
         };
-        if !lane.in_round && !lane.waiting.is_empty() && lane.running.len() < self.caps.per_namespace {
-            lane.in_round = true;
-            self.round.push_back(namespace.to_owned());
+        let is_full = lane.running.len() >= self.caps.per_namespace;
+        let head = lane.waiting.get(cluster).and_then(BTreeSet::first);
+        let turn = head.filter(|_| !is_full).map(|head| Turn {
+            pass: lane.pass,
+            head: head.clone(),
+            namespace: Arc::clone(namespace),
+        });
+        let known = match &turn {
+            Some(turn) => lane.turns.insert(cluster.clone(), turn.clone()),
+            None => lane.turns.remove(cluster),
+        };
+        if known != turn {
+            self.gates.swap(cluster, known.as_ref(), turn);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const CAPS: Caps = Caps {
-        total: 5,
-        per_namespace: 3,
-    };
-
-    fn uid(n: usize) -> TaskUid {
-        TaskUid::new(&format!("u{n:04}"))
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn ticket<'a>(namespace: &'a str, second: i64, uid: &'a TaskUid) -> Ticket<'a> {
-        Ticket {
-            namespace,
-            created: at(second),
-            uid,
-            cluster: None,
-        }
-    }
-
-    /// Holds: D1.
-    #[test]
-    fn a_flood_in_one_namespace_does_not_delay_another() {
-        let mut queue = FairQueue::new(CAPS);
-        for n in 0..1000 {
-            queue.wait(ticket("a", 0, &uid(n)));
-        }
-        queue.wait(ticket("b", 9, &uid(5000)));
-        let first_two = [queue.grant(), queue.grant()];
-        assert!(first_two.contains(&Some(uid(5000))), "{first_two:?}");
-    }
-
-    #[test]
-    fn inside_a_namespace_the_oldest_goes_first() {
-        let mut queue = FairQueue::new(CAPS);
-        for (n, second) in [(1, 30), (2, 10), (3, 20)] {
-            queue.wait(ticket("a", second, &uid(n)));
-        }
-        assert_eq!(
-            [queue.grant(), queue.grant(), queue.grant()],
-            [Some(uid(2)), Some(uid(3)), Some(uid(1))]
-        );
-    }
-
-    #[test]
-    fn a_full_namespace_gets_its_turn_back_when_a_task_leaves() {
-        let mut queue = FairQueue::new(Caps {
-            total: 9,
-            per_namespace: 1,
-        });
-        queue.wait(ticket("a", 0, &uid(1)));
-        queue.wait(ticket("a", 1, &uid(2)));
-        assert_eq!(queue.grant(), Some(uid(1)));
-        assert_eq!(queue.grant(), None);
-        queue.leave("a", at(0), &uid(1));
-        assert_eq!(queue.grant(), Some(uid(2)));
-    }
-
-    const CLUSTER_CAPS: [(&str, usize); 2] = [("east", 2), ("west", 1)];
-
-    /// A third of the tasks goes to each cluster, a third to none.
-    fn on_cluster<'a>(namespace: &'a str, task: usize, uid: &'a TaskUid) -> Ticket<'a> {
-        Ticket {
-            cluster: [None, Some("east"), Some("west")][task % 3],
-            ..ticket(namespace, 0, uid)
-        }
-    }
-
-    fn running_on(queue: &FairQueue, cluster: &str) -> usize {
-        let found = queue.running_on().find(|(name, _)| &***name == cluster);
-        found.map_or(0, |(_, running)| running)
-    }
-
-    #[test]
-    fn a_full_cluster_holds_up_only_those_who_go_there() {
-        let mut queue = FairQueue::new(Caps {
-            total: 9,
-            per_namespace: 5,
-        });
-        queue.set_cap("east", Some(1));
-        let uids: Vec<_> = (0..4).map(uid).collect();
-        let east = |n: usize| Ticket {
-            cluster: Some("east"),
-            ..ticket("a", i64::try_from(n).unwrap(), &uids[n])
-        };
-        for n in 0..3 {
-            queue.wait(east(n));
-        }
-        queue.wait(ticket("a", 3, &uids[3]));
-        assert_eq!(
-            [queue.grant(), queue.grant(), queue.grant()],
-            [Some(uid(0)), Some(uid(3)), None]
-        );
-        assert_eq!((queue.len(), running_on(&queue, "east")), ((2, 2), 1));
-        queue.wait(east(1));
-        assert_eq!(queue.len(), (2, 2), "who is parked is in line already");
-        queue.leave("a", at(0), &uid(0));
-        assert_eq!([queue.grant(), queue.grant()], [Some(uid(1)), None]);
-        queue.set_cap("east", None);
-        assert_eq!(
-            queue.grant(),
-            Some(uid(2)),
-            "a cap that is lifted lets them go on"
-        );
-        for n in [1, 2, 3] {
-            queue.leave("a", at(i64::try_from(n).unwrap()), &uid(n));
-        }
-        assert_eq!((queue.len(), queue.running_on().count()), ((0, 0), 0));
-    }
-
-    #[derive(Clone, Debug)]
-    enum Move {
-        Wait(usize, usize),
-        Adopt(usize, usize),
-        Leave(usize, usize),
-        Next,
-    }
-
-    fn moves() -> impl Strategy<Value = Vec<Move>> {
-        let task = || (0..4_usize, 0..30_usize);
-        let one = prop_oneof![
-            3 => task().prop_map(|(n, t)| Move::Wait(n, t)),
-            1 => task().prop_map(|(n, t)| Move::Adopt(n, t)),
-            2 => task().prop_map(|(n, t)| Move::Leave(n, t)),
-            4 => Just(Move::Next),
-        ];
-        prop::collection::vec(one, 0..200)
-    }
-
-    proptest! {
-        /// Holds: D1.
-        #[test]
-        fn caps_hold_and_nobody_starves(moves in moves()) {
-            let mut queue = FairQueue::new(CAPS);
-            for (cluster, cap) in CLUSTER_CAPS {
-                queue.set_cap(cluster, Some(cap));
-            }
-            let name = |n: usize| format!("ns{n}");
-            let (mut adopted, mut waiting) = (HashSet::new(), HashSet::new());
-            for step in moves {
-                match step {
-                    Move::Wait(n, t) => {
-                        queue.wait(on_cluster(&name(n), t, &uid(n * 100 + t)));
-                        if !queue.is_running(&name(n), &uid(n * 100 + t)) {
-                            waiting.insert((n, n * 100 + t));
-                        }
-                    }
-                    Move::Adopt(n, t) => {
-                        queue.adopt(on_cluster(&name(n), t, &uid(n * 100 + t)));
-                        adopted.insert(n * 100 + t);
-                        waiting.remove(&(n, n * 100 + t));
-                    }
-                    Move::Leave(n, t) => {
-                        queue.leave(&name(n), at(0), &uid(n * 100 + t));
-                        waiting.remove(&(n, n * 100 + t));
-                    }
-                    Move::Next => {
-                        let before = queue.len().1;
-                        let on = |queue: &FairQueue| -> Vec<usize> {
-                            CLUSTER_CAPS.map(|(name, _)| running_on(queue, name)).into()
-                        };
-                        let there = on(&queue);
-                        let next = queue.grant();
-                        prop_assert!(next.is_none() || before < CAPS.total);
-                        for ((before, after), (_, cap)) in there.into_iter().zip(on(&queue)).zip(CLUSTER_CAPS) {
-                            prop_assert!(after == before || after <= cap);
-                        }
-                        waiting.retain(|(_, t)| Some(uid(*t)) != next);
-                    }
-                }
-            }
-            // Whoever still waits gets its turn once the others have left.
-            for n in 0..4 {
-                for t in 0..30 {
-                    if !waiting.contains(&(n, n * 100 + t)) {
-                        queue.leave(&name(n), at(0), &uid(n * 100 + t));
-                    }
-                }
-            }
-            while let Some(next) = queue.grant() {
-                let n: usize = next.as_str()[1..].parse::<usize>().unwrap();
-                prop_assert!(waiting.remove(&(n / 100, n)));
-                queue.leave(&name(n / 100), at(0), &next);
-            }
-            prop_assert!(waiting.is_empty(), "{waiting:?}");
-            prop_assert_eq!(queue.len(), (0, 0));
-        }
-    }
-}
+mod tests;

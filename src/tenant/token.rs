@@ -15,6 +15,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::apply::CallError;
+use crate::gate;
 use crate::metrics::Metrics;
 use crate::plan::tenant::ServiceAccount;
 
@@ -209,6 +210,7 @@ fn classify(error: &kube::Error) -> TokenError {
         // 400 and 422 are for an account that is being deleted or has no legal name.
         kube::Error::Api(status) if matches!(status.code, 400 | 403 | 404 | 409 | 422) => TokenError::Denied,
         kube::Error::Api(status) => CallError::Code(status.code).into(),
+        error if gate::is_closed(error) => CallError::NoClaim.into(),
         _ => CallError::Transport.into(),
     }
 }

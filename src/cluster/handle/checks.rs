@@ -182,7 +182,8 @@ pub(super) const fn fault_of(call: CallError) -> Fault {
         | CallError::Invalid
         | CallError::Timeout
         | CallError::Code(_)
-        | CallError::Transport => Fault::Unreachable,
+        | CallError::Transport
+        | CallError::NoClaim => Fault::Unreachable,
     }
 }
 

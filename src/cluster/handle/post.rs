@@ -15,6 +15,7 @@ use super::Common;
 use super::checks::{admit, fault_of_watch};
 use super::session::Session;
 use crate::cluster::jobs::watch_jobs;
+use crate::gate::Closed;
 use crate::metrics::KindLabel;
 use crate::plan::health::{Fault, Moment, Watching};
 use crate::plan::site::{Site, SiteState};
@@ -257,8 +258,19 @@ impl Beat {
     }
 
     async fn admitted(&self, user: Option<&HeaderValue>) -> Result<(), Fault> {
-        let own = &self.common.settings.own_namespaces;
-        admit(&self.session.link, &self.site, user, own).await
+        let (own, gate) = (
+            &self.common.settings.own_namespaces,
+            &self.common.settings.link.gate,
+        );
+        loop {
+            // Whoever may not ask learns nothing, which says nothing of the cluster.
+            gate.opened().await;
+            let asked = Box::pin(gate.during(admit(&self.session.link, &self.site, user, own)));
+            match asked.await {
+                Ok(told) if told.is_ok() || gate.admit().is_ok() => return told,
+                Ok(_) | Err(Closed) => {}
+            }
+        }
     }
 
     /// Asks anew with each other credential what was asked before the watch; ends with what speaks against the site.

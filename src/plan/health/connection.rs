@@ -252,7 +252,7 @@ impl Connection {
     }
 
     fn probe_later(&mut self, started: Instant, now: Moment) {
-        let probe_at = (started + self.timing.probe_every).max(now.at);
+        let probe_at = self.timing.on_beat(started + self.timing.probe_every).max(now.at);
         self.state = State::Up {
             probe_at,
             in_doubt: false,

@@ -58,8 +58,8 @@ const fn grant(
 const GOLDEN: &[Grant] = &[
     grant(Reach::Anywhere, "renderhub.dev", &["rendertasks", "clusterrendertasks"],
         &["get", "list", "watch", "patch", "delete"]),
-    grant(Reach::Anywhere, "renderhub.dev", &["clusterregistries", "rendererclasses", "renderclusters", "registries",
-        "referencegrants"], &["get", "list", "watch"]),
+    grant(Reach::Anywhere, "renderhub.dev", &["clusterregistries", "rendererclasses", "renderclusters", "queuepolicies",
+        "registries", "referencegrants"], &["get", "list", "watch"]),
     grant(Reach::Anywhere, "renderhub.dev", &["rendertasks/status", "clusterrendertasks/status",
         "clusterregistries/status", "rendererclasses/status", "renderclusters/status"], &["patch"]),
     // Who may write a status is who may do this; the admission policies ask for it.
@@ -68,7 +68,7 @@ const GOLDEN: &[Grant] = &[
     grant(Reach::Anywhere, "", &["namespaces"], &["get", "list", "watch"]),
     grant(Reach::Named, "", &["serviceaccounts/token"], &["create"]),
     grant(Reach::Named, "", &["serviceaccounts"], &["get", "impersonate"]),
-    grant(Reach::Rendering, "batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
+    grant(Reach::Rendering, "batch", &["jobs"], &["get", "list", "watch", "create", "patch", "delete"]),
     grant(Reach::Rendering, "", &["secrets"], &["get", "list", "watch", "create", "delete"]),
     grant(Reach::Kubeconfigs, "", &["secrets"], &["get", "list", "watch"]),
     grant(Reach::Rendering, "", &["pods"], &["list", "watch"]),

@@ -14,6 +14,7 @@ use crate::plan::lost::{Leftovers, Patience};
 use crate::plan::outcome::{JobReport, PodNote, Verdict};
 use crate::plan::placement::target;
 use crate::plan::proof::Proof;
+use crate::plan::retention::Removal;
 use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
@@ -47,6 +48,7 @@ struct Situation {
     gates: Gates,
     carried: Option<Result<Carried, Refusal>>,
     leftovers: Leftovers,
+    removal: Removal,
 }
 
 impl Situation {
@@ -67,6 +69,7 @@ impl Situation {
             has_waited: false,
             held: None,
             is_forged: false,
+            removal: Removal::Expired,
             site: Some(SiteState::Up),
             gates: Gates::default(),
             carried: None,
@@ -109,6 +112,7 @@ impl Situation {
             has_waited: self.has_waited,
             held: self.held,
             is_forged: self.is_forged,
+            removal: self.removal,
         })
     }
 

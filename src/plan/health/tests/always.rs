@@ -47,7 +47,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut clock = Clock::new();
-        let mut connection = Connection::new(Timing::default(), seed, clock.now());
+        let mut connection = Connection::new(timing(), seed, clock.now());
         let mut before = connection.health();
         for happens in story {
             match happens {
@@ -73,7 +73,7 @@ proptest! {
                 prop_assert_eq!(health.next_attempt, None);
             }
             if let Some(due) = connection.due(now) {
-                prop_assert!(due.saturating_duration_since(now.at) <= Timing::default().backoff_cap);
+                prop_assert!(due.saturating_duration_since(now.at) <= timing().backoff_cap);
             }
             before = health;
         }

@@ -8,6 +8,7 @@ use super::*;
 use crate::plan::site::SiteState;
 
 mod always;
+mod beats;
 mod watching;
 
 const V: Version = Version { major: 1, minor: 36 };
@@ -52,8 +53,16 @@ impl Clock {
     }
 }
 
+/// As a hub's, but that probes start at any time.
+fn timing() -> Timing {
+    Timing {
+        beat: Duration::ZERO,
+        ..Timing::since(Instant::now())
+    }
+}
+
 fn new(clock: &Clock) -> Connection {
-    Connection::new(Timing::default(), SEED, clock.now())
+    Connection::new(timing(), SEED, clock.now())
 }
 
 /// A connection that stands.
@@ -132,13 +141,6 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
     probe(&mut connection, &mut clock, Heard::Missed(Fault::Unreachable));
     let wait = connection.due(clock.now()).unwrap() - clock.now().at;
     assert!(wait <= Duration::from_secs(5), "{wait:?}");
-}
-
-#[test]
-fn many_that_are_lost_together_do_not_come_back_together() {
-    let timing = Timing::default();
-    let waits: Vec<_> = (0..8).map(|seed| timing.wait(0, seed)).collect();
-    assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
 }
 
 #[test]
@@ -271,7 +273,7 @@ fn nobody_waits_for_ever_for_a_secret_that_is_not_read() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     probe(&mut connection, &mut clock, Heard::Missed(Fault::Unauthorized));
-    let now = clock.pass(Timing::default().reread);
+    let now = clock.pass(timing().reread);
     connection.wake(now);
     let health = connection.health();
     assert_eq!((health.reason(), health.reread), (Reason::Unauthorized, false));
@@ -283,7 +285,7 @@ fn what_is_refused_while_the_secret_is_read_is_no_news() {
     let mut clock = Clock::new();
     let slow = Timing {
         reread: Duration::from_secs(60),
-        ..Timing::default()
+        ..timing()
     };
     let mut connection = Connection::new(slow, SEED, clock.now());
     attempt(&mut connection, &mut clock, Heard::Connected(V));

@@ -13,7 +13,7 @@ fn lost(clock: &Clock, fault: Fault) -> Health {
 /// A site whose every Job was seen.
 fn synced(clock: &Clock) -> Watching {
     let mut watching = Watching::new(clock.now());
-    watching.open(&Timing::default(), clock.now());
+    watching.open(&timing(), clock.now());
     watching.synced();
     assert_eq!(watching.standing(clock.now()), SiteState::Up);
     watching
@@ -38,7 +38,7 @@ fn a_site_is_up_once_every_job_was_seen_and_not_before() {
         down(made, Reason::Connecting),
         "without a connection"
     );
-    watching.open(&Timing::default(), clock.now());
+    watching.open(&timing(), clock.now());
     assert!(!watching.is_settled());
     assert_eq!(watching.standing(clock.now()), down(made, Reason::Connecting));
     watching.synced();
@@ -50,8 +50,8 @@ fn a_site_is_up_once_every_job_was_seen_and_not_before() {
 fn a_watch_that_breaks_has_some_seconds_to_come_back() {
     let mut clock = Clock::new();
     let mut watching = synced(&clock);
-    watching.ended(Fault::Unreachable, &Timing::default(), clock.now());
-    watching.ended(Fault::Unauthorized, &Timing::default(), clock.now());
+    watching.ended(Fault::Unreachable, &timing(), clock.now());
+    watching.ended(Fault::Unauthorized, &timing(), clock.now());
     assert_eq!(watching.standing(clock.now()), SiteState::Up);
     clock.pass(Duration::from_secs(4));
     watching.wake(clock.now());
@@ -64,7 +64,7 @@ fn a_watch_that_breaks_has_some_seconds_to_come_back() {
     assert_eq!(watching.standing(clock.now()), down(gave_up, Reason::Unreachable));
     // Since then, whatever else is tried.
     clock.pass(Duration::from_secs(60));
-    watching.ended(Fault::Forbidden, &Timing::default(), clock.now());
+    watching.ended(Fault::Forbidden, &timing(), clock.now());
     assert_eq!(watching.standing(clock.now()), down(gave_up, Reason::Forbidden));
 }
 
@@ -73,7 +73,7 @@ fn who_refuses_a_watch_is_taken_at_his_word() {
     let clock = Clock::new();
     for fault in Fault::ALL.into_iter().filter(|fault| !fault.is_passing()) {
         let mut watching = synced(&clock);
-        watching.ended(fault, &Timing::default(), clock.now());
+        watching.ended(fault, &timing(), clock.now());
         assert_eq!(watching.standing(clock.now()), down(clock.now(), fault.reason()));
         assert!(watching.is_settled(), "nobody waits for it: {fault:?}");
     }
@@ -83,10 +83,10 @@ fn who_refuses_a_watch_is_taken_at_his_word() {
 fn nobody_waits_for_a_site_for_long() {
     let mut clock = Clock::new();
     let mut watching = Watching::new(clock.now());
-    watching.open(&Timing::default(), clock.now());
+    watching.open(&timing(), clock.now());
     let due = watching.due().unwrap();
-    assert_eq!(due - clock.now().at, Timing::default().settle);
-    watching.wake(clock.pass(Timing::default().settle));
+    assert_eq!(due - clock.now().at, timing().settle);
+    watching.wake(clock.pass(timing().settle));
     assert!(watching.is_settled());
     assert_eq!(watching.fault(), Some(Fault::Unreachable));
 }
@@ -95,7 +95,7 @@ fn nobody_waits_for_a_site_for_long() {
 fn on_another_connection_a_site_stays_up_for_some_seconds() {
     let clock = Clock::new();
     let mut watching = synced(&clock);
-    watching.open(&Timing::default(), clock.now());
+    watching.open(&timing(), clock.now());
     assert_eq!(watching.standing(clock.now()), SiteState::Up);
     assert!(!watching.is_synced(), "but not all was seen there");
     assert!(watching.due().is_some());
@@ -106,14 +106,14 @@ fn a_loss_is_dated_by_the_first() {
     let mut clock = Clock::new();
     let mut watching = synced(&clock);
     let forbidden = clock.pass(Duration::from_secs(10));
-    watching.ended(Fault::Forbidden, &Timing::default(), forbidden);
+    watching.ended(Fault::Forbidden, &timing(), forbidden);
     clock.pass(Duration::from_secs(10));
     watching.lost(&lost(&clock, Fault::Unreachable), clock.now());
     assert_eq!(
         watching.standing(clock.now()),
         down(forbidden, Reason::Unreachable)
     );
-    watching.open(&Timing::default(), clock.now());
+    watching.open(&timing(), clock.now());
     watching.synced();
     let gone = clock.pass(Duration::from_secs(10));
     watching.lost(&lost(&clock, Fault::Unreachable), gone);

@@ -31,7 +31,7 @@ fn rights_beyond_need_are_named_by_where_they_reach() {
     for (group, resource, verb) in [
         ("", "users", "impersonate"),
         ("", "secrets", "update"),
-        ("batch", "jobs", "patch"),
+        ("batch", "jobs", "update"),
         ("rbac.authorization.k8s.io", "roles", "escalate"),
         ("", "*", "get"),
         ("*", "secrets", "get"),

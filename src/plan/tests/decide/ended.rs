@@ -65,6 +65,48 @@ fn a_failed_task_may_go_before_what_is_kept_of_it() {
 }
 
 #[test]
+fn a_task_is_removed_when_it_has_its_turn_and_beyond_the_kept_only_when_nothing_else_is_left() {
+    let done = |changes| Situation::of(ended(Verdict::Complete(at(50)), changes));
+    let ttl = || json!({"ttlSecondsAfterFinished": 60});
+    let turn = |removal| move |s: &mut Situation| s.removal = removal;
+    check(vec![
+        (done(ttl()).with(turn(Removal::Waits)), "rest until 110"),
+        (
+            done(ttl()).with(|s| (s.removal, s.now) = (Removal::Waits, at(110))),
+            "rest",
+        ),
+        (done(ttl()).with(turn(Removal::Surplus)), "delete task"),
+        (done(json!({})).with(turn(Removal::Surplus)), "delete task"),
+        (
+            done(json!({})).with(|s| (s.removal, s.secret) = (Removal::Surplus, Some("s1"))),
+            "delete s1",
+        ),
+        // What a failed task left is there to be looked at.
+        (
+            failed(json!({}), 100, true).with(turn(Removal::Surplus)),
+            "rest until 3650",
+        ),
+        (
+            failed(json!({}), 100, false).with(turn(Removal::Surplus)),
+            "rest until 3650",
+        ),
+        (
+            failed(json!({}), 100, false).with(|s| (s.removal, s.secret) = (Removal::Surplus, None)),
+            "delete task",
+        ),
+        (deleting(Removal::Surplus), "remove finalizer"),
+    ]);
+}
+
+/// A finished task that somebody deletes, and that has a turn.
+fn deleting(removal: Removal) -> Situation {
+    Situation::of(ended(Verdict::Complete(at(50)), json!({}))).with(|s| {
+        s.task.deleting = true;
+        s.removal = removal;
+    })
+}
+
+#[test]
 fn a_job_that_the_cluster_removed_does_not_start_a_failed_task_again() {
     let task = ended(Verdict::Failed(at(50), false), json!({"failedJobTTL": 60}));
     for job in [JobState::Absent, JobState::Gone] {

@@ -4,6 +4,7 @@ use super::*;
 use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
 use crate::plan::lost::{Leftovers, Patience};
+use crate::plan::retention::Removal;
 use crate::plan::site::Where;
 use crate::plan::tenancy::Tenancy;
 
@@ -83,6 +84,7 @@ impl World {
             has_waited: self.memory.has_waited,
             held: self.memory.held,
             is_forged: self.forged,
+            removal: Removal::Expired,
             target: None,
             site: Where::Hub,
             gates: &Gates::default(),

@@ -1,0 +1,198 @@
+//! What is counted of the queue, by namespace for so many at most.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Namespaces that are shown by name at most: half of them the deepest, the others those that wait longest.
+pub const NAMED: usize = 50;
+/// Stands for all other namespaces together; no namespace can have the name.
+pub const OTHERS: &str = "_others";
+/// Stands for the platform's own tasks, which are in no namespace.
+pub const PLATFORM: &str = "_platform";
+
+/// A namespace of the queue.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct NamespaceLabel {
+    namespace: String,
+}
+
+/// Tasks of one namespace that wait.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueRow<'a> {
+    /// Its name; empty for the platform's own tasks.
+    pub namespace: &'a str,
+    /// How many wait.
+    pub tasks: usize,
+    /// Age of the oldest of them.
+    pub oldest: Duration,
+}
+
+/// What is counted of the queue. Clones count together.
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    depth: Family<NamespaceLabel, Gauge>,
+    oldest: Family<NamespaceLabel, Gauge<f64, AtomicU64>>,
+    wait: Histogram,
+    /// The labels that have series.
+    shown: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Default for QueueMetrics {
+    fn default() -> Self {
+        Self {
+            depth: Family::default(),
+            oldest: Family::default(),
+            wait: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
+            shown: Arc::default(),
+        }
+    }
+}
+
+impl QueueMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "queue_depth",
+            "Tasks of a namespace that wait for a slot",
+            self.depth.clone(),
+        );
+        registry.register_with_unit(
+            "queue_oldest_age",
+            "Age of the oldest task of a namespace that waits for a slot",
+            Unit::Seconds,
+            self.oldest.clone(),
+        );
+        registry.register_with_unit(
+            "queue_wait",
+            "Wait of a task for a slot",
+            Unit::Seconds,
+            self.wait.clone(),
+        );
+    }
+
+    /// Shows the namespaces in which tasks wait, and no others any more.
+    pub fn show<'a>(&self, rows: impl Iterator<Item = QueueRow<'a>>) {
+        let mut rows: Vec<_> = rows.collect();
+        let named = named(&mut rows);
+        let others = rows.split_off(named);
+        let shown: BTreeSet<String> = rows
+            .iter()
+            .map(|row| self.set(label(row.namespace), *row))
+            .collect();
+        let rest = QueueRow {
+            namespace: OTHERS,
+            tasks: others.iter().map(|row| row.tasks).sum(),
+            oldest: others.iter().map(|row| row.oldest).max().unwrap_or_default(),
+        };
+        let rest = (!others.is_empty()).then(|| self.set(OTHERS, rest));
+        let shown: BTreeSet<String> = shown.into_iter().chain(rest).collect();
+        let mut known = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        for namespace in known.difference(&shown) {
+            let label = NamespaceLabel {
+                namespace: namespace.clone(),
+            };
+            self.depth.remove(&label);
+            self.oldest.remove(&label);
+        }
+        *known = shown;
+    }
+
+    /// Counts how long a task waited.
+    pub fn waited(&self, wait: Duration) {
+        self.wait.observe(wait.as_secs_f64());
+    }
+
+    fn set(&self, namespace: &str, row: QueueRow<'_>) -> String {
+        let label = NamespaceLabel {
+            namespace: namespace.to_owned(),
+        };
+        let tasks = i64::try_from(row.tasks).unwrap_or(i64::MAX);
+        self.depth.get_or_create(&label).set(tasks);
+        self.oldest.get_or_create(&label).set(row.oldest.as_secs_f64());
+        label.namespace
+    }
+}
+
+/// Puts those that are shown by name first; how many they are.
+fn named(rows: &mut [QueueRow<'_>]) -> usize {
+    if rows.len() > NAMED {
+        rows.sort_unstable_by(|a, b| b.tasks.cmp(&a.tasks).then(a.namespace.cmp(b.namespace)));
+        rows[NAMED / 2..].sort_unstable_by(|a, b| b.oldest.cmp(&a.oldest).then(a.namespace.cmp(b.namespace)));
+    }
+    rows.len().min(NAMED)
+}
+
+fn label(namespace: &str) -> &str {
+    if namespace.is_empty() { PLATFORM } else { namespace }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use crate::metrics::Metrics;
+
+    use super::*;
+
+    /// The samples of the queue by namespace, after the namespaces were shown.
+    fn samples(metrics: &Metrics, registry: &Registry, rows: &[(String, usize, u64)]) -> Vec<String> {
+        metrics
+            .queue
+            .show(rows.iter().map(|(namespace, tasks, age)| QueueRow {
+                namespace,
+                tasks: *tasks,
+                oldest: Duration::from_secs(*age),
+            }));
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        let samples = text.lines().filter(|line| line.contains("{namespace="));
+        samples.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_namespace_is_shown_while_tasks_wait_in_it() {
+        let (metrics, registry) = Metrics::new();
+        let rows = [("team-a".to_owned(), 3, 7), (String::new(), 1, 2)];
+        let mut shown = samples(&metrics, &registry, &rows);
+        shown.sort();
+        let expected = [
+            r#"renderhub_queue_depth{namespace="_platform"} 1"#,
+            r#"renderhub_queue_depth{namespace="team-a"} 3"#,
+            r#"renderhub_queue_oldest_age_seconds{namespace="_platform"} 2.0"#,
+            r#"renderhub_queue_oldest_age_seconds{namespace="team-a"} 7.0"#,
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(samples(&metrics, &registry, &rows[..1]).len(), 2);
+        assert!(samples(&metrics, &registry, &[]).is_empty());
+    }
+
+    #[test]
+    fn however_many_namespaces_there_are_the_series_are_bounded_and_nobody_is_left_out() {
+        let (metrics, registry) = Metrics::new();
+        for round in 0..3 {
+            // Others are the deepest in each round.
+            let mut rows: Vec<_> = (0..1000).map(|n| (format!("ns-{round}-{n}"), n + 1, 5)).collect();
+            rows[1].2 = 9_000;
+            let shown = samples(&metrics, &registry, &rows);
+            assert_eq!(shown.len(), 2 * (NAMED + 1));
+            let has = |sample: &str| shown.iter().any(|line| line == sample);
+            let deepest = format!("renderhub_queue_depth{{namespace=\"ns-{round}-999\"}} 1000");
+            let longest = format!("renderhub_queue_oldest_age_seconds{{namespace=\"ns-{round}-1\"}} 9000.0");
+            assert!(has(&deepest) && has(&longest), "{shown:?}");
+            let depths = shown
+                .iter()
+                .filter(|line| line.starts_with("renderhub_queue_depth"));
+            let total: usize = depths
+                .map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap())
+                .sum();
+            assert_eq!(total, 1000 * 1001 / 2, "the others are summed");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Many connections: their probes start together, their attempts do not.
+
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn probes_of_many_connections_start_on_the_same_beats_and_keep_their_pace() {
+    let mut clock = Clock::new();
+    let timing = Timing {
+        origin: clock.begin,
+        ..Timing::since(Instant::now())
+    };
+    let beat = u64::try_from(timing.beat.as_millis()).unwrap();
+    for phase in [0, 1, 130, 499] {
+        clock.pass(Duration::from_millis(phase));
+        let mut connection = Connection::new(timing, SEED, clock.now());
+        attempt(&mut connection, &mut clock, Heard::Connected(V));
+        let connected = clock.millis;
+        let first = clock.to(&connection).at.duration_since(clock.begin);
+        assert!(clock.millis - connected <= 10_001 && clock.millis - connected > 10_000 - beat);
+        for n in 0..3 {
+            let due = connection.due(clock.now()).unwrap().duration_since(clock.begin);
+            assert_eq!(due.as_millis() % u128::from(beat), 0, "{phase} {n}");
+            assert_eq!(
+                due + Duration::from_millis(1),
+                first + Duration::from_secs(10 * n)
+            );
+            // It wakes a little late, and the answer takes a while.
+            assert_eq!(connection.wake(clock.now()), Some(Todo::Probe));
+            clock.pass(Duration::from_millis(40));
+            connection.heard(Heard::Answered, clock.now());
+            clock.to(&connection);
+        }
+    }
+}
+
+#[test]
+fn many_that_are_lost_together_do_not_come_back_together() {
+    let timing = timing();
+    let waits: Vec<_> = (0..8).map(|seed| timing.wait(0, seed)).collect();
+    assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
+}

@@ -1,0 +1,123 @@
+//! The rules of the queue: caps, order, and that nobody starves.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+mod model;
+mod shares;
+pub mod steps;
+
+const CAPS: Caps = Caps {
+    total: 5,
+    per_namespace: 3,
+};
+
+fn uid(n: usize) -> TaskUid {
+    TaskUid::new(&format!("u{n:04}"))
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn ticket<'a>(namespace: &'a str, second: i64, uid: &'a TaskUid) -> Ticket<'a> {
+    Ticket {
+        namespace,
+        created: at(second),
+        uid,
+        cluster: None,
+    }
+}
+
+/// Holds: D1.
+#[test]
+fn a_flood_in_one_namespace_does_not_delay_another() {
+    let mut queue = FairQueue::new(CAPS);
+    for n in 0..1000 {
+        queue.wait(ticket("a", 0, &uid(n)));
+    }
+    queue.wait(ticket("b", 9, &uid(5000)));
+    let first_two = [queue.grant(), queue.grant()];
+    assert!(first_two.contains(&Some(uid(5000))), "{first_two:?}");
+}
+
+#[test]
+fn inside_a_namespace_the_oldest_goes_first() {
+    let mut queue = FairQueue::new(CAPS);
+    for (n, second) in [(1, 30), (2, 10), (3, 20)] {
+        queue.wait(ticket("a", second, &uid(n)));
+    }
+    assert_eq!(
+        [queue.grant(), queue.grant(), queue.grant()],
+        [Some(uid(2)), Some(uid(3)), Some(uid(1))]
+    );
+}
+
+#[test]
+fn a_full_namespace_gets_its_turn_back_when_a_task_leaves() {
+    let mut queue = FairQueue::new(Caps {
+        total: 9,
+        per_namespace: 1,
+    });
+    queue.wait(ticket("a", 0, &uid(1)));
+    queue.wait(ticket("a", 1, &uid(2)));
+    assert_eq!(queue.grant(), Some(uid(1)));
+    assert_eq!(queue.grant(), None);
+    queue.leave("a", at(0), &uid(1));
+    assert_eq!(queue.grant(), Some(uid(2)));
+}
+
+const CLUSTER_CAPS: [(&str, usize); 2] = [("east", 2), ("west", 1)];
+
+/// A third of the tasks goes to each cluster, a third to none.
+fn on_cluster<'a>(namespace: &'a str, task: usize, uid: &'a TaskUid) -> Ticket<'a> {
+    Ticket {
+        cluster: [None, Some("east"), Some("west")][task % 3],
+        ..ticket(namespace, 0, uid)
+    }
+}
+
+fn running_on(queue: &FairQueue, cluster: &str) -> usize {
+    let found = queue.running_on().find(|(name, _)| &***name == cluster);
+    found.map_or(0, |(_, running)| running)
+}
+
+#[test]
+fn a_full_cluster_holds_up_only_those_who_go_there() {
+    let mut queue = FairQueue::new(Caps {
+        total: 9,
+        per_namespace: 5,
+    });
+    queue.set_cap("east", Some(1));
+    let uids: Vec<_> = (0..4).map(uid).collect();
+    let east = |n: usize| Ticket {
+        cluster: Some("east"),
+        ..ticket("a", i64::try_from(n).unwrap(), &uids[n])
+    };
+    for n in 0..3 {
+        queue.wait(east(n));
+    }
+    queue.wait(ticket("a", 3, &uids[3]));
+    assert_eq!(
+        [queue.grant(), queue.grant(), queue.grant()],
+        [Some(uid(0)), Some(uid(3)), None]
+    );
+    assert_eq!((queue.len(), running_on(&queue, "east")), ((2, 2), 1));
+    queue.wait(east(1));
+    assert_eq!(queue.len(), (2, 2), "who is parked is in line already");
+    queue.leave("a", at(0), &uid(0));
+    assert_eq!([queue.grant(), queue.grant()], [Some(uid(1)), None]);
+    queue.set_cap("east", None);
+    assert_eq!(
+        queue.grant(),
+        Some(uid(2)),
+        "a cap that is lifted lets them go on"
+    );
+    for n in [1, 2, 3] {
+        queue.leave("a", at(i64::try_from(n).unwrap()), &uid(n));
+    }
+    assert_eq!((queue.len(), queue.running_on().count()), ((0, 0), 0));
+}
