@@ -2,6 +2,8 @@
 //! its values say. That it works on a node is in `tests/installation.rs`, that the rights are those that are used in
 //! `tests/rights.rs`.
 
+#[path = "chart/instances.rs"]
+mod instances;
 #[path = "chart/network.rs"]
 mod network;
 #[path = "chart/values.rs"]
@@ -27,6 +29,7 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
         "image.pullSecrets[0].name=pull",
         "controller.skipPreflight={a,b}",
         "controller.leaseNamespace=hubs",
+        "controller.keepFinishedPerNamespace=0",
         "tenancy.defaultServiceAccount=builder",
         "clusters.namespace=kubeconfigs",
         "clusters.orphanGracePeriod=0s",
@@ -42,6 +45,7 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
         "--grace-period=25s",
         "--skip-preflight=a,b",
         "--lease-namespace=hubs",
+        "--keep-finished-per-namespace=0",
         "--tenant-identity=token",
         "--default-service-account=builder",
         "--no-cross-namespace-refs=true",
@@ -59,13 +63,17 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_default_opens_no_gate_and_no_special_address() -> Result<()> {
+async fn the_default_opens_no_gate_and_no_special_address_and_removes_no_finished_task() -> Result<()> {
     let safe = args_of(&[]).await?;
     ensure!(
         safe.contains(&json!(format!("--cluster-namespace={HUB}"))),
         "{safe:?}"
     );
-    for relaxed in ["--feature-gates", "--cluster-allow-cidrs"] {
+    for relaxed in [
+        "--feature-gates",
+        "--cluster-allow-cidrs",
+        "--keep-finished-per-namespace",
+    ] {
         let is_given = |arg: &Value| arg.as_str().is_some_and(|arg| arg.starts_with(relaxed));
         ensure!(!safe.iter().any(is_given), "{relaxed} is given by default");
     }
@@ -318,6 +326,28 @@ async fn the_notes_say_what_was_relaxed() -> Result<()> {
 const REFUSED: &[(&[&str], &str)] = &[
     (&["controler.shardName=x"], "controler"),
     (&["controller.maxActiveJobs=0"], "maxActiveJobs"),
+    (&["replicaCount=0"], "replicaCount"),
+    (
+        &["controller.keepFinishedPerNamespace=-1"],
+        "keepFinishedPerNamespace",
+    ),
+    (&["replicaCount=65", "controller.shardCount=65"], "shardCount"),
+    (
+        &["replicaCount=2", "controller.shardCount=3"],
+        "each shard needs an instance",
+    ),
+    (&["topologySpreadConstraints[0].topologyKey=zone"], "maxSkew"),
+    // The quota is all hubs', so it is no less than this one's share.
+    (&["quota.activeJobs=255"], "the sum over all hubs"),
+    // Beside another release's hub: all namespaces are everybody's, and one name is one hub's.
+    (
+        &["renderingNamespace.shared=true", "controller.shardName=b"],
+        "needs controller.watchNamespaces",
+    ),
+    (
+        &["renderingNamespace.shared=true", "controller.watchNamespaces={b}"],
+        "other than main",
+    ),
     (&["renderer.image.pullPolicy=Sometimes"], "pullPolicy"),
     (&["tenancy.identity=admin"], "identity"),
     (&["renderingNamespace.name=renderhub-system"], "must differ"),

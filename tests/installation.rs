@@ -1,7 +1,9 @@
 //! The chart does its work: installed by the real helm on a real node, it turns a tenant's task into a chart in the
 //! registry, the credential is nowhere a tenant can look, upgrading and rolling back lose nothing, and uninstalling takes
-//! neither tasks nor credentials along. One cluster sees one release after the other, in both modes.
+//! neither tasks nor credentials along. One cluster sees one release after the other, in both modes, and three at once.
 
+#[path = "installation/instances.rs"]
+mod instances;
 #[path = "installation/release.rs"]
 mod release;
 
@@ -37,15 +39,15 @@ async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Resul
     world.install_an_earlier_chart().await?;
     world.the_hub_may_not_read_tenants_secrets().await?;
     let tenant = world.make_tenant().await?;
-    world.a_task_becomes_a_chart(&tenant).await?;
-    world.the_credential_is_out_of_reach(&tenant).await?;
-    world.the_api_server_takes_every_mode().await?;
+    let first = async {
+        world.a_task_becomes_a_chart(&tenant).await?;
+        world.the_credential_is_out_of_reach(&tenant).await
+    };
+    tokio::try_join!(first, world.the_api_server_takes_every_mode())?;
 
     world.upgrading_loses_nothing(&tenant).await?;
-    world
-        .a_task_with_a_service_account_pushes_to_its_own_registry(&tenant)
-        .await?;
     world.helm_test_sees_an_open_network().await?;
+    world.releases_share_a_cluster_and_one_fails_over(&tenant).await?;
     world.rolling_back_works(&tenant).await?;
     world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
 
@@ -194,7 +196,7 @@ impl World {
                 "hostname": self.registry.host(),
                 "plainHTTP": true,
                 "pushSecretRef": { "name": "push" },
-                "allowedNamespaces": [TENANT],
+                "allowedNamespaces": [TENANT, instances::OTHER],
             },
         });
         apply::object(&admin, registry).await?;
@@ -267,16 +269,20 @@ async fn finish(tenant: &Client, name: &str, chart: &str, more: Value) -> Result
     ended(tenant, name).await
 }
 
-async fn submit(tenant: &Client, name: &str, chart: &str, mut more: Value) -> Result<()> {
+async fn submit(tenant: &Client, name: &str, chart: &str, more: Value) -> Result<()> {
+    submit_in(TENANT, tenant, name, chart, more).await
+}
+
+async fn submit_in(namespace: &str, client: &Client, name: &str, chart: &str, mut more: Value) -> Result<()> {
     let fields = more.as_object_mut().context("no object")?;
     let description = fields.remove("description").unwrap_or_else(|| json!("The shop"));
     let mut task = json!({
         "apiVersion": "renderhub.dev/v1alpha1",
         "kind": "RenderTask",
-        "metadata": { "name": name, "namespace": TENANT },
+        "metadata": { "name": name, "namespace": namespace },
         "spec": {
             "registryRef": { "name": "main" },
-            "repository": format!("{TENANT}/{chart}"),
+            "repository": format!("{namespace}/{chart}"),
             "tag": "1.0.0",
             "config": { "type": "release", "release": {
                 "chart": { "name": chart, "description": description, "version": "1.0.0", "appVersion": "1" },
@@ -295,12 +301,16 @@ async fn submit(tenant: &Client, name: &str, chart: &str, mut more: Value) -> Re
     if let Some(spec) = task["spec"].as_object_mut() {
         spec.retain(|_, value| !value.is_null());
     }
-    apply::object(tenant, task).await?;
+    apply::object(client, task).await?;
     Ok(())
 }
 
 async fn ended(tenant: &Client, name: &str) -> Result<RenderTask> {
-    let tasks: Api<RenderTask> = Api::namespaced(tenant.clone(), TENANT);
+    ended_in(TENANT, tenant, name).await
+}
+
+async fn ended_in(namespace: &str, client: &Client, name: &str) -> Result<RenderTask> {
+    let tasks: Api<RenderTask> = Api::namespaced(client.clone(), namespace);
     wait_for(&format!("the end of RenderTask {name}"), LIMIT, async || {
         let task = tasks.get(name).await?;
         let ended = holds(&task, ConditionType::JobSucceeded) || holds(&task, ConditionType::JobFailed);

@@ -21,7 +21,9 @@ use super::{HUB, LIMIT, RENDERING, TENANT, World, ended, finish, holds, submit};
 const SHORT_NAME: &str = "    shortNames:\n    - rt\n";
 /// An account of the tenant's that the hub may become, by the values below.
 const BUILDER: &str = "builder";
-const CHANGED: [&str; 4] = [
+const CHANGED: [&str; 6] = [
+    "replicaCount=2",
+    "controller.watchNamespaces={team-a}",
     "controller.maxActiveJobs=40",
     "controller.logLevel=debug",
     "tenancy.serviceAccounts.team-a={builder}",
@@ -90,8 +92,9 @@ impl World {
         let sets = sets.iter().flat_map(|set| ["--set", set]);
         let all: Vec<&str> = words.into_iter().chain(create).chain(sets).collect();
         self.helm.run(&all).await?;
+        let hub = self.hub().await?;
         ensure!(
-            self.hub().await?.status.unwrap_or_default().ready_replicas == Some(1),
+            hub.status.unwrap_or_default().ready_replicas == hub.spec.unwrap_or_default().replicas,
             "helm waited, and the hub is not ready"
         );
         Ok(())
@@ -138,12 +141,16 @@ impl World {
         Ok(())
     }
 
-    /// A task that runs while the hub is replaced gets its end from the new one.
+    /// A task that runs while the hub is replaced gets its end from the new one, and its pod is never another.
     pub async fn upgrading_loses_nothing(&self, tenant: &Client) -> Result<()> {
         let before = ended(tenant, "web").await?;
-        submit(tenant, "moving", "moving", json!({})).await?;
+        let running = self.start_a_task_that_runs_on(tenant, "moving").await?;
         self.release("upgrade", &helm::renderhub_chart(), &CHANGED)
             .await?;
+        self.one_works_and_one_stands_by().await?;
+        self.no_update_starts_another_hub_beside_this_one().await?;
+        ensure!(self.running_pods().await? == running, "the task's pod is another");
+        self.registry.thaw()?;
         ensure!(self.knows_short_name().await?, "helm did not upgrade the CRD");
         ensure!(
             self.runs_with("--max-active-jobs=40").await?,
@@ -191,7 +198,7 @@ impl World {
     pub async fn helm_test_sees_an_open_network(&self) -> Result<()> {
         let test = ["test", "renderhub", "--namespace", HUB, "--timeout", "2m"];
         self.helm.run(&test).await?;
-        self.release("upgrade", &helm::renderhub_chart(), &CHANGED[..3])
+        self.release("upgrade", &helm::renderhub_chart(), &CHANGED[..5])
             .await?;
         ensure!(
             self.helm.run(&test).await.is_err(),

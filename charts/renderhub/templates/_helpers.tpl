@@ -70,6 +70,81 @@ only look after the hub work, and never one of the system's.
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 
+{{/* Instances of the hub: at least one for each shard. */}}
+{{- define "renderhub.replicas" -}}
+{{- $replicas := int .Values.replicaCount -}}
+{{- $shards := int .Values.controller.shardCount -}}
+{{- if lt $replicas $shards -}}
+{{- fail (printf "replicaCount is %d, and controller.shardCount %d: each shard needs an instance, so raise replicaCount or lower controller.shardCount" $replicas $shards) -}}
+{{- end -}}
+{{- $replicas -}}
+{{- end -}}
+
+{{/*
+Refuses to roll from one hub to another. One of another name would find the old one in its way, and one with its Lease elsewhere would
+not see it, and work beside it; so the old one ends first. Where Helm has no cluster to ask, as with `helm template`, nothing is refused.
+*/}}
+{{- define "renderhub.sameHub" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "renderhub.fullname" .) -}}
+{{- if gt (int (dig "status" "replicas" 0 $live)) 0 -}}
+{{- $args := dig "spec" "template" "spec" "containers" list $live | first | dig "args" list -}}
+{{- $is := dict "shard-name" "" "rendering-namespace" "" "lease-namespace" "" -}}
+{{- range $args -}}
+{{- $parts := splitn "=" 2 (trimPrefix "--" .) -}}
+{{- if hasKey $is $parts._0 -}}{{- $_ := set $is $parts._0 $parts._1 -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $is "lease-namespace" (default (get $is "rendering-namespace") (get $is "lease-namespace")) -}}
+{{- $wanted := dict "shard-name" .Values.controller.shardName "rendering-namespace" (include "renderhub.renderingNamespace" .) "lease-namespace" (include "renderhub.leaseNamespace" .) -}}
+{{- range $flag, $value := $is -}}
+{{- if and $value (ne $value (get $wanted $flag)) -}}
+{{- fail (printf "the hub runs with --%s=%s and would run with %s: scale the Deployment to 0 first, because the two would not start beside each other, or not see each other" $flag $value (get $wanted $flag)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+How the pods are spread, as JSON. Each update is spread by itself: the pods that it replaces do not count.
+*/}}
+{{- define "renderhub.topologySpreadConstraints" -}}
+{{- $all := .Values.topologySpreadConstraints -}}
+{{- if and (not $all) (gt (int .Values.replicaCount) 1) -}}
+{{- $all = list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash")) -}}
+{{- end -}}
+{{- $selector := dict "labelSelector" (dict "matchLabels" (include "renderhub.selectorLabels" . | fromYaml)) -}}
+{{- $spread := list -}}
+{{- range $all -}}
+{{- $own := dict -}}
+{{- if not (hasKey . "labelSelector") -}}{{- $own = deepCopy $selector -}}{{- end -}}
+{{- $spread = append $spread (merge $own (deepCopy .)) -}}
+{{- end -}}
+{{- toJson $spread -}}
+{{- end -}}
+
+{{/* Whether this release looks after the rendering namespace: "true", or nothing where another one does. */}}
+{{- define "renderhub.ownsRenderingNamespace" -}}
+{{- if .Values.renderingNamespace.shared -}}
+{{- if not .Values.controller.watchNamespaces -}}
+{{- fail "renderingNamespace.shared needs controller.watchNamespaces: a hub without a list serves all namespaces, and no other can run beside it" -}}
+{{- end -}}
+{{- if eq .Values.controller.shardName "main" -}}
+{{- fail "renderingNamespace.shared needs a controller.shardName other than main: by the same name this hub would only stand by for the other release's" -}}
+{{- end -}}
+{{- else -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* Jobs that may run at the same time in the rendering namespace. */}}
+{{- define "renderhub.activeJobs" -}}
+{{- $own := int .Values.controller.maxActiveJobs -}}
+{{- $all := default $own (int .Values.quota.activeJobs) -}}
+{{- if lt $all $own -}}
+{{- fail (printf "quota.activeJobs is %d, less than controller.maxActiveJobs, which is %d: it is the sum over all hubs in the rendering namespace" $all $own) -}}
+{{- end -}}
+{{- $all -}}
+{{- end -}}
+
 {{/* Where hubs of one cluster find each other. */}}
 {{- define "renderhub.leaseNamespace" -}}
 {{- default (include "renderhub.renderingNamespace" .) .Values.controller.leaseNamespace -}}
@@ -199,7 +274,7 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 {{- if not .limitRange.enabled }}
 - limitRange.enabled=false: nothing bounds what a RendererClass can ask for.
 {{- end -}}
-{{- if not .renderingNamespace.create }}
+{{- if not (or .renderingNamespace.create .renderingNamespace.shared) }}
 - renderingNamespace.create=false: you label the namespace yourself; without Pod Security `restricted` the hub does not start.
 {{- end -}}
 {{- if not .tests.networkPolicy }}
