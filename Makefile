@@ -28,7 +28,7 @@ quickstart: build ## Start a cluster from nothing and render two charts on it; K
 
 test: tools ## Run every test, on real control planes and nodes
 	$(call say,tests)
-	@cargo test --locked --workspace
+	@$(TARGET)/debug/renderhub-tests
 
 check: fmt clippy doc drift lint ## Run every check that needs no cluster: format, lints, docs, generated files, chart
 

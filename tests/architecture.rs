@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+#[path = "architecture/doors.rs"]
+mod doors;
 #[path = "architecture/scan.rs"]
 mod scan;
 #[path = "architecture/words.rs"]
@@ -61,22 +63,24 @@ const MODULES: &[Module] = &[
     // Floor 2: I/O, and the form in which it carries a task.
     module("object", Pure, &["api", "names", "plan"], "between what a server sends and what a plan reads"),
     module("metrics", Io, &["api", "names"], "everybody above pure code reports here, so it knows none of them"),
-    module("apply", Io, &["api", "names", "plan", "metrics", "object", "apply"], "performs what a plan says, and counts it"),
-    module("events", Io, &["api", "names", "plan", "metrics"], "tells what a plan decided"),
-    module("lease", Io, &["api", "metrics", "plan"], "writes the claim that a plan says, and knows nothing of tasks"),
+    module("apply", Io, &["api", "names", "plan", "metrics", "object", "gate", "apply"], "performs what a plan says, and counts it"),
+    module("events", Io, &["api", "gate", "names", "plan", "metrics"], "tells what a plan decided"),
+    module("gate", Io, &["gate"], "whoever writes asks it first, so it knows none of them"),
+    module("lease", Io, &["api", "gate", "lease", "metrics", "plan"], "writes the claim that a plan says, and knows nothing of tasks"),
+    module("shards", Io, &["lease", "metrics", "plan"], "divides the namespaces as a plan says, and knows nothing of tasks"),
     module("preflight", Io, &["api", "metrics", "plan"], "asks for the facts that a plan judges"),
     module("notes", Io, &["names", "plan"], "keeps the last words of pods in the words of a plan"),
     module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object", "watch"], "turns what a server says into what a plan reads"),
-    module("tenant", Io, &["api", "names", "plan", "metrics", "apply", "tenant"], "reads what a plan says, as somebody else than the hub"),
+    module("tenant", Io, &["api", "names", "plan", "metrics", "apply", "gate", "tenant"], "reads what a plan says, as somebody else than the hub"),
     module("tenant::lookup", Pure, &["api", "plan", "apply::CallError", "tenant"], "it resolves what a tenant named, and cannot obtain a client"),
     module("seal_key", Io, &["apply", "plan"], "fetches or makes the one secret that is the hub's own"),
-    module("cluster", Io, &["api", "names", "plan", "kubeconfig", "metrics", "apply", "watch", "cluster"],
+    module("cluster", Io, &["api", "names", "plan", "kubeconfig", "metrics", "apply", "gate", "watch", "cluster"],
         "connects to other clusters, and carries what is said of Jobs there to whoever decides"),
     module("verify", Io, &["api", "plan", "metrics", "apply", "renderer::auth", "renderer::error", "renderer::origin",
         "renderer::reader", "renderer::tls", "renderer::transport"],
         "asks a registry as the renderer does, with the half of its client that only reads"),
     // Floor 3: control loops.
-    module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes",
+    module("controller", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "gate", "notes",
         "object", "tenant", "watch", "kubeconfig", "cluster", "verify", "controller"], "a loop observes, decides and acts, with every floor below"),
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "names", "hardening", "renderer"], "it shares the hub's words and none of its powers"),
@@ -91,9 +95,9 @@ const MODULES: &[Module] = &[
     module("probe", Io, &[], "looks at the network as any pod would, and knows nothing of the hub it asks for"),
     module("config", Io, &["api", "names", "plan", "controller", "probe", "config"], "turns text from outside into values of the floors below"),
     module("telemetry", Io, &["config"], "how logs look is a setting"),
-    module("admin", Io, &["metrics"], "serves what is counted, and knows nothing of tasks"),
+    module("admin", Io, &["metrics", "plan::lease"], "serves what is counted and what the instance does, and knows nothing of tasks"),
     module("app", Io, &["api", "names", "plan", "backoff", "workqueue", "metrics", "apply", "events", "notes", "object",
-        "seal_key", "tenant", "watch", "kubeconfig", "cluster", "verify", "controller", "config", "telemetry", "admin", "lease", "preflight", "app"], "builds everything once and ends it in order"),
+        "seal_key", "tenant", "watch", "kubeconfig", "cluster", "verify", "controller", "config", "telemetry", "admin", "gate", "lease", "shards", "preflight", "app"], "builds everything once and ends it in order"),
     module("lib", Io, &[], "it declares the modules and does nothing"),
     module("main", Io, &["app", "config", "hardening", "probe", "telemetry"], "parses, runs, and turns the outcome into an exit code"),
     module("bin::renderer", Io, &["renderer"], "a door to the renderer alone"),
@@ -128,6 +132,37 @@ fn the_source_keeps_its_shape() {
         })
         .collect();
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+/// Holds: M5.
+#[test]
+fn no_way_to_an_api_server_leads_past_the_gate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let imports = |file: &PathBuf| {
+        let (path, text) = (
+            file.strip_prefix(&root).unwrap(),
+            std::fs::read_to_string(file).unwrap(),
+        );
+        let scan = Scan::of(&module_of(path), &text);
+        (path.display().to_string(), scan.imports)
+    };
+    let all: Vec<_> = rust_files(&root).iter().map(imports).collect();
+    let found = all
+        .iter()
+        .flat_map(|(path, imports)| doors::past_the_gate(path, imports));
+    let problems: Vec<String> = found.chain(doors::unused(&all)).collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+    for text in [
+        "fn f() { kube::Client::try_from(config); }",
+        "use kube::Client; fn f() { Client::try_default().await; }",
+        "use kube::client::{Body, ClientBuilder};",
+        "use hyper::client::conn::http1;",
+        "use tokio::net::{TcpSocket, TcpStream};",
+    ] {
+        let scan = Scan::of(&["controller".to_owned()], text);
+        let found = doors::past_the_gate("controller/mod.rs", &scan.imports);
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+    }
 }
 
 /// Holds: E1, E3.

@@ -14,9 +14,12 @@ use renderhub::api::termination;
 use renderhub::config::Cli;
 use renderhub::metrics::clusters::{self, ClusterMetrics};
 use renderhub::metrics::{
-    FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, ResultLabel, SettingLabel,
+    FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, QueueRow, ResultLabel, SettingLabel,
+    StateLabel,
 };
 
+#[path = "docs/named.rs"]
+mod named;
 #[path = "docs/threats.rs"]
 mod threats;
 
@@ -302,13 +305,25 @@ fn touch(metrics: &Metrics) {
         watch_errors,
         events_dropped: _,
         orphans_removed: _,
+        adopted_jobs: _,
+        unowned_namespaces: _,
         forged_statuses: _,
         verifications,
         mode,
         relaxed_settings,
+        instance_state,
         preflight,
         clusters: of_clusters,
+        queue,
+        shards,
     } = metrics;
+    shards.is(1);
+    let row = QueueRow {
+        namespace: "test",
+        tasks: 1,
+        oldest: Duration::ZERO,
+    };
+    queue.show(std::iter::once(row));
     let label = KindLabel { kind: "test" };
     reconcile_errors.get_or_create(&label).inc();
     tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
@@ -322,6 +337,7 @@ fn touch(metrics: &Metrics) {
     relaxed_settings
         .get_or_create(&SettingLabel { setting: "test" })
         .set(1);
+    instance_state.get_or_create(&StateLabel { state: "test" }).set(1);
     let labels = FindingLabels {
         check: "test",
         result: "ok",

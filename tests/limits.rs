@@ -232,6 +232,7 @@ async fn each_bound_holds() -> Result<()> {
         "ClusterRegistry",
         "RendererClass",
         "RenderCluster",
+        "QueuePolicy",
         "Registry",
         "ReferenceGrant",
     ];

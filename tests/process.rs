@@ -188,6 +188,7 @@ async fn readiness_is_earned_by_every_source() -> Result<()> {
         "secrets",
         "clusterregistries",
         "rendererclasses",
+        "queuepolicies",
     ];
     try_join_all(sources.map(ready_needs)).await?;
     Ok(())

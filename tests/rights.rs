@@ -14,6 +14,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams
 use kube::{Client, ResourceExt};
 use renderhub::api::ClusterRenderTask;
 use renderhub::api::RenderTask;
+use renderhub::api::labels::HUB_ID;
 use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::finish::{self, Outcome};
 use renderhub_harness::rights::{Bound, Grant};
@@ -160,6 +161,7 @@ async fn do_everything(stage: &mut Stage, kubeconfigs: &str, is_everywhere: bool
 
     own_registry(stage).await?;
     fail(stage).await?;
+    take_over(stage).await?;
     elsewhere::render(stage, kubeconfigs).await?;
     life_of(&Tasks::of_tenant(stage)).await?;
     let left = leave(&Tasks::of_tenant(stage)).await?;
@@ -196,6 +198,27 @@ async fn fail(stage: &Stage) -> Result<()> {
     let task = stage.submit_with("failed", json!({"failedJobTTL": 1})).await?;
     let exit = finish::Exit::new("render", 2, r#"{"phase":"Render","reason":"BadConfig"}"#);
     stage.fail(&task, exit, "PodFailurePolicy").await?;
+    stage.cleared(&task).await
+}
+
+/// A Job that another hub of the cluster has made, as far as its label says: it becomes this hub's again.
+async fn take_over(stage: &Stage) -> Result<()> {
+    let task = stage.submit(stage.task("moved")).await?;
+    let (jobs, name) = (stage.jobs(), stage.job_of(&task).await?.name_any());
+    let own = stage.hub_id().await?;
+    let (_, cluster) = own.rsplit_once('-').context("an id has two parts")?;
+    let other = Patch::Merge(json!({"metadata": {"labels": {HUB_ID: format!("gone-{cluster}")}}}));
+    jobs.patch(&name, &PatchParams::default(), &other).await?;
+    wait_for("the Job to be the hub's again", LIMIT, async || {
+        let job = jobs.get(&name).await?;
+        Ok(job
+            .labels()
+            .get(HUB_ID)
+            .is_some_and(|id| *id == own)
+            .then_some(()))
+    })
+    .await?;
+    stage.complete(&task).await?;
     stage.cleared(&task).await
 }
 

@@ -8,8 +8,8 @@ use std::process::Command;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use proptest::prelude::*;
 use renderhub::api::{
-    ClusterRegistry, ClusterRenderTask, ReferenceGrant, Registry, RenderCluster, RenderTask, RendererClass,
-    custom_resource_definitions,
+    ClusterRegistry, ClusterRenderTask, QueuePolicy, ReferenceGrant, Registry, RenderCluster, RenderTask,
+    RendererClass, custom_resource_definitions,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -200,7 +200,7 @@ fn every_kind_is_found_and_shown() {
             assert_eq!(names.categories.unwrap(), ["renderhub"]);
             let version = &crd.spec.versions[0];
             let has_status = version.subresources.as_ref().is_some_and(|s| s.status.is_some());
-            let has_none = ["Registry", "ReferenceGrant"].contains(&names.kind.as_str());
+            let has_none = ["Registry", "ReferenceGrant", "QueuePolicy"].contains(&names.kind.as_str());
             assert_eq!(has_status, !has_none, "{}", names.kind);
             let columns = version.additional_printer_columns.as_ref().unwrap();
             assert_eq!(
@@ -218,6 +218,7 @@ fn every_kind_is_found_and_shown() {
         ("clusterregistries", "creg"),
         ("rendererclasses", "rcls"),
         ("renderclusters", "rcl"),
+        ("queuepolicies", "qp"),
         ("registries", "reg"),
         ("referencegrants", "rgrant"),
     ];
@@ -340,6 +341,7 @@ fn the_types_decode_whatever_the_schema_admits() {
     decodes::<ClusterRegistry>("ClusterRegistry");
     decodes::<RendererClass>("RendererClass");
     decodes::<RenderCluster>("RenderCluster");
+    decodes::<QueuePolicy>("QueuePolicy");
     decodes::<Registry>("Registry");
     decodes::<ReferenceGrant>("ReferenceGrant");
 }

@@ -13,11 +13,11 @@ use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
-use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub_harness::wait_for;
+use renderhub::api::{QueuePolicy, RenderTask};
+use renderhub_harness::{apply, finish, wait_for};
 use serde_json::json;
 use support::careless::put_status;
 use support::{FIXED_LIMIT, LIMIT, Stage, has, job_name_of};
@@ -232,6 +232,104 @@ async fn a_flood_in_one_namespace_holds_up_no_other() -> Result<()> {
     wait_for("the calm tenant's turn", LIMIT, async || {
         let status = of_calm.get("calm").await?.status.unwrap_or_default();
         Ok(has(&status, JobScheduled, "True", "JobScheduled").then_some(()))
+    })
+    .await?;
+    stage.passed();
+    Ok(())
+}
+
+/// Tasks of each namespace that share one slot.
+const SHARED: usize = 18;
+
+impl Stage {
+    /// Ends the one Job that runs; the namespace of its task.
+    async fn end_one(&self, ended: &mut Vec<String>) -> Result<String> {
+        let job = wait_for("the next Job", LIMIT, async || {
+            let jobs = self.jobs().list(&ListParams::default()).await?;
+            Ok(jobs.into_iter().find(|job| !ended.contains(&job.name_any())))
+        })
+        .await?;
+        ended.push(job.name_any());
+        let message = json!({"phase": "Push", "reason": "Pushed", "digest": support::DIGEST}).to_string();
+        finish::pod_for_job(&self.admin, &job, &[finish::Exit::new("renderer", 0, message)]).await?;
+        finish::complete_job(&self.admin, &self.scope.rendering, &job.name_any()).await?;
+        Ok(job.annotations()["renderhub.dev/task-namespace"].clone())
+    }
+
+    /// Waits until so many tasks are in line, as the metrics have it.
+    async fn wait_in_line(&self, lines: &[String]) -> Result<()> {
+        wait_for("the tasks to stand in line", LIMIT, async || {
+            let text = self.hub().metrics().await?;
+            let has = |line: &String| text.lines().any(|shown| shown == line);
+            Ok(lines.iter().all(has).then_some(()))
+        })
+        .await
+    }
+}
+
+/// Holds: D1.
+#[tokio::test]
+async fn a_namespace_has_the_turns_that_the_platform_gives_it() -> Result<()> {
+    let caps = ["--max-active-jobs=1", "--max-active-jobs-per-namespace=1"];
+    let mut stage = Stage::without_hub("turns", &caps).await?;
+    let (light, heavy) = (stage.scope.tenant.clone(), stage.plane.namespace("heavy").await?);
+    stage.also_watch(&heavy).await?;
+    stage
+        .put_registry(json!({"allowedNamespaces": [light, heavy]}))
+        .await?;
+    let policy = json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": heavy},
+        "spec": {"namespaces": [heavy], "weight": 3},
+    });
+    apply::object(&stage.admin, policy).await?;
+    for number in 0..SHARED {
+        stage.submit(stage.task(&format!("light-{number}"))).await?;
+        let mut task = stage.task(&format!("heavy-{number}"));
+        task["metadata"]["namespace"] = json!(heavy);
+        task["spec"]["repository"] = json!(format!("{heavy}/shop"));
+        let of_heavy: Api<RenderTask> = Api::namespaced(stage.admin.clone(), &heavy);
+        let task: RenderTask = serde_json::from_value(task)?;
+        of_heavy.create(&PostParams::default(), &task).await?;
+    }
+    stage.start_hub().await?;
+    stage
+        .wait_in_line(&[format!("renderhub_waiting_tasks {}", 2 * SHARED - 1)])
+        .await?;
+    let mut ended = Vec::new();
+    stage.end_one(&mut ended).await?;
+    let mut turns = Vec::new();
+    for _ in 0..12 {
+        turns.push(stage.end_one(&mut ended).await?);
+    }
+    let of_heavy = turns.iter().filter(|namespace| **namespace == heavy).count();
+    assert!(
+        (8..=10).contains(&of_heavy),
+        "three of four, within one: {turns:?}"
+    );
+    assert!(
+        stage
+            .hub()
+            .metrics()
+            .await?
+            .contains(&format!("renderhub_queue_depth{{namespace=\"{light}\"}}"))
+    );
+
+    // Without the policy they are equal; the one that runs had its turn before that.
+    let policies: Api<QueuePolicy> = Api::all(stage.admin.clone());
+    policies.delete(&heavy, &DeleteParams::default()).await?;
+    stage.end_one(&mut ended).await?;
+    let mut turns = Vec::new();
+    for _ in 0..6 {
+        turns.push(stage.end_one(&mut ended).await?);
+    }
+    let of_heavy = turns.iter().filter(|namespace| **namespace == heavy).count();
+    assert!((2..=4).contains(&of_heavy), "half of them, within one: {turns:?}");
+    while ended.len() < 2 * SHARED {
+        stage.end_one(&mut ended).await?;
+    }
+    wait_for("no namespace to be shown any more", LIMIT, async || {
+        let text = stage.hub().metrics().await?;
+        Ok((!text.contains("renderhub_queue_depth{")).then_some(()))
     })
     .await?;
     stage.passed();

@@ -10,6 +10,7 @@ pub fn all() -> Vec<Value> {
     all.push(registry());
     all.push(class());
     all.push(cluster());
+    all.push(queue_policy());
     all.push(tenants_registry());
     all.push(grant());
     all
@@ -80,6 +81,15 @@ pub fn cluster() -> Value {
         "allowedNamespaces": ["team-a"], "registries": ["a"], "maxActiveJobs": 1, "qps": 1, "burst": 1, "suspend": true,
     });
     with_spec("RenderCluster", "full", &spec)
+}
+
+/// A queue policy with every field.
+pub fn queue_policy() -> Value {
+    with_spec(
+        "QueuePolicy",
+        "full",
+        &json!({ "namespaces": ["team-a"], "weight": 1 }),
+    )
 }
 
 /// A tenant's registry with every field.

@@ -77,6 +77,7 @@ pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
         "ClusterRegistry" => "clusterregistries".to_owned(),
         "RendererClass" => "rendererclasses".to_owned(),
         "Registry" => "registries".to_owned(),
+        "QueuePolicy" => "queuepolicies".to_owned(),
         task => format!("{}s", task.to_lowercase()),
     };
     let resource = ApiResource {

@@ -55,6 +55,7 @@ fn class(method: &str, path: &str) -> String {
         "rendertasks",
         "clusterregistries",
         "rendererclasses",
+        "queuepolicies",
         "secrets",
         "jobs",
         "pods",

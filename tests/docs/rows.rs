@@ -229,7 +229,7 @@ pub const FAMILIES: &[Family] = &[
         row("M4", "A registry is open to every namespace and every repository.",
             "Both are explicit choices; the two together are warned of."),
         row("M5", "Two hubs share an id, or their namespaces overlap.",
-            "Each keeps a Lease with what it serves; the second does not start."),
+            "Each keeps a Lease with what it serves; of two that overlap one works, an instance of the same hub stands by, and who is gone is buried before anything of his is taken."),
         row("M6", "A relaxed setting is forgotten.",
             "It shows in one line at the start, in a metric and in the chart's notes."),
         row("M7", "A restored backup brings tasks back with other UIDs.",

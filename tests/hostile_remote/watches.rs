@@ -337,7 +337,7 @@ async fn a_flood_is_read_at_a_bounded_pace() {
         let (count, took) = (count.into_inner(), begin.elapsed().as_secs_f64());
         let most = 1_000.0 * (1.0 + took) + 10.0;
         assert!(
-            count > 500 && f64::from(u32::try_from(count).unwrap()) < most,
+            count > 100 && f64::from(u32::try_from(count).unwrap()) < most,
             "{http:?} {count} in {took} s"
         );
     }

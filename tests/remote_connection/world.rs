@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::claim::claimed;
 use super::forward::Forward;
 
 /// Longest that anything may take that normally takes moments.
@@ -77,6 +78,8 @@ pub struct World {
 pub fn timing() -> Timing {
     Timing {
         probe_every: Duration::from_millis(500),
+        beat: Duration::from_millis(25),
+        origin: std::time::Instant::now(),
         misses: 5,
         reread: Duration::from_secs(20),
         backoff: Duration::from_millis(200),
@@ -118,6 +121,7 @@ impl World {
             guard: Arc::new(guard),
             resolver: Resolver::system().expect("this machine has name servers"),
             limits,
+            gate: claimed().0,
         };
         let (metrics, shown) = Metrics::new();
         let (inputs, heard) = mpsc::channel(64);

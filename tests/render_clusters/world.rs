@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -33,6 +33,7 @@ use tokio::sync::{MutexGuard, OnceCell, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::claim::claimed;
 use super::kubeconfigs::put_secret;
 
 /// Longest that anything may take that normally takes moments.
@@ -128,6 +129,7 @@ impl World {
         let statuses: Vec<_> = statuses.iter().map(String::as_str).collect();
         let rules = vec![
             rule(&["renderhub.dev"], &ours, &["list", "watch"]),
+            rule(&["renderhub.dev"], &["queuepolicies"], &["list", "watch"]),
             rule(&["renderhub.dev"], &statuses, &["patch"]),
             rule(&[""], &["namespaces"], &["list", "watch"]),
             rule(&[""], &["secrets"], &["get", "list", "watch"]),
@@ -331,12 +333,13 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
         }),
         resolver: Resolver::system()?,
         limits: LinkLimits::default(),
+        gate: claimed().0,
     };
     let settings = RegistrySettings {
         hub_id: hub_id.clone(),
         link,
         own_namespaces: Arc::new(move |name| (name == "kube-system").then(|| system.clone())),
-        timing: Timing::default(),
+        timing: Timing::since(Instant::now()),
     };
     let (inputs, mut seen) = mpsc::channel(64);
     let (report, reports) = mpsc::channel(64);
@@ -356,6 +359,7 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
         metrics: metrics.clone(),
         limits,
         catalog: catalog.clone(),
+        territory: watch::channel(Arc::new(renderhub::plan::shards::Owned::All)).1,
         active: jobs,
         wants: wanted,
         reports,

@@ -7,6 +7,7 @@
 pub mod away;
 pub mod careless;
 pub mod forge;
+pub mod instances;
 pub mod own;
 pub mod plane;
 pub mod proxy;

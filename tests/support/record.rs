@@ -1,5 +1,6 @@
 //! What happened, read back: every status a task had, every request of the hub, everything the hub ever said.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
@@ -59,6 +60,17 @@ impl Stage {
         };
         events.retain(is_hubs);
         Ok(events)
+    }
+
+    /// Namespaces in which this stage's hub has asked for anything since then, or with `writes` has changed something.
+    /// Housekeeping does not count, nor that a namespace itself is looked at.
+    pub async fn namespaces_since(&self, begin: Mark, writes: bool) -> Result<BTreeSet<String>> {
+        let events = self.plane.audit()?.since(begin).await?;
+        let of_hub = events
+            .into_iter()
+            .filter(|e| e.user == self.hub_user.name() && e.resource != "namespaces" && !is_housekeeping(e));
+        let asked = of_hub.filter(|e| !e.namespace.is_empty() && (e.is_write() || !writes));
+        Ok(asked.map(|e| e.namespace).collect())
     }
 
     /// How often the hub was answered with success to requests of this action on objects of this name.

@@ -58,6 +58,12 @@ impl Stage {
         self.plane.set_rights(&self.hub_user, &self.rights).await
     }
 
+    /// Lets a hub that starts later serve these namespaces besides the tenant's, and no others.
+    pub async fn watch_besides(&mut self, namespaces: &[&str]) -> Result<()> {
+        self.others = namespaces.iter().map(ToString::to_string).collect();
+        self.give_rights(&[]).await
+    }
+
     /// Gives the hub its rights once more, as the platform does for a namespace that was made anew.
     pub async fn renew_rights(&self) -> Result<()> {
         self.plane.set_rights(&self.hub_user, &self.rights).await
@@ -77,6 +83,13 @@ impl Stage {
         self.plane
             .set_rights(&self.hub_user, &self.rights.blind_to(resource))
             .await
+    }
+
+    /// Takes from the hub the right to do this with a resource; refusals are expected now.
+    pub async fn forbid(&self, verb: &str, resource: &str) -> Result<()> {
+        self.allow_forbidden();
+        let left = self.rights.without(resource, &[verb]);
+        self.plane.set_rights(&self.hub_user, &left).await
     }
 
     /// This test is about what the hub's user is refused.

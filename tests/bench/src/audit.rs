@@ -43,8 +43,17 @@ impl Requests {
     /// # Errors
     /// If the audit log cannot be read.
     pub async fn since(audit: &Audit, from: Mark, user: &Identity) -> Result<Self> {
+        Self::of_users(audit, from, &[user]).await
+    }
+
+    /// Those of all these users together.
+    ///
+    /// # Errors
+    /// If the audit log cannot be read.
+    pub async fn of_users(audit: &Audit, from: Mark, users: &[&Identity]) -> Result<Self> {
         let events = audit.since(from).await?;
-        let completed = |e: &&Event| e.user == user.name() && e.stage == "ResponseComplete";
+        let is_theirs = |e: &Event| users.iter().any(|user| user.name() == e.user);
+        let completed = |e: &&Event| is_theirs(e) && e.stage == "ResponseComplete";
         Ok(Self::of(events.iter().filter(completed)))
     }
 
@@ -70,6 +79,14 @@ impl Requests {
         requests
     }
 
+    /// How many there are but for those that a hub makes as a hub: on Leases and about rights, whether there are tasks or not,
+    /// and for events, of which it makes a few a second however many tasks there are.
+    pub fn of_tasks(&self) -> usize {
+        let housekeeping = |action: &str| HOUSEKEEPING.iter().any(|resource| action.ends_with(resource));
+        let of_tasks = self.counts.iter().filter(|(action, _)| !housekeeping(action));
+        of_tasks.map(|(_, count)| count).sum()
+    }
+
     /// Tasks a second, if these are the writes of so many tasks.
     ///
     /// # Errors
@@ -79,6 +96,16 @@ impl Requests {
         Ok(number(tasks) / seconds.context("the audit log has no writes of this run")?)
     }
 }
+
+/// Ends of the actions that are a hub's and no task's.
+const HOUSEKEEPING: [&str; 6] = [
+    " leases",
+    " events",
+    " selfsubjectreviews",
+    " selfsubjectrulesreviews",
+    " selfsubjectaccessreviews",
+    " localsubjectaccessreviews",
+];
 
 /// What a hub asks for whether there are tasks or not.
 fn is_of_no_task(event: &Event) -> bool {

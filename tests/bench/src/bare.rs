@@ -94,7 +94,10 @@ impl Writer {
     }
 
     /// The writes up to the Job.
-    async fn start(&self, task: &Task) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn start(&self, task: &Task) -> Result<()> {
         if !task.is_finalized() {
             self.send(add_finalizer(task)).await?;
         }

@@ -182,19 +182,20 @@ pub async fn until_all_done(world: &World, hub: &Hub, finisher: &Process, tasks:
 }
 
 /// The end of a log, for an error.
-fn tail(log: &str) -> String {
+pub fn tail(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-fn in_phase(metrics: &str, phase: &str) -> usize {
+/// How many tasks are in a phase, by a hub's metrics.
+pub fn in_phase(metrics: &str, phase: &str) -> usize {
     let line = format!("renderhub_tasks{{phase=\"{phase}\"}} ");
     let count = metrics.lines().find_map(|text| text.strip_prefix(&line));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Two tasks a second is a twentieth of what a small machine does.
-fn patience(tasks: usize) -> Duration {
+pub fn patience(tasks: usize) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(500) * u32::try_from(tasks).unwrap_or(u32::MAX)
 }
 

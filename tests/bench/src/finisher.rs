@@ -1,4 +1,4 @@
-//! The Job finisher, a process of its own: completes each Job of a hub by one status patch, and makes no pods.
+//! The Job finisher, a process of its own: completes each Job of its hubs by one status patch, and makes no pods.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ use crate::wire::{self, IN_FLIGHT};
 pub async fn run(part: &Part) -> Result<()> {
     let client = wire::client().await?;
     let jobs: Api<PartialObjectMeta<Job>> = Api::namespaced(client.clone(), &part.rendering_namespace);
-    let own = watcher::Config::default().labels(&format!("{HUB_ID}={}", part.hub_id));
+    let own = watcher::Config::default().labels(&format!("{HUB_ID} in ({})", part.hub_id));
     let mut seen = HashSet::new();
     let new = watcher(jobs, own)
         .default_backoff()

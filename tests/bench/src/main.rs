@@ -1,12 +1,13 @@
 //! What renderhub costs, measured against a bare writer in the same run; see `docs/benchmarks.md`.
 //!
-//! The program is the bench, and with a hidden subcommand one of the two processes it starts besides the hub: the Job
-//! finisher and the bare writer.
+//! The program is the bench, and with a hidden subcommand one of the processes it starts besides the hub: the Job finisher,
+//! the bare writer, and one that does nothing.
 
 mod audit;
 mod bare;
 mod burst;
 mod finisher;
+mod instances;
 mod measure;
 mod objects;
 mod options;
@@ -31,19 +32,27 @@ async fn main() -> Result<()> {
     match cli.command {
         Some(Command::Finisher(part)) => finisher::run(&part).await,
         Some(Command::Bare { part, in_flight }) => bare::run(&part, in_flight).await,
+        Some(Command::Idle) => std::future::pending().await,
         None => measure_all(&cli.options).await,
     }
 }
 
 /// Measures everything, prints the tables and writes them as JSON. A missed target is a line of the table, not an error.
 async fn measure_all(options: &Options) -> Result<()> {
-    if !options.remote.only_remote {
+    let (remote, instances) = (&options.remote, &options.instances);
+    if !remote.only_remote && !instances.only_instances {
         measure_local(options).await?;
     }
-    if !options.remote.without_remote {
+    if !remote.without_remote && !instances.only_instances {
         let report = remote::measure(options).await?;
         println!("{report}");
-        report.write(&options.remote.output()?)?;
+        report.write(&remote.output()?)?;
+    }
+    if !instances.without_instances && !remote.only_remote {
+        let report = instances::measure(options).await;
+        println!("{report}");
+        report.write(&instances.output()?)?;
+        report.check()?;
     }
     Ok(())
 }

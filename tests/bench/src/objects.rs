@@ -24,9 +24,14 @@ const CAP: usize = 1_000_000;
 
 /// Flags of the hub.
 pub fn hub_flags(rendering_namespace: &str) -> Vec<String> {
+    hub_flags_of(SHARD, rendering_namespace)
+}
+
+/// Flags of the hub of this name.
+pub fn hub_flags_of(shard: &str, rendering_namespace: &str) -> Vec<String> {
     vec![
         format!("--rendering-namespace={rendering_namespace}"),
-        format!("--shard-name={SHARD}"),
+        format!("--shard-name={shard}"),
         format!("--max-active-jobs={CAP}"),
         format!("--max-active-jobs-per-namespace={CAP}"),
     ]
@@ -87,6 +92,7 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
         fallback: flags.settings()?.fallback_class,
         // The registry is open to every namespace.
         namespaces: BTreeMap::new(),
+        ..Catalog::default()
     })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
+use crate::instances::options::InstanceOptions;
 use crate::remote::options::RemoteOptions;
 
 /// Measures the hub against a bare writer on a real control plane.
@@ -36,12 +37,15 @@ pub enum Command {
         #[arg(long)]
         in_flight: usize,
     },
+    /// Waits, and does nothing else: what a process costs at the least.
+    #[command(hide = true)]
+    Idle,
 }
 
 /// What a part must know; its cluster and user come from `KUBECONFIG`.
 #[derive(Debug, Args)]
 pub struct Part {
-    /// Hub id on the objects.
+    /// Hub id on the objects; the finisher takes several, separated by commas.
     #[arg(long)]
     pub hub_id: String,
     /// Namespace of the Jobs.
@@ -50,7 +54,7 @@ pub struct Part {
 }
 
 /// What is measured, and how much of it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Tasks in a burst.
     #[arg(long, default_value_t = 1000)]
@@ -79,6 +83,9 @@ pub struct Options {
     /// Clusters elsewhere.
     #[command(flatten)]
     pub remote: RemoteOptions,
+    /// Several instances and tenants.
+    #[command(flatten)]
+    pub instances: InstanceOptions,
 }
 
 impl Options {
@@ -89,6 +96,13 @@ impl Options {
             .into_iter()
             .map(move |per_second| Rate::over(per_second, seconds))
             .filter(|rate| rate.tasks > 0)
+    }
+
+    /// The same for a world with other tasks and namespaces.
+    pub fn sized(&self, tasks: usize, namespaces: usize) -> Self {
+        let mut sized = self.clone();
+        (sized.tasks, sized.namespaces) = (tasks, namespaces);
+        sized
     }
 
     /// Where the figures go.

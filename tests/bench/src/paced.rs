@@ -110,16 +110,19 @@ async fn pace(world: &World, rate: Rate, bare: Option<Arc<Writer>>) -> Result<Ve
 }
 
 /// When each task's Job was seen first.
-struct JobWatch {
+pub struct JobWatch {
     seen: Arc<Mutex<HashMap<String, Instant>>>,
     watching: JoinHandle<()>,
 }
 
 impl JobWatch {
-    /// A watch that has begun.
-    async fn open(world: &World) -> Result<Self> {
+    /// A watch of every hub's Jobs that has begun.
+    ///
+    /// # Errors
+    /// If it does not begin.
+    pub async fn open(world: &World) -> Result<Self> {
         let api: Api<PartialObjectMeta<Job>> = Api::namespaced(world.admin.clone(), &world.rendering);
-        let own = watcher::Config::default().labels(&format!("{HUB_ID}={}", world.hub_id));
+        let own = watcher::Config::default().labels(HUB_ID);
         let seen = Arc::<Mutex<HashMap<String, Instant>>>::default();
         let (begun, has_begun) = oneshot::channel();
         let (keep, mut begun) = (Arc::clone(&seen), Some(begun));
@@ -143,17 +146,25 @@ impl JobWatch {
         Ok(Self { seen, watching })
     }
 
-    /// Waits until every task's Job was seen; how long each took.
+    /// Waits until every task's Job was seen; what counts of how long each took.
     async fn latency(self, created: &[(Task, Instant)]) -> Result<Latency> {
-        let took = wait_for("every task's Job", LIMIT, async || {
+        Latency::of(self.took(created).await?)
+    }
+
+    /// Waits until every task's Job was seen; how long each took.
+    ///
+    /// # Errors
+    /// If one is not seen.
+    pub async fn took(&self, created: &[(Task, Instant)]) -> Result<Vec<Duration>> {
+        wait_for("every task's Job", LIMIT, async || {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let took = created.iter().map(|(task, answered)| {
                 let at = seen.get(task.id.uid.as_str())?;
                 Some(at.saturating_duration_since(*answered))
             });
             Ok(took.collect::<Option<Vec<_>>>())
-        });
-        Latency::of(took.await?)
+        })
+        .await
     }
 }
 

@@ -20,8 +20,20 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
 /// # Errors
 /// If the chart cannot be rendered.
 pub async fn hub(rendering: &str) -> Result<Rights> {
+    hub_of(rendering, &[]).await
+}
+
+/// The same of a hub with a list of namespaces; none is all.
+///
+/// # Errors
+/// If the chart cannot be rendered.
+pub async fn hub_of(rendering: &str, watched: &[String]) -> Result<Rights> {
     let values = ["renderingNamespace.name", "clusters.namespace"];
-    Rights::of_chart(&values.map(|value| format!("{value}={rendering}"))).await
+    let mut values: Vec<_> = values.map(|value| format!("{value}={rendering}")).into();
+    if !watched.is_empty() {
+        values.push(format!("controller.watchNamespaces={{{}}}", watched.join(",")));
+    }
+    Rights::of_chart(&values).await
 }
 
 /// The bare writer's: the hub's, and the finisher's one patch, which it makes itself.

@@ -28,6 +28,9 @@ use crate::{bare, objects, rights};
 /// Longest that the API server may take for something small.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// What the chart sets in a hub's environment.
+pub const AS_INSTALLED: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "1")];
+
 /// Everything a measurement needs.
 pub struct World {
     /// The control plane.
@@ -137,6 +140,20 @@ impl World {
         .await
     }
 
+    /// The namespaces of tasks; the task with a number is in that of its turn.
+    pub fn namespaces(&self) -> &[String] {
+        &self.namespaces
+    }
+
+    /// The id of another hub of this cluster.
+    ///
+    /// # Errors
+    /// If there can be no such hub.
+    pub fn hub_id_of(&self, shard: &str) -> Result<String> {
+        let (_, cluster) = self.hub_id.rsplit_once('-').context("no hub id")?;
+        Ok(HubId::new(shard, cluster)?.to_string())
+    }
+
     // === tasks ===
 
     /// Creates the task with this number, in the namespace whose turn it is.
@@ -214,14 +231,12 @@ impl World {
         kube::core::Request::new(path)
     }
 
-    /// Whether the hub has left nothing of its tasks.
+    /// Whether no hub has left anything of its tasks.
     ///
     /// # Errors
     /// If the API server does not say.
     pub async fn is_cleared(&self) -> Result<bool> {
-        let one = ListParams::default()
-            .labels(&format!("{HUB_ID}={}", self.hub_id))
-            .limit(1);
+        let one = ListParams::default().labels(HUB_ID).limit(1);
         let jobs: Api<Job> = Api::namespaced(self.admin.clone(), &self.rendering);
         let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), &self.rendering);
         Ok(jobs.list_metadata(&one).await?.items.is_empty()
@@ -243,14 +258,22 @@ impl World {
     /// # Errors
     /// If it does not start.
     pub fn spawn_hub_with(&self, more: &[String]) -> Result<Hub> {
+        let mut flags = objects::hub_flags(&self.rendering);
+        flags.extend_from_slice(more);
+        Self::spawn_hub_as(&self.hub_user, &flags)
+    }
+
+    /// Starts a hub as this user, with these flags and no others.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_hub_as(user: &Identity, flags: &[String]) -> Result<Hub> {
         let binary = std::env::current_exe()?.with_file_name("renderhub");
         ensure!(
             binary.is_file(),
             "the hub is not built: run `make bench`, or cargo build --release --bin renderhub"
         );
-        let mut flags = objects::hub_flags(&self.rendering);
-        flags.extend_from_slice(more);
-        Hub::spawn(&binary, &self.hub_user.kubeconfig()?, &flags)
+        Hub::spawn_with(&binary, &user.kubeconfig()?, flags, AS_INSTALLED)
     }
 
     /// Starts the Job finisher.
@@ -258,7 +281,24 @@ impl World {
     /// # Errors
     /// If it does not start.
     pub fn spawn_finisher(&self) -> Result<Process> {
-        self.spawn_part("finisher", &self.finisher_user, &[])
+        self.spawn_finisher_of(&self.hub_id)
+    }
+
+    /// Starts the Job finisher of these hubs, ids separated by commas.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_finisher_of(&self, hub_ids: &str) -> Result<Process> {
+        self.spawn_part("finisher", &self.finisher_user, hub_ids, &[])
+    }
+
+    /// Starts a process that does nothing.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_idle() -> Result<Process> {
+        let mut command = Command::new(std::env::current_exe()?);
+        Process::spawn("idle", command.arg("idle"), &rundir::fresh("idle")?.join("log"))
     }
 
     /// Starts the bare writer.
@@ -267,13 +307,13 @@ impl World {
     /// If it does not start.
     pub fn spawn_bare(&self) -> Result<Process> {
         let in_flight = format!("--in-flight={}", self.bare_in_flight);
-        self.spawn_part("bare", &self.bare_user, &[in_flight])
+        self.spawn_part("bare", &self.bare_user, &self.hub_id, &[in_flight])
     }
 
-    fn spawn_part(&self, part: &str, user: &Identity, flags: &[String]) -> Result<Process> {
+    fn spawn_part(&self, part: &str, user: &Identity, hub_ids: &str, flags: &[String]) -> Result<Process> {
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .args([part, "--hub-id", &self.hub_id, "--rendering-namespace"])
+            .args([part, "--hub-id", hub_ids, "--rendering-namespace"])
             .arg(&self.rendering)
             .args(flags)
             .env("KUBECONFIG", user.kubeconfig()?);

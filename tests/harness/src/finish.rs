@@ -77,6 +77,9 @@ pub async fn end_job(client: &Client, job: &Job, outcome: &Outcome) -> Result<()
     }
 }
 
+/// Jobs that are ended at a time.
+const AT_ONCE: usize = 4;
+
 /// Ends every Job of a namespace as `outcome` says, for ever: spawn it as a task and abort that at the end.
 ///
 /// For control planes without the Job controller. Jobs that vanish meanwhile are left alone.
@@ -88,15 +91,21 @@ pub async fn every_job(client: Client, namespace: &str, outcome: impl Fn(&Job) -
     let events = watcher(jobs, watcher::Config::default())
         .default_backoff()
         .applied_objects();
-    let mut events = Box::pin(events);
     let mut seen = HashSet::new();
-    while let Some(event) = events.next().await {
+    let running = events.filter_map(|event| {
         // A watch that breaks starts again by itself.
-        let Ok(job) = event else { continue };
-        if job.metadata.deletion_timestamp.is_some() || !seen.insert(job.uid()) || has_ended(&job) {
-            continue;
-        }
-        match Box::pin(end_job(&client, &job, &outcome(&job))).await {
+        let job = event.ok().filter(|job| {
+            job.metadata.deletion_timestamp.is_none() && seen.insert(job.uid()) && !has_ended(job)
+        });
+        futures::future::ready(job.map(|job| (outcome(&job), job)))
+    });
+    let ended = running.map(|(outcome, job)| {
+        let client = client.clone();
+        async move { Box::pin(end_job(&client, &job, &outcome)).await }
+    });
+    let mut ended = Box::pin(ended.buffer_unordered(AT_ONCE));
+    while let Some(ended) = ended.next().await {
+        match ended {
             Err(error) if !is_gone(&error) => return Err(error),
             _ => {}
         }

@@ -118,8 +118,16 @@ impl Helm {
 /// # Errors
 /// If helm refuses the values.
 pub async fn template(helm: &Helm, namespace: &str, sets: &[&str]) -> Result<Vec<Value>> {
+    template_as(helm, "renderhub", namespace, sets).await
+}
+
+/// The same for a release of another name.
+///
+/// # Errors
+/// If helm refuses the values.
+pub async fn template_as(helm: &Helm, release: &str, namespace: &str, sets: &[&str]) -> Result<Vec<Value>> {
     let chart = renderhub_chart();
-    let words = ["template", "renderhub", "--namespace", namespace].map(OsStr::new);
+    let words = ["template", release, "--namespace", namespace].map(OsStr::new);
     let sets = sets.iter().flat_map(|set| ["--set", set]).map(OsStr::new);
     let all: Vec<&OsStr> = words.into_iter().chain([chart.as_os_str()]).chain(sets).collect();
     documents(&helm.run(&all).await?)

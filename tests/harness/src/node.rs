@@ -119,12 +119,24 @@ impl Node {
     /// If containerd refuses it.
     pub fn import_image(&self, tar: &Path) -> Result<()> {
         let _progress = Progress::start(format!("importing {}", tar.display()));
+        run(self.ctr().args(["images", "import"]).arg(tar)).map(drop)
+    }
+
+    /// Kills what runs in a container with SIGKILL, by the id in its pod's status: `containerd://…`.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn kill_container(&self, id: &str) -> Result<()> {
+        let id = id.trim_start_matches("containerd://");
+        run(self.ctr().args(["tasks", "kill", "--signal", "SIGKILL", id])).map(drop)
+    }
+
+    /// The client of the node's containerd.
+    fn ctr(&self) -> Command {
         let mut command = Command::new("ctr");
         command.arg("--address").arg(self.dir.join("containerd.sock"));
+        command.args(["--namespace", "k8s.io"]);
         command
-            .args(["--namespace", "k8s.io", "images", "import"])
-            .arg(tar);
-        run(&mut command).map(drop)
     }
 
     /// The names of all images on the node.
@@ -132,9 +144,7 @@ impl Node {
     /// # Errors
     /// If containerd does not answer.
     pub fn images(&self) -> Result<Vec<String>> {
-        let mut command = Command::new("ctr");
-        command.arg("--address").arg(self.dir.join("containerd.sock"));
-        let listed = run(command.args(["--namespace", "k8s.io", "images", "list", "--quiet"]))?;
+        let listed = run(self.ctr().args(["images", "list", "--quiet"]))?;
         Ok(listed.lines().map(str::to_owned).collect())
     }
 

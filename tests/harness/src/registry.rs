@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::pki::Authority;
@@ -162,6 +163,22 @@ impl Registry {
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()
+    }
+
+    /// Freezes it with SIGSTOP: it takes connections and answers nobody.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    /// Lets it run on after [`Registry::freeze`].
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn thaw(&self) -> Result<()> {
+        self.process.signal(Signal::CONT)
     }
 
     /// Its process id.

@@ -94,6 +94,12 @@ impl Rights {
     /// The same without the rights to list and to watch a resource.
     #[must_use]
     pub fn blind_to(&self, resource: &str) -> Self {
+        self.without(resource, &["list", "watch"])
+    }
+
+    /// The same without the rights to do this with a resource.
+    #[must_use]
+    pub fn without(&self, resource: &str, verbs: &[&str]) -> Self {
         let mut left = self.clone();
         for bound in &mut left.bound {
             let mut apart = Vec::new();
@@ -104,7 +110,7 @@ impl Rights {
                 if resources.len() < before {
                     let mut single = rule.clone();
                     single.resources = Some(vec![resource.to_owned()]);
-                    single.verbs.retain(|verb| verb != "list" && verb != "watch");
+                    single.verbs.retain(|verb| !verbs.contains(&verb.as_str()));
                     apart.push(single);
                 }
             }

@@ -11,7 +11,7 @@ use crate::options::{Rate, beside_program};
 pub const PER_SECOND: u32 = 20;
 
 /// What is measured of clusters elsewhere.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct RemoteOptions {
     /// Measures nothing but remote clusters.
     #[arg(long, conflicts_with = "without_remote")]

@@ -70,7 +70,11 @@ fn exact(namespace: &str) -> Vec<Value> {
     let mut own = rule("", "namespaces", &["get"]);
     own["resourceNames"] = json!([namespace]);
     vec![
-        rule("batch", "jobs", &["create", "get", "list", "watch", "delete"]),
+        rule(
+            "batch",
+            "jobs",
+            &["create", "get", "list", "watch", "patch", "delete"],
+        ),
         rule("", "secrets", &["create", "get", "list", "delete"]),
         rule("", "pods", &["list"]),
         own,
