@@ -1,5 +1,10 @@
 //! Several instances of one hub divide its namespaces by themselves: each task is done once, whoever comes and goes.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
 mod support;
 
 #[path = "automatic_shards/helpers.rs"]
@@ -65,11 +70,11 @@ async fn three_instances_divide_what_comes_and_a_standby_takes_the_place_of_one_
 
     let (first, hub) = &seats[0];
     let shard = world.shard_of(first).await?;
-    let share = world.share(&all_shards(), shard);
-    ensure!(share.len() == EACH);
+    let orphaned = world.share(&all_shards(), shard);
+    ensure!(orphaned.len() == EACH);
     let killed = Instant::now();
     hub.kill9();
-    let orphans = world.submit("orphan", &share).await?;
+    let orphans = world.submit("orphan", &orphaned).await?;
     let served = world.until_ended(&orphans).await?.duration_since(killed);
     ensure!(served <= FAILOVER, "served after {served:?}");
     ensure!(
@@ -89,7 +94,7 @@ async fn three_instances_divide_what_comes_and_a_standby_takes_the_place_of_one_
         "{users:?} made Jobs"
     );
     for (space, maker) in last(&makers) {
-        let is_served = share.contains(space) == (maker == fourth.user.name());
+        let is_served = orphaned.contains(space) == (maker == fourth.user.name());
         ensure!(is_served, "{space} is served by {maker}");
     }
     world.stage.passed();
@@ -108,10 +113,10 @@ async fn without_a_standby_the_others_take_over_and_who_comes_gets_a_third() -> 
     let held = world.hold().await?;
     let (third, hub) = seats.pop().context("three")?;
     let shard = world.shard_of(&third).await?;
-    let share = world.share(&all_shards(), shard);
+    let orphaned = world.share(&all_shards(), shard);
     let killed = Instant::now();
     hub.kill9();
-    let orphans = world.submit("orphan", &share).await?;
+    let orphans = world.submit("orphan", &orphaned).await?;
     let served = world.until_ended(&orphans).await?.duration_since(killed);
     ensure!(served <= FAILOVER, "served after {served:?}");
     world.until_divided(COUNT - 1).await?;
@@ -140,7 +145,7 @@ async fn without_a_standby_the_others_take_over_and_who_comes_gets_a_third() -> 
     for space in &world.namespaces {
         let [two, three] = [without(shard), all_shards()].map(|view| view.owner(space).context("an owner"));
         let (two, three) = (users[&two?], users[&three?]);
-        let (made, has_moved) = (&makers[space], share.contains(space));
+        let (made, has_moved) = (&makers[space], orphaned.contains(space));
         ensure!(has_moved == (two != three), "{space} is another's without need");
         ensure!(
             made.last().map(String::as_str) == Some(three),
@@ -179,11 +184,11 @@ async fn a_sleeper_whose_namespaces_have_gone_to_others_writes_nothing_when_it_w
     let asleep = Timestamp::now();
     hub.freeze()?;
     let others = async {
-        let orphans = world.submit("orphan", &share).await?;
+        let orphans = world.submit("orphan", &orphaned).await?;
         world.until_ended(&orphans).await?;
         anyhow::Ok(orphans)
     };
-    let (_, orphans) = tokio::join!(tokio::time::sleep(ASLEEP), others);
+    let ((), orphans) = tokio::join!(tokio::time::sleep(ASLEEP), others);
     let (orphans, load) = (orphans?, load.end().await?);
     world.release(&held).await?;
     hub.thaw()?;

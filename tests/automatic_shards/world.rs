@@ -311,10 +311,8 @@ impl World {
                 "{results:#?}"
             );
         }
-        let space_of: BTreeMap<String, String> = tasks
-            .iter()
-            .map(|task| (job_name_of(task), key(task).0))
-            .collect();
+        let spaces = tasks.iter().map(|task| (job_name_of(task), key(task).0));
+        let space_of: BTreeMap<String, String> = spaces.collect();
         for event in made {
             makers
                 .entry(space_of[&event.name].clone())

@@ -1,6 +1,7 @@
 //! What the pages name exists: metrics in alerts and commands, and values of the chart.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -75,7 +76,7 @@ fn every_value_of_the_chart_that_a_page_names_exists() {
         ] {
             for word in words(&text, part, is_values)
                 .into_iter()
-                .filter(|word| !word.ends_with(".md"))
+                .filter(|word| Path::new(word).extension() != Some("md".as_ref()))
             {
                 let mut found = Some(&values);
                 for step in word.trim_end_matches('.').split('.') {

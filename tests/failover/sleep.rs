@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::LIMIT;
 use crate::support::proxy::{Proxy, Stop};
-use crate::world::{World, after, end_of, until_standby};
+use crate::world::{World, end_of, until_standby};
 
 /// How long it sleeps.
 const ASLEEP: Duration = Duration::from_secs(60);
@@ -57,12 +57,12 @@ async fn a_sleeper_that_wakes_writes_nothing_and_ends() -> Result<()> {
     let status = first.wait_exit(LIMIT).await?;
     ensure!(status.code() == Some(1), "{status}\n{}", first.log());
     let renewed = *world.renewals(&a).await?.last().context("a claim")?;
-    let late = after(&world.writes(&a).await?, end_of(renewed)?);
+    world.each_once(load).await?;
+    let late = world.late(&a, end_of(renewed)?).await?;
     ensure!(
         late.is_empty(),
         "the sleeper, whose last claim was of {renewed}, wrote {late:#?}"
     );
-    world.each_once(load).await?;
     world.stage.passed();
     Ok(())
 }
@@ -80,18 +80,18 @@ async fn a_sleeper_that_nothing_stands_in_the_way_of_writes_nothing_either() -> 
     world.until_more_ended(10).await?;
     first.freeze()?;
     let asleep = tokio::time::sleep(ASLEEP);
-    let (_, worked) = tokio::join!(asleep, world.until_active("b", LIMIT));
+    let ((), worked) = tokio::join!(asleep, world.until_active("b", LIMIT));
     worked?;
     first.thaw()?;
     let status = first.wait_exit(LIMIT).await?;
     ensure!(status.code() == Some(1), "{status}\n{}", first.log());
     let renewed = *world.renewals(&a).await?.last().context("a claim")?;
-    let late = after(&world.writes(&a).await?, end_of(renewed)?);
+    ensure!(world.each_once(load).await? > 0);
+    let late = world.late(&a, end_of(renewed)?).await?;
     ensure!(
         late.is_empty(),
         "the sleeper, whose last claim was of {renewed}, wrote {late:#?}"
     );
-    ensure!(world.each_once(load).await? > 0);
     let tasks = world
         .stage
         .tasks()

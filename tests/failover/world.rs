@@ -1,7 +1,7 @@
 //! A hub of several instances, a cluster that is not its own, a load of tasks for both, and what became of each.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// The same with another way to the API server.
-    pub fn spawn_by(&mut self, seat: &Seat, kubeconfig: &PathBuf) -> Result<Hub> {
+    pub fn spawn_by(&mut self, seat: &Seat, kubeconfig: &Path) -> Result<Hub> {
         let env = [
             ("RENDERHUB_INSTANCE_NAME", seat.name.as_str()),
             ("RENDERHUB_CLUSTER_NAMESPACE", seat.kubeconfigs.as_str()),
@@ -261,6 +261,26 @@ impl World {
         Ok(all)
     }
 
+    /// What the seat's user did on either cluster after this time, and a moment for what had been sent.
+    pub async fn late(&self, seat: &Seat, end: Timestamp) -> Result<Vec<String>> {
+        let mut all = self.stage.plane.audit()?.since(self.start).await?;
+        all.extend(
+            self.cluster
+                .remote
+                .plane
+                .audit()?
+                .since(self.cluster.start)
+                .await?,
+        );
+        let late = self
+            .writes(seat)
+            .await?
+            .into_iter()
+            .filter(|write| write.received > end + SENT && !was_broken_off(write, &all));
+        let said = late.map(|e| format!("{} {} {} {}", e.received, e.action(), e.name, e.code));
+        Ok(said.collect())
+    }
+
     /// When the seat's instance renewed its Lease, or took it, as the API server received it.
     pub async fn renewals(&self, seat: &Seat) -> Result<Vec<Timestamp>> {
         let name = format!("renderhub-{}", self.stage.hub_id().await?);
@@ -283,16 +303,19 @@ pub fn end_of(renewed: Timestamp) -> Result<Timestamp> {
     Ok(renewed + SignedDuration::try_from(RENEW_DEADLINE)?)
 }
 
-/// Writes that were received after this time, and a moment for those that had been sent.
+/// Whether a write was broken off and did nothing: somebody else did the same later, and found it not done yet.
 ///
 /// On the way to another cluster reads and writes share a connection, so the head of a request may leave it before its body is
-/// refused. The server breaks off there, with a code of its own failure; that it changed nothing is not looked at here.
-pub fn after(writes: &[Event], end: Timestamp) -> Vec<String> {
-    let late = writes
-        .iter()
-        .filter(|event| event.received > end + SENT && event.code < 500);
-    late.map(|e| format!("{} {} {} {}", e.received, e.action(), e.name, e.code))
-        .collect()
+/// refused; the server breaks off there, with a code of its own failure.
+fn was_broken_off(write: &Event, all: &[Event]) -> bool {
+    let did_it = |other: &Event| {
+        other.user != write.user
+            && other.action() == write.action()
+            && (&other.namespace, &other.name) == (&write.namespace, &write.name)
+            && other.received > write.received
+            && other.code < 300
+    };
+    write.code >= 500 && all.iter().any(did_it)
 }
 
 /// Waits until an instance stands by: ready, and saying so.
