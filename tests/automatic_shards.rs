@@ -184,7 +184,7 @@ async fn a_sleeper_whose_namespaces_have_gone_to_others_writes_nothing_when_it_w
     let asleep = Timestamp::now();
     hub.freeze()?;
     let others = async {
-        let orphans = world.submit("orphan", &orphaned).await?;
+        let orphans = world.submit("orphan", &share).await?;
         world.until_ended(&orphans).await?;
         anyhow::Ok(orphans)
     };
