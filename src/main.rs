@@ -7,8 +7,15 @@ use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings};
 use renderhub::probe::{Patience, ProbeArgs};
 use renderhub::{app, config, hardening, probe, telemetry};
 
+/// Threads that share the work: it waits for servers, and on a node of many cores one for each would wake the others for nothing.
+const WORKERS: usize = 2;
+
 fn main() -> ExitCode {
-    let Ok(runtime) = tokio::runtime::Runtime::new() else {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else {
         eprintln!("threads cannot be started");
         return ExitCode::FAILURE;
     };

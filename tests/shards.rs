@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use renderhub::api::RenderTask;
-use renderhub_harness::wait_for;
+use renderhub_harness::{turn, wait_for};
 
 use ends::{Ends, digest_of};
 use fleet::Fleet;
@@ -52,6 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(400);
 /// namespace moves from the first hub to the second one: half of what runs there ends while neither looks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_3000_tasks_is_done_once_although_a_hub_dies_and_a_namespace_moves() -> Result<()> {
+    let _turn = turn().await?;
     let clock = Clock::start();
     let fleet = Arc::new(Box::pin(Fleet::new(NAMESPACES)).await?);
     let mut hubs = Hubs::new(&fleet);

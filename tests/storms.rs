@@ -17,11 +17,10 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub::api::{QueuePolicy, RenderTask};
-use renderhub_harness::{apply, finish, wait_for};
+use renderhub_harness::{apply, finish, turn, wait_for};
 use serde_json::json;
 use support::careless::put_status;
 use support::{FIXED_LIMIT, LIMIT, Stage, has, job_name_of};
-use tokio::sync::Mutex;
 use tokio::time::{Instant, interval};
 
 /// How long a storm lasts.
@@ -34,8 +33,6 @@ const FORGED: usize = 10_000;
 const FLOOD: usize = 300;
 /// Writes of the test in flight.
 const AT_ONCE: usize = 32;
-/// One storm at a time: two are more than a small machine's API server takes.
-static TURN: Mutex<()> = Mutex::const_new(());
 
 impl Stage {
     async fn scheduled(&self, name: &str) -> Result<RenderTask> {
@@ -95,7 +92,7 @@ impl Stage {
 /// Holds: D2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
-    let _turn = TURN.lock().await;
+    let _turn = turn().await?;
     let stage = Stage::new("storm").await?;
     let (calm, fought) = (stage.scheduled("noted").await?, stage.scheduled("fought").await?);
     stage.succeeds(&fought).await?;
@@ -155,7 +152,7 @@ fn forged(task: &RenderTask, ours: &Job, number: usize) -> Job {
 /// Holds: T3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_of_a_tenant_are_not_looked_at() -> Result<()> {
-    let _turn = TURN.lock().await;
+    let _turn = turn().await?;
     let stage = Stage::new("jobs").await?;
     let task = stage.scheduled("shop").await?;
     let ours = stage.job_of(&task).await?;
@@ -189,7 +186,7 @@ async fn jobs_of_a_tenant_are_not_looked_at() -> Result<()> {
 /// Holds: D1.
 #[tokio::test]
 async fn a_flood_in_one_namespace_holds_up_no_other() -> Result<()> {
-    let _turn = TURN.lock().await;
+    let _turn = turn().await?;
     let caps = ["--max-active-jobs=2", "--max-active-jobs-per-namespace=2"];
     let mut stage = Stage::without_hub("flood", &caps).await?;
     let calm = stage.plane.namespace("calm").await?;

@@ -114,7 +114,7 @@ fn connections(
         link: LinkSettings {
             guard: Arc::new(guard),
             resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
-            limits: LinkLimits::default(),
+            limits: Arc::new(LinkLimits::default()),
             gate: gate.clone(),
         },
         own_namespaces,

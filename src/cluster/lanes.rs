@@ -1,7 +1,7 @@
 //! The connections of one link: one over HTTP/2 for everything, or where the server has none, one idle over HTTP/1.1.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use bytes::Bytes;
 use http::{Request, Response, Uri, header};
@@ -21,7 +21,8 @@ use super::socket::Socket;
 use crate::apply::CallError;
 use crate::gate::GatedBody;
 
-pub(super) type Body = GatedBody<Full<Bytes>>;
+/// In memory of its own, because a connection keeps room for 32 requests.
+pub(super) type Body = Box<GatedBody<Full<Bytes>>>;
 type Io = TokioIo<TlsStream<Socket>>;
 
 /// Bytes that a server may send on one stream before they are read.
@@ -30,6 +31,9 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 192 << 10;
 /// Bytes of the headers of an answer.
 const HEADERS: u32 = 16 << 10;
+/// Bytes of headers that are remembered for the next answer: each has another audit ID, so that every table would fill up, and
+/// spare little.
+const HEADER_TABLE: u32 = 0;
 /// Headers of an answer over HTTP/1.1.
 const HEADER_COUNT: usize = 64;
 /// Bytes that are buffered over HTTP/1.1 at most.
@@ -49,7 +53,7 @@ pub(super) enum Sender {
 
 pub(super) struct Lanes {
     connector: Connector,
-    limits: LinkLimits,
+    limits: Arc<LinkLimits>,
     /// Held while connecting, so that many calls make one connection.
     shared: Mutex<Shared>,
     idle: StdMutex<Option<http1::SendRequest<Body>>>,
@@ -73,7 +77,7 @@ pub(super) enum Unsent {
 }
 
 impl Lanes {
-    pub(super) fn new(connector: Connector, limits: LinkLimits, cut: CancellationToken) -> Self {
+    pub(super) fn new(connector: Connector, limits: Arc<LinkLimits>, cut: CancellationToken) -> Self {
         Self {
             connector,
             limits,
@@ -159,6 +163,7 @@ impl Lanes {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS)
+            .header_table_size(HEADER_TABLE)
             .max_concurrent_reset_streams(RESET_STREAMS)
             .max_pending_accept_reset_streams(RESET_STREAMS)
             .max_local_error_reset_streams(BROKEN_FRAMES)

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::body;
 use super::connect::Connector;
 use super::head::{base, bearer, headers, is_busy, retry_after, with_timeout};
-use super::lanes::{Lanes, Sender, Unsent};
+use super::lanes::{Body, Lanes, Sender, Unsent};
 use super::limits::LinkLimits;
 use super::pace::Pace;
 use super::resolve::Resolver;
@@ -40,7 +40,7 @@ pub struct LinkSettings {
     /// Resolves names; one for all links.
     pub resolver: Resolver,
     /// Bounds of all that is done.
-    pub limits: LinkLimits,
+    pub limits: Arc<LinkLimits>,
     /// What every request but a GET goes through.
     pub gate: Gate,
 }
@@ -52,7 +52,7 @@ pub struct Link(Arc<Inner>);
 struct Inner {
     base: String,
     lanes: Lanes,
-    limits: LinkLimits,
+    limits: Arc<LinkLimits>,
     token: RwLock<Option<HeaderValue>>,
     pace: Pace,
     turns: Semaphore,
@@ -119,7 +119,7 @@ impl Link {
     /// # Errors
     /// If the configuration is none that a connection can be made of, such as a key of another certificate.
     pub fn new(config: &RemoteConfig, settings: &LinkSettings) -> Result<Self, LinkError> {
-        let limits = settings.limits.clone();
+        let limits = Arc::clone(&settings.limits);
         let token = match &config.login {
             Login::Token(token) => Some(bearer(token)?),
             Login::Certificate { .. } => None,
@@ -128,7 +128,7 @@ impl Link {
         let cut = CancellationToken::new();
         Ok(Self(Arc::new(Inner {
             base: base(config),
-            lanes: Lanes::new(connector, limits.clone(), cut.clone()),
+            lanes: Lanes::new(connector, Arc::clone(&limits), cut.clone()),
             token: RwLock::new(token),
             pace: Pace::new(limits.qps, limits.burst),
             turns: Semaphore::new(limits.in_flight),
@@ -359,20 +359,13 @@ impl Link {
     }
 
     /// With the token of this moment; `short` is how long a watch may live.
-    fn request(
-        &self,
-        call: &Call,
-        short: Option<Duration>,
-    ) -> Result<Request<GatedBody<Full<Bytes>>>, CallError> {
+    fn request(&self, call: &Call, short: Option<Duration>) -> Result<Request<Body>, CallError> {
         let uri = match short {
             Some(life) => with_timeout(&call.uri, life)?,
             None => call.uri.clone(),
         };
-        let mut request = Request::new(GatedBody::new(
-            Full::new(call.body.clone()),
-            &call.method,
-            &self.0.gate,
-        ));
+        let body = Full::new(call.body.clone());
+        let mut request = Request::new(Box::new(GatedBody::new(body, &call.method, &self.0.gate)));
         *request.method_mut() = call.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = call.headers.clone();
@@ -414,7 +407,7 @@ mod tests {
         let settings = LinkSettings {
             guard: Arc::default(),
             resolver: Resolver::with_servers(&[]).unwrap(),
-            limits,
+            limits: Arc::new(limits),
             gate: crate::gate::tests::open(),
         };
         Link::new(&config, &settings).unwrap()

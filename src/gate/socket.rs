@@ -101,3 +101,37 @@ impl Write for GatedSocket {
         Pin::new(&mut self.socket).poll_write_vectored(context, parts)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use hyper::rt::Write as _;
+    use tokio::io::AsyncReadExt as _;
+
+    use super::super::tests::with_claim;
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_written_without_a_claim_whatever_it_is() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (gate, renewed) = with_claim();
+        let mut connector = GatedConnector::new(HttpConnector::new(), gate);
+        let to = format!("http://{}", listener.local_addr().unwrap());
+        let mut socket = connector.call(to.parse().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let parts = [io::IoSlice::new(b"one"), io::IoSlice::new(b"two")];
+        let one = Pin::new(&mut socket).poll_write(&mut context, b"one");
+        assert!(matches!(one, Poll::Ready(Ok(3))), "{one:?}");
+        renewed.send_replace(Instant::now());
+        let late = Pin::new(&mut socket).poll_write(&mut context, b"two");
+        assert!(matches!(late, Poll::Ready(Err(_))), "{late:?}");
+        let late = Pin::new(&mut socket).poll_write_vectored(&mut context, &parts);
+        assert!(matches!(late, Poll::Ready(Err(_))), "{late:?}");
+        drop(socket);
+        let mut came = Vec::new();
+        peer.read_to_end(&mut came).await.unwrap();
+        assert_eq!(came, b"one");
+    }
+}

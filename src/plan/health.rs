@@ -59,7 +59,7 @@ impl Timing {
     pub const fn since(origin: Instant) -> Self {
         Self {
             probe_every: Duration::from_secs(10),
-            beat: Duration::from_millis(500),
+            beat: Duration::from_secs(1),
             origin,
             misses: 5,
             reread: Duration::from_secs(5),

@@ -3,7 +3,7 @@
 //! Stride scheduling: each namespace has a virtual time, a turn moves it on by 1/weight, and the smallest goes next. Who was
 //! away, full or waiting for a full cluster begins at the time of the others when it comes back, so nobody collects credit;
 //! who was ahead of them is still ahead, so nobody wins by coming and going. Pure and in memory: after a restart all times are
-//! equal, and the order follows from creation times alone.
+//! equal, and the order follows from what is at work and from creation times.
 //!
 //! Each step costs O(log n) of the tasks and of the namespaces that wait, times the clusters that the tasks of one namespace
 //! wait for.
@@ -177,9 +177,11 @@ impl FairQueue {
         self.waiting -= usize::from(was_waiting);
         self.running -= usize::from(was_running);
         self.gates.leave(uid, was_running);
-        self.stand(&namespace, &cluster);
         if was_running && was_full {
             self.come_back(&namespace);
+        }
+        self.stand(&namespace, &cluster);
+        if was_running {
             self.stand_everywhere(&namespace);
         }
         self.rest(&namespace);
@@ -317,6 +319,7 @@ impl FairQueue {
         let head = lane.waiting.get(cluster).and_then(BTreeSet::first);
         let turn = head.filter(|_| !is_full).map(|head| Turn {
             pass: lane.pass,
+            running: lane.running.len(),
             head: head.clone(),
             namespace: Arc::clone(namespace),
         });

@@ -13,7 +13,7 @@ use renderhub::api::labels::LEASE_VIEW;
 use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub::plan::shards::{Shard, View};
 use renderhub_harness::audit::{Event, Mark};
-use renderhub_harness::{Hub, Identity, wait_for};
+use renderhub_harness::{Hub, Identity, Turn, turn, wait_for};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +45,7 @@ pub struct World {
     start: Mark,
     ended: Ended,
     _helpers: Vec<AbortOnDropHandle<()>>,
+    _turn: Turn,
 }
 
 /// An instance, with a user of its own, by which the audit log knows it.
@@ -94,6 +95,7 @@ async fn make_namespaces(prefix: &str) -> Result<Vec<String>> {
 
 impl World {
     pub async fn new(prefix: &str) -> Result<Self> {
+        let turn = turn().await?;
         plane().await?;
         let namespaces = make_namespaces(prefix).await?;
         let watched = format!("--watch-namespaces={}", namespaces.join(","));
@@ -118,6 +120,7 @@ impl World {
             start,
             ended,
             _helpers: helpers,
+            _turn: turn,
         })
     }
 

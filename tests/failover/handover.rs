@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::jiff::Timestamp;
-use renderhub_harness::{Hub, wait_for};
+use renderhub_harness::{Hub, turn, wait_for};
 use serde_json::json;
 
 use crate::support::LIMIT;
@@ -23,6 +23,7 @@ const MOST: u32 = 500;
 /// Holds: M5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_works_within_twenty_seconds_of_a_kill_and_nothing_is_lost_or_made_twice() -> Result<()> {
+    let _turn = turn().await?;
     let mut world = World::new("kill", json!({})).await?;
     let (a, b) = (world.seat("a").await?, world.seat("b").await?);
     let first = world.spawn(&a)?;
@@ -60,6 +61,7 @@ async fn a_standby_works_within_twenty_seconds_of_a_kill_and_nothing_is_lost_or_
 /// Holds: M5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_hand_overs_under_load_make_nothing_twice_and_lose_nothing() -> Result<()> {
+    let _turn = turn().await?;
     let lanes = try_join_all((0..LANES).map(|_| hand_over())).await?;
     let slowest = lanes.iter().map(|(took, _)| *took).max().unwrap_or_default();
     let tasks: usize = lanes.iter().map(|(_, tasks)| tasks).sum();

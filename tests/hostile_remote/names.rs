@@ -70,7 +70,7 @@ async fn names_that_are_never_answered_delay_no_other() {
     }));
     // As long as in production, for a machine that has much else to do.
     let patient = LinkSettings {
-        limits: LinkLimits::default(),
+        limits: Arc::new(LinkLimits::default()),
         ..settings.clone()
     };
     let good = async {

@@ -58,7 +58,7 @@ pub fn settings(limits: LinkLimits) -> LinkSettings {
             denied: Vec::new(),
         }),
         resolver: Resolver::with_servers(&[]).unwrap(),
-        limits,
+        limits: Arc::new(limits),
         gate: claimed().0,
     }
 }

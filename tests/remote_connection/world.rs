@@ -120,7 +120,7 @@ impl World {
         let link = LinkSettings {
             guard: Arc::new(guard),
             resolver: Resolver::system().expect("this machine has name servers"),
-            limits,
+            limits: Arc::new(limits),
             gate: claimed().0,
         };
         let (metrics, shown) = Metrics::new();

@@ -332,7 +332,7 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
             denied: Vec::new(),
         }),
         resolver: Resolver::system()?,
-        limits: LinkLimits::default(),
+        limits: Arc::new(LinkLimits::default()),
         gate: claimed().0,
     };
     let settings = RegistrySettings {

@@ -73,22 +73,14 @@ impl CatalogLoop {
         let mut failed = BTreeSet::new();
         while let Some(name) = self.registries_to_tell.pop_first() {
             if let Err(error) = self.tell_registry(&name).await {
-                tracing::warn!(
-                    registry = name,
-                    kind = error.kind(),
-                    "status not written; it is repeated"
-                );
+                self.registries.failed(&name, error);
                 failed.insert(name);
             }
         }
         self.registries_to_tell = std::mem::take(&mut failed);
         while let Some(name) = self.classes_to_tell.pop_first() {
             if let Err(error) = self.tell_class(&name).await {
-                tracing::warn!(
-                    class = name,
-                    kind = error.kind(),
-                    "status not written; it is repeated"
-                );
+                self.classes.failed(&name, error);
                 failed.insert(name);
             }
         }
@@ -100,8 +92,7 @@ impl CatalogLoop {
         let mut failed = BTreeSet::new();
         while let Some(name) = self.clusters_to_record.pop_first() {
             if let Err(error) = self.record_cluster(&name).await {
-                let kind = error.kind();
-                tracing::warn!(cluster = name, kind, "record not written; it is repeated");
+                self.clusters.failed(&name, error);
                 failed.insert(name);
             }
         }
@@ -116,6 +107,7 @@ impl CatalogLoop {
         if record.is_empty() {
             return Ok(());
         }
+        watched.check()?;
         let mut next = watched.status.clone();
         namespaces::apply(&mut next.namespaces, &record);
         let write = StatusWrite {
@@ -153,6 +145,7 @@ impl CatalogLoop {
         if next == watched.status {
             return Ok(());
         }
+        watched.check()?;
         let write = status_write(watched, &next, &record);
         let version = self.calls.write_registry_status(name, &write).await?;
         self.has_changed |= !record.is_empty();
@@ -183,6 +176,7 @@ impl CatalogLoop {
         if next == watched.status {
             return Ok(());
         }
+        watched.check()?;
         let write = status_write(watched, &next, &record);
         let version = self.calls.write_class_status(name, &write).await?;
         self.has_changed |= !record.is_empty();

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::labels::DEFAULT_CLASS;
+use crate::apply::CallError;
 use crate::plan::namespaces::Uids;
 
 /// What the statuses of all the platform's kinds hold.
@@ -35,6 +36,8 @@ pub struct Watched<S> {
     pub status: Status,
     /// Resource version of the newest status seen or written; an older event is late and says nothing of it.
     pub version: u64,
+    /// Whether somebody has written meanwhile: nothing is written before that is seen.
+    is_outdated: bool,
     /// Whether the list under way showed it.
     is_shown: bool,
 }
@@ -100,6 +103,7 @@ impl<S: DeserializeOwned> Shelf<S> {
         if is_late {
             seen.status = std::mem::take(&mut known.status);
             seen.version = known.version;
+            seen.is_outdated = known.is_outdated;
         }
         *known = seen;
         match (is_new, has_new_record) {
@@ -123,6 +127,18 @@ impl<S> Shelf<S> {
         }
     }
 
+    /// Takes in that a write failed: another hub was faster, or it is told.
+    pub fn failed(&mut self, name: &str, error: CallError) {
+        match self.0.get_mut(name) {
+            Some(watched) if error == CallError::Conflict => watched.is_outdated = true,
+            _ => tracing::warn!(
+                object = name,
+                kind = error.kind(),
+                "status not written; it is repeated"
+            ),
+        }
+    }
+
     /// All names.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.0.keys()
@@ -138,6 +154,19 @@ impl<S> Shelf<S> {
         let fits = |watched: &Watched<S>| watched.spec.as_ref().is_some_and(&is_so);
         let fitting = self.0.iter().filter(|(_, watched)| fits(watched));
         fitting.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl<S> Watched<S> {
+    /// Whether a write over this version can be made.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when one was refused, and the reason has not been seen yet.
+    pub fn check(&self) -> Result<(), CallError> {
+        if self.is_outdated {
+            return Err(CallError::Conflict);
+        }
+        Ok(())
     }
 }
 
@@ -160,6 +189,7 @@ impl<S: DeserializeOwned> Watched<S> {
             version: version_of(object.metadata.resource_version.as_deref()),
             generation: object.metadata.generation.unwrap_or(1),
             uid: object.metadata.uid.unwrap_or_default(),
+            is_outdated: false,
             is_shown: true,
         }
     }

@@ -4,6 +4,7 @@ use kube::Config;
 use serde_json::json;
 
 use super::*;
+use crate::apply::CallError;
 use crate::names::HubId;
 
 fn catalog_loop(watched: &[&str]) -> CatalogLoop {
@@ -49,6 +50,24 @@ fn a_late_event_does_not_hide_what_was_written() {
     assert_eq!(shelf.take(registry("1", (2, 7), &[])), Turn::Nothing);
     let new_record = Turn::NewRecord("main".to_owned());
     assert_eq!(shelf.take(registry("1", (2, 8), &[("team-b", "1")])), new_record);
+}
+
+#[test]
+fn who_was_slower_than_another_hub_writes_again_once_it_has_seen_what_that_one_wrote() {
+    let mut shelf = shelf();
+    let check = |shelf: &Shelf<ClusterRegistrySpec>| shelf.get("main").unwrap().check();
+    shelf.take(registry("1", (1, 5), &[]));
+    shelf.failed("main", CallError::Timeout);
+    assert_eq!(check(&shelf), Ok(()), "nobody else wrote, as far as is known");
+    shelf.failed("main", CallError::Conflict);
+    shelf.take(registry("1", (1, 4), &[]));
+    assert_eq!(
+        check(&shelf),
+        Err(CallError::Conflict),
+        "that is what was known before"
+    );
+    shelf.take(registry("1", (1, 6), &[]));
+    assert_eq!(check(&shelf), Ok(()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::watch::{Scope, tenants};
 
 /// Something that must be seen whole before anything is decided.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     Tasks(Scope),
     Jobs,

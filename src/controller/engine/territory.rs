@@ -242,16 +242,18 @@ mod tests {
         tell.send(part(&[0])).unwrap();
         engine.take_territory();
         assert_eq!(*said.borrow(), part(&[0]), "who gains has nothing to end");
+        // A sweep that began before says nothing of what is gained.
+        engine.is_sweeping = true;
         engine.take_in(Input::Gaining(scopes().remove(0)));
+        assert!(engine.is_sweep_late);
         see(&mut engine, &gained, "task");
-        for source in [Source::Ledger, Source::Tasks(scopes().remove(0))] {
+        let sources = [Source::Ledger, Source::Tasks(scopes().remove(0)), Source::Secrets];
+        assert_eq!(engine.unseen, HashSet::from(sources.clone()));
+        for source in sources {
             engine.start_work();
             assert!(engine.passes.is_empty(), "{source:?} was not seen yet");
             engine.saw(&source);
         }
-        // A sweep that began before says nothing of what is gained.
-        assert!(!engine.is_sweep_late);
-        engine.saw(&Source::Secrets);
         engine.start_work();
         assert_eq!(engine.passes.len(), 1);
     }

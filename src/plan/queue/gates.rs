@@ -45,11 +45,14 @@ impl PartialOrd for Head {
     }
 }
 
-/// A namespace in the line before a cluster: the smallest virtual time goes first, then the oldest task.
+/// A namespace in the line before a cluster: the smallest virtual time goes first, then who has
+/// less at work, then the oldest task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Its virtual time.
     pub pass: u128,
+    /// What it has at work.
+    pub running: usize,
     /// Its oldest task that goes there.
     pub head: Head,
     /// Which it is.
@@ -63,6 +66,7 @@ impl Ord for Turn {
         let by_time = self
             .pass
             .cmp(&other.pass)
+            .then_with(|| self.running.cmp(&other.running))
             .then_with(|| self.head.cmp(&other.head));
         by_time.then_with(|| self.namespace.cmp(&other.namespace))
     }

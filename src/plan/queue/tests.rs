@@ -44,6 +44,30 @@ fn a_flood_in_one_namespace_does_not_delay_another() {
     assert!(first_two.contains(&Some(uid(5000))), "{first_two:?}");
 }
 
+/// The flood comes so slowly at first that nobody waits in between, which makes all times equal.
+#[test]
+fn where_times_are_equal_who_has_less_at_work_goes_first() {
+    let mut queue = FairQueue::new(Caps { total: 2, ..CAPS });
+    for n in 0..2 {
+        queue.wait(ticket("flood", 1, &uid(n)));
+        assert_eq!(queue.grant(), Some(uid(n)));
+    }
+    for n in 2..9 {
+        queue.wait(ticket("flood", 2, &uid(n)));
+    }
+    queue.wait(ticket("calm", 9, &uid(9)));
+    queue.leave("flood", at(0), &uid(0));
+    assert_eq!(queue.grant(), Some(uid(9)));
+    // So it is after a restart, of which nobody knows who had the last turn.
+    let mut queue = FairQueue::new(Caps { total: 3, ..CAPS });
+    for n in 0..2 {
+        queue.adopt(ticket("flood", 1, &uid(n)));
+    }
+    queue.wait(ticket("flood", 2, &uid(2)));
+    queue.wait(ticket("calm", 9, &uid(9)));
+    assert_eq!(queue.grant(), Some(uid(9)));
+}
+
 #[test]
 fn inside_a_namespace_the_oldest_goes_first() {
     let mut queue = FairQueue::new(CAPS);

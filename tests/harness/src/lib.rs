@@ -119,6 +119,7 @@ pub mod remote;
 pub mod rights;
 pub mod rundir;
 pub mod tools;
+mod turn;
 mod wait;
 
 pub use audit::Audit;
@@ -135,4 +136,5 @@ pub use registry::{Registry, RegistryOptions};
 pub use remote::Remote;
 pub use rights::Rights;
 pub use tools::Tools;
+pub use turn::{Turn, turn};
 pub use wait::wait_for;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::names::HubId;
-use crate::plan::lease::Watched;
+use crate::plan::lease::{ConflictKind, Watched};
 
 const CLUSTER: &str = "0123abcd-0000-4000-8000-000000000000";
 const NOBODY: BTreeSet<String> = BTreeSet::new();
@@ -113,4 +113,192 @@ fn who_meets_nobody_stands_by_beside_whoever_works() {
     run(&mut machine, &mut server, &[&sibling, &peer], begin);
     assert_eq!(machine.state(), State::Standby);
     assert!(server.leases.contains_key("renderhub-b-0123abcd.standby-0"));
+}
+
+/// Goes on until the instance waits or ends; what it called.
+fn settle(machine: &mut Machine, server: &mut Server, now: Instant) -> (Vec<Call>, Option<End>) {
+    let mut calls = Vec::new();
+    loop {
+        match machine.next(now, Timestamp::UNIX_EPOCH) {
+            Next::Call(call) => {
+                calls.push(call.clone());
+                machine.answer(server.answer(call), now);
+            }
+            Next::Wait(_) => return (calls, None),
+            Next::End(end) => return (calls, Some(end)),
+        }
+    }
+}
+
+fn holder(server: &Server, lease: &str) -> Option<String> {
+    Record::of(&server.leases[lease])?.holder
+}
+
+#[test]
+fn of_two_hubs_that_meet_and_start_in_the_same_moment_the_one_with_the_smaller_name_stays() {
+    let begin = Instant::now();
+    let mut server = Server::default();
+    let mut both = ["a", "b"].map(|hub| Some(Machine::new(claim(hub, "one", &["shop"]), begin)));
+    let mut ends = Vec::new();
+    for second in 0..40 {
+        for slot in &mut both {
+            let Some(machine) = slot else { continue };
+            let now = begin + Duration::from_secs(second);
+            if let (_, Some(end)) = settle(machine, &mut server, now) {
+                ends.push(end);
+                *slot = None;
+            }
+        }
+    }
+    let [Some(stays), None] = &both else {
+        panic!("{both:?}")
+    };
+    assert_eq!(stays.state(), State::Active);
+    assert!(matches!(&ends[..], [End::Conflict(_)]), "{ends:?}");
+}
+
+#[test]
+fn two_releases_of_one_id_never_work_beside_each_other_and_the_second_writes_nothing() {
+    let elsewhere = Claim {
+        process: "another".to_owned(),
+        rendering: "elsewhere".to_owned(),
+        ..claim("a", "one", &["a"])
+    };
+    let mut server = Server::default();
+    server.renew(&elsewhere, 0);
+    let begin = Instant::now();
+    // It has the holder's name too, as the first pod of each release may.
+    let mut machine = Machine::new(claim("a", "one", &["b"]), begin);
+    let (calls, end) = settle(&mut machine, &mut server, begin);
+    assert_eq!((calls, end), (vec![Call::List], None), "it may be alive");
+    assert_eq!(machine.state(), State::Starting);
+    server.renew(&elsewhere, 5);
+    let (calls, end) = settle(&mut machine, &mut server, begin + Duration::from_secs(5));
+    assert_eq!(calls, [Call::List]);
+    let Some(End::Conflict(against)) = end else {
+        panic!("{end:?}")
+    };
+    assert_eq!(against[0].kind, ConflictKind::SameId);
+}
+
+#[test]
+fn whoever_ends_claims_nothing_before_it_releases_and_leaves_no_record_held() {
+    let begin = Instant::now();
+    let mut server = Server::default();
+    let mut machine = Machine::new(claim("a", "one", &["a"]), begin);
+    settle(&mut machine, &mut server, begin);
+    assert!(machine.until() > Some(begin));
+    machine.stop();
+    assert_eq!(machine.until(), None, "before anything is released");
+    let (calls, end) = settle(&mut machine, &mut server, begin);
+    assert!(matches!(&calls[..], [Call::Replace(_)]), "{calls:?}");
+    assert_eq!(end, Some(End::Stopped));
+    assert_eq!(holder(&server, "renderhub-a-0123abcd"), None);
+}
+
+/// Its answer never came, and it may have been done.
+#[test]
+fn whoever_ends_looks_for_a_record_that_it_may_have_taken() {
+    let begin = Instant::now();
+    let mut server = Server::default();
+    let mut machine = Machine::new(claim("a", "one", &["a"]), begin);
+    for _ in 0..2 {
+        let Next::Call(call) = machine.next(begin, Timestamp::UNIX_EPOCH) else {
+            panic!("it waits")
+        };
+        let answer = server.answer(call.clone());
+        machine.answer(
+            if call == Call::List {
+                answer
+            } else {
+                Answer::Failed(Failure::Unanswered)
+            },
+            begin,
+        );
+    }
+    assert_eq!(holder(&server, "renderhub-a-0123abcd").as_deref(), Some("one"));
+    machine.stop();
+    settle(&mut machine, &mut server, begin);
+    assert_eq!(holder(&server, "renderhub-a-0123abcd"), None);
+}
+
+#[test]
+fn whoever_begins_to_work_stands_by_no_longer() {
+    let (old, new) = (claim("a", "old", &["a"]), claim("a", "new", &["a"]));
+    let begin = Instant::now();
+    let mut server = Server::default();
+    let mut machine = Machine::new(new, begin);
+    let now = run(&mut machine, &mut server, &[&old], begin);
+    let standby = "renderhub-a-0123abcd.standby-0";
+    assert_eq!(holder(&server, standby).as_deref(), Some("new"));
+    let now = run(&mut machine, &mut server, &[], now);
+    run(&mut machine, &mut server, &[], now);
+    assert_eq!(machine.state(), State::Active);
+    assert_eq!(holder(&server, standby), None);
+}
+
+/// It was taken for this process without an answer, while another one was got.
+#[test]
+fn a_record_that_is_held_and_not_needed_is_released() {
+    let own = Claim {
+        count: 2,
+        ..claim("a", "one", &["a"])
+    };
+    let begin = Instant::now();
+    let mut server = Server::default();
+    let mut machine = Machine::new(own.clone(), begin);
+    settle(&mut machine, &mut server, begin);
+    let stray = own.lease(
+        Content {
+            slot: Slot::Shard(Shard(1)),
+            state: State::Starting,
+            view: None,
+            former: &NOBODY,
+        },
+        None,
+        Timestamp::UNIX_EPOCH,
+    );
+    server.write(stray);
+    run(&mut machine, &mut server, &[], begin);
+    assert_eq!(machine.shard(), Some(Shard(0)));
+    assert_eq!(holder(&server, "renderhub-a-0123abcd.1"), None);
+}
+
+/// Calls of an instance at work whose next write is answered so, until it waits.
+fn after(failure: Failure, server: &mut Server, spoil: impl FnOnce(&mut Machine, &mut Server)) -> Vec<Call> {
+    let begin = Instant::now();
+    let mut machine = Machine::new(claim("a", "one", &["a"]), begin);
+    settle(&mut machine, server, begin);
+    assert_eq!(machine.state(), State::Active);
+    spoil(&mut machine, server);
+    let now = begin + RENEW_EVERY;
+    let Next::Call(Call::Replace(_)) = machine.next(now, Timestamp::UNIX_EPOCH) else {
+        panic!("nothing is written")
+    };
+    machine.answer(Answer::Failed(failure), now);
+    settle(&mut machine, server, now).0
+}
+
+/// Another may have taken it and released it, and looked meanwhile.
+#[test]
+fn a_record_that_somebody_removed_is_written_anew_and_proves_itself_as_at_a_start() {
+    let mut server = Server::default();
+    let calls = after(Failure::NotFound, &mut server, |_, server| server.leases.clear());
+    let [Call::Create(first), Call::List, Call::Replace(last)] = &calls[..] else {
+        panic!("{calls:#?}")
+    };
+    let state = |lease: &Lease| Record::of(lease).unwrap().state;
+    assert_eq!((state(first), state(last)), (State::Starting, State::Active));
+}
+
+/// Somebody edited it in that moment.
+#[test]
+fn a_release_that_was_refused_is_tried_over_what_is_there() {
+    let mut server = Server::default();
+    let calls = after(Failure::Conflict, &mut server, |machine, _| machine.stop());
+    assert!(
+        matches!(&calls[..], [Call::Get(_), Call::Replace(_)]),
+        "{calls:#?}"
+    );
+    assert_eq!(holder(&server, "renderhub-a-0123abcd"), None);
 }

@@ -67,7 +67,10 @@ fn who_was_away_collects_no_credit_and_who_comes_and_goes_wins_none() {
     fill(&mut queue, 1, 50);
     let turns: Vec<usize> = (0..20).map(|_| owner(&queue.grant().unwrap())).collect();
     let back = turns.iter().filter(|owner| **owner == 1).count();
-    assert_eq!(back, 10, "half of the turns, not all of them: {turns:?}");
+    assert!(
+        (10..=11).contains(&back),
+        "half of the turns, not all of them: {turns:?}"
+    );
     // A third one asks for one task at a time, and is gone in between.
     let (mut turns, mut is_there, mut asked) = (Vec::new(), false, 0);
     while turns.len() < 30 {

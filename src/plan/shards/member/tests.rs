@@ -99,6 +99,22 @@ fn says(shards: &[u16]) -> Says {
 const OURS: &str = "team-b";
 const THEIRS: &str = "team-a";
 
+/// Two lists are under way, and the answers come the other way round.
+#[test]
+fn a_list_that_was_asked_for_before_the_last_one_is_worth_nothing() {
+    let mut story = Story::new();
+    let begun = story.now;
+    story.reads(&[], &[(1, says(&[1]))]);
+    let old = Records {
+        begun,
+        own: Some(view(&[])),
+        others: BTreeMap::from([(Some(Shard(1)), Says::Released)]),
+    };
+    story.member.listed(old, story.now);
+    let step = story.member.next_step();
+    story.goes_through(step, &[0, 1]);
+}
+
 #[test]
 fn who_is_alone_writes_then_reads_then_works() {
     let mut story = Story::new();

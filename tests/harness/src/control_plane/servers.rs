@@ -218,7 +218,9 @@ impl ControlPlane {
                 self.dir.join("accounts.key").display()
             ))
             .arg(format!("--root-ca-file={}", self.dir.join("ca.pem").display()))
-            .arg("--use-service-account-credentials");
+            .arg("--use-service-account-credentials")
+            // Many tests share a control plane, and one that floods it must not keep the others' controllers waiting.
+            .args(["--kube-api-qps=200", "--kube-api-burst=400"]);
         Ok(command)
     }
 
