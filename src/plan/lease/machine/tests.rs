@@ -140,13 +140,18 @@ fn of_two_hubs_that_meet_and_start_in_the_same_moment_the_one_with_the_smaller_n
     let mut server = Server::default();
     let mut both = ["a", "b"].map(|hub| Some(Machine::new(claim(hub, "one", &["shop"]), begin)));
     let mut ends = Vec::new();
-    for second in 0..40 {
+    // One call of each in turn, so that each writes before the other one reads.
+    for tenth in 0..400 {
         for slot in &mut both {
             let Some(machine) = slot else { continue };
-            let now = begin + Duration::from_secs(second);
-            if let (_, Some(end)) = settle(machine, &mut server, now) {
-                ends.push(end);
-                *slot = None;
+            let now = begin + Duration::from_millis(100 * tenth);
+            match machine.next(now, Timestamp::UNIX_EPOCH) {
+                Next::Call(call) => machine.answer(server.answer(call), now),
+                Next::Wait(_) => {}
+                Next::End(end) => {
+                    ends.push(end);
+                    *slot = None;
+                }
             }
         }
     }
@@ -267,9 +272,15 @@ fn a_record_that_is_held_and_not_needed_is_released() {
 /// Calls of an instance at work whose next write is answered so, until it waits.
 fn after(failure: Failure, server: &mut Server, spoil: impl FnOnce(&mut Machine, &mut Server)) -> Vec<Call> {
     let begin = Instant::now();
-    let mut machine = Machine::new(claim("a", "one", &["a"]), begin);
+    // Of several, so that a list is there that was asked for before.
+    let of_two = Claim {
+        count: 2,
+        ..claim("a", "one", &["a"])
+    };
+    let mut machine = Machine::new(of_two, begin);
     settle(&mut machine, server, begin);
     assert_eq!(machine.state(), State::Active);
+    settle(&mut machine, server, begin + RENEW_EVERY - LOOK_AGAIN / 2);
     spoil(&mut machine, server);
     let now = begin + RENEW_EVERY;
     let Next::Call(Call::Replace(_)) = machine.next(now, Timestamp::UNIX_EPOCH) else {
@@ -300,5 +311,5 @@ fn a_release_that_was_refused_is_tried_over_what_is_there() {
         matches!(&calls[..], [Call::Get(_), Call::Replace(_)]),
         "{calls:#?}"
     );
-    assert_eq!(holder(&server, "renderhub-a-0123abcd"), None);
+    assert_eq!(holder(&server, "renderhub-a-0123abcd.0"), None);
 }
