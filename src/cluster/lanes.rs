@@ -31,9 +31,9 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 192 << 10;
 /// Bytes of the headers of an answer.
 const HEADERS: u32 = 16 << 10;
-/// Bytes of headers that are remembered for the next answer: each has another audit ID, so that every table would fill up, and
-/// spare little.
-const HEADER_TABLE: u32 = 0;
+/// Bytes of headers that are remembered for the next answer. Each answer has another audit ID, so that any table fills up; this
+/// much keeps the rest for a few answers.
+const HEADER_TABLE: u32 = 1 << 10;
 /// Headers of an answer over HTTP/1.1.
 const HEADER_COUNT: usize = 64;
 /// Bytes that are buffered over HTTP/1.1 at most.
