@@ -1,6 +1,7 @@
 //! The Job finisher, a process of its own: completes each Job of its hubs by one status patch, and makes no pods.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt};
@@ -15,6 +16,9 @@ use serde_json::json;
 
 use crate::options::Part;
 use crate::wire::{self, IN_FLIGHT};
+
+/// Jobs that may be at work, far more than a hub allows.
+const AT_WORK: usize = 2000;
 
 /// Completes Jobs until it is killed.
 ///
@@ -31,7 +35,16 @@ pub async fn run(part: &Part) -> Result<()> {
         // A watch that breaks is opened again by itself.
         .filter_map(async |event| event.ok())
         .filter(move |job| futures::future::ready(seen.insert(job.uid())));
-    new.map(Ok)
+    let lasts = Duration::from_millis(part.job_millis);
+    let over = new.map(|job| async move {
+        // A sleep of nothing takes a millisecond.
+        if !lasts.is_zero() {
+            tokio::time::sleep(lasts).await;
+        }
+        job
+    });
+    over.buffer_unordered(AT_WORK)
+        .map(Ok)
         .try_for_each_concurrent(IN_FLIGHT, |job| {
             let request = complete(&part.rendering_namespace, &job.name_any());
             let client = client.clone();

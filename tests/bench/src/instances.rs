@@ -11,8 +11,14 @@ mod report;
 mod shards;
 mod standby;
 
+use std::time::Duration;
+
 use crate::options::Options;
+use fair::Flood;
 pub use report::Report;
+
+/// How long its Jobs take: about as long as a pod needs to start, render a small chart and push it.
+const LASTING: Duration = Duration::from_secs(2);
 
 /// Measures what the options ask for; what could not be measured is in the report too.
 pub async fn measure(options: &Options) -> Report {
@@ -23,8 +29,19 @@ pub async fn measure(options: &Options) -> Report {
         report.standby = report.note("standby", measured);
     }
     if wanted.flood_tasks > 0 {
-        let measured = fair::measure(options).await;
+        let flood = Flood {
+            tasks: wanted.flood_tasks,
+            job: Duration::ZERO,
+        };
+        let measured = fair::measure(options, flood).await;
         report.fair = report.note("a flood", measured);
+        // Where the hub's bounds and not the API server are what the flood waits for, as with Jobs that render something.
+        let lasting = Flood {
+            tasks: wanted.flood_tasks / 5,
+            job: LASTING,
+        };
+        let measured = fair::measure(options, lasting).await;
+        report.fair_lasting = report.note("a flood of Jobs that last", measured);
     }
     if wanted.shard_tasks > 0 {
         let measured = shards::measure(options, shards::Kind::Lists).await;

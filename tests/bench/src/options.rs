@@ -51,6 +51,9 @@ pub struct Part {
     /// Namespace of the Jobs.
     #[arg(long)]
     pub rendering_namespace: String,
+    /// Milliseconds from when the finisher sees a Job until it completes it.
+    #[arg(long, default_value_t = 0)]
+    pub job_millis: u64,
 }
 
 /// What is measured, and how much of it.

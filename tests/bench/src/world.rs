@@ -284,6 +284,15 @@ impl World {
         self.spawn_finisher_of(&self.hub_id)
     }
 
+    /// Starts one with which each Job takes as long.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_finisher_after(&self, job: Duration) -> Result<Process> {
+        let lasts = format!("--job-millis={}", job.as_millis());
+        self.spawn_part("finisher", &self.finisher_user, &self.hub_id, &[lasts])
+    }
+
     /// Starts the Job finisher of these hubs, ids separated by commas.
     ///
     /// # Errors

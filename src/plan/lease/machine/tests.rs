@@ -280,7 +280,7 @@ fn after(failure: Failure, server: &mut Server, spoil: impl FnOnce(&mut Machine,
     let mut machine = Machine::new(of_two, begin);
     settle(&mut machine, server, begin);
     assert_eq!(machine.state(), State::Active);
-    settle(&mut machine, server, begin + RENEW_EVERY - LOOK_AGAIN / 2);
+    settle(&mut machine, server, begin + RENEW_EVERY.mul_f64(0.9));
     spoil(&mut machine, server);
     let now = begin + RENEW_EVERY;
     let Next::Call(Call::Replace(_)) = machine.next(now, Timestamp::UNIX_EPOCH) else {

@@ -64,9 +64,20 @@ pub struct Waits {
     pub bare: Latency,
 }
 
+/// A flood.
+#[derive(Clone, Copy)]
+pub struct Flood {
+    /// Its tasks.
+    pub tasks: usize,
+    /// How long each Job takes, be it the quiet tenant's.
+    pub job: Duration,
+}
+
 /// What a flood did to the quiet tenant.
 #[derive(Debug, Serialize)]
 pub struct Fair {
+    /// Seconds that each Job took.
+    pub job_seconds: f64,
     /// Tasks of the flood.
     pub flood_tasks: usize,
     /// Seconds until all were made.
@@ -109,10 +120,10 @@ impl Fair {
 ///
 /// # Errors
 /// If something cannot be measured.
-pub async fn measure(options: &Options) -> Result<Fair> {
+pub async fn measure(options: &Options, flood: Flood) -> Result<Fair> {
     let wanted = &options.instances;
-    let world = World::start(&options.sized(wanted.flood_tasks, TENANTS), true).await?;
-    let finisher = world.spawn_finisher()?;
+    let world = World::start(&options.sized(flood.tasks, TENANTS), true).await?;
+    let finisher = world.spawn_finisher_after(flood.job)?;
     let hub = World::spawn_hub_as(&world.hub_user, &flags(&world))?;
     hub.wait_ready().await?;
     let prober = Prober::new(&world, &hub, &finisher).await?;
@@ -120,18 +131,19 @@ pub async fn measure(options: &Options) -> Result<Fair> {
     let (never, calm) = (AtomicBool::new(false), wanted.calm_seconds * 4);
     let calm = prober.probe(0..calm, &never).await?;
     drop(progress);
-    let progress = Progress::start(format!("a flood of {} tasks", wanted.flood_tasks));
+    let progress = Progress::start(format!("a flood of {} tasks", flood.tasks));
     let (over, from) = (AtomicBool::new(false), calm.len());
     let begin = Instant::now();
     let (asked, created) = tokio::try_join!(
         prober.probe(u32::try_from(from)?..u32::MAX, &over),
-        prober.flood(wanted.flood_tasks, &over)
+        prober.flood(flood.tasks, &over)
     )?;
     let flood_seconds = begin.elapsed().as_secs_f64();
     drop(progress);
     let (early, late): (Vec<_>, Vec<_>) = asked.iter().cloned().partition(|probe| probe.quiet.1 <= created);
     Ok(Fair {
-        flood_tasks: wanted.flood_tasks,
+        job_seconds: flood.job.as_secs_f64(),
+        flood_tasks: flood.tasks,
         creating_seconds: (created - begin).as_secs_f64(),
         flood_seconds,
         calm: prober.waits(&calm).await?,
