@@ -30,6 +30,8 @@ use parse::{duration, level, pull_policy, trimmed};
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
+/// Of one namespace: as fast for it as all of them, and others wait half as long (docs/benchmarks.md, the flood).
+const WORKERS_OF_NAMESPACE: usize = 4;
 
 /// A hub controller that renders charts with credentials no tenant can reach.
 #[derive(Debug, Parser)]
@@ -315,6 +317,7 @@ impl RunArgs {
             limits: Limits {
                 caps,
                 workers: WORKERS,
+                workers_of_namespace: WORKERS_OF_NAMESPACE,
                 gc_interval: self.gc_interval,
                 keep_finished: self.keep_finished_per_namespace,
             },

@@ -3,8 +3,8 @@
 //! The watch of pods and the watch of Jobs are two streams, so a worker that sees a Job ended may be ahead of its pod;
 //! it can wait here for the word, for a moment.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -21,8 +21,9 @@ pub struct Notes(Arc<Inner>);
 struct Inner {
     notes: DashMap<TaskUid, PodNote>,
     arrived: Notify,
-    /// How many wait now, and word that one began to.
+    /// How many wait now, who began to since that was last asked, and word of it.
     waiting: AtomicUsize,
+    beginners: Mutex<Vec<TaskUid>>,
     began: Notify,
     /// Whether nobody waits any more.
     is_hurried: AtomicBool,
@@ -32,10 +33,17 @@ struct Inner {
 struct Waiting<'a>(&'a Inner);
 
 impl<'a> Waiting<'a> {
-    fn begin(inner: &'a Inner) -> Self {
+    fn begin(inner: &'a Inner, task: &TaskUid) -> Self {
         inner.waiting.fetch_add(1, Ordering::Relaxed);
+        inner.beginners().push(task.clone());
         inner.began.notify_one();
         Self(inner)
+    }
+}
+
+impl Inner {
+    fn beginners(&self) -> MutexGuard<'_, Vec<TaskUid>> {
+        self.beginners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -80,7 +88,7 @@ impl Notes {
         if let Some(note) = self.get(task).filter(&fits) {
             return Some(note);
         }
-        let _waiting = Waiting::begin(&self.0);
+        let _waiting = Waiting::begin(&self.0, task);
         let arrives = async {
             loop {
                 let mut arrived = std::pin::pin!(self.0.arrived.notified());
@@ -110,9 +118,10 @@ impl Notes {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns when somebody began to wait since the last call.
-    pub async fn wait_began(&self) {
+    /// Returns the tasks whose passes began to wait since the last call, once there is one.
+    pub async fn wait_began(&self) -> Vec<TaskUid> {
         self.0.began.notified().await;
+        std::mem::take(&mut *self.0.beginners())
     }
 }
 
@@ -153,7 +162,7 @@ mod tests {
             let (notes, task) = (notes.clone(), task.clone());
             async move { notes.wait(&task, limit, |n| n.succeeded).await }
         });
-        notes.wait_began().await;
+        assert_eq!(notes.wait_began().await, [TaskUid::new("t")]);
         assert_eq!(notes.waiting(), 1);
         notes.put(task.clone(), note("b", 2, true));
         assert_eq!(waiter.await.unwrap(), Some(note("b", 2, true)));

@@ -19,8 +19,22 @@ enum State {
     BusyAgain,
 }
 
-/// Whose a key is; keys of `None` are somebody's too.
-pub type Owner = Option<Arc<str>>;
+/// Whose a key is, and how many keys of that owner are worked on at once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// `None` is somebody too.
+    pub name: Option<Arc<str>>,
+    /// At least 1.
+    pub at_once: usize,
+}
+
+impl Owner {
+    /// Whoever has no name, without a bound.
+    pub const NOBODY: Self = Self {
+        name: None,
+        at_once: usize::MAX,
+    };
+}
 
 /// Keys that are due, that are worked on, and that become due.
 #[derive(Debug)]
@@ -29,9 +43,12 @@ pub struct WorkQueue<K> {
     ready: VecDeque<K>,
     /// The others, by their owner; none of these lines is empty.
     lanes: HashMap<Owner, VecDeque<K>>,
-    /// The owners in turn.
+    /// The owners in turn who have a line and may have one more key worked on.
     round: VecDeque<Owner>,
     in_lanes: usize,
+    /// How many keys of an owner are worked on, and which those are.
+    busy: HashMap<Owner, usize>,
+    held: HashMap<K, Owner>,
     states: HashMap<K, State>,
     /// Earliest wake-up by key; an entry of `later` that does not match it is stale.
     wakes: HashMap<K, Instant>,
@@ -45,6 +62,8 @@ impl<K> Default for WorkQueue<K> {
             lanes: HashMap::new(),
             round: VecDeque::new(),
             in_lanes: 0,
+            busy: HashMap::new(),
+            held: HashMap::new(),
             states: HashMap::new(),
             wakes: HashMap::new(),
             later: BinaryHeap::new(),
@@ -76,39 +95,68 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Takes the next key that is due.
     pub fn take(&mut self, now: Instant) -> Option<K> {
-        self.take_fair(now, |_| None)
+        self.take_fair(now, |_| Owner::NOBODY)
     }
 
-    /// Takes the next key that is due; owners take turns, and the keys of one come in the order in which they were asked for.
+    /// Takes the next key that is due and whose owner has not as many worked on as it may; owners take turns, and the keys of
+    /// one come in the order in which they were asked for.
     pub fn take_fair(&mut self, now: Instant, owner: impl Fn(&K) -> Owner) -> Option<K> {
         self.promote(now);
         while let Some(key) = self.ready.pop_front() {
-            let owner = owner(&key);
-            let lane = self.lanes.entry(owner.clone()).or_default();
-            if lane.is_empty() {
-                self.round.push_back(owner);
-            }
-            lane.push_back(key);
-            self.in_lanes += 1;
+            self.line_up(key.clone(), owner(&key));
         }
         let owner = self.round.pop_front()?;
         let lane = self.lanes.get_mut(&owner)?;
         let key = lane.pop_front()?;
-        self.in_lanes -= 1;
         if lane.is_empty() {
             self.lanes.remove(&owner);
-        } else {
+        }
+        self.in_lanes -= 1;
+        *self.busy.entry(owner.clone()).or_default() += 1;
+        self.held.insert(key.clone(), owner.clone());
+        if self.lanes.contains_key(&owner) && self.may_have_more(&owner) {
             self.round.push_back(owner);
         }
         self.states.insert(key.clone(), State::Busy);
         Some(key)
     }
 
+    fn line_up(&mut self, key: K, owner: Owner) {
+        let has_line = self.lanes.contains_key(&owner);
+        self.lanes.entry(owner.clone()).or_default().push_back(key);
+        self.in_lanes += 1;
+        if !has_line && self.may_have_more(&owner) {
+            self.round.push_back(owner);
+        }
+    }
+
+    fn may_have_more(&self, owner: &Owner) -> bool {
+        self.busy.get(owner).is_none_or(|busy| *busy < owner.at_once)
+    }
+
     /// Gives a key back.
     pub fn done(&mut self, key: &K) {
+        self.rest(key);
         if self.states.remove(key) == Some(State::BusyAgain) {
             self.states.insert(key.clone(), State::Ready);
             self.ready.push_back(key.clone());
+        }
+    }
+
+    /// Counts a key that is worked on no longer as one of those that its owner may have at once.
+    pub fn rest(&mut self, key: &K) {
+        let Some(owner) = self.held.remove(key) else {
+            return;
+        };
+        let was_full = !self.may_have_more(&owner);
+        if let Some(busy) = self.busy.get_mut(&owner) {
+            *busy -= 1;
+            if *busy == 0 {
+                self.busy.remove(&owner);
+            }
+        }
+        if was_full && self.lanes.contains_key(&owner) {
+            self.round.push_back(owner);
         }
     }
 
@@ -151,9 +199,17 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::time::Duration;
 
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn owner(name: &str, at_once: usize) -> Owner {
+        let name = Some(Arc::from(name));
+        Owner { name, at_once }
+    }
 
     #[test]
     fn a_key_is_with_one_worker_and_is_not_lost() {
@@ -173,7 +229,7 @@ mod tests {
     #[test]
     fn owners_take_turns_however_many_keys_one_has() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
-        let owner = |key: &i32| Some(Arc::from(if *key < 1000 { "many" } else { "few" }));
+        let owner = |key: &i32| owner(if *key < 1000 { "many" } else { "few" }, usize::MAX);
         for key in 0..1000 {
             queue.add(&key);
         }
@@ -185,6 +241,80 @@ mod tests {
         assert_eq!((queue.len(), queue.is_empty()), (996, false));
         while queue.take_fair(now, owner).is_some() {}
         assert!(queue.is_empty() && queue.lanes.is_empty() && queue.round.is_empty());
+    }
+
+    /// Holds: D1.
+    #[test]
+    fn an_owner_has_no_more_worked_on_than_it_may_and_the_next_when_one_is_back_or_rests() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let owner = |key: &i32| owner(if *key < 10 { "many" } else { "few" }, 2);
+        for key in [0, 1, 2, 3, 4, 10] {
+            queue.add(&key);
+        }
+        let take = |queue: &mut WorkQueue<i32>| queue.take_fair(now, owner);
+        let taken: Vec<_> = (0..4).filter_map(|_| take(&mut queue)).collect();
+        assert_eq!((taken, queue.len()), (vec![0, 10, 1], 2));
+        queue.rest(&1);
+        queue.rest(&1);
+        assert_eq!((take(&mut queue), take(&mut queue)), (Some(2), None));
+        queue.done(&1);
+        assert_eq!(take(&mut queue), None, "it had given its place away");
+        queue.add(&0);
+        queue.done(&0);
+        assert_eq!((take(&mut queue), take(&mut queue)), (Some(3), None));
+        for key in [2, 3] {
+            queue.done(&key);
+        }
+        let rest: Vec<_> = (0..3).filter_map(|_| take(&mut queue)).collect();
+        assert_eq!(rest, [4, 0]);
+    }
+
+    proptest! {
+        /// Whatever comes and goes, no owner has more than it may, nobody waits who may go on, and all come in the end.
+        #[test]
+        fn bounds_hold_and_nobody_is_forgotten(steps in prop::collection::vec((0..4_u8, 0..12_usize), 0..200)) {
+            let (mut queue, now) = (WorkQueue::default(), Instant::now());
+            let owner = |key: &usize| owner(&(key % 3).to_string(), key % 3 + 1);
+            let (mut asked, mut working, mut resting) = (HashSet::new(), HashSet::new(), HashSet::new());
+            for (step, key) in steps {
+                match step {
+                    0 => {
+                        queue.add(&key);
+                        asked.insert(key);
+                    }
+                    1 => if let Some(key) = queue.take_fair(now, owner) {
+                        prop_assert!(asked.remove(&key) && working.insert(key));
+                    } else {
+                        let may = |key: &usize| {
+                            let of_owner = |other: &&usize| **other % 3 == key % 3 && !resting.contains(*other);
+                            !working.contains(key) && working.iter().filter(of_owner).count() < key % 3 + 1
+                        };
+                        prop_assert!(!asked.iter().any(may));
+                    },
+                    2 => {
+                        working.remove(&key);
+                        resting.remove(&key);
+                        queue.done(&key);
+                    }
+                    _ => if working.contains(&key) {
+                        resting.insert(key);
+                        queue.rest(&key);
+                    },
+                }
+                for rest in 0..3 {
+                    let at_work = working.iter().filter(|key| *key % 3 == rest && !resting.contains(*key));
+                    prop_assert!(at_work.count() <= rest + 1);
+                }
+            }
+            for key in working {
+                queue.done(&key);
+            }
+            while let Some(key) = queue.take_fair(now, owner) {
+                prop_assert!(asked.remove(&key));
+                queue.done(&key);
+            }
+            prop_assert!(asked.is_empty() && queue.is_empty() && queue.busy.is_empty() && queue.held.is_empty());
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::plan::retention::Retention;
 use crate::plan::site::Site;
 use crate::plan::task::Task;
 use crate::watch::{Input, Scope};
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{Owner, WorkQueue};
 
 use super::catalog::Published;
 use super::index::Index;
@@ -67,6 +67,9 @@ pub struct Limits {
     pub caps: Caps,
     /// Passes at once; more only queue up in the API server.
     pub workers: usize,
+    /// Those of them that one namespace may have for tasks that run here, so that its many tasks leave others room both in the
+    /// hub and in the API server.
+    pub workers_of_namespace: usize,
     /// Time between sweeps.
     pub gc_interval: Duration,
     /// Finished tasks that are kept in a namespace; `None` is all.
@@ -209,7 +212,7 @@ impl Engine {
                     self.wake_blocked();
                 }
                 Ok(()) = self.territory.told.changed() => self.take_territory(),
-                () = self.context.notes.wait_began() => {}
+                waiting = self.context.notes.wait_began() => self.let_wait(&waiting),
                 () = self.context.gate.opened(), if !self.may_begin() => {}
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
@@ -257,6 +260,11 @@ impl Engine {
     fn has_free_worker(&self) -> bool {
         let waiting = self.context.notes.waiting().min(WAITING);
         self.passes.len() < self.limits.workers + waiting
+    }
+
+    /// The same for the workers of its namespace.
+    fn let_wait(&mut self, waiting: &[TaskUid]) {
+        waiting.iter().for_each(|uid| self.queue.rest(uid));
     }
 
     fn start_pass(&mut self, uid: TaskUid, now: Instant) {
@@ -357,9 +365,19 @@ impl Engine {
 
     /// The next task that is due; namespaces take turns, so that nobody's many tasks keep another's from being looked at.
     fn take_next(&mut self, now: Instant) -> Option<TaskUid> {
-        let index = &self.index;
-        let namespace = |uid: &TaskUid| index.task(uid).map(|record| Arc::clone(record.namespace()));
-        self.queue.take_fair(now, namespace)
+        let (index, most) = (&self.index, self.limits.workers_of_namespace);
+        self.queue.take_fair(now, |uid| match index.task(uid) {
+            None => Owner::NOBODY,
+            Some(record) => Owner {
+                name: Some(Arc::clone(record.namespace())),
+                // A cluster that answers late must not keep its namespace's other tasks waiting.
+                at_once: if record.abroad.target.is_some() {
+                    usize::MAX
+                } else {
+                    most
+                },
+            },
+        })
     }
 }
 
@@ -471,7 +489,8 @@ pub(super) mod tests {
         let (total, per_namespace) = (2, 2);
         Limits {
             caps: Caps { total, per_namespace },
-            workers: 2,
+            workers: 4,
+            workers_of_namespace: 2,
             gc_interval: Duration::from_secs(300),
             keep_finished: None,
         }
@@ -490,10 +509,14 @@ pub(super) mod tests {
     }
 
     fn see(engine: &mut Engine, uid: &str) -> TaskUid {
+        see_in(engine, "team-a", uid, json!({}))
+    }
+
+    fn see_in(engine: &mut Engine, namespace: &str, uid: &str, spec: Value) -> TaskUid {
         let meta =
-            json!({"name": uid, "namespace": "team-a", "uid": uid, "resourceVersion": "1", "generation": 1});
+            json!({"name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1});
         let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
-        let task = Task::new(TaskKind::RenderTask, &meta, json!({}), json!({})).unwrap();
+        let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
         engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))));
         TaskUid::new(uid)
     }
@@ -604,23 +627,73 @@ pub(super) mod tests {
         }
     }
 
+    /// Waits as a pass does, until the engine has heard of it.
+    async fn wait_for_word(engine: &mut Engine, task: &'static str) -> tokio::task::JoinHandle<()> {
+        let notes = engine.context.notes.clone();
+        let waits = tokio::spawn(async move {
+            let limit = Duration::from_secs(60);
+            notes.wait(&TaskUid::new(task), limit, |_| true).await;
+        });
+        let waiting = engine.context.notes.wait_began().await;
+        engine.let_wait(&waiting);
+        waits
+    }
+
     #[tokio::test]
     async fn a_pass_that_waits_for_the_word_of_a_pod_needs_no_worker() {
+        let mut engine = engine();
+        for (namespace, uid) in [
+            ("team-a", "a"),
+            ("team-b", "b"),
+            ("team-c", "c"),
+            ("team-d", "d"),
+            ("team-e", "e"),
+            ("team-f", "f"),
+        ] {
+            see_in(&mut engine, namespace, uid, json!({}));
+        }
+        engine.unseen.clear();
+        engine.start_work();
+        assert_eq!(engine.passes.len(), engine.limits.workers);
+        let waits = wait_for_word(&mut engine, "a").await;
+        engine.start_work();
+        assert_eq!(engine.passes.len(), engine.limits.workers + 1);
+        waits.abort();
+    }
+
+    /// Holds: D1.
+    #[tokio::test]
+    async fn a_namespace_has_some_of_the_workers_for_what_runs_here_and_leaves_others_room() {
         let mut engine = engine();
         for uid in ["a", "b", "c", "d"] {
             see(&mut engine, uid);
         }
         engine.unseen.clear();
         engine.start_work();
-        assert_eq!(engine.passes.len(), engine.limits.workers);
-        let notes = engine.context.notes.clone();
-        let waiter = notes.clone();
-        let limit = Duration::from_secs(60);
-        let waits = tokio::spawn(async move { waiter.wait(&TaskUid::new("a"), limit, |_| true).await });
-        notes.wait_began().await;
+        assert_eq!(engine.passes.len(), engine.limits.workers_of_namespace);
+        see_in(&mut engine, "team-b", "other", json!({}));
         engine.start_work();
-        assert_eq!(engine.passes.len(), engine.limits.workers + 1);
+        assert_eq!(engine.passes.len(), engine.limits.workers_of_namespace + 1);
+        let waits = wait_for_word(&mut engine, "a").await;
+        engine.start_work();
+        assert_eq!(
+            engine.passes.len(),
+            engine.limits.workers_of_namespace + 2,
+            "one of them waits"
+        );
         waits.abort();
+    }
+
+    #[tokio::test]
+    async fn a_slow_cluster_does_not_use_up_what_its_namespace_has_for_others() {
+        let mut engine = engine();
+        for uid in ["a", "b", "c"] {
+            see_in(&mut engine, "team-a", uid, json!({"clusterName": "slow"}));
+        }
+        see(&mut engine, "here");
+        engine.unseen.clear();
+        engine.start_work();
+        assert_eq!(engine.passes.len(), engine.limits.workers);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! A hub of several instances, a cluster that is not its own, a load of tasks for both, and what became of each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -331,11 +331,18 @@ fn is_work(event: &Event) -> bool {
     event.is_write() && event.stage == "ResponseComplete" && !is_housekeeping(event)
 }
 
-/// How often each Job was made in a namespace, by whomever.
+/// How often each Job was made in a namespace, by whomever; also by one who was killed meanwhile, for which the log has a
+/// failure though the Job is there, as a later change of it shows.
 async fn jobs_made(plane: &ControlPlane, from: Mark, namespace: &str) -> Result<BTreeMap<String, usize>> {
-    let mut made = BTreeMap::new();
-    for event in plane.audit()?.since(from).await? {
-        if event.namespace == namespace && event.action() == "create jobs" && event.code < 300 {
+    let mut all = plane.audit()?.since(from).await?;
+    all.sort_by_key(|event| event.received);
+    all.retain(|event| event.namespace == namespace && event.resource == "jobs" && event.is_write());
+    let (mut made, mut broken_off) = (BTreeMap::<String, usize>::new(), BTreeSet::new());
+    for event in all {
+        let is_creation = event.action() == "create jobs";
+        if is_creation && event.code >= 500 && !made.contains_key(&event.name) {
+            broken_off.insert(event.name);
+        } else if event.code < 300 && (broken_off.remove(&event.name) || is_creation) {
             *made.entry(event.name).or_default() += 1;
         }
     }

@@ -220,7 +220,9 @@ impl ControlPlane {
             .arg(format!("--root-ca-file={}", self.dir.join("ca.pem").display()))
             .arg("--use-service-account-credentials")
             // Many tests share a control plane, and one that floods it must not keep the others' controllers waiting.
-            .args(["--kube-api-qps=200", "--kube-api-burst=400"]);
+            .args(["--kube-api-qps=200", "--kube-api-burst=400"])
+            // A quota that is older than its kind is counted at the next turn only, by default after five minutes.
+            .arg("--resource-quota-sync-period=10s");
         Ok(command)
     }
 
