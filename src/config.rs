@@ -299,10 +299,7 @@ impl RunArgs {
         if watch_namespaces.contains(&self.rendering_namespace) {
             return Err(SettingsError::WatchesRendering);
         }
-        let caps = self.caps()?;
-        if self.gc_interval < Duration::from_secs(1) {
-            return Err(SettingsError::SweepsTooOften);
-        }
+        let limits = self.limits()?;
         Ok(Settings {
             rendering_namespace: self.rendering_namespace.clone(),
             shard_name: self.shard_name.clone(),
@@ -314,15 +311,23 @@ impl RunArgs {
             clusters: self.clusters.settings(&self.rendering_namespace)?,
             shards: self.shards.settings()?,
             fallback_class: self.fallback_class(),
-            limits: Limits {
-                caps,
-                workers: WORKERS,
-                workers_of_namespace: WORKERS_OF_NAMESPACE,
-                gc_interval: self.gc_interval,
-                keep_finished: self.keep_finished_per_namespace,
-            },
+            limits,
             grace_period: self.grace_period,
             admin_address: self.admin_address,
+        })
+    }
+
+    fn limits(&self) -> Result<Limits, SettingsError> {
+        let caps = self.caps()?;
+        if self.gc_interval < Duration::from_secs(1) {
+            return Err(SettingsError::SweepsTooOften);
+        }
+        Ok(Limits {
+            caps,
+            workers: WORKERS,
+            workers_of_namespace: WORKERS_OF_NAMESPACE,
+            gc_interval: self.gc_interval,
+            keep_finished: self.keep_finished_per_namespace,
         })
     }
 

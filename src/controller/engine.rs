@@ -264,7 +264,9 @@ impl Engine {
 
     /// The same for the workers of its namespace.
     fn let_wait(&mut self, waiting: &[TaskUid]) {
-        waiting.iter().for_each(|uid| self.queue.rest(uid));
+        for uid in waiting {
+            self.queue.rest(uid);
+        }
     }
 
     fn start_pass(&mut self, uid: TaskUid, now: Instant) {
@@ -687,8 +689,11 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_slow_cluster_does_not_use_up_what_its_namespace_has_for_others() {
         let mut engine = engine();
+        let spec = json!({
+            "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"}, "clusterName": "slow",
+        });
         for uid in ["a", "b", "c"] {
-            see_in(&mut engine, "team-a", uid, json!({"clusterName": "slow"}));
+            see_in(&mut engine, "team-a", uid, spec.clone());
         }
         see(&mut engine, "here");
         engine.unseen.clear();

@@ -70,6 +70,8 @@ struct World {
     /// Jobs that went before any status named them; only those may be made again.
     jobs_lost_unseen: usize,
     finalizer_stripped: bool,
+    /// The Job that went after it had ended: the hub may know its end.
+    ended: Option<ServerJob>,
 }
 
 /// Where a hub is killed: in the act of this number, before it or while it does it.
@@ -176,6 +178,7 @@ impl World {
             catalog: platform(),
             jobs_made: 0,
             jobs_lost_unseen: 0,
+            ended: None,
             finalizer_stripped: false,
         }
     }
@@ -250,9 +253,9 @@ impl World {
 
     fn lose_job(&mut self) {
         let named = self.task.as_ref().is_some_and(|t| t.status.job_ref.is_some());
-        if self.job.take().is_some() && !named {
-            self.jobs_lost_unseen += 1;
-        }
+        let Some(job) = self.job.take() else { return };
+        self.jobs_lost_unseen += usize::from(!named);
+        self.ended = Some(job).filter(|job| job.verdict != Verdict::Running);
     }
 }
 
