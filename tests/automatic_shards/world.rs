@@ -12,7 +12,7 @@ use kube::api::{Api, ListParams, PostParams};
 use renderhub::api::labels::LEASE_VIEW;
 use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub::plan::shards::{Shard, View};
-use renderhub_harness::audit::{Event, Mark};
+use renderhub_harness::audit::{Event, Mark, creations};
 use renderhub_harness::{Hub, Identity, Turn, turn, wait_for};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -326,12 +326,8 @@ impl World {
     }
 
     async fn jobs_made(&self) -> Result<Vec<Event>> {
-        let mut all = self.stage.plane.audit()?.since(self.start).await?;
-        all.retain(|e| {
-            e.namespace == self.stage.scope.rendering && e.action() == "create jobs" && e.code < 300
-        });
-        all.sort_by_key(|event| event.received);
-        Ok(all)
+        let all = self.stage.plane.audit()?.since(self.start).await?;
+        Ok(creations(all, &self.stage.scope.rendering, "jobs"))
     }
 
     /// What an instance wrote, its Leases and questions about itself left out.

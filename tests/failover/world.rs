@@ -1,6 +1,6 @@
 //! A hub of several instances, a cluster that is not its own, a load of tasks for both, and what became of each.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use renderhub::api::labels::LEASE_STATE;
 use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub::plan::lease::RENEW_DEADLINE;
-use renderhub_harness::audit::{Event, Mark};
+use renderhub_harness::audit::{Event, Mark, creations};
 use renderhub_harness::finish::{self, Outcome};
 use renderhub_harness::{ControlPlane, Hub, Identity, Rights, apply, wait_for};
 use serde_json::{Value, json};
@@ -331,20 +331,11 @@ fn is_work(event: &Event) -> bool {
     event.is_write() && event.stage == "ResponseComplete" && !is_housekeeping(event)
 }
 
-/// How often each Job was made in a namespace, by whomever; also by one who was killed meanwhile, for which the log has a
-/// failure though the Job is there, as a later change of it shows.
+/// How often each Job was made in a namespace, by whomever.
 async fn jobs_made(plane: &ControlPlane, from: Mark, namespace: &str) -> Result<BTreeMap<String, usize>> {
-    let mut all = plane.audit()?.since(from).await?;
-    all.sort_by_key(|event| event.received);
-    all.retain(|event| event.namespace == namespace && event.resource == "jobs" && event.is_write());
-    let (mut made, mut broken_off) = (BTreeMap::<String, usize>::new(), BTreeSet::new());
-    for event in all {
-        let is_creation = event.action() == "create jobs";
-        if is_creation && event.code >= 500 && !made.contains_key(&event.name) {
-            broken_off.insert(event.name);
-        } else if event.code < 300 && (broken_off.remove(&event.name) || is_creation) {
-            *made.entry(event.name).or_default() += 1;
-        }
+    let mut made = BTreeMap::new();
+    for event in creations(plane.audit()?.since(from).await?, namespace, "jobs") {
+        *made.entry(event.name).or_default() += 1;
     }
     Ok(made)
 }

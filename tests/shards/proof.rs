@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use k8s_openapi::jiff::Timestamp;
-use renderhub_harness::audit::Event;
+use renderhub_harness::audit::{Event, creations};
 
 use crate::ends::is_own;
 use crate::fleet::{Fleet, Site};
@@ -21,10 +21,9 @@ const TENANTS: [&str; 4] = [
 /// How often the API server of a site made each Job, by its name.
 pub async fn jobs_made(site: &Site) -> Result<BTreeMap<String, usize>> {
     let mut made = BTreeMap::new();
-    for event in site.plane.audit()?.since(site.start).await? {
-        if event.action() == "create jobs" && event.namespace == site.namespace && event.code == 201 {
-            *made.entry(event.name).or_default() += 1;
-        }
+    let events = site.plane.audit()?.since(site.start).await?;
+    for event in creations(events, &site.namespace, "jobs") {
+        *made.entry(event.name).or_default() += 1;
     }
     Ok(made)
 }

@@ -1,5 +1,6 @@
 //! The API server's audit log as typed events, for tests that count requests.
 
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,6 +65,32 @@ impl Event {
         let slash = if self.subresource.is_empty() { "" } else { "/" };
         format!("{} {}{slash}{}", self.verb, self.resource, self.subresource)
     }
+}
+
+/// The requests among these that made an object of this resource in this namespace, in the order of time.
+///
+/// The log has a failure for a request whose sender was killed meanwhile, whether or not it was carried out: it was, where
+/// somebody changes the object later that nobody else made.
+#[must_use]
+pub fn creations(mut events: Vec<Event>, namespace: &str, resource: &str) -> Vec<Event> {
+    events.retain(|e| e.is_write() && e.namespace == namespace && e.resource == resource);
+    events.sort_by_key(|event| event.received);
+    let (mut made, mut broken_off) = (BTreeMap::<String, Vec<Event>>::new(), HashMap::new());
+    for event in events {
+        let is_creation = event.verb == "create" && event.subresource.is_empty();
+        let name = event.name.clone();
+        if event.code < 300 {
+            let maker = broken_off.remove(&name).filter(|_| !is_creation);
+            if let Some(maker) = maker.or(is_creation.then_some(event)) {
+                made.entry(name).or_default().push(maker);
+            }
+        } else if is_creation && event.code >= 500 && !made.contains_key(&name) {
+            broken_off.insert(name, event);
+        }
+    }
+    let mut made: Vec<Event> = made.into_values().flatten().collect();
+    made.sort_by_key(|event| event.received);
+    made
 }
 
 /// A place in the log: events after it are those of requests that ended after it.
@@ -151,8 +178,8 @@ impl Audit {
     ///
     /// # Errors
     /// As [`Audit::since`].
-    pub async fn counts(&self, from: Mark, user: &str) -> Result<std::collections::BTreeMap<String, usize>> {
-        let mut counts = std::collections::BTreeMap::new();
+    pub async fn counts(&self, from: Mark, user: &str) -> Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
         for event in self.since(from).await? {
             if event.user == user && event.stage == "ResponseComplete" {
                 *counts.entry(event.action()).or_default() += 1;
@@ -279,5 +306,56 @@ mod tests {
         );
         assert_eq!(event.reached.duration_since(event.received).as_millis(), 2);
         assert!(parse("{}").is_err());
+    }
+
+    fn event(second: u64, user: &str, action: (&str, &str), name: &str, code: u16) -> Event {
+        let at: Timestamp = format!("2026-01-01T00:00:{second:02}Z").parse().unwrap();
+        Event {
+            verb: action.0.to_owned(),
+            user: user.to_owned(),
+            impersonated_user: None,
+            impersonated_groups: Vec::new(),
+            user_agent: String::new(),
+            group: "batch".to_owned(),
+            resource: "jobs".to_owned(),
+            subresource: action.1.to_owned(),
+            namespace: "a".to_owned(),
+            name: name.to_owned(),
+            code,
+            stage: "ResponseComplete".to_owned(),
+            uri: String::new(),
+            received: at,
+            reached: at,
+        }
+    }
+
+    #[test]
+    fn an_object_whose_maker_was_killed_was_made_if_somebody_changes_it_and_nobody_else_made_it() {
+        let (create, end) = (("create", ""), ("patch", "status"));
+        let log = vec![
+            event(9, "kubelet", end, "killed", 200),
+            event(1, "first", create, "killed", 500),
+            event(5, "second", create, "killed", 409),
+            event(2, "first", create, "undone", 500),
+            event(6, "second", create, "undone", 201),
+            event(8, "kubelet", end, "undone", 200),
+            event(2, "first", create, "never", 500),
+            event(3, "first", create, "twice", 201),
+            event(4, "second", create, "twice", 500),
+            event(7, "second", create, "twice", 201),
+            event(8, "kubelet", end, "twice", 200),
+            event(3, "first", create, "refused", 403),
+            event(4, "kubelet", end, "refused", 200),
+        ];
+        let made = creations(log.clone(), "a", "jobs");
+        let made: Vec<_> = made.iter().map(|e| (e.name.as_str(), e.user.as_str())).collect();
+        let expected = [
+            ("killed", "first"),
+            ("twice", "first"),
+            ("undone", "second"),
+            ("twice", "second"),
+        ];
+        assert_eq!(made, expected);
+        assert!(creations(log.clone(), "b", "jobs").is_empty() && creations(log, "a", "secrets").is_empty());
     }
 }
