@@ -202,10 +202,16 @@ impl Keeper {
         }
     }
 
-    async fn release(self) {
+    /// Gives the Lease back; why there was none any more, if it was lost before.
+    async fn release(mut self) -> Result<(), AppError> {
         self.release.cancel();
-        if tokio::time::timeout(LAST_WRITE, self.task).await.is_err() {
-            tracing::warn!("the hub's Lease was not released; another instance waits until it is over");
+        match tokio::time::timeout(LAST_WRITE, self.lost()).await {
+            Ok(AppError::Lease(LeaseError::Stopped)) => Ok(()),
+            Ok(error) => Err(error),
+            Err(_) => {
+                tracing::warn!("the hub's Lease was not released; another instance waits until it is over");
+                Ok(())
+            }
         }
     }
 }
@@ -236,11 +242,47 @@ async fn supervise(
         tracing::warn!("some events were not told");
     }
     if is_drained {
-        lease.release().await;
+        // A loss ends what is under way too, and that may be seen before the loss is.
+        lease.release().await?;
     } else {
         // A write that is still under way must not meet a successor, so the Lease is left to run out.
         tracing::warn!("work was still under way after the grace period; the next start goes on with it");
     }
     loops.shutdown().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Supervises a hub that was asked to end and has nothing under way, whose Lease ends so when it is given back.
+    async fn drained(end: LeaseError) -> Result<(), AppError> {
+        let release = CancellationToken::new();
+        let released = release.clone();
+        let task = tokio::spawn(async move {
+            released.cancelled().await;
+            end
+        });
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let (events, engine) = (tokio::spawn(async {}), tokio::spawn(async {}));
+        let keeper = Keeper { release, task };
+        supervise(
+            JoinSet::new(),
+            keeper,
+            events,
+            engine,
+            (&stop, Duration::from_secs(60)),
+        )
+        .await
+    }
+
+    /// Holds: M5.
+    #[tokio::test]
+    async fn a_loss_that_ended_the_last_of_the_work_is_still_told() {
+        let lost = drained(LeaseError::Lost).await;
+        assert!(matches!(lost, Err(AppError::Lease(LeaseError::Lost))), "{lost:?}");
+        drained(LeaseError::Stopped).await.unwrap();
+    }
 }
