@@ -30,7 +30,7 @@ use parse::{duration, level, pull_policy, trimmed};
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
-/// Of one namespace: as fast for it as all of them, and others wait half as long (docs/benchmarks.md, the flood).
+/// Of one namespace: a flood there is as fast with them as with all, and others wait less (docs/benchmarks.md, the flood).
 const WORKERS_OF_NAMESPACE: usize = 4;
 
 /// A hub controller that renders charts with credentials no tenant can reach.

@@ -37,7 +37,7 @@ pub async fn measure(options: &Options) -> Report {
         report.fair = report.note("a flood", measured);
         // Where the hub's bounds and not the API server are what the flood waits for, as with Jobs that render something.
         let lasting = Flood {
-            tasks: wanted.flood_tasks / 5,
+            tasks: wanted.flood_tasks,
             job: LASTING,
         };
         let measured = fair::measure(options, lasting).await;
