@@ -31,6 +31,7 @@ use crate::plan::namespaces::named;
 use crate::watch::endless;
 
 mod land;
+mod record;
 mod settle;
 mod shelf;
 

@@ -77,15 +77,10 @@ async fn a_body_that_is_told_to_be_too_large_is_not_read() {
         })
         .await
         .unwrap();
-        let begin = Instant::now();
+        // Whoever waited for the body would say that it did not come in time.
         assert_eq!(
             failed(link(&server).send(get("/x"), None).await),
             CallError::TooLarge
-        );
-        assert!(
-            begin.elapsed() < Duration::from_secs(1),
-            "{http:?} {:?}",
-            begin.elapsed()
         );
     }
 }
@@ -266,23 +261,20 @@ async fn calls_wait_for_their_turn_and_no_longer_than_they_may() {
     .unwrap();
     let mut limits = short();
     (limits.in_flight, limits.total) = (4, Duration::from_secs(4));
+    limits.probe = Duration::from_secs(3);
     let link = link_with(&server, limits);
     let calls = futures::future::join_all((0..12).map(|_| link.send(get("/hang"), None)));
     let probes = async {
-        let mut worst = Duration::ZERO;
         for _ in 0..10 {
-            let begin = Instant::now();
-            link.probe().await.unwrap();
-            worst = worst.max(begin.elapsed());
+            link.probe().await.expect("a probe waits for nobody");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         // Before the first of them is given up, and another one may have its turn.
         let asked = server.asked();
-        let hung = asked.iter().filter(|asked| asked.target == "/hang").count();
-        (worst, hung)
+        asked.iter().filter(|asked| asked.target == "/hang").count()
     };
     let begin = Instant::now();
-    let (calls, (worst, hung)) = tokio::join!(calls, probes);
+    let (calls, hung) = tokio::join!(calls, probes);
     assert!(
         calls
             .into_iter()
@@ -292,10 +284,6 @@ async fn calls_wait_for_their_turn_and_no_longer_than_they_may() {
         begin.elapsed() < Duration::from_secs(8),
         "the wait counts: {:?}",
         begin.elapsed()
-    );
-    assert!(
-        worst < Duration::from_secs(1),
-        "a probe waits for nobody: {worst:?}"
     );
     assert_eq!(hung, 4, "no more at a time");
 }
@@ -311,7 +299,6 @@ async fn a_link_that_is_cut_ends_what_runs_at_once() {
         .unwrap();
         let link = link(&server);
         let mut watch = link.watch(get("/watch"), None).await.unwrap();
-        let begin = Instant::now();
         let other = link.clone();
         let (call, line, ()) = tokio::time::timeout(Duration::from_secs(10), async {
             tokio::join!(
@@ -325,13 +312,9 @@ async fn a_link_that_is_cut_ends_what_runs_at_once() {
         })
         .await
         .expect("it goes on");
+        // Left alone, the call would end for lack of time, and later.
         assert_eq!(failed(call), CallError::Transport);
         assert_eq!(line.unwrap(), Err(renderhub::cluster::WatchEnd::Lost));
-        assert!(
-            begin.elapsed() < Duration::from_secs(1),
-            "{http:?} {:?}",
-            begin.elapsed()
-        );
         assert_eq!(failed(link.probe().await), CallError::Transport, "for good");
     }
 }

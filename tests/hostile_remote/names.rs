@@ -85,7 +85,7 @@ async fn names_that_are_never_answered_delay_no_other() {
     };
     let (_, worst) = tokio::join!(dead, good);
     assert!(
-        worst < Duration::from_secs(1),
+        worst < Duration::from_secs(2),
         "a name that is answered took {worst:?}"
     );
     // Each has 3 seconds; the rest is this machine's.

@@ -1,11 +1,9 @@
 //! What follows from what was seen: verdicts on credentials, records of namespaces, statuses, and the catalog itself.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::AllowedNamespace;
 use crate::api::conditions::{self, ConditionType, Reason, Wanted};
 use crate::apply::{CallError, StatusWrite};
 use crate::plan::catalog::{Catalog, Class, Cluster, Registry};
@@ -15,7 +13,11 @@ use crate::plan::queue::Weights;
 use crate::plan::registry::{credential, ready};
 
 use super::CatalogLoop;
+use super::record::{Granted, Recorder};
 use super::shelf::{Status, Watched};
+
+/// No change to a record.
+static NOTHING: RecordPatch = RecordPatch::new();
 
 impl CatalogLoop {
     /// Whether something waits for a call to be tried again.
@@ -32,9 +34,10 @@ impl CatalogLoop {
         }
         self.judge().await;
         // Recorded before it is published: what only this process knows would be granted anew after a restart.
-        self.tell().await;
-        self.record_clusters().await;
+        let recorded = self.record().await;
+        // Published before it is told: what comes once a status speaks of a spec is treated by that spec.
         self.publish();
+        self.tell(recorded).await;
     }
 
     /// Gives the verdicts that are open; those that a failed call leaves open are given later.
@@ -68,92 +71,61 @@ impl CatalogLoop {
         Ok(())
     }
 
+    /// Writes the records of namespaces; those that a failed call leaves are written later. Returns the registries and the
+    /// classes of which they are as they should be; how a cluster stands is told by whoever connects to it.
+    async fn record(&mut self) -> (Vec<String>, Vec<String>) {
+        let mut recorder = Recorder {
+            calls: &self.calls,
+            land: &self.land,
+            has_changed: false,
+        };
+        let registries = recorder.record(&mut self.registries, &mut self.registries_to_tell);
+        let registries = registries.await;
+        let classes = recorder.record(&mut self.classes, &mut self.classes_to_tell);
+        let classes = classes.await;
+        let clusters = recorder.record(&mut self.clusters, &mut self.clusters_to_record);
+        clusters.await;
+        self.has_changed |= recorder.has_changed;
+        (registries, classes)
+    }
+
     /// Writes the statuses that may not say what is so; those that a failed call leaves are written later.
-    async fn tell(&mut self) {
-        let mut failed = BTreeSet::new();
-        while let Some(name) = self.registries_to_tell.pop_first() {
+    async fn tell(&mut self, (registries, classes): (Vec<String>, Vec<String>)) {
+        for name in registries {
             if let Err(error) = self.tell_registry(&name).await {
                 self.registries.failed(&name, error);
-                failed.insert(name);
+                self.registries_to_tell.insert(name);
             }
         }
-        self.registries_to_tell = std::mem::take(&mut failed);
-        while let Some(name) = self.classes_to_tell.pop_first() {
+        for name in classes {
             if let Err(error) = self.tell_class(&name).await {
                 self.classes.failed(&name, error);
-                failed.insert(name);
+                self.classes_to_tell.insert(name);
             }
         }
-        self.classes_to_tell = failed;
-    }
-
-    /// Writes the records of clusters; those that a failed call leaves are written later.
-    async fn record_clusters(&mut self) {
-        let mut failed = BTreeSet::new();
-        while let Some(name) = self.clusters_to_record.pop_first() {
-            if let Err(error) = self.record_cluster(&name).await {
-                self.clusters.failed(&name, error);
-                failed.insert(name);
-            }
-        }
-        self.clusters_to_record = failed;
-    }
-
-    async fn record_cluster(&mut self, name: &str) -> Result<(), CallError> {
-        let Some((watched, spec)) = self.clusters.get(name).and_then(|w| Some((w, w.spec.as_ref()?))) else {
-            return Ok(());
-        };
-        let record = self.record(&spec.allowed_namespaces, &watched.status.namespaces);
-        if record.is_empty() {
-            return Ok(());
-        }
-        watched.check()?;
-        let mut next = watched.status.clone();
-        namespaces::apply(&mut next.namespaces, &record);
-        let write = StatusWrite {
-            conditions: &[],
-            observed_generation: None,
-            ..status_write(watched, &next, &record)
-        };
-        let version = self.calls.write_cluster_record(name, &write).await?;
-        self.has_changed = true;
-        self.clusters.wrote(name, next, version.as_deref());
-        // What is to be recorded is written once nothing is to leave the record.
-        self.clusters_to_record.insert(name.to_owned());
-        Ok(())
     }
 
     async fn tell_registry(&mut self, name: &str) -> Result<(), CallError> {
         let Some(watched) = self.registries.get(name) else {
             return Ok(());
         };
-        let (record, wanted) = match (&watched.spec, self.credentials.get(name)) {
+        let wanted = match (&watched.spec, self.credentials.get(name)) {
             (Some(spec), Some(verdict)) => {
                 let mut wanted = ready(spec, verdict);
-                let recreated = self.recreated(&spec.allowed_namespaces, &watched.status.namespaces);
+                let recreated = self.recreated(spec, watched);
                 namespaces::mention(&mut wanted.message, &recreated);
-                (
-                    self.record(&spec.allowed_namespaces, &watched.status.namespaces),
-                    wanted,
-                )
+                wanted
             }
             // It is told with the verdict.
             (Some(_), None) => return Ok(()),
-            (None, _) => (RecordPatch::new(), undecodable()),
+            (None, _) => undecodable(),
         };
-        let next = next_status(watched, &record, &[wanted], &[]);
-        if next == watched.status {
+        let next = next_status(watched, &[wanted], &[]);
+        let Some(write) = status_write(watched, &next)? else {
             return Ok(());
-        }
-        watched.check()?;
-        let write = status_write(watched, &next, &record);
+        };
         let version = self.calls.write_registry_status(name, &write).await?;
-        self.has_changed |= !record.is_empty();
         self.registries.wrote(name, next, version.as_deref());
-        // What is to be recorded is written once nothing is to leave the record.
-        if !record.is_empty() {
-            self.registries_to_tell.insert(name.to_owned());
-        }
         Ok(())
     }
 
@@ -163,38 +135,23 @@ impl CatalogLoop {
         };
         let spec = watched.spec.as_ref();
         let mut wanted = class::conditions(spec);
-        let mut record = RecordPatch::new();
         if let Some(spec) = spec {
-            let recorded = &watched.status.namespaces;
-            let recreated = self.recreated(&spec.allowed_namespaces, recorded);
+            let recreated = self.recreated(spec, watched);
             for ready in wanted.iter_mut().filter(|w| w.type_ == ConditionType::Ready) {
                 namespaces::mention(&mut ready.message, &recreated);
             }
-            record = self.record(&spec.allowed_namespaces, recorded);
         }
-        let next = next_status(watched, &record, &wanted, class::unsaid(spec));
-        if next == watched.status {
+        let next = next_status(watched, &wanted, class::unsaid(spec));
+        let Some(write) = status_write(watched, &next)? else {
             return Ok(());
-        }
-        watched.check()?;
-        let write = status_write(watched, &next, &record);
+        };
         let version = self.calls.write_class_status(name, &write).await?;
-        self.has_changed |= !record.is_empty();
         self.classes.wrote(name, next, version.as_deref());
-        if !record.is_empty() {
-            self.classes_to_tell.insert(name.to_owned());
-        }
         Ok(())
     }
 
-    fn record(&self, allowed: &[AllowedNamespace], recorded: &Uids) -> RecordPatch {
-        namespaces::record(allowed, recorded, self.land.existing(), |name| {
-            self.land.is_own(name)
-        })
-    }
-
-    fn recreated(&self, allowed: &[AllowedNamespace], recorded: &Uids) -> Vec<String> {
-        namespaces::recreated(allowed, recorded, self.land.existing())
+    fn recreated<S: Granted>(&self, spec: &S, watched: &Watched<S>) -> Vec<String> {
+        namespaces::recreated(spec.allowed(), &watched.status.namespaces, self.land.existing())
     }
 
     pub(super) fn publish(&mut self) {
@@ -270,33 +227,29 @@ fn undecodable() -> Wanted {
     }
 }
 
-/// The status of an object with these changes.
-fn next_status<S>(
-    watched: &Watched<S>,
-    record: &RecordPatch,
-    wanted: &[Wanted],
-    gone: &[ConditionType],
-) -> Status {
+/// The status of an object with these conditions.
+fn next_status<S>(watched: &Watched<S>, wanted: &[Wanted], gone: &[ConditionType]) -> Status {
     let mut next = watched.status.clone();
-    namespaces::apply(&mut next.namespaces, record);
     let generation = Some(watched.generation);
     conditions::merge(&mut next.conditions, wanted, gone, generation, Timestamp::now());
     next.observed_generation = generation;
     next
 }
 
-/// Writes what the hub says, and of the record only what it changes: other hubs keep their namespaces in it. A first use
-/// that somebody has recorded since is not recorded over.
-pub(super) fn status_write<'a, S>(
+/// Writes what the hub says of an object; nothing where that is what it says already.
+fn status_write<'a, S>(
     watched: &'a Watched<S>,
     next: &'a Status,
-    record: &'a RecordPatch,
-) -> StatusWrite<'a> {
-    StatusWrite {
+) -> Result<Option<StatusWrite<'a>>, CallError> {
+    if *next == watched.status {
+        return Ok(None);
+    }
+    watched.check()?;
+    Ok(Some(StatusWrite {
         uid: &watched.uid,
-        version: record.values().any(Option::is_some).then_some(watched.version),
+        version: None,
         conditions: &next.conditions,
         observed_generation: next.observed_generation,
-        namespaces: record,
-    }
+        namespaces: &NOTHING,
+    }))
 }

@@ -1,7 +1,14 @@
 //! What the loop makes of late events and of lists under way.
 
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http_body_util::BodyExt;
 use kube::Config;
-use serde_json::json;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower_service::Service;
 
 use super::*;
 use crate::apply::CallError;
@@ -102,7 +109,7 @@ fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over
     let watched = shelf.get("main").unwrap();
     let version = |uid: Option<&str>| {
         let record = [("team-a".to_owned(), uid.map(str::to_owned))].into();
-        settle::status_write(watched, &watched.status, &record).version
+        record::record_write(watched, &record).version
     };
     assert_eq!(version(Some("1")), Some(5));
     assert_eq!(version(None), None);
@@ -163,7 +170,7 @@ async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
 #[tokio::test]
 async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_for_nobody() {
     let mut catalog = catalog_loop(&[]);
-    let policy = |name: &str, spec: serde_json::Value| {
+    let policy = |name: &str, spec: Value| {
         let object = json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": spec});
         serde_json::from_value::<DynamicObject>(object).unwrap()
     };
@@ -181,4 +188,72 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_fo
     assert_eq!(weights(Event::Apply(gold.clone())), (3, 1));
     assert_eq!(weights(Event::Apply(broken)), (3, 1));
     assert_eq!(weights(Event::Delete(gold)), (1, 1));
+}
+
+/// An API server that does what it is told, and notes what the hub worked by when it was told.
+#[derive(Clone)]
+struct Server {
+    published: watch::Receiver<Published>,
+    told: std::sync::mpsc::Sender<(Value, Option<Arc<Catalog>>)>,
+}
+
+impl Service<http::Request<Body>> for Server {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let status = serde_json::from_slice::<Value>(&body).unwrap()["status"].take();
+            let published = server.published.borrow().clone();
+            server.told.send((status, published)).unwrap();
+            let answer = json!({"metadata": {"resourceVersion": "9"}}).to_string();
+            Ok(http::Response::new(Body::from(answer.into_bytes())))
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
+    let (told, heard) = std::sync::mpsc::channel();
+    let (out, published) = watch::channel(None);
+    let mut catalog = catalog_loop(&["team-a"]);
+    catalog.out = out;
+    let client = Client::new(Server { published, told }, "default");
+    let hub_id = HubId::new("test", "00000000-0000").unwrap();
+    catalog.calls = Calls::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
+    catalog
+        .land
+        .put(&serde_json::from_value(json!({"name": "team-a", "uid": "1"})).unwrap());
+    let mut steps = Vec::new();
+    for (generation, hostname) in [(1, "old.test"), (2, "new.test")] {
+        let Event::Apply(mut object) = registry("1", (generation, generation), &[]) else {
+            unreachable!("it is one that is there");
+        };
+        object.data["spec"]["hostname"] = json!(hostname);
+        catalog.take_in(Change::Registry(Event::Apply(object)));
+        catalog.catch_up().await;
+        steps.extend(heard.try_iter().map(|(status, worked_by)| {
+            let registry = worked_by.and_then(|catalog| catalog.registries.get("main").cloned());
+            let known = registry.map(|registry| (registry.spec.hostname, registry.recorded.len()));
+            (
+                status["namespaces"].is_object(),
+                status["observedGeneration"].as_i64(),
+                known,
+            )
+        }));
+    }
+    let known = |hostname: &str| Some((hostname.to_owned(), 1));
+    let expected = [
+        (true, None, None),
+        (false, Some(1), known("old.test")),
+        (false, Some(2), known("new.test")),
+    ];
+    assert_eq!(steps, expected);
 }
