@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 use serde_json::json;
 
 use super::{at, condition, place, platform, spec_with, task_of};
@@ -260,7 +261,11 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 600,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("seeds"))),
+        ..ProptestConfig::default()
+    })]
 
     /// Holds: D3.
     #[test]

@@ -1,5 +1,7 @@
 //! The queue against a plain model of it, through whatever happens.
 
+use proptest::test_runner::FileFailurePersistence;
+
 use super::*;
 
 /// A task of the model: its cluster follows from its number, as does its age.
@@ -208,6 +210,11 @@ fn ticket_of<'a>(key: Key, uid: &'a TaskUid, namespace: &'a str) -> Ticket<'a> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("seeds"))),
+        ..ProptestConfig::default()
+    })]
+
     /// No cap is ever exceeded, somebody gets a turn whenever anybody may run, the oldest of a namespace goes first, no
     /// namespace waits for more than the share of the others, and in the end everybody had a turn.
     ///
