@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
 use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
 use renderhub_harness::{apply, wait_for};
@@ -135,25 +135,23 @@ impl Stage {
         .await
     }
 
-    /// The message of the class's `Ready` condition.
-    async fn told_of_class(&self) -> Result<String> {
-        let api: Api<RendererClass> = Api::all(self.admin.clone());
-        let status = api.get(&self.scope.tenant).await?.status.unwrap_or_default();
-        let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
-        ready.map(|c| c.message).context("the class is told of")
-    }
-
-    /// The message of the registry's `Ready` condition.
-    async fn told_of_registry(&self) -> Result<String> {
-        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
-        let conditions = api
-            .get(&self.scope.tenant)
-            .await?
-            .status
-            .unwrap_or_default()
-            .conditions;
-        let ready = conditions.into_iter().find(|c| c.type_ == "Ready");
-        ready.map(|c| c.message).context("the registry is told of")
+    /// Waits until the registry or class says, or does not say any more, that the tenant's namespace was recreated.
+    async fn tells<K: Resource<DynamicType = ()>>(&self, names_it: bool) -> Result<()> {
+        let kind = ApiResource::erase::<K>(&());
+        let api: Api<DynamicObject> = Api::all_with(self.admin.clone(), &kind);
+        wait_for(
+            &format!("{} to name it: {names_it}", kind.kind),
+            LIMIT,
+            async || {
+                let object = api.get(&self.scope.tenant).await?;
+                let conditions = object.data["status"]["conditions"].as_array();
+                let ready = conditions.and_then(|all| all.iter().find(|c| c["type"] == "Ready"));
+                let message = ready.and_then(|ready| ready["message"].as_str());
+                let is_so = message.is_some_and(|text| text.contains(&self.scope.tenant) == names_it);
+                Ok(is_so.then_some(()))
+            },
+        )
+        .await
     }
 }
 
@@ -183,7 +181,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     stage.delete(&first).await?;
     let new = stage.recreate_namespace().await?;
     let (second, message) = stage.refused("second", classed, NOT_ALLOWED).await?;
-    assert!(stage.told_of_registry().await?.contains(&tenant));
+    stage.tells::<ClusterRegistry>(true).await?;
     // Nobody can tell from the outside that the name was granted once.
     stage
         .put_registry(json!({"allowedNamespaces": ["somebody-else"]}))
@@ -196,8 +194,8 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
     stage.until_recorded(&[(&tenant, &new)]).await?;
     stage.condition(&second, JobScheduled, "False", NO_CLASS).await?;
-    assert!(stage.told_of_class().await?.contains(&tenant));
-    assert!(!stage.told_of_registry().await?.contains(&tenant));
+    stage.tells::<RendererClass>(true).await?;
+    stage.tells::<ClusterRegistry>(false).await?;
     stage.put_class(&["somebody-else"]).await?;
     stage.until_class_recorded(None).await?;
     stage.put_class(&[&tenant]).await?;
