@@ -1,6 +1,8 @@
 //! What the loop makes of late events and of lists under way.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
@@ -194,7 +196,8 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_fo
 #[derive(Clone)]
 struct Server {
     published: watch::Receiver<Published>,
-    told: std::sync::mpsc::Sender<(Value, Option<Arc<Catalog>>)>,
+    told: mpsc::Sender<(Value, Option<Arc<Catalog>>)>,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Service<http::Request<Body>> for Server {
@@ -214,23 +217,59 @@ impl Service<http::Request<Body>> for Server {
             let published = server.published.borrow().clone();
             server.told.send((status, published)).unwrap();
             let answer = json!({"metadata": {"resourceVersion": "9"}}).to_string();
-            Ok(http::Response::new(Body::from(answer.into_bytes())))
+            let mut answer = http::Response::new(Body::from(answer.into_bytes()));
+            if server.refuses.load(Ordering::Relaxed) {
+                *answer.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+            }
+            Ok(answer)
         })
     }
 }
 
-#[tokio::test]
-async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
-    let (told, heard) = std::sync::mpsc::channel();
+/// A loop before such a server, with a namespace that its registry lists; what the server hears, and whether it refuses.
+fn served() -> (
+    CatalogLoop,
+    mpsc::Receiver<(Value, Option<Arc<Catalog>>)>,
+    Arc<AtomicBool>,
+) {
+    let (told, heard) = mpsc::channel();
     let (out, published) = watch::channel(None);
+    let refuses = Arc::new(AtomicBool::new(false));
     let mut catalog = catalog_loop(&["team-a"]);
     catalog.out = out;
-    let client = Client::new(Server { published, told }, "default");
+    let server = Server {
+        published,
+        told,
+        refuses: Arc::clone(&refuses),
+    };
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
+    let client = Client::new(server, "default");
     catalog.calls = Calls::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
-    catalog
-        .land
-        .put(&serde_json::from_value(json!({"name": "team-a", "uid": "1"})).unwrap());
+    let namespace = json!({"name": "team-a", "uid": "1"});
+    catalog.land.put(&serde_json::from_value(namespace).unwrap());
+    (catalog, heard, refuses)
+}
+
+#[tokio::test]
+async fn a_record_that_was_not_written_is_written_later_and_the_status_after_it() {
+    let (mut catalog, heard, refuses) = served();
+    catalog.take_in(Change::Registry(registry("1", (1, 1), &[])));
+    let mut writes_records = async |is_refused| {
+        refuses.store(is_refused, Ordering::Relaxed);
+        catalog.catch_up().await;
+        let told = heard.try_iter();
+        let told: Vec<bool> = told.map(|(status, _)| status["namespaces"].is_object()).collect();
+        (told, catalog.has_work())
+    };
+    assert_eq!(writes_records(true).await, (vec![true], true));
+    assert_eq!(writes_records(true).await, (vec![true], true));
+    assert_eq!(writes_records(false).await, (vec![true, false], false));
+    assert_eq!(writes_records(false).await, (vec![], false));
+}
+
+#[tokio::test]
+async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
+    let (mut catalog, heard, _) = served();
     let mut steps = Vec::new();
     for (generation, hostname) in [(1, "old.test"), (2, "new.test")] {
         let Event::Apply(mut object) = registry("1", (generation, generation), &[]) else {
