@@ -192,11 +192,14 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_fo
     assert_eq!(weights(Event::Delete(gold)), (1, 1));
 }
 
+/// A status as it was told, and what the hub worked by then.
+type Told = (Value, Option<Arc<Catalog>>);
+
 /// An API server that does what it is told, and notes what the hub worked by when it was told.
 #[derive(Clone)]
 struct Server {
     published: watch::Receiver<Published>,
-    told: mpsc::Sender<(Value, Option<Arc<Catalog>>)>,
+    told: mpsc::Sender<Told>,
     refuses: Arc<AtomicBool>,
 }
 
@@ -227,11 +230,7 @@ impl Service<http::Request<Body>> for Server {
 }
 
 /// A loop before such a server, with a namespace that its registry lists; what the server hears, and whether it refuses.
-fn served() -> (
-    CatalogLoop,
-    mpsc::Receiver<(Value, Option<Arc<Catalog>>)>,
-    Arc<AtomicBool>,
-) {
+fn served() -> (CatalogLoop, mpsc::Receiver<Told>, Arc<AtomicBool>) {
     let (told, heard) = mpsc::channel();
     let (out, published) = watch::channel(None);
     let refuses = Arc::new(AtomicBool::new(false));
