@@ -32,7 +32,7 @@ mod wire;
 
 pub use error::CallError;
 use error::{done, found};
-pub use listed::Found;
+pub use listed::{Found, read as read_page};
 pub use objects::Objects;
 pub use platform::StatusWrite;
 pub use secret::{SecretBody, SecretData};

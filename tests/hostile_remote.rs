@@ -18,6 +18,8 @@ mod claim;
 mod claims;
 #[path = "hostile_remote/connections.rs"]
 mod connections;
+#[path = "hostile_remote/corpus.rs"]
+mod corpus;
 #[path = "hostile_remote/dead.rs"]
 mod dead;
 #[path = "hostile_remote/frames.rs"]
@@ -28,5 +30,7 @@ mod memory;
 mod names;
 #[path = "hostile_remote/support.rs"]
 mod support;
+#[path = "hostile_remote/targets.rs"]
+mod targets;
 #[path = "hostile_remote/watches.rs"]
 mod watches;

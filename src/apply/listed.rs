@@ -53,7 +53,8 @@ impl Found {
 }
 
 /// One page of a list, and the mark for the next one. `None` where it is no list, or one of more objects than were asked for.
-pub(super) fn read(body: &[u8]) -> Option<(Vec<Found>, Option<String>)> {
+#[must_use]
+pub fn read(body: &[u8]) -> Option<(Vec<Found>, Option<String>)> {
     let page: Page<'_> = serde_json::from_slice(body).ok()?;
     let next = page.metadata.next.filter(|mark| !mark.is_empty());
     let items = page.items.unwrap_or_default();

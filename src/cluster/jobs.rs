@@ -5,6 +5,7 @@
 //! hub remember more than a bounded number of Jobs, nor list or watch in a loop.
 
 mod batch;
+pub mod decode;
 mod slim;
 
 use std::time::Duration;

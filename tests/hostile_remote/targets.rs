@@ -1,0 +1,232 @@
+//! What the fuzz targets of the decoders check of any bytes; the tests replay their seeds through the same code.
+
+use std::collections::BTreeMap;
+
+use kube::api::ObjectMeta;
+use renderhub::api::labels::{
+    CHART_URL, HUB_ID, MANAGED_BY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE, TASK_UID,
+};
+use renderhub::api::termination::Termination;
+use renderhub::apply::read_page;
+use renderhub::cluster::jobs::decode::{lines as read_lines, page};
+use renderhub::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
+use renderhub::object::SlimObject;
+use renderhub::plan::adoption::{Maker, Verdict, is_its, judge, maker};
+use renderhub::plan::ledger::{Changes, Ledger, leave, lose, regain, settle};
+use renderhub::plan::seal::{KEY_BYTES, SealKey};
+use renderhub::plan::task::{Task, TaskId};
+use renderhub::plan::validate::validate;
+use renderhub::watch::{JobMark, job_mark, pod_task, secret_task, task_of};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+/// Namespace whose Jobs are looked at.
+const NAMESPACE: &str = "render";
+/// Longest line here: long enough for a Job, short enough to be passed by a fuzzer.
+const LINE: usize = 4_096;
+/// Longest text that is kept of an object.
+const TEXT: usize = 2_048;
+/// Objects on a page at most.
+const PAGE: usize = 500;
+/// Labels and annotations that are kept.
+const KNOWN: [&str; 8] = [
+    MANAGED_BY,
+    HUB_ID,
+    TASK_UID,
+    TASK_KIND,
+    TASK_NAMESPACE,
+    TASK_NAME,
+    SPEC_HASH,
+    CHART_URL,
+];
+/// The canonical form of a spec may be longer than what came: `1e15` becomes `1000000000000000.0`.
+const LONGER: usize = 8;
+
+fn hub() -> HubId {
+    HubId::new("main", "0f5a4e0c-0001").expect("an id")
+}
+
+/// A page of a list of objects ends as no page, or as no more than what is looked at of each.
+pub fn objects(bytes: &[u8]) {
+    let Some((found, _)) = read_page(bytes) else {
+        return;
+    };
+    assert!(found.len() <= PAGE);
+    let mut kept = 0;
+    for object in &found {
+        let maps = [&object.meta.labels, &object.meta.annotations];
+        for (key, value) in maps.into_iter().flatten().flatten() {
+            assert!(KNOWN.contains(&key.as_str()) && value.len() <= TEXT);
+            kept += key.len() + value.len();
+        }
+        let texts = [&object.meta.name, &object.meta.uid, &object.meta.resource_version];
+        for text in texts.into_iter().flatten() {
+            assert!(text.len() <= TEXT);
+            kept += text.len();
+        }
+    }
+    assert!(kept <= bytes.len(), "nothing is kept that did not come");
+    let Ok(Value::Object(whole)) = serde_json::from_slice(bytes) else {
+        return;
+    };
+    let items = whole.get("items").and_then(Value::as_array);
+    assert_eq!(items.map_or(0, Vec::len), found.len());
+    for (item, object) in items.into_iter().flatten().zip(&found) {
+        let name = item
+            .get("metadata")
+            .and_then(|metadata| metadata.get("name")?.as_str());
+        if let Some(name) = name {
+            let kept = Some(name).filter(|name| name.len() <= TEXT);
+            assert_eq!(object.meta.name.as_deref(), kept);
+        }
+    }
+}
+
+/// What is told of a Job has the shape of what the hub made.
+fn check(mark: &JobMark) {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    assert!(is_dns_label(&mark.name) && is_name_of(&mark.name, &mark.task));
+    for uid in [mark.uid.as_str(), mark.task.as_str()] {
+        assert!(!uid.is_empty() && uid.len() <= 64 && uid.bytes().all(is_part));
+    }
+    assert!([0, 64].contains(&mark.spec_hash.len()) && mark.spec_hash.bytes().all(|b| b.is_ascii_hexdigit()));
+    let url = mark.chart_url.as_deref().unwrap_or_default();
+    assert!(url.len() <= TEXT && url.bytes().all(|byte| byte.is_ascii_graphic()));
+}
+
+/// A page of Jobs of another cluster ends as none, or as Jobs that a reader of everything sees as well.
+pub fn jobs(bytes: &[u8]) {
+    let Some(read) = page(bytes, &hub(), NAMESPACE) else {
+        return;
+    };
+    assert!(read.jobs.len() <= PAGE);
+    read.jobs.iter().for_each(check);
+    assert!(read.next.is_none_or(|next| (1..=4_096).contains(&next.len())));
+    assert!(
+        read.version
+            .is_none_or(|version| (1..=64).contains(&version.len()))
+    );
+    let Ok(Value::Object(whole)) = serde_json::from_slice(bytes) else {
+        return;
+    };
+    let items = whole.get("items").and_then(Value::as_array).into_iter().flatten();
+    let metas: Result<Vec<ObjectMeta>, _> = items
+        .map(|item| ObjectMeta::deserialize(item.get("metadata").unwrap_or(&Value::Null)))
+        .collect();
+    let Ok(metas) = metas else { return };
+    let theirs: Vec<JobMark> = metas.iter().filter_map(job_mark).collect();
+    for mark in &read.jobs {
+        let is_same =
+            |other: &JobMark| (&other.task, &other.name, &other.uid) == (&mark.task, &mark.name, &mark.uid);
+        assert!(theirs.iter().any(is_same), "{mark:?}");
+    }
+}
+
+/// The lines of a watch say the same wherever they are cut; the first byte tells how long a part is.
+pub fn lines(bytes: &[u8]) {
+    let Some((cut, rest)) = bytes.split_first() else {
+        return;
+    };
+    let parts: Vec<&[u8]> = rest.chunks(usize::from(*cut % 61) + 1).collect();
+    let hub = hub();
+    let read = read_lines(&parts, LINE, &hub, NAMESPACE);
+    assert_eq!(read, read_lines(&[rest], LINE, &hub, NAMESPACE));
+    let ended = rest.split(|byte| *byte == b'\n').count() - 1;
+    assert!(read.len() <= ended, "a line without its end is none");
+    for line in &read {
+        if let Some((mark, _)) = &line.job {
+            check(mark);
+        }
+        let version = line.version.as_deref();
+        assert!(version.is_none_or(|version| (1..=64).contains(&version.len())));
+    }
+}
+
+/// An object ends as no task, or as one that can be judged, and whose status is the hub's with its seal alone.
+pub fn task(bytes: &[u8]) {
+    let Ok(object) = serde_json::from_slice::<SlimObject>(bytes) else {
+        return;
+    };
+    for kind in [TaskKind::RenderTask, TaskKind::ClusterRenderTask] {
+        if let Some(task) = object.clone().into_task(kind) {
+            judged(task, bytes.len());
+        }
+    }
+}
+
+fn judged(mut task: Task, came: usize) {
+    assert!(task.spec_hash.len() == 64 && task.spec_bytes <= came * LONGER + LONGER);
+    assert!(serde_json::from_str::<Value>(&task.config).is_ok());
+    if let Err(refusal) = validate(&task) {
+        assert!(!refusal.message.is_empty() && refusal.message.len() <= TEXT + came);
+    }
+    let _ = (task.phase(), task.is_finalized());
+    let _ = (task.failure_cleanup_due(), task.removal_due());
+    let key = SealKey::new([7; KEY_BYTES], task.created);
+    let sealed = key.sealed(&task.id.uid, task.status.clone());
+    task.set_status(sealed);
+    assert!(key.is_genuine(&task, None));
+    task.id.uid = TaskUid::new("another");
+    assert!(task.status_digest.is_none() || !key.is_genuine(&task, None));
+}
+
+/// What is read of a ledger is written as it was read, and can be forgotten.
+pub fn ledger(bytes: &[u8]) {
+    let Ok(data) = serde_json::from_slice::<BTreeMap<String, String>>(bytes) else {
+        return;
+    };
+    let read = Ledger::read(&data);
+    assert!(read.lost.len() + read.orphans.len() <= data.len());
+    assert!(read.orphans.is_sorted_by_key(|orphan| orphan.since));
+    for orphan in &read.orphans {
+        let again = Ledger::read(&written(leave(orphan)));
+        assert_eq!(again.orphans, std::slice::from_ref(orphan));
+        assert!(settle(&orphan.task).keys().eq(leave(orphan).keys()));
+    }
+    for (site, since) in &read.lost {
+        let again = Ledger::read(&written(lose(site, *since, 0)));
+        assert_eq!(again.lost, [(site.clone(), *since)]);
+        assert!(regain(site).keys().eq(lose(site, *since, 0).keys()));
+    }
+}
+
+fn written(changes: Changes) -> BTreeMap<String, String> {
+    changes
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect()
+}
+
+/// Whatever an object's metadata say, it is a hub's only with the name that follows from its task; and a pod's last word is
+/// one of the closed list, or none.
+pub fn annotations(bytes: &[u8]) {
+    if let Some(word) = std::str::from_utf8(bytes).ok().and_then(Termination::parse) {
+        let text = word.to_json();
+        assert!(text.len() < 160 && Termination::parse(&text) == Some(word));
+    }
+    let Ok(meta) = serde_json::from_slice::<ObjectMeta>(bytes) else {
+        return;
+    };
+    let (hub, task) = (hub(), task_of(&meta));
+    let has_its_name = |uid: &TaskUid| meta.name.as_deref().is_some_and(|name| is_name_of(name, uid));
+    if let Some(mark) = job_mark(&meta) {
+        assert!(Some(&mark.task) == task.as_ref() && has_its_name(&mark.task));
+    }
+    assert!(secret_task(&meta).is_none_or(|uid| has_its_name(&uid)));
+    assert!(pod_task(&meta).is_none_or(|uid| Some(uid) == task));
+    let maker = maker(&hub, &meta);
+    assert!(maker == Maker::Foreign || task.as_ref().is_some_and(has_its_name));
+    let id = TaskId {
+        kind: TaskKind::RenderTask,
+        namespace: "team-a".to_owned(),
+        name: "shop".to_owned(),
+        uid: task.unwrap_or_else(|| TaskUid::new("t1")),
+    };
+    assert!(!is_its(&hub, &meta, &id, "abc") || maker != Maker::Foreign);
+    let known = Some((&id, Some("abc")));
+    assert!(maker == Maker::Kin || judge(&hub, &meta, true, known) == Verdict::Leave);
+    assert!(
+        judge(&hub, &meta, false, known) == Verdict::Leave,
+        "what it does not serve"
+    );
+}
