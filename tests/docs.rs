@@ -18,6 +18,8 @@ use renderhub::metrics::{
     StateLabel,
 };
 
+#[path = "docs/bounds.rs"]
+mod bounds;
 #[path = "docs/named.rs"]
 mod named;
 #[path = "docs/threats.rs"]
