@@ -140,7 +140,7 @@ async fn a_success_costs_six_writes_where_the_api_server_sets_the_finalizer() ->
         .await?;
     assert_eq!(refused.finalizers(), [FINALIZER]);
     stage
-        .condition(&refused, JobScheduled, "False", "RegistryNotFound")
+        .condition(&refused, JobScheduled, "False", "RegistryNotAllowed")
         .await?;
     stage.delete(&refused).await?;
     stage.passed();

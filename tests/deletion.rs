@@ -50,7 +50,7 @@ impl Stage {
     async fn refused(&self, name: &str) -> Result<RenderTask> {
         let spec = json!({"registryRef": {"name": "no-such-registry"}});
         let task = self.submit_with(name, spec).await?;
-        self.condition(&task, JobScheduled, "False", "RegistryNotFound")
+        self.condition(&task, JobScheduled, "False", "RegistryNotAllowed")
             .await?;
         Ok(task)
     }

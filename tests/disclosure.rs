@@ -123,7 +123,7 @@ async fn no_secret_and_no_foreign_word_is_ever_said() -> Result<()> {
         .submit_with("refused", json!({"registryRef": {"name": VALUE}}))
         .await?;
     stage
-        .condition(&refused, JobScheduled, "False", "RegistryNotFound")
+        .condition(&refused, JobScheduled, "False", "RegistryNotAllowed")
         .await?;
     let said = stage.everything_said().await?;
     assert!(said.len() > 1000 && said.contains("the chart was pushed"));

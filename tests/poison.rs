@@ -330,7 +330,7 @@ async fn a_registry_or_a_class_that_cannot_be_decoded_stops_nobody() -> Result<(
         .submit_with("lost", json!({"registryRef": {"name": name}}))
         .await?;
     stage
-        .condition(&lost, JobScheduled, "False", "RegistryNotFound")
+        .condition(&lost, JobScheduled, "False", "RegistryNotAllowed")
         .await?;
     let classless = stage
         .submit_with("classless", json!({"rendererClassName": name}))

@@ -6,8 +6,8 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, Ready, Stalled};
+use renderhub::api::RenderTask;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 use support::{FIXED_LIMIT, Stage, has};
@@ -53,6 +53,20 @@ impl Stage {
         let finalized = self.tasks().list(&kube::api::ListParams::default()).await?;
         assert!(finalized.iter().all(|t| t.finalizers().is_empty()));
         Ok(())
+    }
+
+    /// What the hub asked of the API server by the task's name, and what its events say.
+    async fn said_of(&self, task: &RenderTask) -> Result<(Vec<String>, Vec<String>)> {
+        let name = task.name_any();
+        let asked = self.requests().await?;
+        let asked = asked.iter().filter(|event| event.name == name);
+        let asked = asked.map(renderhub_harness::audit::Event::action).collect();
+        let told = self.events().await?;
+        let told = told
+            .iter()
+            .filter(|event| event.regarding.as_ref().and_then(|r| r.name.as_ref()) == Some(&name));
+        let told = told.map(|event| format!("{:?} {:?} {:?}", event.type_, event.reason, event.note));
+        Ok((asked, told.collect()))
     }
 
     async fn replace_push_secret(&self, type_: &str, data: Value) -> Result<()> {
@@ -128,6 +142,7 @@ async fn a_configuration_that_fits_no_secret_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Holds: T9, B17.
 #[tokio::test]
 async fn a_registry_decides_who_pushes_where() -> Result<()> {
     let mut stage = Stage::without_hub("grants", &[]).await?;
@@ -137,14 +152,16 @@ async fn a_registry_decides_who_pushes_where() -> Result<()> {
         .await?;
     stage.start_hub().await?;
     let waiting = stage.submit(stage.task("waiting")).await?;
-    stage.refused(&waiting, "RegistryNotAllowed", false).await?;
+    let told = stage.refused(&waiting, "RegistryNotAllowed", false).await?;
     let nowhere = stage
         .submit_with(
             "nowhere",
             json!({"registryRef": {"name": format!("{tenant}-none")}}),
         )
         .await?;
-    stage.refused(&nowhere, "RegistryNotFound", false).await?;
+    // One that is for others reads the same as one that does not exist, in conditions and in events.
+    assert_eq!(stage.refused(&nowhere, "RegistryNotAllowed", false).await?, told);
+    assert_eq!(stage.said_of(&nowhere).await?, stage.said_of(&waiting).await?);
     stage.made_nothing().await?;
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
     stage.starts(&waiting, "its namespace is allowed").await?;
@@ -297,7 +314,7 @@ async fn a_cause_that_is_mended_while_the_hub_is_gone_is_found_mended() -> Resul
     let mut stage = Stage::without_hub("asleep", &[]).await?;
     stage.start_hub().await?;
     let task = stage.submit(stage.task("shop")).await?;
-    stage.refused(&task, "RegistryNotFound", false).await?;
+    stage.refused(&task, "RegistryNotAllowed", false).await?;
     stage.kill_hub();
     stage.make_registry().await?;
     stage.start_hub().await?;

@@ -76,9 +76,9 @@ reasons! {
     Queued,
     /// The cluster the task names is not connected.
     WaitingForCluster,
-    /// The registry does not exist.
+    /// The tenant's own registry does not exist, or a registry that the task may use cannot be used as it is.
     RegistryNotFound,
-    /// The registry does not allow the task's namespace.
+    /// The platform's registry does not allow the task's namespace, or does not exist.
     RegistryNotAllowed,
     /// The repository is outside the prefix the registry grants to the task's namespace.
     RepositoryNotAllowed,

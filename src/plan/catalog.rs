@@ -205,13 +205,7 @@ impl Catalog {
     }
 
     fn with_platforms(&self, task: &Task, spec: &RenderTaskSpec) -> Result<Resolved, Refusal> {
-        let registry = self.registry(spec)?;
-        if !self.admits(&registry.spec.allowed_namespaces, &registry.recorded, task) {
-            return Err(Refusal::new(
-                Reason::RegistryNotAllowed,
-                "the registry does not allow this namespace; ask the platform operator",
-            ));
-        }
+        let registry = self.registry(task, spec)?;
         if let Some(field) = unserved(&registry.spec) {
             let message = format!(
                 "the registry asks for {field}, which is not served by this hub; ask the platform operator"
@@ -267,13 +261,23 @@ impl Catalog {
         })
     }
 
-    fn registry(&self, spec: &RenderTaskSpec) -> Result<&Registry, Refusal> {
+    /// The registry that a task names. One that is not for its namespace reads the same as one that does not exist.
+    fn registry(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&Registry, Refusal> {
         let name = spec.registry_ref.as_ref().map_or("", |named| &named.name);
-        self.registries.get(name).ok_or_else(|| {
-            Refusal::new(
+        let found = self.registries.get(name);
+        let serving =
+            found.filter(|found| self.admits(&found.spec.allowed_namespaces, &found.recorded, task));
+        serving.ok_or_else(|| match task.id.kind {
+            TaskKind::RenderTask => Refusal::new(
+                Reason::RegistryNotAllowed,
+                "the ClusterRegistry does not allow this namespace, or does not exist; ask the platform operator, or make a new \
+                 task with another",
+            ),
+            // No list binds the platform's own tasks, so to them it can only be missing.
+            TaskKind::ClusterRenderTask => Refusal::new(
                 Reason::RegistryNotFound,
                 "the ClusterRegistry does not exist; the task starts by itself once it does",
-            )
+            ),
         })
     }
 

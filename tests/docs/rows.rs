@@ -235,4 +235,8 @@ pub const FAMILIES: &[Family] = &[
         row("M7", "A restored backup brings tasks back with other UIDs.",
             "Old Jobs are orphans and are swept; the tasks run once more and take up nothing old."),
     ]},
+    Family { letter: 'B', title: "Bounds: what one cluster or tenant can still do to the others", rows: &[
+        row("B17", "Two reasons tell a tenant which ClusterRegistries exist that are not for it.",
+            "RegistryNotAllowed is the answer for both, with the same message, the same requests and the same events."),
+    ]},
 ];

@@ -231,7 +231,11 @@ fn the_rows_are_those_of_the_model() {
         .iter()
         .flat_map(|(letter, count)| (1..=*count).map(move |number| format!("{letter}{number}")))
         .collect();
-    assert_eq!(rows().map(|row| row.id).collect::<Vec<_>>(), expected);
+    // The rows of family B keep the numbers they were found under, and some of those are no promise of the hub's.
+    let (bounds, others): (Vec<_>, Vec<_>) = rows().map(|row| row.id).partition(|id| id.starts_with('B'));
+    assert_eq!(others, expected);
+    let number = |id: &&str| id[1..].parse::<u32>().unwrap();
+    assert!(bounds.is_sorted_by(|a, b| number(a) < number(b)), "{bounds:?}");
     for family in FAMILIES {
         assert!(family.rows.iter().all(|row| row.id.starts_with(family.letter)));
     }

@@ -59,7 +59,7 @@ fn a_task_gets_what_the_registry_binds() {
 fn each_refusal_has_its_cause() {
     let missing = || offering(json!({}), Credential::Missing);
     let table = [
-        (usable(json!({})), json!({"registryRef": {"name": "other"}}), RegistryNotFound),
+        (usable(json!({})), json!({"registryRef": {"name": "other"}}), RegistryNotAllowed),
         (usable(json!({"allowedNamespaces": []})), json!({}), RegistryNotAllowed),
         (usable(json!({"allowedNamespaces": ["team-a2", "team"]})), json!({}), RegistryNotAllowed),
         (usable(json!({"hostname": "https://x"})), json!({}), RegistryNotFound),
@@ -87,7 +87,7 @@ fn the_first_refusal_wins() {
     nowhere["registryRef"] = json!({"name": "other"});
     let inside = json!({"rendererClassName": "slides"});
     let table = [
-        (shut(), nowhere, RegistryNotFound),
+        (shut(), nowhere, RegistryNotAllowed),
         (shut(), wrong.clone(), RegistryNotAllowed),
         (open(), wrong, RepositoryNotAllowed),
         (open(), inside.clone(), PushSecretNotFound),
@@ -158,6 +158,53 @@ fn a_class_that_shows_the_credential_to_its_container_is_for_those_it_names() {
             "{mode} {allowed}"
         );
     }
+}
+
+/// Holds: T9, B17.
+#[test]
+fn a_tenant_cannot_tell_a_registry_of_others_from_none() {
+    let mut catalog = platform();
+    let not_theirs = [
+        ("unlisted", json!({"allowedNamespaces": ["team-b"]})),
+        ("shut", json!({"allowedNamespaces": []})),
+        (
+            "unserved",
+            json!({"allowedNamespaces": [], "targetPullSecretName": "pull"}),
+        ),
+        (
+            "broken",
+            json!({"allowedNamespaces": [], "hostname": "https://x"}),
+        ),
+    ];
+    for (name, changes) in &not_theirs {
+        let offered = registry(changes.clone(), Credential::Missing);
+        catalog.registries.insert((*name).to_owned(), offered);
+    }
+    let mut recreated = registry(json!({}), Credential::Missing);
+    recreated
+        .recorded
+        .insert("team-a".to_owned(), "another".to_owned());
+    catalog.registries.insert("recreated".to_owned(), recreated);
+    let refusal = |name: &str| {
+        let changes = json!({"registryRef": {"name": name}, "repository": "team-b/shop", "rendererClassName": "slides"});
+        let task = super::task_of(spec_with(changes));
+        catalog
+            .resolve(&task, task.spec.as_ref().unwrap(), None, None)
+            .unwrap_err()
+    };
+    let absent = refusal("absent");
+    assert_eq!(absent.reason, RegistryNotAllowed);
+    let names = not_theirs.iter().map(|(name, _)| *name);
+    for name in names.chain(["recreated"]) {
+        assert_eq!(refusal(name), absent, "{name}");
+    }
+}
+
+#[test]
+fn the_platforms_own_task_is_told_that_a_registry_is_missing() {
+    let missing = spec_with(json!({"registryRef": {"name": "other"}}));
+    let answer = ask_as(&usable(json!({})), "", TaskKind::ClusterRenderTask, missing);
+    assert_eq!(answer.err(), Some(RegistryNotFound));
 }
 
 /// Holds: T9.

@@ -240,7 +240,7 @@ fn a_refusal_is_recorded_once_then_leftovers_go() {
         (json!({"repository": "team-b/shop"}), Reason::RepositoryNotAllowed),
         (
             json!({"registryRef": {"name": "other"}}),
-            Reason::RegistryNotFound,
+            Reason::RegistryNotAllowed,
         ),
         (
             json!({"rendererClassName": "slides"}),
