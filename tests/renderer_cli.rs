@@ -226,6 +226,8 @@ async fn command_lines_that_are_none() {
         &["--timeout=0", "c"],
         &["push", "x", "--url=oci://h/a:1", "--registry=oci://h"],
         &["--registry=h", "config.json"],
+        &["push", "x", "--url=oci://h/a:1", "--repository-prefix=/a"],
+        &["--repository-prefix=a/", "config.json"],
     ] {
         let ran = sandbox.run(args).await;
         assert_eq!(ran.code, Some(1), "{args:?}");
@@ -622,6 +624,63 @@ async fn a_destination_on_another_registry_is_refused_before_any_credential_is_r
     sandbox.write("username", "canary-user");
     sandbox.write("password", PASSWORD);
     sandbox.run(&bound).await.succeeded(Reason::Pushed, &[]);
+}
+
+/// Holds: C3, B13.
+#[tokio::test]
+async fn a_push_stays_within_the_prefix_it_is_told() {
+    let (sandbox, registry) = (Sandbox::new(), guarded().await);
+    let host = registry.address.to_string();
+    let rendered = ["render", "config.json", "--out", "chart.tgz"];
+    sandbox.run(&rendered).await.succeeded(Reason::Rendered, &[]);
+    let word = |prefix: &str| format!("--repository-prefix={prefix}");
+    let files = ["--username-file", "username", "--password-file", "password"];
+    // What the file says is what the hub once wrote, and may have come to say something else since.
+    let run = async |repository: &str, prefix: &str| {
+        sandbox.write("url", &format!("oci://{host}/{repository}:1.0.0"));
+        let prefix = word(prefix);
+        let base = [
+            "push",
+            "chart.tgz",
+            "--plain-http",
+            "--url-file",
+            "url",
+            "--registry",
+            &host,
+        ];
+        sandbox
+            .run(&[&base[..], &[prefix.as_str()], &files].concat())
+            .await
+    };
+    // None of the files with the credential exists, so a push that opened one would say so.
+    for (repository, prefix) in [
+        ("team-b/shop", "team-a/"),
+        ("team-a2/shop", "team-a"),
+        ("team-a2/shop", "team-a/"),
+        ("team/shop", "team-a/"),
+        ("x/team-a/shop", "team-a/"),
+        ("shop", "shop/"),
+        ("charts/team-b/shop", "charts/team-a/"),
+    ] {
+        let ran = run(repository, prefix).await;
+        ran.failed(
+            Phase::Push,
+            Reason::BadDestination,
+            "not within the repository prefix",
+        );
+        assert_eq!(ran.code, Some(2), "{repository} {prefix}");
+    }
+    assert!(registry.seen().is_empty());
+    for prefix in ["TEAM/", "/", "../", "team-a//", "-x"] {
+        assert_eq!(run("team-a/shop", prefix).await.code, Some(1), "{prefix}");
+    }
+    sandbox.write("username", "canary-user");
+    sandbox.write("password", PASSWORD);
+    let mut pushed = Reason::Pushed;
+    for prefix in ["team-a/", "team-a", "team-a/shop", ""] {
+        run("team-a/shop", prefix).await.succeeded(pushed, &[]);
+        pushed = Reason::AlreadyExists;
+    }
 }
 
 /// Holds: O3.

@@ -103,6 +103,8 @@ pub enum Certificates {
 pub struct Resolved {
     /// The full reference that is pushed to.
     pub reference: Reference,
+    /// Where on that host the credential may push for this task: the registry's prefix with the namespace filled in.
+    pub prefix: RepositoryPrefix,
     /// Whether it is reached over plain HTTP.
     pub plain_http: bool,
     /// The credential of the push.
@@ -212,7 +214,7 @@ impl Catalog {
             );
             return Err(Refusal::new(Reason::FeatureDisabled, message));
         }
-        let reference = destination(
+        let (reference, prefix) = destination(
             &registry.spec.hostname,
             &registry.spec.repository_prefix,
             task,
@@ -221,6 +223,7 @@ impl Catalog {
         let credential = usable(&registry.credential)?;
         Ok(Resolved {
             reference,
+            prefix,
             plain_http: registry.spec.plain_http,
             credential,
             token_realm: registry.spec.token_realm.clone(),
@@ -240,7 +243,7 @@ impl Catalog {
             return Err(Refusal::new(Reason::ConfigTooLarge, message));
         }
         let prefix = own.spec.repository_prefix.as_deref().unwrap_or_default();
-        let reference = destination(&own.spec.hostname, prefix, task, spec)?;
+        let (reference, prefix) = destination(&own.spec.hostname, prefix, task, spec)?;
         let (credential, login) = match &own.access {
             Access::Anonymous => (Credential::Anonymous, None),
             Access::Mounted(credential) => (usable(credential)?, None),
@@ -252,6 +255,7 @@ impl Catalog {
         };
         Ok(Resolved {
             reference,
+            prefix,
             plain_http: own.spec.plain_http.unwrap_or_default(),
             credential,
             token_realm: own.spec.token_realm.clone(),
@@ -341,13 +345,13 @@ fn usable(credential: &Credential) -> Result<Credential, Refusal> {
     }
 }
 
-/// The full reference, if the repository lies within the prefix that the registry grants.
+/// The full reference, if the repository lies within the prefix that the registry grants, and that prefix for the task.
 pub(super) fn destination(
     hostname: &str,
     prefix: &str,
     task: &Task,
     spec: &RenderTaskSpec,
-) -> Result<Reference, Refusal> {
+) -> Result<(Reference, RepositoryPrefix), Refusal> {
     let invalid = |what: &str| Refusal::new(Reason::InvalidSpec, format!("{what}; make a new task"));
     let repository: Repository = spec
         .repository
@@ -362,21 +366,21 @@ pub(super) fn destination(
     })?;
     let is_platform = task.id.kind == TaskKind::ClusterRenderTask;
     // The platform's own tasks have no namespace, so a prefix made of one cannot bind them.
-    if !(is_platform && prefix.contains("{namespace}")) {
-        let prefix = prefix.replace("{namespace}", &task.id.namespace);
-        let granted = prefix
-            .parse::<RepositoryPrefix>()
-            .is_ok_and(|granted| repository.is_within(&granted));
-        if !granted {
-            return Err(Refusal::new(
-                Reason::RepositoryNotAllowed,
-                format!("repository must start with {prefix} on this registry; make a new task"),
-            ));
-        }
-    }
-    Ok(Reference {
+    let prefix = if is_platform && prefix.contains("{namespace}") {
+        String::new()
+    } else {
+        prefix.replace("{namespace}", &task.id.namespace)
+    };
+    let granted = prefix.parse::<RepositoryPrefix>().ok();
+    let granted = granted.filter(|granted| repository.is_within(granted));
+    let granted = granted.ok_or_else(|| {
+        let message = format!("repository must start with {prefix} on this registry; make a new task");
+        Refusal::new(Reason::RepositoryNotAllowed, message)
+    })?;
+    let reference = Reference {
         host,
         repository,
         tag,
-    })
+    };
+    Ok((reference, granted))
 }

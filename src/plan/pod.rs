@@ -106,12 +106,15 @@ fn render(class: &RendererClassSpec) -> Container {
     )
 }
 
-/// Holds the credential; takes the chart as bytes and the destination from the hub, and the registry's host once more from
-/// its arguments: a destination that came to point elsewhere meets no credential.
+/// Holds the credential; takes the chart as bytes and the destination from the hub, and the registry's host and prefix once more
+/// from its arguments: a destination that came to point elsewhere meets no credential.
 fn push(resolved: &Resolved) -> Container {
     let url_file = format!("{PUSH_DIR}/{URL_KEY}");
     let host = resolved.reference.host.as_str();
     let mut args = vec!["push", CHART, "--url-file", &url_file, "--registry", host];
+    // One word with its flag, because a whole registry is an empty word.
+    let prefix = format!("--repository-prefix={}", resolved.prefix.as_str());
+    args.push(&prefix);
     let (mut env, mut mounts) = (
         Vec::new(),
         vec![mount("chart", "/chart", true), mount("tmp", "/tmp", false)],

@@ -190,7 +190,7 @@ fn question(
     let gone = "the Job completed, and its registry is not there any more to be asked for the chart; make a new task";
     let registry = registry.ok_or(gone)?;
     let found = destination(&registry.hostname, &registry.repository_prefix, o.task, spec);
-    let reference = found.map_err(|_| gone)?;
+    let (reference, _) = found.map_err(|_| gone)?;
     // The registry is another one since the Job was made: it knows nothing of it.
     if chart_url(o).is_some_and(|url| url != reference.url()) {
         return Err(gone);

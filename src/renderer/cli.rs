@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use http::Uri;
 
-use crate::api::oci::RegistryHost;
+use crate::api::oci::{RegistryHost, RepositoryPrefix};
 
 /// Where kubelet looks for the termination message.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -59,6 +59,10 @@ pub struct Push {
     /// Registry the destination must be on; any other is refused before a credential is read.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub registry: Option<RegistryHost>,
+    /// Path that the destination's repository must lie within, by whole components; any other is refused before a credential is
+    /// read. Empty is the whole registry, `team-a/` is below that path, `team-a` is at or below it.
+    #[arg(long, value_name = "PREFIX")]
+    pub repository_prefix: Option<RepositoryPrefix>,
     /// File that holds the registry user name.
     #[arg(long, value_name = "FILE", requires = "password_file")]
     pub username_file: Option<PathBuf>,

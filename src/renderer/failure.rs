@@ -60,6 +60,9 @@ pub enum PushFailure {
     /// The destination is on another registry than the one named.
     #[error("destination is not on the registry named")]
     OtherRegistry,
+    /// The destination's repository is outside of the prefix named.
+    #[error("destination is not within the repository prefix named")]
+    OtherRepository,
     /// The destination is not the chart's.
     #[error(
         "failed to push chart to registry: strict mode enabled, ref basename and tag must match the chart name and version"
@@ -112,6 +115,7 @@ impl Failure {
                     | PushFailure::UrlFile(_)
                     | PushFailure::Reference(_)
                     | PushFailure::OtherRegistry
+                    | PushFailure::OtherRepository
                     | PushFailure::Strict => BadDestination,
                     PushFailure::ReadArchive(FileError::TooLarge) => ChartTooLarge,
                     PushFailure::ReadArchive(_) | PushFailure::NotAChart(_) => BadArchive,

@@ -172,10 +172,14 @@ fn destination(args: &Push) -> Result<Reference, PushFailure> {
         }
     };
     let reference = parse_destination(text.trim())?;
-    match &args.registry {
-        Some(host) if *host != reference.host => Err(PushFailure::OtherRegistry),
-        _ => Ok(reference),
+    if args.registry.as_ref().is_some_and(|host| *host != reference.host) {
+        return Err(PushFailure::OtherRegistry);
     }
+    let prefix = args.repository_prefix.as_ref();
+    if prefix.is_some_and(|prefix| !reference.repository.is_within(prefix)) {
+        return Err(PushFailure::OtherRepository);
+    }
+    Ok(reference)
 }
 
 fn parse_destination(text: &str) -> Result<Reference, PushFailure> {

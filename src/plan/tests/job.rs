@@ -124,6 +124,31 @@ fn the_push_is_bound_to_the_host_the_platform_wrote() {
     assert!(bound, "{args:?}");
 }
 
+/// Holds: C3, B13.
+#[test]
+fn the_push_is_bound_to_the_prefix_that_the_registry_grants_the_namespace() {
+    for (template, prefix) in [
+        ("{namespace}/", "--repository-prefix=team-a/"),
+        ("{namespace}", "--repository-prefix=team-a"),
+        ("team-a/shop", "--repository-prefix=team-a/shop"),
+        ("", "--repository-prefix="),
+    ] {
+        let catalog = offering(json!({}), json!({"repositoryPrefix": template}), docker());
+        let job = made(&catalog, &super::task()).job;
+        let args = pod(&job).containers[0].args.as_ref().unwrap();
+        assert!(args.iter().any(|word| word == prefix), "{args:?}");
+        // A foreign renderer in mode Single takes the words of that mode and no other.
+        let catalog = offering(
+            json!({"mode": "Single"}),
+            json!({"repositoryPrefix": template}),
+            docker(),
+        );
+        let job = made(&catalog, &super::task()).job;
+        let args = pod(&job).containers[0].args.as_ref().unwrap();
+        assert!(!args.iter().any(|word| word.contains("prefix")), "{args:?}");
+    }
+}
+
 fn pod(job: &Job) -> &PodSpec {
     job.spec.as_ref().unwrap().template.spec.as_ref().unwrap()
 }

@@ -49,13 +49,15 @@ fn anonymous(job: Job, task: &Task) -> Value {
             volume["secret"]["secretName"].take();
         }
     }
+    // In mode Split the registry's prefix is an argument, with the namespace filled in.
+    let prefix = json!(format!("--repository-prefix={}/", task.id.namespace));
     // In mode Single the destination is an argument, as the renderers of that mode expect it.
     let url = json!(format!(
         "--url=oci://registry.test:5000/{}:{}",
         spec.repository, spec.tag
     ));
     for argument in pod["containers"][0]["args"].as_array_mut().unwrap() {
-        if *argument == url {
+        if *argument == url || *argument == prefix {
             argument.take();
         }
     }
@@ -84,11 +86,18 @@ proptest! {
 
     /// Holds: C6.
     #[test]
-    fn in_mode_split_no_byte_of_a_tenant_is_in_a_container(catalog in catalogs(), task in tenants_task()) {
+    fn in_mode_split_no_byte_of_a_tenant_but_its_namespace_is_in_a_container(
+        catalog in catalogs(), task in tenants_task(),
+    ) {
         prop_assume!(catalog.fallback.mode == RendererMode::Split);
         let containers = |task: &Task| {
             let job = made(&catalog, task).job;
-            let pod = pod(&job);
+            let mut pod = pod(&job).clone();
+            // The registry's prefix for the namespace, which is a DNS label.
+            let prefix = format!("--repository-prefix={}/", task.id.namespace);
+            let args = pod.containers[0].args.as_mut().unwrap();
+            let place = args.iter().position(|word| *word == prefix).unwrap();
+            args.remove(place);
             serde_json::to_value((&pod.init_containers, &pod.containers)).unwrap()
         };
         prop_assert_eq!(containers(&task), containers(&super::super::task()));
@@ -122,6 +131,9 @@ proptest! {
         let job = manifests(&place(), &task, &resolved).job;
         let mut expected = ["push", "/chart/chart.tgz", "--url-file", "/etc/renderer/push/url", "--registry"].map(str::to_owned).to_vec();
         expected.push(own.spec.hostname.to_lowercase());
+        let prefix = own.spec.repository_prefix.clone().unwrap_or_default();
+        let prefix = prefix.replace("{namespace}", &task.id.namespace);
+        expected.push(format!("--repository-prefix={prefix}"));
         expected.extend(own.spec.plain_http.unwrap_or_default().then(|| "--plain-http".to_owned()));
         expected.extend(own.spec.token_realm.iter().map(|realm| format!("--token-realm={realm}")));
         if matches!(own.access, Access::Copied(_)) {
@@ -139,6 +151,8 @@ proptest! {
             prop_assert_eq!(push.connection.plain_http, own.spec.plain_http.unwrap_or_default());
             let host = push.registry.unwrap();
             prop_assert_eq!(host.as_str(), own.spec.hostname.to_lowercase());
+            let granted = push.repository_prefix.unwrap();
+            prop_assert_eq!(granted.as_str(), prefix);
         }
     }
 

@@ -135,6 +135,7 @@ prop_compose! {
         plain in prop::option::of(any::<bool>()),
         realm in prop::option::of(hostile_text()),
         secret in prop::option::of(hostile_text()),
+        has_prefix in any::<bool>(),
         has_login in any::<bool>(),
         certificates in prop::option::of(hostile_text()),
     ) -> Own {
@@ -143,6 +144,9 @@ prop_compose! {
             if !value.is_null() {
                 spec[key] = value;
             }
+        }
+        if has_prefix {
+            spec["repositoryPrefix"] = json!("{namespace}/");
         }
         if let Some(name) = secret {
             spec["pushSecretRef"] = json!({"name": name});
