@@ -82,11 +82,12 @@ pub enum AppError {
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
     let clients = start::clients(Gate::default()).await?;
-    let listener = TcpListener::bind(settings.admin_address)
+    let listener = TcpListener::bind(settings.admin.admin_address)
         .await
         .map_err(AppError::Bind)?;
     let stop = CancellationToken::new();
     let (metrics, registry) = Metrics::new();
+    metrics.queue.by_namespace(settings.admin.metrics_by_namespace);
     let (ready, is_ready) = watch::channel(false);
     let state = watch::Sender::new(State::Starting);
     let mut loops = JoinSet::new();

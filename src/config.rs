@@ -1,6 +1,5 @@
 //! Flags and environment, validated once into [`Settings`].
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
@@ -17,11 +16,13 @@ use crate::plan::queue::Caps;
 use crate::plan::tenancy::Tenancy;
 use crate::probe::ProbeArgs;
 
+mod admin;
 mod clusters;
 mod parse;
 mod shards;
 mod start;
 
+pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
 pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
@@ -175,9 +176,9 @@ pub struct RunArgs {
     /// Longest time that work under way may take after SIGTERM.
     #[arg(long, env = "RENDERHUB_GRACE_PERIOD", default_value = "20s", value_parser = duration)]
     pub grace_period: Duration,
-    /// Address of /livez, /readyz and /metrics.
-    #[arg(long, env = "RENDERHUB_ADMIN_ADDRESS", default_value = "0.0.0.0:8080")]
-    pub admin_address: SocketAddr,
+    /// What it tells on its admin port.
+    #[command(flatten)]
+    pub admin: AdminArgs,
     /// How logs are written.
     #[arg(long, env = "RENDERHUB_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
@@ -259,8 +260,8 @@ pub struct Settings {
     pub clusters: ClusterSettings,
     /// How many instances of it work at once.
     pub shards: ShardSettings,
-    /// Address of the admin server.
-    pub admin_address: SocketAddr,
+    /// What it tells on its admin port.
+    pub admin: AdminArgs,
 }
 
 impl Settings {
@@ -273,6 +274,7 @@ impl Settings {
             skipped: self.start.skipped.clone(),
             gates: self.clusters.gates.clone(),
             allows_refused_addresses: !self.clusters.allowed.is_empty(),
+            names_namespaces: self.admin.metrics_by_namespace,
         }
     }
 }
@@ -313,7 +315,7 @@ impl RunArgs {
             fallback_class: self.fallback_class(),
             limits,
             grace_period: self.grace_period,
-            admin_address: self.admin_address,
+            admin: self.admin,
         })
     }
 

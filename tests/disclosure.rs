@@ -66,6 +66,7 @@ async fn metrics_count_and_name_nobody() -> Result<()> {
     for family in [
         "renderhub_work_queue_depth 0",
         "renderhub_waiting_tasks 0",
+        "renderhub_queue_depth 0",
         "renderhub_events_dropped_total 0",
         "renderhub_orphans_removed_total 0",
     ] {

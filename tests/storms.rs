@@ -264,10 +264,31 @@ impl Stage {
     }
 }
 
+/// Holds: B14.
+#[tokio::test]
+async fn how_many_wait_is_told_and_not_whose_they_are() -> Result<()> {
+    let caps = ["--max-active-jobs=1", "--max-active-jobs-per-namespace=1"];
+    let stage = Stage::with_flags("unnamed", &caps).await?;
+    for number in 0..3 {
+        stage.submit(stage.task(&format!("task-{number}"))).await?;
+    }
+    stage
+        .wait_in_line(&["renderhub_queue_depth 2".to_owned()])
+        .await?;
+    let text = stage.hub().metrics().await?;
+    assert!(!text.contains(&stage.scope.tenant), "{text}");
+    stage.passed();
+    Ok(())
+}
+
 /// Holds: D1.
 #[tokio::test]
 async fn a_namespace_has_the_turns_that_the_platform_gives_it() -> Result<()> {
-    let caps = ["--max-active-jobs=1", "--max-active-jobs-per-namespace=1"];
+    let caps = [
+        "--max-active-jobs=1",
+        "--max-active-jobs-per-namespace=1",
+        "--metrics-by-namespace",
+    ];
     let mut stage = Stage::without_hub("turns", &caps).await?;
     let (light, heavy) = (stage.scope.tenant.clone(), stage.plane.namespace("heavy").await?);
     stage.also_watch(&heavy).await?;

@@ -19,6 +19,8 @@ pub struct Posture {
     pub gates: Gates,
     /// Whether clusters may be at addresses that are refused otherwise.
     pub allows_refused_addresses: bool,
+    /// Whether metrics name namespaces of tenants.
+    pub names_namespaces: bool,
 }
 
 impl Posture {
@@ -52,6 +54,7 @@ impl Posture {
             (default_service_account.is_some(), "default-service-account"),
             (self.impersonates, "tenant-identity-impersonate"),
             (self.allows_refused_addresses, "cluster-allow-cidrs"),
+            (self.names_namespaces, "metrics-by-namespace"),
         ];
         let gates = Gate::ALL.into_iter().filter(|gate| self.gates.is_open(*gate));
         let skipped = self.skipped.iter().map(|check| skip_of(*check));
@@ -115,13 +118,14 @@ mod tests {
                 .collect(),
             gates: Gates::parse(["ExternalClusterReferenceCrossNamespace=true"]).unwrap(),
             allows_refused_addresses: true,
+            names_namespaces: true,
         };
         assert_eq!(
             (relaxed.mode(), relaxed.identity()),
             ("single-tenant", "impersonate")
         );
         let named: BTreeSet<_> = relaxed.relaxed().into_iter().collect();
-        assert_eq!(named.len(), 7 + relaxed.skipped.len());
+        assert_eq!(named.len(), 8 + relaxed.skipped.len());
         for check in &relaxed.skipped {
             assert!(named.contains(&*format!("skip-preflight-{check}")), "{check}");
         }

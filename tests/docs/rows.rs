@@ -238,6 +238,8 @@ pub const FAMILIES: &[Family] = &[
     Family { letter: 'B', title: "Bounds: what one cluster or tenant can still do to the others", rows: &[
         row("B13", "The destination in a task's config Secret comes to point at somebody else's repository on the same registry.",
             "The pusher is told the registry's prefix for the namespace besides its host, by the pod's template, and refuses what is not within it, component by component, before it opens the credential."),
+        row("B14", "A pod that reaches the admin port reads the names of other tenants' namespaces in the metrics.",
+            "The port asks for no credential, so it names none: the queue is told as a whole, unless the platform wants it by namespace."),
         row("B17", "Two reasons tell a tenant which ClusterRegistries exist that are not for it.",
             "RegistryNotAllowed is the answer for both, with the same message, the same requests and the same events."),
     ]},
