@@ -3,8 +3,7 @@
 //!
 //! Pure: the clock is passed in, waiting is the caller's.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,9 +49,10 @@ pub struct WorkQueue<K> {
     busy: HashMap<Owner, usize>,
     held: HashMap<K, Owner>,
     states: HashMap<K, State>,
-    /// Earliest wake-up by key; an entry of `later` that does not match it is stale.
+    /// Earliest wake-up by key.
     wakes: HashMap<K, Instant>,
-    later: BinaryHeap<Reverse<(Instant, K)>>,
+    /// The same in the order of time: one entry for each key, however often it is asked for.
+    later: BTreeSet<(Instant, K)>,
 }
 
 impl<K> Default for WorkQueue<K> {
@@ -66,7 +66,7 @@ impl<K> Default for WorkQueue<K> {
             held: HashMap::new(),
             states: HashMap::new(),
             wakes: HashMap::new(),
-            later: BinaryHeap::new(),
+            later: BTreeSet::new(),
         }
     }
 }
@@ -74,7 +74,7 @@ impl<K> Default for WorkQueue<K> {
 impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     /// Asks for a key now.
     pub fn add(&mut self, key: &K) {
-        self.wakes.remove(key);
+        self.forget(key);
         match self.states.get_mut(key) {
             None => {
                 self.states.insert(key.clone(), State::Ready);
@@ -88,8 +88,9 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     /// Asks for a key at `at`, unless it is asked for earlier.
     pub fn add_at(&mut self, key: &K, at: Instant) {
         if self.wakes.get(key).is_none_or(|earlier| at < *earlier) {
+            self.forget(key);
             self.wakes.insert(key.clone(), at);
-            self.later.push(Reverse((at, key.clone())));
+            self.later.insert((at, key.clone()));
         }
     }
 
@@ -162,18 +163,14 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Forgets wake-ups of a key that no longer exists.
     pub fn forget(&mut self, key: &K) {
-        self.wakes.remove(key);
+        if let Some(at) = self.wakes.remove(key) {
+            self.later.remove(&(at, key.clone()));
+        }
     }
 
     /// When the next key becomes due, if none is due now.
-    pub fn next_wake(&mut self) -> Option<Instant> {
-        while let Some(Reverse((at, key))) = self.later.peek() {
-            if self.wakes.get(key) == Some(at) {
-                return Some(*at);
-            }
-            self.later.pop();
-        }
-        None
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.later.first().map(|(at, _)| *at)
     }
 
     /// Keys in line.
@@ -189,17 +186,16 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     fn promote(&mut self, now: Instant) {
-        while self.next_wake().is_some_and(|at| at <= now) {
-            if let Some(Reverse((_, key))) = self.later.pop() {
-                self.add(&key);
-            }
+        while let Some((_, key)) = self.later.first().filter(|(at, _)| *at <= now) {
+            let key = key.clone();
+            self.add(&key);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{BTreeMap, HashSet};
     use std::time::Duration;
 
     use proptest::prelude::*;
@@ -314,6 +310,81 @@ mod tests {
             }
             prop_assert!(asked.is_empty() && queue.is_empty() && queue.busy.is_empty() && queue.held.is_empty());
         }
+
+        /// Holds: B7.
+        #[test]
+        fn wake_ups_are_those_of_a_model_with_one_for_each_key(
+            steps in prop::collection::vec((0..6_u8, 0..8_usize, 0..50_u64), 0..400),
+        ) {
+            let (mut queue, start) = (WorkQueue::default(), Instant::now());
+            let at = |second: u64| start + Duration::from_secs(second);
+            // When each key is due, what is in line, what is worked on, and what of that is asked for again.
+            let (mut due, mut line) = (BTreeMap::<usize, u64>::new(), VecDeque::new());
+            let (mut busy, mut again) = (HashSet::new(), HashSet::new());
+            let mut now = 0;
+            for (step, key, second) in steps {
+                let ask = |key: usize, line: &mut VecDeque<usize>, busy: &HashSet<usize>, again: &mut HashSet<usize>| {
+                    if busy.contains(&key) {
+                        again.insert(key);
+                    } else if !line.contains(&key) {
+                        line.push_back(key);
+                    }
+                };
+                match step {
+                    0..=2 => {
+                        queue.add_at(&key, at(second));
+                        let known = due.entry(key).or_insert(second);
+                        *known = second.min(*known);
+                    }
+                    3 => {
+                        queue.add(&key);
+                        due.remove(&key);
+                        ask(key, &mut line, &busy, &mut again);
+                    }
+                    4 if second % 2 == 0 => {
+                        queue.forget(&key);
+                        due.remove(&key);
+                    }
+                    4 => if busy.remove(&key) {
+                        queue.done(&key);
+                        if again.remove(&key) {
+                            line.push_back(key);
+                        }
+                    },
+                    _ => {
+                        now = now.max(second);
+                        let mut woken: Vec<_> = due.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, *key)).collect();
+                        woken.sort_unstable();
+                        for (_, key) in woken {
+                            due.remove(&key);
+                            ask(key, &mut line, &busy, &mut again);
+                        }
+                        let taken = queue.take(at(now));
+                        prop_assert_eq!(taken, line.pop_front());
+                        busy.extend(taken);
+                    }
+                }
+                prop_assert_eq!(queue.later.len(), due.len(), "one entry for each key");
+                prop_assert_eq!(queue.next_wake(), due.values().min().map(|second| at(*second)));
+                prop_assert_eq!(queue.len(), line.len());
+            }
+        }
+    }
+
+    /// Holds: B7.
+    #[test]
+    fn a_key_that_is_asked_for_again_and_again_takes_one_entry() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        for write in 0..100_000 {
+            // Each time a little earlier, as when a time by the clock is turned into one of the process.
+            queue.add_at(
+                &1,
+                now + Duration::from_secs(604_800) - Duration::from_nanos(write),
+            );
+        }
+        assert_eq!(queue.later.len(), 1);
+        queue.forget(&1);
+        assert!(queue.later.is_empty() && queue.wakes.is_empty());
     }
 
     #[test]

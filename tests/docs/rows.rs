@@ -236,6 +236,8 @@ pub const FAMILIES: &[Family] = &[
             "Old Jobs are orphans and are swept; the tasks run once more and take up nothing old."),
     ]},
     Family { letter: 'B', title: "Bounds: what one cluster or tenant can still do to the others", rows: &[
+        row("B7", "A tenant writes to finished tasks over and over.",
+            "A task waits for one time at once: another write changes when, and adds nothing."),
         row("B13", "The destination in a task's config Secret comes to point at somebody else's repository on the same registry.",
             "The pusher is told the registry's prefix for the namespace besides its host, by the pod's template, and refuses what is not within it, component by component, before it opens the credential."),
         row("B14", "A pod that reaches the admin port reads the names of other tenants' namespaces in the metrics.",
