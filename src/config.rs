@@ -33,6 +33,12 @@ use parse::{duration, level, pull_policy, trimmed};
 const WORKERS: usize = 16;
 /// Of one namespace: a flood there is as fast with them as with all, and others wait less (docs/benchmarks.md, the flood).
 const WORKERS_OF_NAMESPACE: usize = 4;
+/// For tasks on other clusters, beside the workers: what they do is mostly to wait for those clusters, so there may be more of
+/// them, and each holds an answer of 256 KiB at most.
+const PASSES_ELSEWHERE: usize = 4 * WORKERS;
+/// Of one cluster: with the defaults it does its 20 requests a second also where each takes 400 ms, and seven clusters that
+/// answer nothing leave all others room.
+const PASSES_OF_CLUSTER: usize = PASSES_ELSEWHERE / 8;
 
 /// A hub controller that renders charts with credentials no tenant can reach.
 #[derive(Debug, Parser)]
@@ -328,6 +334,8 @@ impl RunArgs {
             caps,
             workers: WORKERS,
             workers_of_namespace: WORKERS_OF_NAMESPACE,
+            passes_elsewhere: PASSES_ELSEWHERE,
+            passes_of_cluster: PASSES_OF_CLUSTER,
             gc_interval: self.gc_interval,
             keep_finished: self.keep_finished_per_namespace,
         })

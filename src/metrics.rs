@@ -12,10 +12,12 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub mod clusters;
+pub mod journey;
 mod queue;
 pub mod shards;
 
 use clusters::ClusterMetrics;
+use journey::JourneyMetrics;
 use queue::QueueMetrics;
 pub use queue::QueueRow;
 use shards::ShardMetrics;
@@ -127,6 +129,8 @@ pub struct Metrics {
     pub shards: ShardMetrics,
     /// What is counted of the queue by namespace.
     pub queue: QueueMetrics,
+    /// What is counted of events.
+    pub journeys: JourneyMetrics,
 }
 
 impl Metrics {
@@ -154,6 +158,7 @@ impl Metrics {
             clusters: ClusterMetrics::default(),
             shards: ShardMetrics::default(),
             queue: QueueMetrics::default(),
+            journeys: JourneyMetrics::default(),
         };
         let mut registry = Registry::with_prefix("renderhub");
         metrics.register(&mut registry);
@@ -198,9 +203,15 @@ impl Metrics {
         );
         self.register_shards(registry);
         self.register_posture(registry);
+        self.register_parts(registry);
+    }
+
+    /// What counts for itself.
+    fn register_parts(&self, registry: &mut Registry) {
         self.clusters.register(registry);
         self.shards.register(registry);
         self.queue.register(registry);
+        self.journeys.register(registry);
     }
 
     /// What says how the hubs of a cluster share its namespaces.

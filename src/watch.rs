@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::batch::v1::Job;
@@ -122,13 +122,30 @@ pub enum Input {
     Gaining(Scope),
 }
 
+/// What the controller learns, and when it came to the hub.
+#[derive(Debug)]
+pub struct Arrived {
+    /// When it was decoded.
+    pub at: Instant,
+    /// What it is.
+    pub input: Input,
+}
+
+impl From<Input> for Arrived {
+    /// It came now.
+    fn from(input: Input) -> Self {
+        let at = Instant::now();
+        Self { at, input }
+    }
+}
+
 /// Watches the hub's Jobs by metadata until the channel closes.
 pub async fn jobs(
     client: Client,
     namespace: String,
     hub_id: HubId,
     metrics: Metrics,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<Arrived>,
 ) {
     let api: Api<PartialObjectMeta<Job>> = Api::namespaced(client, &namespace);
     let config = Config::default().labels(&own_objects(&hub_id));
@@ -150,7 +167,7 @@ pub async fn pods(
     hub_id: HubId,
     metrics: Metrics,
     notes: Notes,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<Arrived>,
 ) {
     let api: Api<Pod> = Api::namespaced(client, &namespace);
     let ended = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
@@ -176,7 +193,7 @@ async fn run<K>(
     config: Config,
     metrics: Metrics,
     name: &'static str,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<Arrived>,
     map: impl Fn(Event<K>) -> Option<Input>,
 ) where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
@@ -186,13 +203,13 @@ async fn run<K>(
 
 async fn forward<K>(
     events: impl Stream<Item = Event<K>>,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<Arrived>,
     map: impl Fn(Event<K>) -> Option<Input>,
 ) {
     let mut events = Box::pin(events);
     while let Some(event) = events.next().await {
         if let Some(input) = map(event)
-            && out.send(input).await.is_err()
+            && out.send(input.into()).await.is_err()
         {
             return;
         }

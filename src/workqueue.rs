@@ -18,21 +18,68 @@ enum State {
     BusyAgain,
 }
 
-/// Whose a key is, and how many keys of that owner are worked on at once.
+/// What is worked on at the same time out of one measure.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pool {
+    /// What runs on the hub's own cluster.
+    Here,
+    /// What of one namespace runs there.
+    Namespace(Arc<str>),
+    /// What runs on all other clusters.
+    Elsewhere,
+    /// What runs on one cluster of the platform's.
+    Cluster(Arc<str>),
+    /// What runs on all clusters of one namespace's own.
+    OwnClusters(Arc<str>),
+}
+
+/// Whose a key is, and the pools it is worked on out of, each with how many of it are worked on at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// `None` is somebody too.
     pub name: Option<Arc<str>>,
-    /// At least 1.
-    pub at_once: usize,
+    /// Each number is at least 1, and the same for all owners of a pool. The one that fewer owners share comes first.
+    pub pools: [Option<(Pool, usize)>; 2],
 }
 
 impl Owner {
-    /// Whoever has no name, without a bound.
+    /// An owner without a name, without a bound.
     pub const NOBODY: Self = Self {
         name: None,
-        at_once: usize::MAX,
+        pools: [None, None],
     };
+
+    fn pools(&self) -> impl Iterator<Item = &(Pool, usize)> {
+        self.pools.iter().flatten()
+    }
+}
+
+/// How much of a pool is used.
+#[derive(Debug, Default)]
+struct Usage {
+    busy: usize,
+    /// Nothing is taken out of it before then.
+    not_before: Option<Instant>,
+    /// Owners with a line who wait for it, in the order of their turns.
+    waiting: VecDeque<Owner>,
+}
+
+impl Usage {
+    fn has_room(&self, most: usize) -> bool {
+        self.busy < most && self.not_before.is_none()
+    }
+
+    fn is_unused(&self) -> bool {
+        self.busy == 0 && self.not_before.is_none() && self.waiting.is_empty()
+    }
+}
+
+/// The keys of one owner that are in line; there is at least one.
+#[derive(Debug)]
+struct Line<K> {
+    keys: VecDeque<K>,
+    /// What the owner had to wait for since the line began, that of its own before that of all.
+    waited_for: Option<Pool>,
 }
 
 /// Keys that are due, that are worked on, and that become due.
@@ -40,14 +87,16 @@ impl Owner {
 pub struct WorkQueue<K> {
     /// Those whose owner was not asked for yet.
     ready: VecDeque<K>,
-    /// The others, by their owner; none of these lines is empty.
-    lanes: HashMap<Owner, VecDeque<K>>,
-    /// The owners in turn who have a line and may have one more key worked on.
+    /// The others, by their owner.
+    lanes: HashMap<Owner, Line<K>>,
+    /// The owners in turn who have a line and do not wait for a pool.
     round: VecDeque<Owner>,
     in_lanes: usize,
-    /// How many keys of an owner are worked on, and which those are.
-    busy: HashMap<Owner, usize>,
+    /// How much of each pool is used, and by which keys.
+    usage: HashMap<Pool, Usage>,
     held: HashMap<K, Owner>,
+    /// When pools may be used again; an entry that does not match the pool is stale.
+    rests: BinaryHeap<Reverse<(Instant, Pool)>>,
     states: HashMap<K, State>,
     /// Earliest wake-up by key.
     wakes: HashMap<K, Instant>,
@@ -62,8 +111,9 @@ impl<K> Default for WorkQueue<K> {
             lanes: HashMap::new(),
             round: VecDeque::new(),
             in_lanes: 0,
-            busy: HashMap::new(),
+            usage: HashMap::new(),
             held: HashMap::new(),
+            rests: BinaryHeap::new(),
             states: HashMap::new(),
             wakes: HashMap::new(),
             later: BTreeSet::new(),
@@ -96,43 +146,91 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Takes the next key that is due.
     pub fn take(&mut self, now: Instant) -> Option<K> {
-        self.take_fair(now, |_| Owner::NOBODY)
+        self.take_fair(now, |_| Owner::NOBODY).map(|(key, _)| key)
     }
 
-    /// Takes the next key that is due and whose owner has not as many worked on as it may; owners take turns, and the keys of
-    /// one come in the order in which they were asked for.
-    pub fn take_fair(&mut self, now: Instant, owner: impl Fn(&K) -> Owner) -> Option<K> {
+    /// Takes the next key that is due and for which there is room in its pools, and says what pool its owner had to wait for;
+    /// owners take turns, and the keys of one come in the order in which they were asked for.
+    pub fn take_fair(&mut self, now: Instant, owner: impl Fn(&K) -> Owner) -> Option<(K, Option<Pool>)> {
         self.promote(now);
         while let Some(key) = self.ready.pop_front() {
             self.line_up(key.clone(), owner(&key));
         }
-        let owner = self.round.pop_front()?;
-        let lane = self.lanes.get_mut(&owner)?;
-        let key = lane.pop_front()?;
-        if lane.is_empty() {
-            self.lanes.remove(&owner);
+        while let Some(owner) = self.round.pop_front() {
+            if let Some(pool) = self.full(&owner) {
+                self.let_wait(owner, pool);
+            } else if let Some(taken) = self.take_of(owner) {
+                return Some(taken);
+            }
         }
+        None
+    }
+
+    fn take_of(&mut self, owner: Owner) -> Option<(K, Option<Pool>)> {
+        let line = self.lanes.get_mut(&owner)?;
+        let (key, waited_for) = (line.keys.pop_front()?, line.waited_for.clone());
+        let was_last = line.keys.is_empty();
         self.in_lanes -= 1;
-        *self.busy.entry(owner.clone()).or_default() += 1;
-        self.held.insert(key.clone(), owner.clone());
-        if self.lanes.contains_key(&owner) && self.may_have_more(&owner) {
-            self.round.push_back(owner);
+        for (pool, _) in owner.pools() {
+            self.usage.entry(pool.clone()).or_default().busy += 1;
         }
+        // Those who wait come before the one who just had a turn.
+        self.let_in(&owner);
+        if was_last {
+            self.lanes.remove(&owner);
+        } else {
+            self.round.push_back(owner.clone());
+        }
+        self.held.insert(key.clone(), owner);
         self.states.insert(key.clone(), State::Busy);
-        Some(key)
+        Some((key, waited_for))
+    }
+
+    /// The first of its pools without room.
+    fn full(&self, owner: &Owner) -> Option<Pool> {
+        let mut pools = owner.pools();
+        let full =
+            pools.find(|(pool, most)| self.usage.get(pool).is_some_and(|usage| !usage.has_room(*most)));
+        full.map(|(pool, _)| pool.clone())
+    }
+
+    /// Puts an owner behind the others who wait for a pool.
+    fn let_wait(&mut self, owner: Owner, pool: Pool) {
+        if let Some(line) = self.lanes.get_mut(&owner) {
+            let is_own = owner.pools().next().is_some_and(|(own, _)| *own == pool);
+            if is_own || line.waited_for.is_none() {
+                line.waited_for = Some(pool.clone());
+            }
+        }
+        self.let_in(&owner);
+        self.usage.entry(pool).or_default().waiting.push_back(owner);
+    }
+
+    /// Lets one more owner try, for each of these pools with room: so as long as there is room, one of those who wait for it
+    /// is on its way.
+    fn let_in(&mut self, owner: &Owner) {
+        for (pool, most) in owner.pools() {
+            if let Some(usage) = self.usage.get_mut(pool)
+                && usage.has_room(*most)
+                && let Some(next) = usage.waiting.pop_front()
+            {
+                self.round.push_back(next);
+            }
+        }
     }
 
     fn line_up(&mut self, key: K, owner: Owner) {
-        let has_line = self.lanes.contains_key(&owner);
-        self.lanes.entry(owner.clone()).or_default().push_back(key);
         self.in_lanes += 1;
-        if !has_line && self.may_have_more(&owner) {
-            self.round.push_back(owner);
+        if let Some(line) = self.lanes.get_mut(&owner) {
+            line.keys.push_back(key);
+            return;
         }
-    }
-
-    fn may_have_more(&self, owner: &Owner) -> bool {
-        self.busy.get(owner).is_none_or(|busy| *busy < owner.at_once)
+        let line = Line {
+            keys: [key].into(),
+            waited_for: None,
+        };
+        self.lanes.insert(owner.clone(), line);
+        self.round.push_back(owner);
     }
 
     /// Gives a key back.
@@ -144,21 +242,56 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Counts a key that is worked on no longer as one of those that its owner may have at once.
+    /// Gives a key back that was taken in vain: it is the next of its owner, who has the next turn of those that wait for the
+    /// first of its pools, out of which nothing is taken before then.
+    pub fn put_back(&mut self, key: &K, not_before: Instant) {
+        let Some(owner) = self.held.get(key).cloned() else {
+            return;
+        };
+        self.rest(key);
+        self.states.insert(key.clone(), State::Ready);
+        self.in_lanes += 1;
+        let pool = owner.pools().next().map(|(pool, _)| pool.clone());
+        let line = self.lanes.entry(owner.clone()).or_insert_with(|| Line {
+            keys: VecDeque::new(),
+            waited_for: None,
+        });
+        line.keys.push_front(key.clone());
+        line.waited_for = line.waited_for.take().or_else(|| pool.clone());
+        self.round.retain(|other| *other != owner);
+        let Some(pool) = pool else {
+            self.round.push_front(owner);
+            return;
+        };
+        let usage = self.usage.entry(pool.clone()).or_default();
+        usage.waiting.retain(|other| *other != owner);
+        usage.waiting.push_front(owner);
+        usage.not_before = Some(not_before);
+        self.rests.push(Reverse((not_before, pool)));
+    }
+
+    /// Counts a key that is worked on no longer as one of those that are worked on out of its pools.
     pub fn rest(&mut self, key: &K) {
         let Some(owner) = self.held.remove(key) else {
             return;
         };
-        let was_full = !self.may_have_more(&owner);
-        if let Some(busy) = self.busy.get_mut(&owner) {
-            *busy -= 1;
-            if *busy == 0 {
-                self.busy.remove(&owner);
+        for (pool, _) in owner.pools() {
+            if let Some(usage) = self.usage.get_mut(pool) {
+                usage.busy -= 1;
             }
         }
-        if was_full && self.lanes.contains_key(&owner) {
-            self.round.push_back(owner);
+        self.let_in(&owner);
+        for (pool, _) in owner.pools() {
+            if self.usage.get(pool).is_some_and(Usage::is_unused) {
+                self.usage.remove(pool);
+            }
         }
+    }
+
+    /// How many keys count as worked on.
+    #[must_use]
+    pub fn at_work(&self) -> usize {
+        self.held.len()
     }
 
     /// Forgets wake-ups of a key that no longer exists.
@@ -170,7 +303,9 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// When the next key becomes due, if none is due now.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.later.first().map(|(at, _)| *at)
+        let rest = self.rests.peek().map(|Reverse((at, _))| *at);
+        let key = self.later.first().map(|(at, _)| *at);
+        rest.into_iter().chain(key).min()
     }
 
     /// Keys in line.
@@ -190,6 +325,29 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
             let key = key.clone();
             self.add(&key);
         }
+        while self.rests.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            if let Some(Reverse((at, pool))) = self.rests.pop() {
+                self.reopen(&pool, at);
+            }
+        }
+    }
+
+    /// A pool may be used again, unless it was put off further.
+    fn reopen(&mut self, pool: &Pool, at: Instant) {
+        let Some(usage) = self
+            .usage
+            .get_mut(pool)
+            .filter(|usage| usage.not_before == Some(at))
+        else {
+            return;
+        };
+        usage.not_before = None;
+        // Where there is no room, it waits anew.
+        if let Some(next) = usage.waiting.pop_front() {
+            self.round.push_front(next);
+        } else if usage.is_unused() {
+            self.usage.remove(pool);
+        }
     }
 }
 
@@ -203,8 +361,11 @@ mod tests {
     use super::*;
 
     fn owner(name: &str, at_once: usize) -> Owner {
-        let name = Some(Arc::from(name));
-        Owner { name, at_once }
+        let name: Arc<str> = Arc::from(name);
+        Owner {
+            name: Some(Arc::clone(&name)),
+            pools: [Some((Pool::Namespace(name), at_once)), None],
+        }
     }
 
     #[test]
@@ -229,10 +390,12 @@ mod tests {
         for key in 0..1000 {
             queue.add(&key);
         }
-        assert_eq!(queue.take_fair(now, owner), Some(0));
+        assert_eq!(queue.take_fair(now, owner), Some((0, None)));
         queue.add(&1000);
         queue.add(&1001);
-        let next: Vec<_> = (0..5).filter_map(|_| queue.take_fair(now, owner)).collect();
+        let next: Vec<_> = (0..5)
+            .filter_map(|_| Some(queue.take_fair(now, owner)?.0))
+            .collect();
         assert_eq!(next, [1, 1000, 2, 1001, 3]);
         assert_eq!((queue.len(), queue.is_empty()), (996, false));
         while queue.take_fair(now, owner).is_some() {}
@@ -247,7 +410,7 @@ mod tests {
         for key in [0, 1, 2, 3, 4, 10] {
             queue.add(&key);
         }
-        let take = |queue: &mut WorkQueue<i32>| queue.take_fair(now, owner);
+        let take = |queue: &mut WorkQueue<i32>| queue.take_fair(now, owner).map(|(key, _)| key);
         let taken: Vec<_> = (0..4).filter_map(|_| take(&mut queue)).collect();
         assert_eq!((taken, queue.len()), (vec![0, 10, 1], 3));
         queue.rest(&1);
@@ -265,50 +428,79 @@ mod tests {
         assert_eq!(rest, [4, 0]);
     }
 
+    /// Six owners of two namespaces at three clusters; those of each cluster share, and all do.
+    fn abroad(key: usize) -> Owner {
+        let cluster = Pool::Cluster(Arc::from(format!("cluster-{}", key % 3)));
+        Owner {
+            name: Some(Arc::from(format!("ns-{}", key / 3 % 2))),
+            pools: [Some((cluster, key % 3 + 1)), Some((Pool::Elsewhere, 4))],
+        }
+    }
+
+    /// Whether one more key may be worked on beside these.
+    fn has_room(key: usize, at_work: &[usize], closed: &HashSet<usize>) -> bool {
+        let of_cluster = at_work.iter().filter(|other| *other % 3 == key % 3);
+        at_work.len() < 4 && of_cluster.count() < key % 3 + 1 && !closed.contains(&(key % 3))
+    }
+
     proptest! {
-        /// Whatever comes and goes, no owner has more than it may, nobody waits who may go on, and all come in the end.
+        /// Holds: B2.
+        ///
+        /// Whatever comes and goes, nobody has more than it may, nobody waits who may go on, and all come in the end.
         #[test]
-        fn bounds_hold_and_nobody_is_forgotten(steps in prop::collection::vec((0..4_u8, 0..12_usize), 0..200)) {
+        fn bounds_hold_and_nobody_is_forgotten(steps in prop::collection::vec((0..6_u8, 0..24_usize), 0..300)) {
             let (mut queue, now) = (WorkQueue::default(), Instant::now());
-            let owner = |key: &usize| owner(&(key % 3).to_string(), key % 3 + 1);
+            let (closing, mut clock) = (Duration::from_secs(5), now);
             let (mut asked, mut working, mut resting) = (HashSet::new(), HashSet::new(), HashSet::<usize>::new());
+            let mut closed = HashMap::<usize, Instant>::new();
             for (step, key) in steps {
+                closed.retain(|_, until| *until > clock);
+                let at_work = |working: &HashSet<usize>, resting: &HashSet<usize>| -> Vec<usize> {
+                    working.difference(resting).copied().collect()
+                };
                 match step {
-                    0 => {
+                    0 | 1 => {
                         queue.add(&key);
                         asked.insert(key);
                     }
-                    1 => if let Some(key) = queue.take_fair(now, owner) {
-                        prop_assert!(asked.remove(&key) && working.insert(key));
-                    } else {
-                        let may = |key: &usize| {
-                            let of_owner = |other: &&usize| **other % 3 == key % 3 && !resting.contains(*other);
-                            !working.contains(key) && working.iter().filter(of_owner).count() < key % 3 + 1
-                        };
-                        prop_assert!(!asked.iter().any(may));
+                    2 => {
+                        let (busy, closed) = (at_work(&working, &resting), closed.keys().copied().collect());
+                        if let Some((key, _)) = queue.take_fair(clock, |key| abroad(*key)) {
+                            prop_assert!(has_room(key, &busy, &closed));
+                            prop_assert!(asked.remove(&key) && working.insert(key));
+                        } else {
+                            let may = |key: &usize| !working.contains(key) && has_room(*key, &busy, &closed);
+                            prop_assert!(!asked.iter().any(may));
+                        }
+                    }
+                    3 => if let Some((key, _)) = queue.take_fair(clock, |key| abroad(*key)) {
+                        // In vain.
+                        queue.put_back(&key, clock + closing);
+                        closed.insert(key % 3, clock + closing);
+                        prop_assert!(queue.next_wake().is_some_and(|at| at <= clock + closing));
                     },
-                    2 => if working.remove(&key) {
+                    4 => if working.remove(&key) {
                         resting.remove(&key);
                         queue.done(&key);
                     },
                     _ => {
                         queue.rest(&key);
                         resting.extend(working.get(&key));
+                        clock += Duration::from_secs(1);
                     }
                 }
-                for rest in 0..3 {
-                    let at_work = working.iter().filter(|key| *key % 3 == rest && !resting.contains(*key));
-                    prop_assert!(at_work.count() <= rest + 1);
-                }
+                prop_assert_eq!(queue.at_work(), working.difference(&resting).count());
             }
             for key in working {
                 queue.done(&key);
             }
-            while let Some(key) = queue.take_fair(now, owner) {
+            clock += closing;
+            while let Some((key, _)) = queue.take_fair(clock, |key| abroad(*key)) {
                 prop_assert!(asked.remove(&key));
                 queue.done(&key);
             }
-            prop_assert!(asked.is_empty() && queue.is_empty() && queue.busy.is_empty() && queue.held.is_empty());
+            prop_assert!(asked.is_empty() && queue.is_empty() && queue.held.is_empty());
+            prop_assert!(queue.usage.is_empty() && queue.lanes.is_empty() && queue.round.is_empty());
         }
 
         /// Holds: B7.
@@ -385,6 +577,77 @@ mod tests {
         assert_eq!(queue.later.len(), 1);
         queue.forget(&1);
         assert!(queue.later.is_empty() && queue.wakes.is_empty());
+    }
+
+    /// Holds: B2.
+    #[test]
+    fn what_is_put_back_closes_its_pool_for_a_while_and_keeps_its_turn() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let later = |s| now + Duration::from_secs(s);
+        // Two namespaces at one cluster, and one at another.
+        for key in [0, 6, 3, 1] {
+            queue.add(&key);
+        }
+        let take = |queue: &mut WorkQueue<usize>, at| queue.take_fair(at, |key| abroad(*key));
+        assert_eq!(take(&mut queue, now), Some((0, None)));
+        queue.put_back(&0, later(1));
+        assert_eq!(
+            take(&mut queue, now),
+            Some((1, None)),
+            "another cluster is none of its business"
+        );
+        assert_eq!((take(&mut queue, now), queue.next_wake()), (None, Some(later(1))));
+        let cluster = Some(Pool::Cluster(Arc::from("cluster-0")));
+        for (second, key) in [(1, 0), (2, 3), (3, 6)] {
+            assert_eq!(take(&mut queue, later(second)), Some((key, cluster.clone())));
+            assert_eq!(take(&mut queue, later(second)), None);
+            queue.done(&key);
+            if let Some((next, _)) = take(&mut queue, later(second)) {
+                queue.put_back(&next, later(second + 1));
+            }
+        }
+        assert!(queue.is_empty());
+    }
+
+    /// Holds: B2.
+    #[test]
+    fn a_cluster_that_is_full_leaves_others_room_and_says_whom_it_kept_waiting() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let owner = |key: &usize| match key {
+            0..10 => Owner {
+                name: Some(Arc::from("team-a")),
+                pools: [
+                    Some((Pool::Cluster(Arc::from("slow")), 2)),
+                    Some((Pool::Elsewhere, 3)),
+                ],
+            },
+            10..20 => Owner {
+                name: Some(Arc::from("team-b")),
+                pools: [
+                    Some((Pool::Cluster(Arc::from("other")), 2)),
+                    Some((Pool::Elsewhere, 3)),
+                ],
+            },
+            _ => Owner {
+                name: Some(Arc::from("team-a")),
+                pools: [
+                    Some((Pool::Namespace(Arc::from("team-a")), 2)),
+                    Some((Pool::Here, 3)),
+                ],
+            },
+        };
+        for key in [0, 1, 2, 10, 11, 20] {
+            queue.add(&key);
+        }
+        let mut taken: Vec<_> = std::iter::from_fn(|| queue.take_fair(now, owner)).collect();
+        taken.sort_by_key(|(key, _)| *key);
+        let keys: Vec<_> = taken.iter().map(|(key, _)| *key).collect();
+        assert_eq!(keys, [0, 1, 10, 20]);
+        queue.done(&0);
+        let slow = Pool::Cluster(Arc::from("slow"));
+        assert_eq!(queue.take_fair(now, owner), Some((2, Some(slow))));
+        queue.done(&10);
+        assert_eq!(queue.take_fair(now, owner), Some((11, Some(Pool::Elsewhere))));
     }
 
     #[test]

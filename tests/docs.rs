@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
 use prometheus_client::encoding::text::encode;
@@ -13,6 +13,7 @@ use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
 use renderhub::config::Cli;
 use renderhub::metrics::clusters::{self, ClusterMetrics};
+use renderhub::metrics::journey::{Journey, Wait};
 use renderhub::metrics::{
     FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, QueueRow, ResultLabel, SettingLabel,
     StateLabel,
@@ -317,6 +318,7 @@ fn touch(metrics: &Metrics) {
         preflight: _,
         clusters: of_clusters,
         queue: _,
+        journeys: _,
         shards,
     } = metrics;
     shards.is(1);
@@ -343,6 +345,9 @@ fn touch_rows(metrics: &Metrics) {
         oldest: Duration::ZERO,
     };
     metrics.queue.show(std::iter::once(row));
+    let mut journey = Journey::new(Instant::now());
+    journey.waited(Wait::Turn, Duration::from_secs(1));
+    metrics.journeys.count(&journey, Instant::now());
     let labels = ModeLabels {
         mode: "test",
         tenant_identity: "test",

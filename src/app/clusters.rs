@@ -27,7 +27,7 @@ use crate::plan::health::Timing;
 use crate::plan::lost::Patience;
 use crate::plan::shards::Owned;
 use crate::tenant::Identities;
-use crate::watch::{Input, Territory};
+use crate::watch::{Arrived, Territory};
 
 /// Reports that may wait for the cluster controller; a full channel only makes a connection wait.
 const REPORTS: usize = 64;
@@ -59,7 +59,7 @@ pub(super) fn build(
     settings: &Settings,
     (calls, identities, catalog, ready): Parties<'_>,
     (own_namespaces, metrics): (OwnNamespaces, &Metrics),
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<Arrived>,
 ) -> Result<Remote, AppError> {
     let (settings, hub_id) = (&settings.clusters, calls.hub_id().clone());
     let (report, reports) = mpsc::channel(REPORTS);

@@ -27,7 +27,7 @@ use crate::plan::shards::Owned;
 use crate::shards::ShardLoop;
 use crate::tenant::{Identities, Method};
 use crate::verify::Verifier;
-use crate::watch::{self as watches, Input, Scope, Territory};
+use crate::watch::{self as watches, Arrived, Scope, Territory};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -190,7 +190,7 @@ fn spawn_watches(
     hub_id: &HubId,
     settings: &Settings,
     metrics: &Metrics,
-    (notes, out, territory): (Notes, mpsc::Sender<Input>, Territory),
+    (notes, out, territory): (Notes, mpsc::Sender<Arrived>, Territory),
 ) {
     let scopes = Scope::of(&settings.watch_namespaces);
     for namespace in watches::tenants(&scopes) {

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use crate::metrics::journey;
+
 use super::error::{CallError, classify};
 
 /// Carries requests to one API server, as one user.
@@ -26,6 +28,7 @@ impl fmt::Debug for Hub {
 impl Wire for Hub {
     fn send(&self, request: http::Request<Vec<u8>>) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(async {
+            journey::leaves();
             // As text, because kube logs the whole of an answer that it cannot decode, a Secret like anything else.
             let answer = self.0.request_text(request).await;
             answer.map(Bytes::from).map_err(|error| classify(&error))

@@ -17,7 +17,7 @@ use crate::kubeconfig::{Fingerprint, RemoteConfig};
 use crate::metrics::Metrics;
 use crate::plan::health::{Fault, Health, Moment};
 use crate::plan::site::Site;
-use crate::watch::Input;
+use crate::watch::Arrived;
 
 use super::ClusterKey;
 use super::registry::{Pace, RegistrySettings};
@@ -107,7 +107,7 @@ impl Desired {
 pub(super) struct Common {
     pub(super) settings: RegistrySettings,
     pub(super) metrics: Metrics,
-    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) inputs: mpsc::Sender<Arrived>,
     pub(super) reports: mpsc::Sender<Report>,
     /// The ways to the sites that are up.
     pub(super) seats: DashMap<Arc<Site>, Seat>,

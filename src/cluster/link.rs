@@ -4,6 +4,7 @@
 //! known word. Redirects are not followed, and nothing is compressed.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::body;
 use super::connect::Connector;
+use super::fare::Fare;
 use super::head::{base, bearer, headers, is_busy, retry_after, with_timeout};
 use super::lanes::{Body, Lanes, Sender, Unsent};
 use super::limits::LinkLimits;
@@ -31,6 +33,8 @@ use crate::apply::CallError;
 use crate::gate::{Gate, GatedBody};
 use crate::kubeconfig::{Login, RemoteConfig};
 use crate::plan::address::Guard;
+
+mod paid;
 
 /// What a link needs besides its configuration.
 #[derive(Clone, Debug)]
@@ -55,7 +59,7 @@ struct Inner {
     limits: Arc<LinkLimits>,
     token: RwLock<Option<HeaderValue>>,
     pace: Pace,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     gate: Gate,
     cut: CancellationToken,
     _cut_at_end: DropGuard,
@@ -73,6 +77,10 @@ struct Call {
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
+    /// What pays for it.
+    fare: Option<Arc<Fare>>,
+    /// Whether it was sent, and not only waited.
+    was_sent: AtomicBool,
 }
 
 /// An answer whose body is not read, and the connection that is its own until then.
@@ -131,7 +139,7 @@ impl Link {
             lanes: Lanes::new(connector, Arc::clone(&limits), cut.clone()),
             token: RwLock::new(token),
             pace: Pace::new(limits.qps, limits.burst),
-            turns: Semaphore::new(limits.in_flight),
+            turns: Arc::new(Semaphore::new(limits.in_flight)),
             limits,
             gate: settings.gate.clone(),
             cut: cut.clone(),
@@ -184,11 +192,7 @@ impl Link {
         request: Request<Vec<u8>>,
         user: Option<&HeaderValue>,
     ) -> Result<Bytes, CallError> {
-        let call = self.call(request, user)?;
-        match self.attempts(&call, Want::Body).await? {
-            Got::Body(body) => Ok(body),
-            Got::Lines(_) => Err(CallError::Transport),
-        }
+        self.send_paid(request, user, None).await.answer
     }
 
     /// Asks for the version, which tells whether the server is there and knows who asks. It waits for no turn.
@@ -270,9 +274,9 @@ impl Link {
         let mut attempt = 1;
         loop {
             let failed = {
-                // Never closed. Given back while waiting for the next attempt.
-                let _turn = self.0.turns.acquire().await.map_err(|_| CallError::Transport)?;
-                self.0.pace.turn().await;
+                // Given back while waiting for the next attempt.
+                let _turn = self.turn(call).await?;
+                Self::leaves(call);
                 match self.once(call, want).await {
                     Ok(done) => return Ok(done),
                     Err(failed) => failed,
@@ -355,6 +359,8 @@ impl Link {
             method: parts.method,
             uri,
             body: body.into(),
+            fare: None,
+            was_sent: AtomicBool::new(false),
         })
     }
 

@@ -4,6 +4,7 @@
 
 mod body;
 mod connect;
+mod fare;
 pub mod handle;
 mod head;
 pub mod jobs;
@@ -20,6 +21,7 @@ mod watching;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::apply::Wire;
 use crate::plan::site::Site;
@@ -40,6 +42,13 @@ pub struct ClusterKey {
 pub trait Seats: fmt::Debug + Send + Sync {
     /// The way to a site, if it is connected. Never waits, and never asks the network.
     fn seat(&self, site: &Site) -> Option<Arc<dyn Wire>>;
+
+    /// The same for one pass over a task, with a turn and the calls that it may make, as the pace of the cluster allows; what
+    /// is not used is given back with the way. Never waits either.
+    ///
+    /// # Errors
+    /// When it is worth asking again, where the cluster may not be asked now.
+    fn admit(&self, site: &Site) -> Result<Option<Arc<dyn Wire>>, Instant>;
 }
 
 /// What the engine asks the cluster controller for.

@@ -1,6 +1,6 @@
 //! A token bucket with a line before it: who came first goes first, and who gives up leaves no gap.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -13,6 +13,8 @@ pub(super) struct Pace {
     rates: AtomicU64,
     /// Held while waiting: the line is that of the mutex, which is first in, first out.
     bucket: Mutex<Bucket>,
+    /// Turns that were given back; they are back in the bucket when that is looked at next.
+    returned: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,7 @@ impl Pace {
                 tokens: f64::from(burst.max(1)),
                 filled: Instant::now(),
             }),
+            returned: AtomicU32::new(0),
         }
     }
 
@@ -45,20 +48,44 @@ impl Pace {
     pub(super) async fn turns(&self, count: u32) {
         let mut bucket = self.bucket.lock().await;
         loop {
-            let (per_second, burst) = self.rates();
-            let now = Instant::now();
-            let gained = (now - bucket.filled).as_secs_f64() * per_second;
-            bucket.tokens = (bucket.tokens + gained).min(burst);
-            bucket.filled = now;
-            let price = f64::from(count).min(burst);
-            if bucket.tokens >= price {
-                bucket.tokens -= price;
-                return;
+            match self.pay(&mut bucket, count) {
+                Ok(_) => return,
+                Err(pause) => sleep(pause).await,
             }
-            let missing = (price - bucket.tokens) / per_second;
-            // No longer than a second, so that a new pace counts for who is waiting.
-            sleep(Duration::from_secs_f64(missing.clamp(0.001, 1.0))).await;
         }
+    }
+
+    /// Takes so many turns if they are there, or of a smaller burst all, and says how many.
+    ///
+    /// # Errors
+    /// When they may be there at the earliest; those who wait come first.
+    pub(super) fn try_turns(&self, count: u32) -> Result<u32, Duration> {
+        match self.bucket.try_lock() {
+            Ok(mut bucket) => self.pay(&mut bucket, count),
+            Err(_) => Err(pause(f64::from(count) / self.rates().0)),
+        }
+    }
+
+    /// Gives back turns that were taken and not used.
+    pub(super) fn give_back(&self, count: u32) {
+        self.returned.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn pay(&self, bucket: &mut Bucket, count: u32) -> Result<u32, Duration> {
+        let (per_second, burst) = self.rates();
+        let now = Instant::now();
+        let gained = (now - bucket.filled).as_secs_f64() * per_second;
+        let returned = f64::from(self.returned.swap(0, Ordering::Relaxed));
+        bucket.tokens = (bucket.tokens + gained + returned).min(burst);
+        bucket.filled = now;
+        let price = (0..count)
+            .take_while(|n| f64::from(*n) < burst)
+            .fold(0, |price, _| price + 1);
+        if bucket.tokens >= f64::from(price) {
+            bucket.tokens -= f64::from(price);
+            return Ok(price);
+        }
+        Err(pause((f64::from(price) - bucket.tokens) / per_second))
     }
 
     /// Whether more was taken lately than goes on for long: less than half of the burst is left.
@@ -75,6 +102,11 @@ impl Pace {
         let half = |bits: u64| f64::from(u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(1).max(1));
         (half(rates >> 32), half(rates))
     }
+}
+
+/// No longer than a second, so that a new pace counts for who is waiting.
+fn pause(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.001, 1.0))
 }
 
 fn packed(per_second: u32, burst: u32) -> u64 {
@@ -128,6 +160,29 @@ mod tests {
             took < Duration::from_millis(2_100),
             "the one that gave up took a turn: {took:?}"
         );
+    }
+
+    /// Holds: B2.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_paid_in_advance_never_waits_and_comes_back_unless_it_is_used() {
+        let pace = Arc::new(Pace::new(1, 6));
+        assert_eq!(pace.try_turns(4), Ok(4));
+        assert_eq!(pace.try_turns(4), Err(Duration::from_secs(1)), "two are left");
+        pace.give_back(3);
+        assert_eq!(pace.try_turns(4), Ok(4));
+        assert_eq!(pace.try_turns(1), Ok(1));
+        tokio::time::advance(Duration::from_millis(500)).await;
+        assert_eq!(pace.try_turns(1), Err(Duration::from_millis(500)));
+        // Who waits comes first.
+        let waits = tokio::spawn({
+            let pace = Arc::clone(&pace);
+            async move { pace.turn().await }
+        });
+        tokio::task::yield_now().await;
+        pace.give_back(6);
+        assert!(pace.try_turns(4).is_err());
+        waits.await.unwrap();
+        assert_eq!(Pace::new(1, 2).try_turns(4), Ok(2), "no more than there can be");
     }
 
     #[tokio::test(start_paused = true)]

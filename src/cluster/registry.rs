@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use dashmap::DashMap;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -20,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::names::HubId;
 use crate::plan::health::Timing;
 use crate::plan::site::{Site, SiteState};
-use crate::watch::Input;
+use crate::watch::{Arrived, Input};
 
 use super::handle::{Actor, Common, Desired, Line, Report, Speakers, Turn};
 use super::link::LinkSettings;
@@ -121,7 +122,7 @@ impl Registry {
     pub fn new(
         settings: RegistrySettings,
         metrics: Metrics,
-        inputs: mpsc::Sender<Input>,
+        inputs: mpsc::Sender<Arrived>,
         reports: mpsc::Sender<Report>,
     ) -> Self {
         let end = CancellationToken::new();
@@ -210,7 +211,7 @@ impl Registry {
             let told = async {
                 turn.before.done().await;
                 // Without an engine there is nobody to tell.
-                _ = inputs.send(Input::Site(site, last)).await;
+                _ = inputs.send(Input::Site(site, last).into()).await;
             };
             end.run_until_cancelled(told).await;
         });
@@ -264,6 +265,14 @@ impl Seats for Registry {
     fn seat(&self, site: &Site) -> Option<Arc<dyn Wire>> {
         let seat = Self::seat(self, site)?;
         Some(Arc::new(seat))
+    }
+
+    fn admit(&self, site: &Site) -> Result<Option<Arc<dyn Wire>>, Instant> {
+        match Self::seat(self, site).map(Seat::paid) {
+            None => Ok(None),
+            Some(Ok(seat)) => Ok(Some(Arc::new(seat))),
+            Some(Err(pause)) => Err(Instant::now() + pause),
+        }
     }
 }
 

@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 use futures::future::OptionFuture;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::apply::CallError;
 use crate::backoff::Backoff;
 use crate::cluster::Want;
 use crate::metrics::{KindLabel, Metrics};
@@ -25,21 +23,22 @@ use crate::plan::queue::{Caps, FairQueue};
 use crate::plan::retention::Retention;
 use crate::plan::site::Site;
 use crate::plan::task::Task;
-use crate::watch::{Input, Scope};
-use crate::workqueue::{Owner, WorkQueue};
+use crate::watch::{Arrived, Scope};
+use crate::workqueue::WorkQueue;
 
 use super::catalog::Published;
 use super::index::Index;
-use super::outcome::Outcome;
 use super::record::Record;
 use super::sites::Sites;
-use super::sweep::{Listed, list};
-use super::worker::{Context, Offers, work};
+use super::sweep::list;
+use super::worker::Context;
 
 mod adoption;
 mod inputs;
+mod journeys;
 mod ledger;
 mod outcomes;
+mod passes;
 mod ports;
 mod questions;
 mod retention;
@@ -47,44 +46,37 @@ mod shown;
 mod sites;
 mod sources;
 mod territory;
+mod work;
 
+use journeys::Journeys;
 pub use ports::{Inlets, Outlets};
 use questions::Questions;
 pub use questions::{Answer, Claim};
 use sources::{Source, unseen};
 use territory::Territory;
+use work::{Errand, Finished, Running};
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
-
-/// Passes beyond the workers, at most, while others wait for the last words of pods.
-const WAITING: usize = 64;
 
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Jobs at once.
     pub caps: Caps,
-    /// Passes at once; more only queue up in the API server.
+    /// Passes at once for tasks that run on the hub's own cluster; more only queue up in the API server.
     pub workers: usize,
-    /// Those of them that one namespace may have for tasks that run here, so that its many tasks leave others room both in the
-    /// hub and in the API server.
+    /// Those of them that one namespace may have, so that its many tasks leave others room both in the hub and in the API server.
     pub workers_of_namespace: usize,
+    /// Passes at once for tasks that run on any other cluster, beside those of the workers.
+    pub passes_elsewhere: usize,
+    /// Those of them that one cluster may have, or all the clusters of one namespace's own, so that those that do not answer
+    /// leave the others room.
+    pub passes_of_cluster: usize,
     /// Time between sweeps.
     pub gc_interval: Duration,
     /// Finished tasks that are kept in a namespace; `None` is all.
     pub keep_finished: Option<usize>,
-}
-
-/// What a spawned piece of work was.
-enum Finished {
-    Pass(TaskUid, Instant, Box<Outcome>),
-    Sweep(Result<Listed, CallError>),
-    Removal,
-    SiteList(Arc<Site>, Result<Listed, CallError>),
-    SiteRemoval(Arc<Site>, Vec<TaskUid>),
-    Ledger(Result<BTreeMap<String, String>, CallError>),
-    LedgerWrite(Changes, Result<(), CallError>),
 }
 
 /// The loop's state.
@@ -101,13 +93,13 @@ pub struct Engine {
     /// When the queue is looked at by namespace; `None` while nobody waits.
     look_due: Option<Instant>,
     backoff: Backoff<TaskUid>,
-    running: JoinSet<Finished>,
-    passes: HashMap<Id, TaskUid>,
+    running: Running,
+    journeys: Journeys,
     /// Tasks whose pass began before the catalog changed: what it found is not kept.
     outdated: HashSet<TaskUid>,
     /// What the watch showed of tasks that a worker has, the newest of each: until it is back nobody knows which status on
     /// the object is the worker's.
-    parked: HashMap<TaskUid, (Scope, Box<Task>)>,
+    parked: HashMap<TaskUid, (Scope, Box<Task>, Instant)>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// References that namespaces allow.
@@ -166,8 +158,8 @@ impl Engine {
             retention: Retention::new(limits.keep_finished),
             look_due: None,
             backoff: Backoff::default(),
-            running: JoinSet::new(),
-            passes: HashMap::new(),
+            running: Running::default(),
+            journeys: Journeys::default(),
             outdated: HashSet::new(),
             parked: HashMap::new(),
             jobs_gone: HashSet::new(),
@@ -195,7 +187,7 @@ impl Engine {
     }
 
     /// Runs until `stop`, then lets the passes under way end.
-    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, stop: CancellationToken) {
+    pub async fn run(mut self, mut inputs: mpsc::Receiver<Arrived>, stop: CancellationToken) {
         self.read_ledger();
         self.share_caps();
         loop {
@@ -204,7 +196,7 @@ impl Engine {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(input) = inputs.recv() => self.take_in_all(input, &mut inputs),
-                Some(done) = self.running.join_next_with_id() => self.finish(done),
+                Some(ended) = self.running.next() => self.finish(ended),
                 ended = self.questions.next() => self.take_answer(ended),
                 Ok(()) = self.catalog.changed() => {
                     self.take_caps();
@@ -218,13 +210,15 @@ impl Engine {
             }
         }
         self.context.notes.hurry();
-        while self.running.join_next().await.is_some() {}
+        while self.running.next().await.is_some() {}
     }
 
     fn start_work(&mut self) {
         let now = Instant::now();
         self.clean(now);
-        if !self.may_begin() {
+        let may_begin = self.may_begin();
+        self.journeys.fence(!may_begin, now);
+        if !may_begin {
             return;
         }
         // The first list of Secrets is made when all else is known, to be compared with it.
@@ -232,8 +226,9 @@ impl Engine {
         if is_known && self.sweep_due <= now && !self.is_sweeping {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
-            self.running
-                .spawn(async move { Finished::Sweep(list(context.calls.objects()).await) });
+            self.running.spawn(Errand::Sweep, async move {
+                Finished::Sweep(list(context.calls.objects()).await)
+            });
         }
         self.start_lists(now);
         if !self.unseen.is_empty() {
@@ -241,97 +236,17 @@ impl Engine {
         }
         while let Some(uid) = self.fair.grant() {
             self.show_wait(&uid, now);
+            self.journeys.has_turn(&uid, now);
             self.queue.add(&uid);
         }
         self.start_removals(now);
-        while self.has_free_worker() {
-            let Some(uid) = self.take_next(now) else { break };
-            self.start_pass(uid, now);
-        }
+        self.start_passes(now);
         self.show(now);
     }
 
     /// Without a claim nothing is begun that would only fail; what is due waits for the next renewal.
     fn may_begin(&self) -> bool {
         self.context.gate.admit().is_ok()
-    }
-
-    /// Workers bound the calls in flight; a pass that waits for a pod's word makes none, and holds up nobody else's.
-    fn has_free_worker(&self) -> bool {
-        let waiting = self.context.notes.waiting().min(WAITING);
-        self.passes.len() < self.limits.workers + waiting
-    }
-
-    /// The same for the workers of its namespace.
-    fn let_wait(&mut self, waiting: &[TaskUid]) {
-        for uid in waiting {
-            self.queue.rest(uid);
-        }
-    }
-
-    fn start_pass(&mut self, uid: TaskUid, now: Instant) {
-        let site = self.place(&uid);
-        let (view, due) = if self.awaits_removal(&uid) {
-            (None, None)
-        } else {
-            self.index.view(&uid, Timestamp::now(), now)
-        };
-        let Some(mut view) = view else {
-            self.queue.done(&uid);
-            self.give_slot_back(&uid);
-            if let Some(due) = due {
-                self.queue.add_at(&uid, instant(due));
-            }
-            self.await_restore(&uid);
-            self.retain(&uid);
-            return;
-        };
-        view.abroad.site = site;
-        view.answer = self.answer(&uid);
-        let has_slot = self.fair.is_running(&view.id.namespace, &uid);
-        let context = Arc::clone(&self.context);
-        let offers = Offers {
-            catalog: self.catalog.borrow().clone().unwrap_or_default(),
-            grants: Arc::clone(&self.grants),
-        };
-        let key = uid.clone();
-        self.jobs_gone.remove(&uid);
-        let handle = self.running.spawn(async move {
-            let outcome = work(context, offers, view, has_slot).await;
-            Finished::Pass(key, now, Box::new(outcome))
-        });
-        self.passes.insert(handle.id(), uid);
-    }
-
-    fn finish(&mut self, done: Result<(Id, Finished), JoinError>) {
-        match done {
-            Ok((id, Finished::Pass(uid, started, outcome))) => {
-                self.passes.remove(&id);
-                self.metrics.pass(started.elapsed());
-                self.take_outcome(&uid, &outcome);
-                self.take_parked(&uid);
-                self.queue.done(&uid);
-                self.leave_territory(&uid);
-            }
-            Ok((_, Finished::Sweep(listed))) => self.take_list(listed),
-            Ok((_, Finished::Removal)) => {}
-            Ok((_, Finished::SiteList(site, listed))) => self.take_site_list(&site, listed),
-            Ok((_, Finished::SiteRemoval(site, settled))) => self.settle(&site, settled),
-            Ok((_, Finished::Ledger(read))) => self.take_ledger(read),
-            Ok((_, Finished::LedgerWrite(changes, written))) => self.wrote_ledger(changes, written),
-            Err(error) => {
-                if let Some(uid) = self.passes.remove(&error.id()) {
-                    self.fail(&uid, "Panic");
-                    self.take_parked(&uid);
-                    self.queue.done(&uid);
-                    self.leave_territory(&uid);
-                } else {
-                    // Only sweeps are not passes.
-                    self.is_sweeping = false;
-                    self.sweep_due = Instant::now() + SWEEP_RETRY;
-                }
-            }
-        }
     }
 
     /// A task with nothing to do needs no slot.
@@ -357,29 +272,12 @@ impl Engine {
         }
         let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
         let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
-        let work = (self.unseen.is_empty() && self.has_free_worker()).then(|| self.queue.next_wake());
+        let work = self.unseen.is_empty().then(|| self.queue.next_wake());
         let lists = (is_known && self.listing.is_empty()).then(|| self.lists.next_wake());
         let removal = self.retention.due(Instant::now());
         let known = [removal, self.look_due].map(|due| due.filter(|_| self.unseen.is_empty()));
         let times = [sweep, work.flatten(), self.clean_due, lists.flatten()];
         times.into_iter().chain(known).flatten().min()
-    }
-
-    /// The next task that is due; namespaces take turns, so that nobody's many tasks keep another's from being looked at.
-    fn take_next(&mut self, now: Instant) -> Option<TaskUid> {
-        let (index, most) = (&self.index, self.limits.workers_of_namespace);
-        self.queue.take_fair(now, |uid| match index.task(uid) {
-            None => Owner::NOBODY,
-            Some(record) => Owner {
-                name: Some(Arc::clone(record.namespace())),
-                // A cluster that answers late must not keep its namespace's other tasks waiting.
-                at_once: if record.abroad.target.is_some() {
-                    usize::MAX
-                } else {
-                    most
-                },
-            },
-        })
     }
 }
 
@@ -415,9 +313,9 @@ pub(super) mod tests {
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
     use crate::verify::Verifier;
-    use crate::watch::{Change, JobMark};
+    use crate::watch::{Change, Input, JobMark};
 
-    use super::super::outcome::{JobNews, StatusNews};
+    use super::super::outcome::{JobNews, Outcome, StatusNews};
     use super::*;
 
     /// An engine whose calls go nowhere.
@@ -485,6 +383,10 @@ pub(super) mod tests {
         fn seat(&self, _: &Site) -> Option<Arc<dyn Wire>> {
             None
         }
+
+        fn admit(&self, _: &Site) -> Result<Option<Arc<dyn Wire>>, Instant> {
+            Ok(None)
+        }
     }
 
     fn limits() -> Limits {
@@ -493,6 +395,8 @@ pub(super) mod tests {
             caps: Caps { total, per_namespace },
             workers: 4,
             workers_of_namespace: 2,
+            passes_elsewhere: 3,
+            passes_of_cluster: 2,
             gc_interval: Duration::from_secs(300),
             keep_finished: None,
         }
@@ -519,7 +423,7 @@ pub(super) mod tests {
             json!({"name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1});
         let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
-        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))));
+        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
@@ -529,16 +433,17 @@ pub(super) mod tests {
         let mut engine = engine();
         let (broken, other) = (see(&mut engine, "broken"), see(&mut engine, "other"));
         assert_eq!(engine.queue.take(Instant::now()), Some(broken.clone()));
-        let handle = engine.running.spawn(async { panic!("on purpose") });
-        engine.passes.insert(handle.id(), broken.clone());
-        let done = engine.running.join_next_with_id().await.unwrap();
-        engine.finish(done);
+        engine
+            .running
+            .spawn(Errand::Pass(broken.clone()), async { panic!("on purpose") });
+        let ended = engine.running.next().await.unwrap();
+        engine.finish(ended);
         let errors = engine
             .metrics
             .reconcile_errors
             .get_or_create(&KindLabel { kind: "Panic" })
             .get();
-        assert_eq!((errors, engine.passes.len()), (1, 0));
+        assert_eq!((errors, engine.running.passes().len()), (1, 0));
         assert_eq!(
             engine.queue.take(Instant::now()),
             Some(other),
@@ -566,12 +471,12 @@ pub(super) mod tests {
         for source in all {
             engine.saw(&source);
             engine.start_work();
-            assert!(engine.passes.is_empty() && !*engine.ready.borrow());
+            assert!(engine.running.passes().len() == 0 && !*engine.ready.borrow());
         }
         engine.saw(&Source::Tasks(scopes().remove(0)));
         engine.start_work();
         assert!(*engine.ready.borrow());
-        assert_eq!(engine.passes.values().next(), Some(&task));
+        assert_eq!(engine.running.passes().next(), Some(&task));
     }
 
     /// Holds: T1.
@@ -592,14 +497,15 @@ pub(super) mod tests {
         ] {
             let mut engine = engine();
             let task = see(&mut engine, "task");
-            let handle = engine.running.spawn(std::future::pending());
-            engine.passes.insert(handle.id(), task.clone());
+            engine
+                .running
+                .spawn(Errand::Pass(task.clone()), std::future::pending());
             // The event of the worker's own write comes before the worker does.
             for (version, status) in [Some(("8", &own)), later].into_iter().flatten() {
                 let change = Change::Seen(Box::new(seen(version, status.clone())));
-                engine.take_in(Input::Task(scopes().remove(0), change));
+                engine.take_in(Input::Task(scopes().remove(0), change).into());
             }
-            engine.passes.clear();
+            engine.running = Running::default();
             let outcome = Outcome {
                 task: Some(Arc::new(seen("8", own.clone()))),
                 status: StatusNews {
@@ -656,10 +562,10 @@ pub(super) mod tests {
         }
         engine.unseen.clear();
         engine.start_work();
-        assert_eq!(engine.passes.len(), engine.limits.workers);
+        assert_eq!(engine.running.passes().len(), engine.limits.workers);
         let waits = wait_for_word(&mut engine, "a").await;
         engine.start_work();
-        assert_eq!(engine.passes.len(), engine.limits.workers + 1);
+        assert_eq!(engine.running.passes().len(), engine.limits.workers + 1);
         waits.abort();
     }
 
@@ -672,14 +578,17 @@ pub(super) mod tests {
         }
         engine.unseen.clear();
         engine.start_work();
-        assert_eq!(engine.passes.len(), engine.limits.workers_of_namespace);
+        assert_eq!(engine.running.passes().len(), engine.limits.workers_of_namespace);
         see_in(&mut engine, "team-b", "other", json!({}));
         engine.start_work();
-        assert_eq!(engine.passes.len(), engine.limits.workers_of_namespace + 1);
+        assert_eq!(
+            engine.running.passes().len(),
+            engine.limits.workers_of_namespace + 1
+        );
         let waits = wait_for_word(&mut engine, "a").await;
         engine.start_work();
         assert_eq!(
-            engine.passes.len(),
+            engine.running.passes().len(),
             engine.limits.workers_of_namespace + 2,
             "one of them waits"
         );
@@ -695,19 +604,68 @@ pub(super) mod tests {
         for uid in ["a", "b", "c"] {
             see_in(&mut engine, "team-a", uid, spec.clone());
         }
-        see(&mut engine, "here");
+        let here = see(&mut engine, "here");
         engine.unseen.clear();
         engine.start_work();
-        assert_eq!(engine.passes.len(), engine.limits.workers);
+        assert!(engine.running.has(&here));
+        assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
+    }
+
+    /// Holds: B2.
+    #[tokio::test]
+    async fn slow_clusters_leave_others_room_and_the_hub_all_of_its_own_workers() {
+        let mut engine = engine();
+        let on = |cluster: &str| {
+            json!({
+                "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"},
+                "clusterName": cluster,
+            })
+        };
+        for n in 0..8 {
+            see_in(&mut engine, "team-a", &format!("slow-{n}"), on("slow"));
+        }
+        let other = see_in(&mut engine, "team-a", "other", on("other"));
+        engine.unseen.clear();
+        engine.start_work();
+        assert!(engine.running.has(&other));
+        assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
+        for n in 0..8 {
+            see_in(
+                &mut engine,
+                "team-b",
+                &format!("slower-{n}"),
+                on(&format!("slower-{n}")),
+            );
+        }
+        engine.start_work();
+        assert_eq!(engine.running.passes().len(), engine.limits.passes_elsewhere);
+        for namespace in ["team-a", "team-b", "team-c"] {
+            for n in 0..2 {
+                see_in(
+                    &mut engine,
+                    namespace,
+                    &format!("here-{namespace}-{n}"),
+                    json!({}),
+                );
+            }
+        }
+        engine.start_work();
+        let all = engine.limits.passes_elsewhere + engine.limits.workers;
+        assert_eq!(
+            engine.running.passes().len(),
+            all,
+            "all workers are the hub's own"
+        );
     }
 
     #[tokio::test]
     async fn a_job_that_went_while_its_task_was_worked_on_stays_gone() {
         let mut engine = engine();
         let task = see(&mut engine, "task");
-        let handle = engine.running.spawn(std::future::pending());
-        engine.passes.insert(handle.id(), task.clone());
-        engine.take_in(Input::Job(None, Change::Gone(task.clone())));
+        engine
+            .running
+            .spawn(Errand::Pass(task.clone()), std::future::pending());
+        engine.take_in(Input::Job(None, Change::Gone(task.clone())).into());
         let outcome = Outcome {
             job: JobNews::Known(mark(&task, EndHint::No)),
             ..Outcome::default()
@@ -729,7 +687,7 @@ pub(super) mod tests {
             ..Outcome::default()
         };
         assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
-        engine.take_in(Input::Job(None, Change::Seen(mark(&task, EndHint::Now))));
+        engine.take_in(Input::Job(None, Change::Seen(mark(&task, EndHint::Now))).into());
         engine.take_outcome(&task, &outcome(JobNews::Known(mark(&task, EndHint::No))));
         engine.queue.done(&task);
         let now = Instant::now();

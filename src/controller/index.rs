@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskStatus;
+use crate::apply::Wire;
 use crate::names::TaskUid;
 use crate::plan::lost::Leftovers;
 use crate::plan::placement::Target;
@@ -74,6 +75,8 @@ pub struct ViewAbroad {
     pub may_be_there: bool,
     /// The site that it is at, and how that stands.
     pub site: Option<(Arc<Site>, SiteState)>,
+    /// The way there for one pass, where it is connected.
+    pub way: Option<Arc<dyn Wire>>,
 }
 
 impl ViewAbroad {
@@ -301,7 +304,7 @@ impl Index {
             removal: record.removal,
             abroad: ViewAbroad {
                 may_be_there: record.abroad.may_be_there,
-                site: None,
+                ..ViewAbroad::default()
             },
             answer: None,
         };

@@ -121,3 +121,10 @@ pub struct Outcome {
     /// Why the pass ended early.
     pub error: Option<WorkError>,
 }
+
+impl Outcome {
+    /// Whether it ended only because the hub had no claim.
+    pub fn lacks_claim(&self) -> bool {
+        self.error == Some(WorkError::Call(CallError::NoClaim))
+    }
+}

@@ -41,6 +41,9 @@ pub struct Timing {
     pub origin: Instant,
     /// Probes in a row without an answer after which a connection is lost.
     pub misses: u32,
+    /// Calls in a row that are not answered in time after which it is lost too, whatever it says to probes; once it was lost so,
+    /// one more is enough until a call is answered.
+    pub unanswered: u32,
     /// Longest wait for the Secret to be read anew, after the cluster refused what was read before.
     pub reread: Duration,
     /// First wait between two attempts to connect; doubled each time.
@@ -62,6 +65,7 @@ impl Timing {
             beat: Duration::from_secs(1),
             origin,
             misses: 5,
+            unanswered: 5,
             reread: Duration::from_secs(5),
             backoff: Duration::from_secs(5),
             backoff_cap: Duration::from_secs(320),

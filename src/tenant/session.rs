@@ -15,7 +15,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::apply::{CallError, SecretBody};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, journey};
 
 /// Longest a read may take.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -152,6 +152,7 @@ impl Session {
         request: Result<HttpRequest<Vec<u8>>, RequestError>,
     ) -> Result<String, ReadError> {
         let request = self.shown(request)?;
+        journey::leaves();
         // As text, because kube logs the whole of an answer that it cannot decode.
         let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
         answer

@@ -15,7 +15,7 @@ use crate::names::TaskKind;
 use crate::object::{SlimObject, task_resource};
 use crate::plan::shards::Owned;
 
-use super::{Change, Input, Scope, change, endless_heard, is_forbidden, uid_of};
+use super::{Arrived, Change, Input, Scope, change, endless_heard, is_forbidden, uid_of};
 
 /// What the engine works on by now; it follows what the instance is told, once nothing of what it lost is in work.
 pub type Territory = watch::Receiver<Arc<Owned>>;
@@ -35,7 +35,7 @@ pub async fn tasks(
     scope: Scope,
     metrics: Metrics,
     mut territory: Territory,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<Arrived>,
 ) {
     let mut filter = Filter::new(territory.borrow_and_update().clone());
     let mut is_first = true;
@@ -49,7 +49,7 @@ pub async fn tasks(
             if say_nothing(&scope, &out).await.is_err() {
                 return;
             }
-        } else if !is_first && out.send(Input::Gaining(scope.clone())).await.is_err() {
+        } else if !is_first && out.send(Input::Gaining(scope.clone()).into()).await.is_err() {
             return;
         }
         is_first = false;
@@ -65,16 +65,20 @@ pub async fn tasks(
 }
 
 /// Says that nothing is there, so that nobody waits for it.
-async fn say_nothing(scope: &Scope, out: &mpsc::Sender<Input>) -> Result<(), mpsc::error::SendError<Input>> {
-    out.send(Input::Task(scope.clone(), Change::Restart)).await?;
-    out.send(Input::Task(scope.clone(), Change::Synced)).await
+async fn say_nothing(
+    scope: &Scope,
+    out: &mpsc::Sender<Arrived>,
+) -> Result<(), mpsc::error::SendError<Arrived>> {
+    out.send(Input::Task(scope.clone(), Change::Restart).into())
+        .await?;
+    out.send(Input::Task(scope.clone(), Change::Synced).into()).await
 }
 
 /// Waits until something of the scope is the instance's.
 async fn moved(
     scope: &Scope,
     (territory, filter): (&mut Territory, &mut Filter),
-    out: &mpsc::Sender<Input>,
+    out: &mpsc::Sender<Arrived>,
 ) -> End {
     loop {
         tokio::select! {
@@ -95,7 +99,7 @@ async fn show(
     scope: &Scope,
     metrics: &Metrics,
     (territory, filter): (&mut Territory, &mut Filter),
-    out: &mpsc::Sender<Input>,
+    out: &mpsc::Sender<Arrived>,
 ) -> End {
     let resource = task_resource(scope.kind);
     let api: Api<SlimObject> = match &scope.namespace {
@@ -107,7 +111,7 @@ async fn show(
     let heard = move |error: &watcher::Error| {
         // What finds no place is said again with the next error.
         if is_forbidden(error) {
-            _ = told.try_send(Input::Refused(refused.clone()));
+            _ = told.try_send(Input::Refused(refused.clone()).into());
         }
     };
     let mut events = pin!(endless_heard(
@@ -122,7 +126,7 @@ async fn show(
             event = events.next() => {
                 let Some(event) = event else { return End::Closed };
                 if let Some(input) = filter.input(scope, event)
-                    && out.send(input).await.is_err()
+                    && out.send(input.into()).await.is_err()
                 {
                     return End::Closed;
                 }

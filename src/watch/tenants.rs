@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::names::TaskKind;
 use crate::object::SlimObject;
 
-use super::{Input, Scope, run};
+use super::{Arrived, Input, Scope, run};
 
 /// A grant as it is remembered.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub fn tenants(scopes: &[Scope]) -> impl Iterator<Item = Option<Arc<str>>> {
 }
 
 /// Watches grants until the channel closes.
-pub async fn grants(client: Client, scope: Option<Arc<str>>, metrics: Metrics, out: mpsc::Sender<Input>) {
+pub async fn grants(client: Client, scope: Option<Arc<str>>, metrics: Metrics, out: mpsc::Sender<Arrived>) {
     let api = api::<ReferenceGrant>(client, scope.as_deref());
     run(
         api,
@@ -69,7 +69,12 @@ pub async fn grants(client: Client, scope: Option<Arc<str>>, metrics: Metrics, o
 }
 
 /// Watches tenants' registries until the channel closes.
-pub async fn registries(client: Client, scope: Option<Arc<str>>, metrics: Metrics, out: mpsc::Sender<Input>) {
+pub async fn registries(
+    client: Client,
+    scope: Option<Arc<str>>,
+    metrics: Metrics,
+    out: mpsc::Sender<Arrived>,
+) {
     let api = api::<Registry>(client, scope.as_deref());
     run(
         api,

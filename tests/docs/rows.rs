@@ -236,6 +236,8 @@ pub const FAMILIES: &[Family] = &[
             "Old Jobs are orphans and are swept; the tasks run once more and take up nothing old."),
     ]},
     Family { letter: 'B', title: "Bounds: what one cluster or tenant can still do to the others", rows: &[
+        row("B2", "A cluster answers probes and watches and no work, or lets itself be asked once a second, and has many tasks.",
+            "Passes for other clusters are beside the workers of the hub's own, bounded for each cluster and for all; the pace and a turn are waited for before a pass begins; a cluster that leaves five calls in a row unanswered counts as down, whatever it says to probes."),
         row("B7", "A tenant writes to finished tasks over and over.",
             "A task waits for one time at once: another write changes when, and adds nothing."),
         row("B13", "The destination in a task's config Secret comes to point at somebody else's repository on the same registry.",
@@ -244,5 +246,9 @@ pub const FAMILIES: &[Family] = &[
             "The port asks for no credential, so it names none: the queue is told as a whole, unless the platform wants it by namespace."),
         row("B17", "Two reasons tell a tenant which ClusterRegistries exist that are not for it.",
             "RegistryNotAllowed is the answer for both, with the same message, the same requests and the same events."),
+        row("B21", "A piece of the hub's own work breaks.",
+            "Each has an owner that tries it again; a kind of work without one does not compile."),
+        row("B24", "Nobody can tell whether the hub or an API server made a task wait.",
+            "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
     ]},
 ];

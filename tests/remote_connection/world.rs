@@ -24,7 +24,7 @@ use renderhub::names::{HubId, TaskUid, job_name};
 use renderhub::plan::address::Guard;
 use renderhub::plan::health::Timing;
 use renderhub::plan::site::{ClusterName, Site, SiteState};
-use renderhub::watch::{Change, Input};
+use renderhub::watch::{Arrived, Change, Input};
 use renderhub_harness::rights::{Bound, Rights};
 use renderhub_harness::{AuditLevel, ControlPlane, Identity, wait_for};
 use serde_json::{Value, json};
@@ -81,6 +81,7 @@ pub fn timing() -> Timing {
         beat: Duration::from_millis(25),
         origin: std::time::Instant::now(),
         misses: 5,
+        unanswered: 5,
         reread: Duration::from_secs(20),
         backoff: Duration::from_millis(200),
         backoff_cap: Duration::from_secs(1),
@@ -244,8 +245,8 @@ impl World {
     }
 }
 
-async fn listen(mut heard: mpsc::Receiver<Input>, log: Log) {
-    while let Some(input) = heard.recv().await {
+async fn listen(mut heard: mpsc::Receiver<Arrived>, log: Log) {
+    while let Some(Arrived { input, .. }) = heard.recv().await {
         let (site, said, state) = match input {
             Input::Job(Some(site), change) => {
                 let said = match change {

@@ -26,7 +26,7 @@ use renderhub::plan::address::Guard;
 use renderhub::plan::health::Timing;
 use renderhub::plan::site::{Site, SiteState};
 use renderhub::tenant::{Identities, Method};
-use renderhub::watch::Input;
+use renderhub::watch::{Arrived, Input};
 use renderhub_harness::{AuditLevel, ControlPlane, Identity, apply, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell, mpsc, watch};
@@ -371,7 +371,7 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
     loops.spawn(clusters.run(stop.clone()));
     let heard = Arc::clone(&states);
     loops.spawn(async move {
-        while let Some(input) = seen.recv().await {
+        while let Some(Arrived { input, .. }) = seen.recv().await {
             if let Input::Site(site, state) = input {
                 heard.lock().expect("no test panics with it").insert(site, state);
             }

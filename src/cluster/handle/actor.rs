@@ -136,6 +136,9 @@ impl Actor {
                 Err(ended) => self.fell(ended.is_panic()),
             },
             Some(note) = self.inbox.recv() => self.note(&note),
+            () = line.counted.notified() => {
+                self.connection.heard(Heard::Unanswered(line.unanswered()), now());
+            }
             () = line.doubt.notified() => self.connection.heard(Heard::Doubt, now()),
             Ok(permit) = reports.reserve(), if self.told.has_news() => self.told.send(permit),
             () = until(due) => {}

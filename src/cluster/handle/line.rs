@@ -1,7 +1,9 @@
 //! What the task of a connection shares with everybody who sends through it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -13,6 +15,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::Desired;
 use super::session::Session;
 use crate::apply::{CallError, Wire};
+use crate::cluster::fare::Fare;
 use crate::metrics::clusters::ClusterMetrics;
 
 /// One connection as its users know it, whatever becomes of it.
@@ -24,6 +27,9 @@ pub(in crate::cluster) struct Line {
     pub(in crate::cluster) cut: CancellationToken,
     /// A call ended as on a broken connection, or with a refused credential.
     pub(super) doubt: Notify,
+    /// Calls in a row that the cluster did not answer in time, whatever it says to probes, and word of each and of their end.
+    unanswered: AtomicU32,
+    pub(super) counted: Notify,
     session: RwLock<Option<Arc<Session>>>,
 }
 
@@ -34,6 +40,8 @@ impl Line {
             metrics,
             cut,
             doubt: Notify::new(),
+            unanswered: AtomicU32::new(0),
+            counted: Notify::new(),
             session: RwLock::default(),
         }
     }
@@ -57,7 +65,13 @@ impl Line {
         std::mem::replace(&mut *held, session)
     }
 
-    fn count(&self, outcome: Result<(), CallError>) {
+    /// Calls in a row that were not answered in time.
+    pub(super) fn unanswered(&self) -> u32 {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call. Only what a pass asks for tells that the cluster works, and not a list that is answered.
+    fn count(&self, outcome: Result<(), CallError>, is_unanswered: bool, is_of_pass: bool) {
         // After the end, its series are gone and stay so.
         if self.cut.is_cancelled() {
             return;
@@ -66,6 +80,12 @@ impl Line {
         self.metrics.request(&self.name, code);
         if matches!(outcome, Err(CallError::Unauthorized | CallError::Transport)) {
             self.doubt.notify_one();
+        }
+        if is_unanswered {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
+            self.counted.notify_one();
+        } else if is_of_pass && code != 0 && self.unanswered.swap(0, Ordering::Relaxed) > 0 {
+            self.counted.notify_one();
         }
     }
 }
@@ -77,11 +97,32 @@ pub struct Seat {
     line: Arc<Line>,
     user: Option<HeaderValue>,
     valid: CancellationToken,
+    /// What pays for its calls, if they are paid for in advance.
+    fare: Option<Arc<Fare>>,
 }
 
 impl Seat {
     pub(super) fn new(line: Arc<Line>, user: Option<HeaderValue>, valid: CancellationToken) -> Self {
-        Self { line, user, valid }
+        let fare = None;
+        Self {
+            line,
+            user,
+            valid,
+            fare,
+        }
+    }
+
+    /// The same for one pass, whose calls are paid for.
+    ///
+    /// # Errors
+    /// How long to wait before it is worth trying again.
+    pub(in crate::cluster) fn paid(self) -> Result<Self, Duration> {
+        let fare = match self.line.enter() {
+            Some((session, _call)) => Some(Arc::new(session.link.fare()?)),
+            // Its calls fail, and cost nothing.
+            None => None,
+        };
+        Ok(Self { fare, ..self })
     }
 
     /// Whether the site was up without a break since the seat was given.
@@ -93,13 +134,15 @@ impl Seat {
     async fn call(&self, request: Request<Vec<u8>>) -> Result<Bytes, CallError> {
         let entered = self.line.enter().filter(|_| self.is_valid());
         let (session, _call) = entered.ok_or(CallError::Transport)?;
-        let sent = session.link.send(request, self.user.as_ref());
+        let sent = session
+            .link
+            .send_paid(request, self.user.as_ref(), self.fare.clone());
         // What is cut says nothing of the cluster.
-        let answer = self.valid.run_until_cancelled(sent).await;
-        let answer = answer.ok_or(CallError::Transport)?;
-        self.line
-            .count(answer.as_ref().map(|_| ()).map_err(|error| *error));
-        answer
+        let sent = self.valid.run_until_cancelled(sent).await;
+        let sent = sent.ok_or(CallError::Transport)?;
+        let outcome = sent.answer.as_ref().map(|_| ()).map_err(|error| *error);
+        self.line.count(outcome, sent.is_unanswered, self.fare.is_some());
+        sent.answer
     }
 }
 

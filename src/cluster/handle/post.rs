@@ -19,7 +19,7 @@ use crate::gate::Closed;
 use crate::metrics::KindLabel;
 use crate::plan::health::{Fault, Moment, Watching};
 use crate::plan::site::{Site, SiteState};
-use crate::watch::{Change, Input, JobMark};
+use crate::watch::{Arrived, Change, Input, JobMark};
 
 /// Pause before a watch that ended is opened anew for the first time.
 const REOPEN: Duration = Duration::from_millis(200);
@@ -197,7 +197,7 @@ struct Beat {
 /// Tells what a watch sees.
 #[derive(Clone)]
 struct Voice {
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<Arrived>,
     notes: mpsc::Sender<Note>,
     site: Arc<Site>,
     number: u64,
@@ -294,7 +294,7 @@ impl Voice {
         let is_synced = matches!(change, Change::Synced);
         let input = Input::Job(Some(Arc::clone(&self.site)), change);
         // Without an engine there is nobody to tell.
-        _ = self.inputs.send(input).await;
+        _ = self.inputs.send(input.into()).await;
         if is_synced {
             self.note(News::Synced).await;
         }

@@ -145,7 +145,7 @@ impl Actor {
         _ = self
             .common
             .inputs
-            .send(Input::Site(Arc::clone(site), state))
+            .send(Input::Site(Arc::clone(site), state).into())
             .await;
     }
 
@@ -165,7 +165,7 @@ impl Actor {
             post.turn.before.done().await;
             let since = post.since(now());
             let state = SiteState::Down { since, reason };
-            _ = self.common.inputs.send(Input::Site(site, state)).await;
+            _ = self.common.inputs.send(Input::Site(site, state).into()).await;
         }
     }
 }

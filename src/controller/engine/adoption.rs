@@ -15,7 +15,7 @@ use crate::watch::{JobMark, job_mark};
 use super::super::adoption::{Takeover, take_over};
 use super::super::index::Origin;
 use super::super::sweep::{is_served, owner};
-use super::{Engine, Finished};
+use super::{Engine, Errand, Finished};
 
 impl Engine {
     /// Takes in the Jobs of other hubs at a place: those of tasks that this hub serves now are its tasks' Jobs from here on,
@@ -96,8 +96,12 @@ impl Engine {
             Some(site) => self.objects_at(site),
         };
         let Some(objects) = objects else { return };
+        let errand = match origin {
+            None => Errand::Removal,
+            Some(site) => Errand::SiteRemoval(Arc::clone(site)),
+        };
         let metrics = self.metrics.clone();
-        self.running.spawn(async move {
+        self.running.spawn(errand, async move {
             take_over(&objects, &metrics, jobs).await;
             Finished::Removal
         });

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::names::TaskUid;
 use crate::plan::task::Task;
-use crate::watch::{Change, GrantChange, Input, JobMark, Scope};
+use crate::watch::{Arrived, Change, GrantChange, Input, JobMark, Scope};
 
 use super::super::index::{Origin, Sight};
 use super::super::record::Blocked;
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 64;
 
 impl Engine {
     /// Takes in what a watch saw, and some of what is there besides.
-    pub(super) fn take_in_all(&mut self, first: Input, others: &mut mpsc::Receiver<Input>) {
+    pub(super) fn take_in_all(&mut self, first: Arrived, others: &mut mpsc::Receiver<Arrived>) {
         self.take_in(first);
         for _ in 1..AT_ONCE {
             let Ok(input) = others.try_recv() else { break };
@@ -31,10 +31,10 @@ impl Engine {
         }
     }
 
-    pub(super) fn take_in(&mut self, input: Input) {
+    pub(super) fn take_in(&mut self, Arrived { at, input }: Arrived) {
         match input {
-            Input::Task(scope, change) => self.take_in_task(&scope, change),
-            Input::Job(origin, change) => self.take_in_job(&origin, change),
+            Input::Task(scope, change) => self.take_in_task(&scope, change, at),
+            Input::Job(origin, change) => self.take_in_job(&origin, change, at),
             Input::Site(site, state) => self.take_in_site(&site, state),
             Input::PodsSeen => self.saw(&Source::Pods),
             Input::Grant(change) => self.take_in_grant(change),
@@ -44,15 +44,16 @@ impl Engine {
         }
     }
 
-    fn take_in_task(&mut self, scope: &Scope, change: Change<Box<Task>>) {
+    fn take_in_task(&mut self, scope: &Scope, change: Change<Box<Task>>, arrived: Instant) {
         match change {
             Change::Restart => self.index.restart(scope),
             // Another instance has it by now.
             Change::Seen(task) if !self.territory.owns(&task.id.namespace) => {}
             Change::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
-                self.parked.insert(task.id.uid.clone(), (scope.clone(), task));
+                self.parked
+                    .insert(task.id.uid.clone(), (scope.clone(), task, arrived));
             }
-            Change::Seen(task) => self.see(scope, *task),
+            Change::Seen(task) => self.see(scope, *task, arrived),
             Change::Gone(uid) => self.forget(&uid),
             Change::Synced => {
                 for uid in self.index.vanished_tasks(scope) {
@@ -66,23 +67,24 @@ impl Engine {
 
     /// Whether a worker has the task, which counts as seen then.
     fn is_with_a_worker(&mut self, scope: &Scope, uid: &TaskUid) -> bool {
-        self.passes.values().any(|busy| busy == uid) && self.index.touch_task(scope, uid)
+        self.running.has(uid) && self.index.touch_task(scope, uid)
     }
 
     /// Takes in what the watch showed while a worker had the task.
     pub(super) fn take_parked(&mut self, uid: &TaskUid) {
-        if let Some((scope, task)) = self.parked.remove(uid) {
-            self.see(&scope, *task);
+        if let Some((scope, task, arrived)) = self.parked.remove(uid) {
+            self.see(&scope, *task, arrived);
         }
     }
 
-    fn see(&mut self, scope: &Scope, task: Task) {
+    fn see(&mut self, scope: &Scope, task: Task, arrived: Instant) {
         let uid = task.id.uid.clone();
         let sight = self.index.see_task(scope, task, &self.context.key);
         if sight == Sight::Late {
             return;
         }
         self.suspect(&uid);
+        self.begin_journey(&uid, arrived);
         self.queue.add(&uid);
         if sight == Sight::Forged {
             self.metrics.forged_statuses.inc();
@@ -96,12 +98,15 @@ impl Engine {
         }
     }
 
-    fn take_in_job(&mut self, origin: &Origin, change: Change<JobMark>) {
+    fn take_in_job(&mut self, origin: &Origin, change: Change<JobMark>, arrived: Instant) {
         match change {
             Change::Restart => self.index.restart_jobs(origin),
             Change::Seen(mark) => {
                 let (task, now) = (mark.task.clone(), Instant::now());
                 if let Some(look) = self.index.see_job(origin, mark, now) {
+                    if look <= now {
+                        self.begin_journey(&task, arrived);
+                    }
                     self.queue.add_at(&task, look);
                 }
             }
@@ -121,7 +126,7 @@ impl Engine {
         if !self.index.lose_job(origin, task) {
             return;
         }
-        if self.passes.values().any(|busy| busy == task) {
+        if self.running.has(task) {
             self.jobs_gone.insert(task.clone());
         }
         self.queue.add(task);
@@ -174,6 +179,7 @@ impl Engine {
         self.queue.forget(uid);
         self.jobs_gone.remove(uid);
         self.parked.remove(uid);
+        self.journeys.forget(uid);
     }
 
     /// What the platform offers changed: tasks that waited for it look again.
@@ -183,7 +189,7 @@ impl Engine {
             self.queue.add(&uid);
         }
         // A pass under way looks at what was offered when it began, so its task is looked at once more.
-        for uid in self.passes.values() {
+        for uid in self.running.passes() {
             self.outdated.insert(uid.clone());
             self.queue.add(uid);
         }
@@ -241,7 +247,7 @@ impl Engine {
             self.queue.add(&uid);
         }
         // A pass under way may have read what was there before.
-        let uids: Vec<_> = self.passes.values().cloned().collect();
+        let uids: Vec<_> = self.running.passes().cloned().collect();
         for uid in uids {
             self.queue.add(&uid);
         }

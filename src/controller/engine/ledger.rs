@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::apply::CallError;
 use crate::plan::ledger::{Changes, Ledger};
 
-use super::{Engine, Finished, Source};
+use super::{Engine, Errand, Finished, Source};
 
 /// Pause before the ledger is read or written again after a failure.
 const LEDGER_RETRY: Duration = Duration::from_secs(5);
@@ -18,8 +18,9 @@ impl Engine {
     /// Reads what an earlier process wrote down.
     pub(super) fn read_ledger(&mut self) {
         let context = Arc::clone(&self.context);
-        self.running
-            .spawn(async move { Finished::Ledger(context.calls.read_ledger().await) });
+        self.running.spawn(Errand::LedgerRead, async move {
+            Finished::Ledger(context.calls.read_ledger().await)
+        });
     }
 
     pub(super) fn take_ledger(&mut self, read: Result<BTreeMap<String, String>, CallError>) {
@@ -36,7 +37,7 @@ impl Engine {
                     "the ledger cannot be read yet; it is tried again"
                 );
                 let context = Arc::clone(&self.context);
-                self.running.spawn(async move {
+                self.running.spawn(Errand::LedgerRead, async move {
                     tokio::time::sleep(LEDGER_RETRY).await;
                     Finished::Ledger(context.calls.read_ledger().await)
                 });
@@ -54,15 +55,29 @@ impl Engine {
         if self.unwritten.is_empty() || self.is_writing_ledger {
             return;
         }
+        let changes = std::mem::take(&mut self.unwritten);
+        self.write_ledger_after(Duration::ZERO, changes);
+    }
+
+    /// Tries these changes again, and what was said since with the next ones.
+    pub(super) fn write_ledger_later(&mut self, changes: Changes) {
+        self.write_ledger_after(LEDGER_RETRY, changes);
+    }
+
+    fn write_ledger_after(&mut self, pause: Duration, changes: Changes) {
         self.is_writing_ledger = true;
-        let (context, changes) = (Arc::clone(&self.context), std::mem::take(&mut self.unwritten));
-        self.running.spawn(async move {
-            let written = context.calls.write_ledger(&changes).await;
-            if written.is_err() {
-                tokio::time::sleep(LEDGER_RETRY).await;
-            }
-            Finished::LedgerWrite(changes, written)
-        });
+        let context = Arc::clone(&self.context);
+        self.running
+            .spawn(Errand::LedgerWrite(changes.clone()), async move {
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                let written = context.calls.write_ledger(&changes).await;
+                if written.is_err() {
+                    tokio::time::sleep(LEDGER_RETRY).await;
+                }
+                Finished::LedgerWrite(changes, written)
+            });
     }
 
     pub(super) fn wrote_ledger(&mut self, changes: Changes, written: Result<(), CallError>) {

@@ -19,7 +19,7 @@ use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::record::Blocked;
 use super::super::sweep::{Listed, Sweep, marked, remove_orphans};
 use super::sites::ticket;
-use super::{Engine, Finished, SWEEP_RETRY, Source, instant};
+use super::{Engine, Errand, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
     /// Takes in what a pass brought.
@@ -187,7 +187,7 @@ impl Engine {
             return;
         }
         let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
-        self.running.spawn(async move {
+        self.running.spawn(Errand::Removal, async move {
             remove_orphans(&context.calls, context.calls.objects(), &metrics, sweep).await;
             Finished::Removal
         });

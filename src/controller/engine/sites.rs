@@ -24,7 +24,7 @@ use super::super::outcome::Outcome;
 use super::super::record::Record;
 use super::super::sites::{Turn, Unused};
 use super::super::sweep::{Left, Listed, Sweep, list, marked, remove_orphans};
-use super::{Engine, Finished, SWEEP_RETRY, Source};
+use super::{Engine, Errand, Finished, SWEEP_RETRY, Source};
 
 /// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
 const LISTS: usize = 8;
@@ -198,8 +198,11 @@ impl Engine {
                 continue;
             };
             self.listing.insert(Arc::clone(&site));
-            self.running
-                .spawn(async move { Finished::SiteList(site, list(&objects).await) });
+            let errand = Errand::SiteList(Arc::clone(&site));
+            self.running.spawn(
+                errand,
+                async move { Finished::SiteList(site, list(&objects).await) },
+            );
         }
     }
 
@@ -308,7 +311,8 @@ impl Engine {
             return;
         }
         let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
-        self.running.spawn(async move {
+        let errand = Errand::SiteRemoval(Arc::clone(&site));
+        self.running.spawn(errand, async move {
             let settled = remove_orphans(&context.calls, &objects, &metrics, sweep).await;
             Finished::SiteRemoval(site, settled)
         });

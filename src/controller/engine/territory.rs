@@ -84,7 +84,7 @@ impl Engine {
         for (uid, namespace) in known {
             if self.territory.owns(&namespace) {
                 self.territory.leaving.remove(&uid);
-            } else if self.passes.values().any(|busy| *busy == uid) {
+            } else if self.running.has(&uid) {
                 self.territory.leaving.insert(uid);
             } else {
                 self.let_go(&uid);
@@ -161,8 +161,10 @@ mod tests {
     use kube::api::ObjectMeta;
     use serde_json::json;
 
+    use super::super::super::outcome::Outcome;
     use super::super::tests::{engine, scopes};
-    use super::super::{Finished, Outcome};
+    use super::super::work::Passed;
+    use super::super::{Errand, Finished, Running};
     use super::*;
     use crate::names::TaskKind;
     use crate::plan::shards::{Shard, View};
@@ -194,7 +196,7 @@ mod tests {
         });
         let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
         let task = Task::new(TaskKind::RenderTask, &meta, json!({}), json!({})).unwrap();
-        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))));
+        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
@@ -215,8 +217,9 @@ mod tests {
         let idle = see(&mut engine, &goes, "idle");
         let busy = see(&mut engine, &goes, "busy");
         let kept = see(&mut engine, &stays, "kept");
-        let handle = engine.running.spawn(std::future::pending());
-        engine.passes.insert(handle.id(), busy.clone());
+        engine
+            .running
+            .spawn(Errand::Pass(busy.clone()), std::future::pending());
         tell.send(part(&[0, 1])).unwrap();
         engine.take_territory();
         assert!(engine.index.task(&idle).is_none() && engine.index.task(&kept).is_some());
@@ -226,8 +229,14 @@ mod tests {
             engine.index.task(&TaskUid::new("late")).is_none(),
             "it is another's"
         );
-        let outcome = Finished::Pass(busy.clone(), Instant::now(), Box::<Outcome>::default());
-        engine.finish(Ok((handle.id(), outcome)));
+        engine.running = Running::default();
+        let passed = Passed {
+            started: Instant::now(),
+            outcome: Outcome::default(),
+            journey: None,
+        };
+        let finished = Finished::Pass(busy.clone(), Box::new(passed));
+        engine.finish((Errand::Pass(busy.clone()), Ok(finished)));
         assert!(engine.index.task(&busy).is_none());
         assert_eq!(*said.borrow(), part(&[0, 1]));
         assert_eq!(engine.index.tasks().count(), 1);
@@ -244,18 +253,18 @@ mod tests {
         assert_eq!(*said.borrow(), part(&[0]), "who gains has nothing to end");
         // A sweep that began before says nothing of what is gained.
         engine.is_sweeping = true;
-        engine.take_in(Input::Gaining(scopes().remove(0)));
+        engine.take_in(Input::Gaining(scopes().remove(0)).into());
         assert!(engine.is_sweep_late);
         see(&mut engine, &gained, "task");
         let sources = [Source::Ledger, Source::Tasks(scopes().remove(0)), Source::Secrets];
         assert_eq!(engine.unseen, HashSet::from(sources.clone()));
         for source in sources {
             engine.start_work();
-            assert!(engine.passes.is_empty(), "{source:?} was not seen yet");
+            assert_eq!(engine.running.passes().len(), 0, "{source:?} was not seen yet");
             engine.saw(&source);
         }
         engine.start_work();
-        assert_eq!(engine.passes.len(), 1);
+        assert_eq!(engine.running.passes().len(), 1);
     }
 
     #[tokio::test]

@@ -57,9 +57,9 @@ impl Pass<'_> {
             return Ok(self.context.calls.objects().clone());
         }
         let (site, _) = self.view.abroad.site.as_ref().ok_or(WorkError::NotConnected)?;
-        let wire = self.context.seats.seat(site).ok_or(WorkError::NotConnected)?;
+        let way = self.view.abroad.way.clone().ok_or(WorkError::NotConnected)?;
         let hub_id = self.context.place.hub_id.clone();
-        Ok(Objects::new(wire, None, site.namespace.clone(), hub_id))
+        Ok(Objects::new(way, None, site.namespace.clone(), hub_id))
     }
 
     /// The UID of something that was made. One of another cluster is repeated only where it looks like one.

@@ -28,6 +28,8 @@ pub enum Heard {
     Missed(Fault),
     /// Something else than a probe ended as on a broken connection, or with a refused credential.
     Doubt,
+    /// So many calls in a row ran out of time, whatever probes say; with 0 one was answered since.
+    Unanswered(u32),
     /// The kubeconfig has another token, which requests carry from now on. An attempt that was under way does not count; a
     /// probe goes on.
     Token,
@@ -94,6 +96,9 @@ pub struct Connection {
     fault: Option<Fault>,
     misses: u32,
     attempts: u32,
+    /// Times that it was lost for calls that were not answered, since one was, and when that was first.
+    stalls: u32,
+    stalled: Option<Timestamp>,
     version: Option<Version>,
     last_probe: Option<Timestamp>,
 }
@@ -111,6 +116,8 @@ impl Connection {
             fault: Some(Fault::Connecting),
             misses: 0,
             attempts: 0,
+            stalls: 0,
+            stalled: None,
             version: None,
             last_probe: None,
         }
@@ -200,6 +207,7 @@ impl Connection {
                 self.missed(fault, started, in_doubt, now);
             }
             (Heard::Doubt, _) => self.doubt(now),
+            (Heard::Unanswered(calls), _) => self.unanswered(calls, now),
             (Heard::Token, state) => self.renewed(state, now),
             (Heard::Replaced, state) => {
                 self.renewed(state, now);
@@ -302,6 +310,24 @@ impl Connection {
             }
             State::Probing { in_doubt, .. } => *in_doubt = true,
             State::Waiting { .. } | State::Trying | State::Replacing | State::Swapping => {}
+        }
+    }
+
+    /// A cluster that answers probes and does no work is as good as down. What was lost so is tried less and less often, and
+    /// counts as lost since the first time, until a call is answered.
+    fn unanswered(&mut self, calls: u32, now: Moment) {
+        if calls == 0 {
+            (self.stalls, self.stalled) = (0, None);
+        } else if !self.is_up() {
+            // Of before the loss.
+        } else if calls >= self.timing.unanswered {
+            let since = *self.stalled.get_or_insert(now.wall);
+            (self.since, self.attempts) = (Some(since), self.stalls.saturating_add(1));
+            self.lose(Fault::Unreachable, now);
+            self.stalls = self.stalls.saturating_add(1);
+            self.attempts = 0;
+        } else {
+            self.doubt(now);
         }
     }
 

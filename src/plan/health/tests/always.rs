@@ -23,6 +23,7 @@ fn heard() -> impl Strategy<Value = Heard> {
         Just(Heard::Answered),
         fault().prop_map(Heard::Missed),
         Just(Heard::Doubt),
+        (0..8_u32).prop_map(Heard::Unanswered),
         Just(Heard::Token),
         Just(Heard::Replaced),
         Just(Heard::Same),

@@ -396,3 +396,51 @@ fn each_fault_says_what_it_is_in_its_own_words() {
     let said: std::collections::BTreeSet<_> = Fault::ALL.iter().map(|fault| fault.message()).collect();
     assert_eq!(said.len(), Fault::ALL.len());
 }
+
+/// Holds: B2.
+#[test]
+fn a_cluster_that_answers_probes_and_does_no_work_is_lost_and_tried_less_and_less_often() {
+    let mut clock = Clock::new();
+    let mut connection = up(&mut clock);
+    let patience = timing().unanswered;
+    connection.heard(Heard::Unanswered(patience - 1), clock.now());
+    assert_eq!(
+        connection.due(clock.now()),
+        Some(clock.now().at),
+        "probed at once"
+    );
+    probe(&mut connection, &mut clock, Heard::Answered);
+    assert!(connection.is_up());
+    clock.pass(Duration::from_secs(1));
+    connection.heard(Heard::Unanswered(patience), clock.now());
+    let first = clock.now();
+    let mut last = Duration::ZERO;
+    for round in 0..5 {
+        let health = connection.health();
+        assert_eq!(
+            (health.phase, health.reason()),
+            (Phase::Lost, Reason::Unreachable)
+        );
+        assert_eq!(
+            health.since,
+            Some(first.wall),
+            "as one loss, until a call is answered"
+        );
+        let pause = connection.due(clock.now()).unwrap() - clock.now().at;
+        assert!(pause > last, "{round}: {pause:?} after {last:?}");
+        last = pause;
+        // Of before the loss.
+        connection.heard(Heard::Unanswered(patience + round), clock.now());
+        attempt(&mut connection, &mut clock, Heard::Connected(V));
+        assert!(connection.is_up());
+        clock.pass(Duration::from_secs(30));
+        connection.heard(Heard::Unanswered(patience + round), clock.now());
+    }
+    attempt(&mut connection, &mut clock, Heard::Connected(V));
+    connection.heard(Heard::Unanswered(0), clock.now());
+    assert!(connection.is_up(), "it answered");
+    let again = clock.pass(Duration::from_secs(30));
+    connection.heard(Heard::Unanswered(patience), clock.now());
+    assert_eq!(connection.health().since, Some(again.wall));
+    assert!(connection.due(clock.now()).unwrap() - clock.now().at < last);
+}

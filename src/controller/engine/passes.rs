@@ -1,0 +1,233 @@
+//! Which tasks are worked on, and at whose expense: what runs elsewhere never uses up what the hub has for its own cluster.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::apply::Wire;
+use crate::metrics::journey::{Runs, travel};
+use crate::names::TaskUid;
+use crate::plan::placement::Target;
+use crate::plan::site::{Site, SiteState};
+use crate::workqueue::{Owner, Pool};
+
+use super::super::record::Record;
+use super::super::worker::{Offers, work};
+use super::work::{Errand, Finished, Passed};
+use super::{Engine, Limits, instant};
+
+/// Passes beyond the workers, at most, while others wait for the last words of pods.
+const WAITING: usize = 64;
+
+impl Engine {
+    /// Passes that wait for a pod's word make no call, so others have their workers.
+    pub(super) fn let_wait(&mut self, waiting: &[TaskUid]) {
+        for uid in waiting {
+            if self.running.passes().len() - self.queue.at_work() < WAITING {
+                self.queue.rest(uid);
+            }
+        }
+    }
+
+    /// Starts what is due, as far as there are workers for it; namespaces take turns, so that nobody's many tasks keep
+    /// another's from being looked at.
+    pub(super) fn start_passes(&mut self, now: Instant) {
+        loop {
+            let (index, limits) = (&self.index, &self.limits);
+            let owner = |uid: &TaskUid| {
+                index
+                    .task(uid)
+                    .map_or(Owner::NOBODY, |record| limits.owner(record))
+            };
+            let Some((uid, waited_for)) = self.queue.take_fair(now, owner) else {
+                return;
+            };
+            self.start_pass(uid, waited_for.as_ref(), now);
+        }
+    }
+
+    fn start_pass(&mut self, uid: TaskUid, waited_for: Option<&Pool>, now: Instant) {
+        let site = self.place(&uid);
+        // Waited for before the task has a worker, and before it is looked at.
+        let way = match self.admit(site.as_ref()) {
+            Ok(way) => way,
+            Err(not_before) => {
+                self.journeys.has_to_wait(&uid, waited_for, now);
+                self.queue.put_back(&uid, not_before);
+                return;
+            }
+        };
+        let (view, due) = if self.awaits_removal(&uid) {
+            (None, None)
+        } else {
+            self.index.view(&uid, Timestamp::now(), now)
+        };
+        let Some(mut view) = view else {
+            self.leave_alone(&uid, due);
+            return;
+        };
+        (view.abroad.site, view.abroad.way) = (site, way);
+        view.answer = self.answer(&uid);
+        let has_slot = self.fair.is_running(&view.id.namespace, &uid);
+        let journey = self
+            .journeys
+            .depart(&uid, waited_for, self.runs(&uid), Instant::now());
+        self.jobs_gone.remove(&uid);
+        let offers = Offers {
+            catalog: self.catalog.borrow().clone().unwrap_or_default(),
+            grants: Arc::clone(&self.grants),
+        };
+        let (context, journeys) = (Arc::clone(&self.context), self.metrics.journeys.clone());
+        self.running.spawn(Errand::Pass(uid.clone()), async move {
+            let (outcome, journey) = travel(&journeys, journey, work(context, offers, view, has_slot)).await;
+            let passed = Passed {
+                started: now,
+                outcome,
+                journey,
+            };
+            Finished::Pass(uid, Box::new(passed))
+        });
+    }
+
+    /// Nothing is to be done for a task before then.
+    fn leave_alone(&mut self, uid: &TaskUid, due: Option<Timestamp>) {
+        self.journeys.forget(uid);
+        self.queue.done(uid);
+        self.give_slot_back(uid);
+        if let Some(due) = due {
+            self.queue.add_at(uid, instant(due));
+        }
+        self.await_restore(uid);
+        self.retain(uid);
+    }
+
+    /// The way to a site for one pass, where there is one.
+    ///
+    /// # Errors
+    /// When it is worth trying again, where the site may not be asked now.
+    fn admit(&self, site: Option<&(Arc<Site>, SiteState)>) -> Result<Option<Arc<dyn Wire>>, Instant> {
+        match site {
+            Some((site, SiteState::Up)) => self.context.seats.admit(site),
+            _ => Ok(None),
+        }
+    }
+
+    fn runs(&self, uid: &TaskUid) -> Runs {
+        let target = self
+            .index
+            .task(uid)
+            .and_then(|record| record.abroad.target.as_ref());
+        target.map_or(Runs::Here, |_| Runs::Elsewhere)
+    }
+}
+
+impl Limits {
+    /// Out of which pools a task is worked on. A namespace's tasks take turns with those of others, whatever cluster they are
+    /// for.
+    fn owner(&self, record: &Record) -> Owner {
+        let namespace = record.namespace();
+        let pools = match record.abroad.target.as_deref() {
+            None => [
+                (Pool::Namespace(Arc::clone(namespace)), self.workers_of_namespace),
+                (Pool::Here, self.workers),
+            ],
+            Some(Target::Platform(name)) => [
+                (Pool::Cluster(name.as_str().into()), self.passes_of_cluster),
+                (Pool::Elsewhere, self.passes_elsewhere),
+            ],
+            // However many clusters a tenant names.
+            Some(Target::Own(_)) => [
+                (Pool::OwnClusters(Arc::clone(namespace)), self.passes_of_cluster),
+                (Pool::Elsewhere, self.passes_elsewhere),
+            ],
+        };
+        Owner {
+            name: Some(Arc::clone(namespace)),
+            pools: pools.map(Some),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use kube::api::ObjectMeta;
+    use serde_json::json;
+
+    use super::super::super::worker::Context;
+    use super::super::tests::{engine, scopes};
+    use super::*;
+    use crate::cluster::Seats;
+    use crate::names::TaskKind;
+    use crate::plan::site::ClusterName;
+    use crate::plan::task::Task;
+    use crate::watch::{Change, Input};
+
+    /// Clusters of which each may be asked so often, and when others may be asked again.
+    #[derive(Debug)]
+    struct Paced(Mutex<usize>, Instant);
+
+    impl Seats for Paced {
+        fn seat(&self, _: &Site) -> Option<Arc<dyn Wire>> {
+            None
+        }
+
+        fn admit(&self, site: &Site) -> Result<Option<Arc<dyn Wire>>, Instant> {
+            if site.cluster != ClusterName::Platform("slow".to_owned()) {
+                return Ok(None);
+            }
+            let mut left = self.0.lock().unwrap();
+            *left = left.checked_sub(1).ok_or(self.1)?;
+            Ok(None)
+        }
+    }
+
+    fn see_on(engine: &mut Engine, cluster: &str, uid: &str) -> TaskUid {
+        let meta = json!({
+            "name": uid, "namespace": "team-a", "uid": uid, "resourceVersion": "1", "generation": 1,
+        });
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        let spec = json!({
+            "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"},
+            "clusterName": cluster,
+        });
+        let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
+        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))).into());
+        let site = Site {
+            cluster: ClusterName::Platform(cluster.to_owned()),
+            namespace: "jobs".to_owned(),
+        };
+        let site = engine.sites.intern(site, Timestamp::now());
+        engine.sites.turn(&site, SiteState::Up, Timestamp::now());
+        engine.sites.listed(&site);
+        let uid = TaskUid::new(uid);
+        engine.index.settle_at(&uid, &site);
+        uid
+    }
+
+    /// Holds: B2.
+    #[tokio::test]
+    async fn a_pass_for_a_cluster_that_may_not_be_asked_yet_is_not_begun_and_keeps_its_turn() {
+        let mut engine = engine();
+        let again = Instant::now() + Duration::from_secs(30);
+        if let Some(context) = Arc::<Context>::get_mut(&mut engine.context) {
+            context.seats = Arc::new(Paced(Mutex::new(1), again));
+        }
+        let first = see_on(&mut engine, "slow", "first");
+        for n in 0..100 {
+            see_on(&mut engine, "slow", &format!("slow-{n}"));
+        }
+        let other = see_on(&mut engine, "other", "other");
+        engine.unseen.clear();
+        let now = Instant::now();
+        engine.start_passes(now);
+        let at_work: Vec<_> = engine.running.passes().collect();
+        assert_eq!(at_work.len(), 2, "{at_work:?}");
+        assert!(engine.running.has(&first) && engine.running.has(&other));
+        assert_eq!(engine.queue.len(), 100);
+        assert_eq!(engine.queue.next_wake(), Some(again));
+    }
+}
