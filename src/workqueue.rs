@@ -3,7 +3,8 @@
 //!
 //! Pure: the clock is passed in, waiting is the caller's.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Instant;
