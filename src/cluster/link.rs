@@ -3,6 +3,8 @@
 //! Nothing that the server says is kept, told or logged but the status of its answers, and for a name that is taken the one
 //! known word. Redirects are not followed, and nothing is compressed.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,5 +1,7 @@
 //! TLS as one cluster wants it: its own authorities and nobody else's, its own login, nothing remembered between connections.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::sync::{Arc, LazyLock};
 
 use rustls::client::Resumption;

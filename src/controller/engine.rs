@@ -611,16 +611,18 @@ pub(super) mod tests {
         assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
     }
 
+    /// A spec for a cluster.
+    fn on(cluster: &str) -> Value {
+        json!({
+            "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"},
+            "clusterName": cluster,
+        })
+    }
+
     /// Holds: B2.
     #[tokio::test]
     async fn slow_clusters_leave_others_room_and_the_hub_all_of_its_own_workers() {
         let mut engine = engine();
-        let on = |cluster: &str| {
-            json!({
-                "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"},
-                "clusterName": cluster,
-            })
-        };
         for n in 0..8 {
             see_in(&mut engine, "team-a", &format!("slow-{n}"), on("slow"));
         }

@@ -66,6 +66,10 @@ pub(super) fn chain(data: &str) -> Result<Vec<Vec<u8>>, KubeconfigError> {
 ///
 /// # Errors
 /// When it is not one key in PEM, in base64; is protected by a passphrase; or is of a kind or a size that is not used.
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "more kinds of sections may come to be, and what is no key of these three kinds is refused"
+)]
 pub(super) fn private_key(data: &str) -> Result<(Key, SecretSlice<u8>), KubeconfigError> {
     let pem = decoded(data).ok_or(KubeconfigError::BadKey)?;
     let mut sections = Section::pem_slice_iter(&pem);

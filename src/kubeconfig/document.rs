@@ -359,6 +359,10 @@ fn options() -> serde_saphyr::Options {
 }
 
 /// What the parser ran into, without a word of it.
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser has dozens of errors, and each is a refusal"
+)]
 fn why(error: &Error) -> KubeconfigError {
     match error {
         Error::MultipleDocuments { .. }

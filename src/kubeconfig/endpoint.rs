@@ -40,7 +40,7 @@ pub fn server(url: &str) -> Result<(Host, u16), KubeconfigError> {
     let port = port.map_or(Some(HTTPS_PORT), canonical_port);
     match host {
         Host::Name(name) if is_local(&name) => Err(KubeconfigError::LocalServer),
-        host => Ok((host, port.ok_or(KubeconfigError::BadServer)?)),
+        host @ (Host::Name(_) | Host::Address(_)) => Ok((host, port.ok_or(KubeconfigError::BadServer)?)),
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
             if let Ok((host, port)) = server(&url) {
                 let again = match &host {
                     Host::Address(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
-                    host => format!("https://{host}:{port}"),
+                    Host::Address(host) => format!("https://{host}:{port}"),
                 };
                 prop_assert_eq!(server(&again), Ok((host, port)));
             }

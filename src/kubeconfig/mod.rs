@@ -3,6 +3,8 @@
 //! No command of it is run, no file that it names is opened, and none of its text is ever shown. A kubeconfig that asks
 //! for something unsafe is refused as a whole, in entries that are not used as well: nothing is left out in silence.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod credential;
 mod document;
 mod endpoint;

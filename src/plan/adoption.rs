@@ -4,6 +4,8 @@
 //! one knows it by what no other task's objects have, and goes on where the first one stopped. Nothing is made twice, and
 //! nothing is taken from a hub of another cluster.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use kube::api::ObjectMeta;
 
 use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, SPEC_HASH, TASK_UID};

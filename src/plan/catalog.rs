@@ -2,6 +2,8 @@
 //!
 //! [`Catalog::resolve`] answers which destination and renderer a task gets, or why it gets none.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -341,7 +343,9 @@ fn usable(credential: &Credential) -> Result<Credential, Refusal> {
             Reason::PushSecretInvalid,
             "the registry's credential cannot be used for its host; the task starts by itself once the platform operator mends it",
         )),
-        usable => Ok(usable.clone()),
+        Credential::Anonymous | Credential::BasicAuth(_) | Credential::DockerConfig(_) => {
+            Ok(credential.clone())
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Which references between namespaces their targets allow.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::ReferenceGrantSpec;

@@ -1,5 +1,7 @@
 //! Why a kubeconfig leads nowhere, in words for whoever can mend it.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use crate::api::conditions::Reason;
 
 use super::catalog::Refusal;

@@ -1,5 +1,7 @@
 //! Where a task's Job runs: on the hub, on a cluster of the platform's, or on one of the tenant's own.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use crate::api::RenderTaskSpec;
 use crate::api::conditions::Reason;
 use crate::names::{TaskKind, is_dns_label, is_dns_subdomain};
@@ -144,8 +146,9 @@ pub fn admit(
             Ok(())
         }
         Target::Own(site) => {
-            let ClusterName::Own(own) = &site.cluster else {
-                return Ok(());
+            let own = match &site.cluster {
+                ClusterName::Own(own) => own,
+                ClusterName::Platform(_) => return Ok(()),
             };
             let is_granted = || {
                 tenancy.crosses_namespaces

@@ -1,5 +1,7 @@
 //! The pod of a renderer Job; it passes `PodSecurity` `restricted`.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, PodSecurityContext, PodSpec, SeccompProfile, Volume, VolumeMount,
 };

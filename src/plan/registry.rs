@@ -1,5 +1,7 @@
 //! The verdict on a registry: whether its credential can be used for its host.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::api::ClusterRegistrySpec;

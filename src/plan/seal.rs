@@ -3,6 +3,8 @@
 //! It binds the status to its task, so that it cannot be carried to another. An older status of the same task has a seal
 //! too; what the hub remembers of its last word is what tells that one from the last.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;

@@ -1,5 +1,7 @@
 //! Where a Job runs that does not run on the hub's cluster: a namespace of another one, as one user.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
@@ -47,11 +49,11 @@ impl Site {
     #[must_use]
     pub fn user(&self) -> Option<String> {
         match &self.cluster {
-            ClusterName::Own(OwnKubeconfig {
-                reader: Reader::ServiceAccount(account),
-                ..
-            }) => Some(account.username()),
-            ClusterName::Own(_) | ClusterName::Platform(_) => None,
+            ClusterName::Platform(_) => None,
+            ClusterName::Own(own) => match &own.reader {
+                Reader::ServiceAccount(account) => Some(account.username()),
+                Reader::Hub => None,
+            },
         }
     }
 }

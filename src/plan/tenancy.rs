@@ -1,5 +1,7 @@
 //! What the platform lets tenants' references do.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 /// How far a task's references reach, and as whom they are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tenancy {

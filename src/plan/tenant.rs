@@ -2,6 +2,8 @@
 //!
 //! [`wanted`] says what to read; whoever reads it has the rights of the task's ServiceAccount and no others.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::fmt;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -61,6 +63,16 @@ pub enum Reader {
     ServiceAccount(ServiceAccount),
     /// The hub itself, for the platform's own tasks and where one team owns the cluster.
     Hub,
+}
+
+impl Named {
+    /// The name of the registry; none where a host is named, whose Secret is in the task's own namespace.
+    fn registry(&self) -> Option<&str> {
+        match self {
+            Self::Registry(name) => Some(name),
+            Self::Host(_) => None,
+        }
+    }
 }
 
 /// What a task names.
@@ -236,10 +248,8 @@ pub fn wanted(
         (None, None) => return Err(invalid("registryRef is missing; name a registry")),
     };
     let crosses = *namespace != task.id.namespace;
-    if let Named::Registry(name) = &named
-        && crosses
-        && !(tenancy.crosses_namespaces && grants.allows(&task.id.namespace, namespace, name))
-    {
+    let may_cross = |name| tenancy.crosses_namespaces && grants.allows(&task.id.namespace, namespace, name);
+    if crosses && !named.registry().is_some_and(may_cross) {
         return Err(crossing());
     }
     Ok(Wanted::Read(Reference {

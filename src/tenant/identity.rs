@@ -110,7 +110,11 @@ impl Identities {
         reader: &Reader,
         refused: &Session,
     ) -> Result<Option<Session>, IdentityError> {
-        let (Reader::ServiceAccount(account), Some(token)) = (reader, refused.token()) else {
+        let account = match reader {
+            Reader::ServiceAccount(account) => account,
+            Reader::Hub => return Ok(None),
+        };
+        let Some(token) = refused.token() else {
             return Ok(None);
         };
         let token = self.tokens.replace(account, token).await?;

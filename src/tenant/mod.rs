@@ -3,6 +3,8 @@
 //! `lookup` knows only a `Session`, which is somebody's; it has no way to the hub's own client. `identity` makes
 //! sessions and is the one place where the hub's client meets a tenant's wish: to ask for a token, or to impersonate.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod identity;
 mod lookup;
 mod session;

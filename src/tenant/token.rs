@@ -205,6 +205,10 @@ fn checked(token: &str, account: &ServiceAccount, audiences: &[String]) -> Resul
     Ok(Duration::from_secs(seconds.unsigned_abs()))
 }
 
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "of kube's many errors all but these are a call that failed, which is no identity"
+)]
 fn classify(error: &kube::Error) -> TokenError {
     match error {
         // 400 and 422 are for an account that is being deleted or has no legal name.

@@ -1,5 +1,7 @@
 //! A connection that stands: its link, and the calls that are under way on it.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,8 +50,10 @@ impl Session {
 
     /// Lets the next request carry the token that is wanted, where it is all that differs.
     pub(super) fn renew(&self, wanted: &Desired) {
-        let Login::Token(token) = &wanted.config.login else {
-            return;
+        let token = match &wanted.config.login {
+            Login::Token(token) => token,
+            // Another certificate is another connection.
+            Login::Certificate { .. } => return,
         };
         let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         if self.connection != wanted.connection || *identity == wanted.identity {

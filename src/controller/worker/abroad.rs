@@ -1,5 +1,7 @@
 //! What a pass needs to know and to do where its task runs on another cluster than the hub's.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;

@@ -79,12 +79,13 @@ impl Resolved {
     /// What has to go along to another cluster; `None` where nothing has to.
     #[must_use]
     pub fn cargo(&self) -> Option<Cargo> {
-        let secret = match (&self.credential, &self.login) {
-            (Credential::BasicAuth(name) | Credential::DockerConfig(name), None) => {
-                Some((name.clone(), self.reference.host.to_string()))
-            }
-            _ => None,
+        let platforms = match &self.credential {
+            Credential::BasicAuth(name) | Credential::DockerConfig(name) => Some(name),
+            Credential::Anonymous | Credential::Missing | Credential::Invalid => None,
         };
+        // A login that is known already is the tenant's own.
+        let platforms = platforms.filter(|_| self.login.is_none());
+        let secret = platforms.map(|name| (name.clone(), self.reference.host.to_string()));
         let of_class = || Some((self.class.ca_config_map_name.clone()?, CLASS_CA_KEY.to_owned()));
         let certificates = match &self.ca {
             Some(Certificates::ConfigMap(name, key)) => Some((name.clone(), key.clone())),

@@ -403,14 +403,6 @@ fn a_cluster_that_answers_probes_and_does_no_work_is_lost_and_tried_less_and_les
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     let patience = timing().unanswered;
-    connection.heard(Heard::Unanswered(patience - 1), clock.now());
-    assert_eq!(
-        connection.due(clock.now()),
-        Some(clock.now().at),
-        "probed at once"
-    );
-    probe(&mut connection, &mut clock, Heard::Answered);
-    assert!(connection.is_up());
     clock.pass(Duration::from_secs(1));
     connection.heard(Heard::Unanswered(patience), clock.now());
     let first = clock.now();
@@ -443,4 +435,16 @@ fn a_cluster_that_answers_probes_and_does_no_work_is_lost_and_tried_less_and_les
     connection.heard(Heard::Unanswered(patience), clock.now());
     assert_eq!(connection.health().since, Some(again.wall));
     assert!(connection.due(clock.now()).unwrap() - clock.now().at < last);
+}
+
+/// Holds: B2.
+#[test]
+fn a_call_without_an_answer_has_the_cluster_probed_at_once() {
+    let mut clock = Clock::new();
+    let mut connection = up(&mut clock);
+    clock.pass(Duration::from_secs(1));
+    connection.heard(Heard::Unanswered(timing().unanswered - 1), clock.now());
+    assert_eq!(connection.due(clock.now()), Some(clock.now().at));
+    probe(&mut connection, &mut clock, Heard::Answered);
+    assert!(connection.is_up());
 }
