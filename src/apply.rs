@@ -20,6 +20,7 @@ use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind};
 use crate::object::SlimObject;
+use crate::plan::finalizers::Finalizers;
 use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
@@ -60,7 +61,7 @@ struct AnswerMeta {
     generation: Option<i64>,
     deletion_timestamp: Option<Time>,
     #[serde(default)]
-    finalizers: Vec<String>,
+    finalizers: Finalizers,
 }
 
 /// Calls to the hub's own cluster.
@@ -91,43 +92,56 @@ impl Calls {
         &self.objects
     }
 
-    /// Puts the hub's finalizer on a task; the new resource version.
+    /// Puts the hub's finalizer on a task; the new resource version, and what finalizers there are then.
     ///
     /// # Errors
     /// [`CallError::Conflict`] when the task changed since it was read.
-    pub async fn add_finalizer(&self, task: &Task) -> Result<String, CallError> {
-        let finalizers = task
-            .finalizers
-            .iter()
-            .cloned()
-            .chain([FINALIZER.to_owned()])
-            .collect();
-        self.set_finalizers(task, finalizers).await
+    pub async fn add_finalizer(&self, task: &Task) -> Result<(String, Finalizers), CallError> {
+        let change = if task.finalizers.count == 0 {
+            json!({"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]})
+        } else {
+            json!({"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER})
+        };
+        self.patch_finalizers(task, vec![change]).await
     }
 
-    /// Takes the hub's finalizer off a task; a task that is gone counts as done.
+    /// Takes the hub's finalizer off a task; what finalizers there are then. A task that is gone has none.
     ///
     /// # Errors
     /// [`CallError::Conflict`] when the task changed since it was read.
-    pub async fn remove_finalizer(&self, task: &Task) -> Result<(), CallError> {
-        let finalizers = task
-            .finalizers
-            .iter()
-            .filter(|f| *f != FINALIZER)
-            .cloned()
-            .collect();
-        done(self.set_finalizers(task, finalizers).await)
+    pub async fn remove_finalizer(&self, task: &Task) -> Result<Finalizers, CallError> {
+        let Some(place) = task.finalizers.own else {
+            return Ok(task.finalizers);
+        };
+        let path = format!("/metadata/finalizers/{place}");
+        let changes = vec![
+            json!({"op": "test", "path": path, "value": FINALIZER}),
+            json!({"op": "remove", "path": path}),
+        ];
+        let left = found(self.patch_finalizers(task, changes).await)?;
+        Ok(left.map(|(_, left)| left).unwrap_or_default())
     }
 
-    async fn set_finalizers(&self, task: &Task, finalizers: Vec<String>) -> Result<String, CallError> {
-        let body = json!({"metadata": {
-            "uid": task.id.uid.as_str(),
-            "resourceVersion": task.resource_version,
-            "finalizers": finalizers,
-        }});
-        let request = tasks(&task.id).patch(&task.id.name, &manager(), &Patch::Merge(&body));
-        let answer: Answer = self.send("patch", resource(task.id.kind), request).await?;
-        Ok(answer.metadata.resource_version)
+    /// Changes one finalizer and sends none of the others, of which there may be 1.4 MB.
+    async fn patch_finalizers(
+        &self,
+        task: &Task,
+        changes: Vec<Value>,
+    ) -> Result<(String, Finalizers), CallError> {
+        let as_read = [
+            json!({"op": "replace", "path": "/metadata/uid", "value": task.id.uid.as_str()}),
+            json!({"op": "replace", "path": "/metadata/resourceVersion", "value": task.resource_version}),
+        ];
+        let body = as_read.into_iter().chain(changes).collect();
+        let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
+        let request = tasks(&task.id).patch(&task.id.name, &manager(), &patch);
+        let answer: Result<Answer, _> = self.send("patch", resource(task.id.kind), request).await;
+        match answer {
+            Ok(Answer { metadata }) => Ok((metadata.resource_version, metadata.finalizers)),
+            // What is named by its place is somewhere else by now.
+            Err(CallError::Invalid) => Err(CallError::Conflict),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads a task; `None` when it does not exist or another one has its name.

@@ -34,6 +34,10 @@ mod tenants;
 pub use tasks::{Territory, tasks};
 pub use tenants::{Grant, GrantChange, grants, registries, tenants};
 
+/// Objects in a page of what tenants make, where a server cannot stream its lists. An object is 1.5 MiB at the most, so a page
+/// is 24 MiB; a page of 500, which is usual, could be 750 MiB.
+const TENANT_PAGE: u32 = 16;
+
 /// Pause before a watch is opened anew, so that a server that refuses each start is not asked in a loop.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -331,6 +335,11 @@ fn change<K, T>(
         Event::Apply(object) | Event::InitApply(object) => seen(object).map(Change::Seen),
         Event::Delete(object) => gone(&object).map(Change::Gone),
     }
+}
+
+/// How what tenants make is watched.
+fn of_tenants() -> Config {
+    Config::default().page_size(TENANT_PAGE)
 }
 
 fn uid_of(object: &SlimObject) -> Option<TaskUid> {

@@ -23,6 +23,8 @@ use renderhub::metrics::{
 mod bounds;
 #[path = "docs/named.rs"]
 mod named;
+#[path = "docs/tenant_fields.rs"]
+mod tenant_fields;
 #[path = "docs/threats.rs"]
 mod threats;
 

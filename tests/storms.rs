@@ -5,6 +5,8 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
+#[path = "storms/large.rs"]
+mod large;
 mod support;
 
 use std::time::Duration;

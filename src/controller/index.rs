@@ -3,7 +3,7 @@
 //! Owned by one loop, so it needs no locks. A finished task keeps its names, its phase, its dates and what the hub said of it
 //! last, packed; its spec is read again in the rare case that it is needed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ use crate::plan::{Held, JobState};
 use crate::watch::Scope;
 
 use super::engine::Answer;
-use super::record::{Abroad, KnownJob, Record, retry};
+use super::interned::Interned;
+use super::record::{Abroad, Blocked, KnownJob, Record, retry};
 use super::word::Packer;
 
 mod jobs;
@@ -36,8 +37,9 @@ pub use statuses::Sight;
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
-/// Bytes of specs kept in memory for tasks that wait or run; beyond it a task is read when its turn comes.
-const SPEC_BUDGET: usize = 32 << 20;
+/// Bytes of whole tasks kept in memory while they wait or run; beyond it a task is read when its turn comes.
+const KEPT_BUDGET: usize = 32 << 20;
+
 /// Everything the hub remembers.
 #[derive(Debug, Default)]
 pub struct Index {
@@ -48,8 +50,9 @@ pub struct Index {
     /// Lists of Jobs begun so far.
     job_epochs: HashMap<Origin, u32>,
     secrets: HashMap<TaskUid, Box<str>>,
-    namespaces: HashSet<Arc<str>>,
-    spec_bytes: usize,
+    namespaces: Interned<str>,
+    /// Bytes of the whole tasks that are kept.
+    kept_bytes: usize,
     /// Lists of tasks begun so far.
     epochs: HashMap<Scope, u32>,
     /// Tasks in each phase, in the order of [`PHASES`].
@@ -57,7 +60,7 @@ pub struct Index {
     packer: Packer,
     /// Whom tasks without a ServiceAccount act as, which decides how their own kubeconfig is read.
     tenancy: Tenancy,
-    targets: HashSet<Arc<Target>>,
+    targets: Interned<Target>,
 }
 
 /// The phases as metric labels.
@@ -153,7 +156,8 @@ impl Index {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
-        let known = old.as_ref().map(|r| r.abroad.clone()).unwrap_or_default();
+        let mut known = old.as_ref().map(|r| r.abroad.clone()).unwrap_or_default();
+        let (target, job_namespace) = (known.target.take(), known.job_namespace.take());
         let mut record = Record {
             word: self.word(old.as_ref(), &task),
             is_forged: old.as_ref().is_some_and(|r| r.is_forged),
@@ -182,20 +186,28 @@ impl Index {
             },
             whole: None,
         };
-        let is_needed = !phase.is_finished() || task.deleting;
-        if is_needed && self.spec_bytes + task.spec_bytes <= SPEC_BUDGET {
-            self.spec_bytes += task.spec_bytes;
-            record.whole = Some(task);
-        }
+        record.whole = self.affords(&task).then_some(task);
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid.clone(), record);
+        self.give_back(target, job_namespace);
         self.claim_stray(&uid);
+    }
+
+    /// Whether a whole task is kept, which counts as kept then: there is something to do for it, and room.
+    fn affords(&mut self, task: &Task) -> bool {
+        let is_needed = !task.phase().is_finished() || task.deleting;
+        let bytes = self.kept_bytes + task.kept_bytes();
+        let is_kept = is_needed && bytes <= KEPT_BUDGET;
+        if is_kept {
+            self.kept_bytes = bytes;
+        }
+        is_kept
     }
 
     /// Forgets what a task looks like, so that the next pass reads it.
     pub fn forget_spec(&mut self, uid: &TaskUid) {
         if let Some(task) = self.tasks.get_mut(uid).and_then(|r| r.whole.take()) {
-            self.spec_bytes -= task.spec_bytes;
+            self.kept_bytes -= task.kept_bytes();
         }
     }
 
@@ -212,17 +224,25 @@ impl Index {
     fn forget_whole(&mut self, uid: &TaskUid) -> Option<Record> {
         let record = self.tasks.remove(uid)?;
         self.phases[slot(record.phase)] -= 1;
-        self.spec_bytes -= record.whole.as_ref().map_or(0, |t| t.spec_bytes);
+        self.kept_bytes -= record.whole.as_ref().map_or(0, |task| task.kept_bytes());
         Some(record)
     }
 
     /// Forgets a task that is gone; where it waited or ran.
     pub fn forget_task(&mut self, uid: &TaskUid) -> Option<(Arc<str>, Timestamp)> {
-        let record = self.forget_whole(uid)?;
+        self.block(uid, Blocked::No);
+        let Record {
+            namespace,
+            created,
+            abroad,
+            ..
+        } = self.forget_whole(uid)?;
         if let Some(job) = self.jobs.remove(uid) {
             self.put_stray(job);
         }
-        Some((record.namespace, record.created))
+        self.give_back(abroad.target, abroad.job_namespace);
+        self.namespaces.forget_last(&namespace);
+        Some((namespace, created))
     }
 
     /// A new list of the tasks of a scope begins.
@@ -251,12 +271,7 @@ impl Index {
 
     /// The one copy of a namespace's name.
     pub fn intern(&mut self, namespace: &str) -> Arc<str> {
-        if let Some(known) = self.namespaces.get(namespace) {
-            return Arc::clone(known);
-        }
-        let namespace: Arc<str> = namespace.into();
-        self.namespaces.insert(Arc::clone(&namespace));
-        namespace
+        self.namespaces.one(namespace)
     }
 
     // === work ===

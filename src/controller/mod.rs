@@ -5,6 +5,7 @@ pub mod catalog;
 pub mod clusters;
 pub mod engine;
 mod index;
+mod interned;
 mod outcome;
 mod record;
 mod sites;

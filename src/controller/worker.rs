@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::labels::FINALIZER;
 use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::events::Events;
@@ -198,14 +197,12 @@ impl Pass<'_> {
         let name = job_name(&task.id.name, &task.id.uid);
         match step {
             Step::AddFinalizer => {
-                let version = calls.add_finalizer(task).await?;
-                self.changed(task, version, |t| t.finalizers.push(FINALIZER.to_owned()));
+                let (version, finalizers) = calls.add_finalizer(task).await?;
+                self.changed(task, version, |t| t.finalizers = finalizers);
             }
             Step::RemoveFinalizer => {
-                calls.remove_finalizer(task).await?;
-                self.changed(task, task.resource_version.clone(), |t| {
-                    t.finalizers.retain(|f| f != FINALIZER);
-                });
+                let left = calls.remove_finalizer(task).await?;
+                self.changed(task, task.resource_version.clone(), |t| t.finalizers = left);
             }
             Step::DeleteTask => {
                 calls.delete_task(&task.id).await?;

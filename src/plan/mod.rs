@@ -8,6 +8,7 @@ pub mod adoption;
 pub mod catalog;
 pub mod class;
 pub mod cluster_status;
+pub mod finalizers;
 pub mod gates;
 pub mod gc;
 pub mod grants;

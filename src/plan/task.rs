@@ -1,17 +1,19 @@
 //! A task as the hub works on it: either kind, with its spec decoded and its raw configuration kept.
 
+use std::io;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ObjectMeta;
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::api::conditions::{self, ConditionType};
-use crate::api::labels::FINALIZER;
 use crate::api::{RenderTaskSpec, RenderTaskStatus};
 use crate::names::{TaskKind, TaskUid, hex};
 
+use super::finalizers::Finalizers;
 use super::seal::StatusDigest;
 
 /// Seconds a failed Job and its config Secret are kept where the task does not say.
@@ -60,8 +62,8 @@ pub struct Standing {
     pub generation: Option<i64>,
     /// When somebody asked for its deletion.
     pub deleted_at: Option<Timestamp>,
-    /// All finalizers on the object.
-    pub finalizers: Vec<String>,
+    /// The finalizers on the object.
+    pub finalizers: Finalizers,
 }
 
 /// A whole task.
@@ -79,16 +81,18 @@ pub struct Task {
     pub deleting: bool,
     /// When, as far as the API server said.
     pub deleted_at: Option<Timestamp>,
-    /// All finalizers on the object.
-    pub finalizers: Vec<String>,
-    /// The spec without its free-form parts, or `None` where the Rust type cannot decode it.
+    /// The finalizers on the object.
+    pub finalizers: Finalizers,
+    /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
     pub spec: Option<RenderTaskSpec>,
+    /// Whether the spec has more values than are decoded; nothing of it is known then.
+    pub is_oversized: bool,
     /// `spec.config` as stored, as JSON: with its free-form parts and the fields that only a renderer class understands.
     pub config: Arc<str>,
     /// SHA-256 of the canonical spec.
     pub spec_hash: String,
-    /// Bytes of the spec as JSON.
-    pub spec_bytes: usize,
+    /// Bytes that are kept of all but the status.
+    pub bare_bytes: usize,
     /// What the hub said of it.
     pub status: RenderTaskStatus,
     /// Digest of the status as it stands on the object.
@@ -109,9 +113,12 @@ impl Task {
             uid: TaskUid::new(meta.uid.as_deref()?),
         };
         // serde_json keeps object keys sorted, so equal specs have equal bytes.
-        let canonical = spec.to_string();
-        let spec_hash = hex(&Sha256::digest(canonical.as_bytes()));
+        let spec_hash = hex(&Sha256::digest(spec.to_string().as_bytes()));
         let config = spec.get("config").unwrap_or(&Value::Null).to_string();
+        let names = meta.finalizers.iter().flatten().map(String::as_str);
+        let spec = lean(spec);
+        let bare_bytes =
+            size_of::<Self>() + config.len() + json_bytes(&spec) + id.namespace.len() + id.name.len();
         Some(Self {
             id,
             resource_version: meta.resource_version.clone().unwrap_or_default(),
@@ -122,11 +129,12 @@ impl Task {
                 .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting: meta.deletion_timestamp.is_some(),
             deleted_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
-            finalizers: meta.finalizers.clone().unwrap_or_default(),
-            spec: serde_json::from_value(without_free_form(spec)).ok(),
+            finalizers: Finalizers::of(names),
+            spec,
+            is_oversized: false,
             config: config.into(),
             spec_hash,
-            spec_bytes: canonical.len(),
+            bare_bytes,
             status_digest: StatusDigest::of(&status),
             status: status_of(status),
         })
@@ -151,7 +159,13 @@ impl Task {
     /// Whether the hub's finalizer is on the object.
     #[must_use]
     pub fn is_finalized(&self) -> bool {
-        self.finalizers.iter().any(|f| f == FINALIZER)
+        self.finalizers.own.is_some()
+    }
+
+    /// Bytes of memory that the task takes, by which budgets count: its text, its decoded spec and its status.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.bare_bytes + json_bytes(&self.status)
     }
 
     /// Where the task stands, as recorded in its status.
@@ -184,7 +198,41 @@ impl Task {
     }
 }
 
-/// The spec without what tenants write freely: it is kept as text, because decoded it can be a hundred times larger.
+/// The spec without what only the renderer reads: that is kept as text, because decoded it can be a hundred times larger.
+fn lean(spec: Value) -> Option<RenderTaskSpec> {
+    let mut spec: RenderTaskSpec = serde_json::from_value(without_free_form(spec)).ok()?;
+    if let Some(release) = &mut spec.config.release {
+        release.input.resources.clear();
+    }
+    if let Some(bootstrap) = &mut spec.config.bootstrap {
+        bootstrap.input.releases.clear();
+    }
+    Some(spec)
+}
+
+/// Bytes of a value as JSON, which is no less than what it takes in memory: each of its strings is in it, and the names of
+/// its fields make up for what holds them.
+fn json_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // Nothing of a task's fails to be written.
+    _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// A spec before it is decoded, without what tenants write freely.
 fn without_free_form(mut spec: Value) -> Value {
     for (parent, field) in [
         ("/config/release", "values"),

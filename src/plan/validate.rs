@@ -5,10 +5,15 @@ use crate::api::oci::{Repository, Tag};
 use crate::api::{ChartMetadata, RegistryKind, RegistryReference, RenderTaskSpec};
 
 use super::catalog::Refusal;
+use super::finalizers::MAX_FINALIZERS;
 use super::task::Task;
 
 /// Most bytes of `config.json`: with the destination beside it, what a Secret can hold (1 MiB).
 pub const MAX_CONFIG_BYTES: usize = 1_048_576 - 4_096;
+
+/// Most values in a spec or a status: each key, element and text counts. Decoded, a value of a few bytes takes up to 632, so
+/// bytes alone do not bound memory; these take 4 MiB.
+pub const MAX_VALUES: usize = 10_000;
 
 /// One rule: why it refuses, if it does.
 type Rule = fn(&Task, &RenderTaskSpec) -> Option<Refusal>;
@@ -23,6 +28,12 @@ pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
     if task.generation != 1 {
         let message = "the spec was changed after the task was made; nothing runs for it; make a new task";
         return Err(Refusal::new(Reason::SpecMutated, message));
+    }
+    if task.is_oversized {
+        let message = format!(
+            "the spec has more than {MAX_VALUES} values; make a new task with fewer, or put them into one text"
+        );
+        return Err(Refusal::new(Reason::ConfigTooLarge, message));
     }
     let Some(spec) = &task.spec else {
         let message = "the spec does not have the shape this hub understands; make a new task";
@@ -94,6 +105,17 @@ fn chart(spec: &RenderTaskSpec) -> Option<&ChartMetadata> {
         "bootstrap" => spec.config.bootstrap.as_ref().map(|b| &b.chart),
         _ => None,
     }
+}
+
+/// Whether a task has so many finalizers of others that it is not started. One that runs is not ended for it.
+#[must_use]
+pub fn crowded(task: &Task) -> Option<Refusal> {
+    (task.finalizers.of_others() > MAX_FINALIZERS).then(|| {
+        let message = format!(
+            "the task has more than {MAX_FINALIZERS} finalizers; take some off, and it starts by itself, or make a new task"
+        );
+        Refusal::new(Reason::InvalidSpec, message)
+    })
 }
 
 fn config_size(task: &Task, _: &RenderTaskSpec) -> Option<Refusal> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::api::Api;
-use kube::runtime::watcher::{self, Config, Event};
+use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource};
 use tokio::sync::{mpsc, watch};
 
@@ -15,7 +15,7 @@ use crate::names::TaskKind;
 use crate::object::{SlimObject, task_resource};
 use crate::plan::shards::Owned;
 
-use super::{Arrived, Change, Input, Scope, change, endless_heard, is_forbidden, uid_of};
+use super::{Arrived, Change, Input, Scope, change, endless_heard, is_forbidden, of_tenants, uid_of};
 
 /// What the engine works on by now; it follows what the instance is told, once nothing of what it lost is in work.
 pub type Territory = watch::Receiver<Arc<Owned>>;
@@ -114,13 +114,7 @@ async fn show(
             _ = told.try_send(Input::Refused(refused.clone()).into());
         }
     };
-    let mut events = pin!(endless_heard(
-        api,
-        Config::default(),
-        metrics.clone(),
-        name,
-        heard
-    ));
+    let mut events = pin!(endless_heard(api, of_tenants(), metrics.clone(), name, heard));
     loop {
         tokio::select! {
             event = events.next() => {
@@ -192,6 +186,10 @@ impl Filter {
             && !self.shows(object.meta().namespace.as_deref().unwrap_or_default())
         {
             return None;
+        }
+        if matches!(event, Event::Init) {
+            // Everything that is there follows.
+            self.known.clear();
         }
         let kind = scope.kind;
         let change = change(event, |o: SlimObject| o.into_task(kind).map(Box::new), uid_of)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::api::{Api, ApiResource};
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
 use tokio::sync::mpsc;
 
@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::names::TaskKind;
 use crate::object::SlimObject;
 
-use super::{Arrived, Input, Scope, run};
+use super::{Arrived, Input, Scope, of_tenants, run};
 
 /// A grant as it is remembered.
 #[derive(Clone, Debug)]
@@ -47,24 +47,17 @@ pub fn tenants(scopes: &[Scope]) -> impl Iterator<Item = Option<Arc<str>>> {
 /// Watches grants until the channel closes.
 pub async fn grants(client: Client, scope: Option<Arc<str>>, metrics: Metrics, out: mpsc::Sender<Arrived>) {
     let api = api::<ReferenceGrant>(client, scope.as_deref());
-    run(
-        api,
-        Config::default(),
-        metrics,
-        "referencegrants",
-        out,
-        move |event| {
-            let change = match event {
-                Event::Init => GrantChange::Restart(scope.clone()),
-                Event::InitDone => GrantChange::Synced(scope.clone()),
-                Event::Apply(object) | Event::InitApply(object) => {
-                    GrantChange::Seen(scope.clone(), grant(object)?)
-                }
-                Event::Delete(object) => GrantChange::Gone(grant(object)?),
-            };
-            Some(Input::Grant(change))
-        },
-    )
+    run(api, of_tenants(), metrics, "referencegrants", out, move |event| {
+        let change = match event {
+            Event::Init => GrantChange::Restart(scope.clone()),
+            Event::InitDone => GrantChange::Synced(scope.clone()),
+            Event::Apply(object) | Event::InitApply(object) => {
+                GrantChange::Seen(scope.clone(), grant(object)?)
+            }
+            Event::Delete(object) => GrantChange::Gone(grant(object)?),
+        };
+        Some(Input::Grant(change))
+    })
     .await;
 }
 
@@ -78,7 +71,7 @@ pub async fn registries(
     let api = api::<Registry>(client, scope.as_deref());
     run(
         api,
-        Config::default(),
+        of_tenants(),
         metrics,
         "registries",
         out,

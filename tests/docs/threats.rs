@@ -227,7 +227,7 @@ fn the_rows_are_those_of_the_model() {
         ('X', 4),
         ('M', 7),
     ];
-    let bounds = [7].map(|number| format!("B{number}"));
+    let bounds = [3, 6, 7, 11].map(|number| format!("B{number}"));
     let expected: Vec<String> = counts
         .iter()
         .flat_map(|(letter, count)| (1..=*count).map(move |number| format!("{letter}{number}")))

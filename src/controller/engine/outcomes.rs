@@ -94,15 +94,18 @@ impl Engine {
     fn take_slot(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let has_job = self.index.has_job(uid);
         let is_only_asked_for = self.is_only_asked_for(uid);
-        let tenant = outcome.waits_for.as_deref().map(|ns| self.index.intern(ns));
-        let Some(record) = self.index.task_mut(uid) else {
+        let Some(record) = self.index.task(uid) else {
             return;
         };
         let is_waiting = record.phase == Phase::Pending && !record.deleting && !has_job;
-        record.blocked = match tenant {
+        let blocked = match outcome.waits_for.as_deref() {
             _ if !is_waiting || outcome.wants_slot => Blocked::No,
-            Some(namespace) => Blocked::ByTenant(namespace),
+            Some(namespace) => Blocked::ByTenant(self.index.intern(namespace)),
             None => Blocked::ByPlatform,
+        };
+        self.index.block(uid, blocked);
+        let Some(record) = self.index.task_mut(uid) else {
+            return;
         };
         if outcome.wants_slot {
             let now = Instant::now();

@@ -8,6 +8,7 @@ use crate::plan::site::Site;
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
 
+use super::super::record::Blocked;
 use super::Index;
 
 impl Index {
@@ -22,12 +23,7 @@ impl Index {
     /// The one copy of a task's target; `None` where it runs on the hub, or nowhere.
     pub(super) fn target(&mut self, task: &Task) -> Option<Arc<Target>> {
         let target = target(&task.id, task.spec.as_ref()?, &self.tenancy).ok()??;
-        if let Some(known) = self.targets.get(&target) {
-            return Some(Arc::clone(known));
-        }
-        let target = Arc::new(target);
-        self.targets.insert(Arc::clone(&target));
-        Some(target)
+        Some(self.targets.one(target))
     }
 
     /// The namespace on another cluster in which a task's Job was put.
@@ -36,6 +32,22 @@ impl Index {
         job.cluster.as_ref()?;
         let namespace = job.namespace.clone();
         Some(self.intern(&namespace))
+    }
+
+    /// Gives back where a task was; what no other task names is forgotten.
+    pub(super) fn give_back(&mut self, target: Option<Arc<Target>>, job_namespace: Option<Arc<str>>) {
+        self.targets.give_back(target);
+        self.namespaces.give_back(job_namespace);
+    }
+
+    /// Takes in who must change something before a task can start.
+    pub fn block(&mut self, uid: &TaskUid, by: Blocked) {
+        let Some(record) = self.tasks.get_mut(uid) else {
+            return;
+        };
+        if let Blocked::ByTenant(namespace) = std::mem::replace(&mut record.blocked, by) {
+            self.namespaces.give_back(Some(namespace));
+        }
     }
 
     /// Takes in at which site a task is.

@@ -11,6 +11,7 @@ use crate::plan::outcome::EndHint;
 use crate::plan::seal::SealKey;
 use crate::watch::JobMark;
 
+mod forgotten;
 mod places;
 mod statuses;
 mod work;

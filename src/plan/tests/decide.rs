@@ -7,6 +7,7 @@ use super::{at, class, place, platform, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
 use crate::plan::catalog::{Carried, Catalog, Credential, Refusal};
+use crate::plan::finalizers::Finalizers;
 use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
 use crate::plan::job::Place;
@@ -212,13 +213,42 @@ fn check(table: impl IntoIterator<Item = (Situation, &'static str)>) {
     }
 }
 
+/// Holds: B3.
+#[test]
+fn a_task_with_too_many_finalizers_starts_when_some_are_taken_off_and_runs_and_goes_as_any_other() {
+    let crowded = |situation: Situation, others: usize| {
+        let names = std::iter::repeat_n("other/one", others).chain([FINALIZER]);
+        situation.with(|s| s.task.finalizers = Finalizers::of(names))
+    };
+    let runs = Situation::of(running()).with(|s| (s.job, s.secret) = (seen(&s.task, false), Some("s1")));
+    check(vec![
+        (crowded(fresh(), 64), "create"),
+        (crowded(fresh(), 65), "write Pending InvalidSpec"),
+        (
+            crowded(fresh().with(|s| s.has_slot = false), 65),
+            "write Pending InvalidSpec",
+        ),
+        (crowded(runs, 5_000), "rest"),
+        (
+            crowded(fresh().with(|s| s.task.deleting = true), 5_000),
+            "remove finalizer",
+        ),
+    ]);
+    let refused = crowded(fresh(), 65);
+    let told = written(&refused);
+    check(vec![
+        (Situation::of(told.clone()), "rest"),
+        (crowded(Situation::of(told), 0), "create"),
+    ]);
+}
+
 #[test]
 fn a_new_task_gets_its_finalizer_then_its_objects() {
-    let bare = || fresh().with(|s| s.task.finalizers.clear());
+    let bare = || fresh().with(|s| s.task.finalizers = Finalizers::default());
     check(vec![
         (bare(), "add finalizer"),
         (
-            bare().with(|s| s.task.finalizers.push("other/one".to_owned())),
+            bare().with(|s| s.task.finalizers = Finalizers::of(["other/one"])),
             "add finalizer",
         ),
         (fresh(), "create"),

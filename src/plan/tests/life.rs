@@ -15,11 +15,11 @@ use super::{at, condition, place, platform, spec_with, task_of};
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use crate::api::conditions::Reason;
-use crate::api::labels::FINALIZER;
 use crate::api::oci::Digest;
 use crate::api::termination::Termination;
 use crate::names::TaskUid;
 use crate::plan::catalog::Catalog;
+use crate::plan::finalizers::Finalizers;
 use crate::plan::gc::{Marked, orphans};
 use crate::plan::outcome::{JobReport, PodNote, Verdict};
 use crate::plan::proof::{Finding, Proof};
@@ -151,7 +151,7 @@ fn beginnings() -> impl Strategy<Value = World> {
         }
         let mut task = task_of(spec_with(changes));
         if !finalized {
-            task.finalizers.clear();
+            task.finalizers = Finalizers::default();
         }
         World::of(task)
     })
@@ -215,7 +215,7 @@ impl World {
             Move::StripFinalizer => {
                 if let Some(task) = &mut self.task {
                     self.finalizer_stripped |= task.is_finalized();
-                    task.finalizers.clear();
+                    task.finalizers = Finalizers::default();
                 }
                 self.collect();
             }
@@ -235,10 +235,7 @@ impl World {
 
     /// The server's part of a deletion.
     fn collect(&mut self) {
-        self.task = self
-            .task
-            .take()
-            .filter(|t| !t.deleting || !t.finalizers.is_empty());
+        self.task = self.task.take().filter(|t| !t.deleting || t.finalizers.count > 0);
     }
 
     fn end_job(&mut self, good: bool, deadline: bool) {
@@ -308,7 +305,7 @@ proptest! {
     ) {
         let mut task = task_of(spec_with(json!({"failedJobTTL": 0})));
         if !finalized {
-            task.finalizers.clear();
+            task.finalizers = Finalizers::default();
         }
         let mut world = World::of(task);
         for (kill, ends) in kills {

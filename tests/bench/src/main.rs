@@ -9,6 +9,7 @@ mod burst;
 mod finisher;
 mod instances;
 mod measure;
+mod names;
 mod objects;
 mod options;
 mod paced;
@@ -39,6 +40,9 @@ async fn main() -> Result<()> {
 
 /// Measures everything, prints the tables and writes them as JSON. A missed target is a line of the table, not an error.
 async fn measure_all(options: &Options) -> Result<()> {
+    if options.names.only_names {
+        return names::measure(options).await;
+    }
     let (remote, instances) = (&options.remote, &options.instances);
     if !remote.only_remote && !instances.only_instances {
         measure_local(options).await?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
 use crate::instances::options::InstanceOptions;
+use crate::names::NamesOptions;
 use crate::remote::options::RemoteOptions;
 
 /// Measures the hub against a bare writer on a real control plane.
@@ -89,6 +90,9 @@ pub struct Options {
     /// Several instances and tenants.
     #[command(flatten)]
     pub instances: InstanceOptions,
+    /// Names that come and go.
+    #[command(flatten)]
+    pub names: NamesOptions,
 }
 
 impl Options {

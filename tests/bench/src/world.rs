@@ -208,10 +208,7 @@ impl World {
                 wire::send(&self.admin, request)
             })
             .await?;
-        for turn in 0..self.namespaces.len() {
-            let request = self
-                .tasks_in(turn)
-                .delete_collection(&DeleteParams::default(), &ListParams::default());
+        for request in self.delete_requests(&DeleteParams::default()) {
             wire::send(&self.admin, request).await?;
         }
         let all: Api<SlimObject> = Api::all_with(self.admin.clone(), &Self::resource());
@@ -222,7 +219,14 @@ impl World {
         .await
     }
 
-    fn resource() -> ApiResource {
+    /// Requests that delete all tasks.
+    pub fn delete_requests(&self, how: &DeleteParams) -> Vec<wire::Request> {
+        let of = |turn| self.tasks_in(turn).delete_collection(how, &ListParams::default());
+        (0..self.namespaces.len()).map(of).collect()
+    }
+
+    /// Tasks as a resource.
+    pub fn resource() -> ApiResource {
         task_resource(TaskKind::RenderTask)
     }
 

@@ -11,7 +11,7 @@ fn a_finished_task_with_nothing_left_costs_no_pass_and_no_memory_of_its_spec() {
             matches!(index.view(&uid(), at(1_000), Instant::now()), (None, Some(due)) if due == removal),
             "{type_}"
         );
-        assert_eq!(index.spec_bytes, 0);
+        assert_eq!(index.kept_bytes, 0);
         let (due, _) = index.view(&uid(), removal, Instant::now());
         assert!(due.expect("its own time is over").task.is_none());
     }
@@ -70,7 +70,7 @@ fn specs_beyond_the_budget_are_read_when_their_turn_comes() {
     }
     let kept = |index: &Index| index.tasks().filter(|(_, r)| r.whole.is_some()).count();
     assert!(
-        index.spec_bytes <= SPEC_BUDGET && kept(&index) == 31,
+        index.kept_bytes <= KEPT_BUDGET && kept(&index) == 31,
         "{}",
         kept(&index)
     );
@@ -100,9 +100,9 @@ fn the_budget_is_given_back_in_every_way_that_a_spec_is_dropped() {
     ];
     for (line, drop) in ways.into_iter().enumerate() {
         let mut index = knowing(7, Value::Null);
-        assert!(index.spec_bytes > 0);
+        assert!(index.kept_bytes > 0);
         drop(&mut index);
-        assert_eq!(index.spec_bytes, 0, "way {line}");
+        assert_eq!(index.kept_bytes, 0, "way {line}");
     }
 }
 

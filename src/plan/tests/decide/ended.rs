@@ -165,7 +165,7 @@ fn a_deletion_comes_before_everything_else() {
         (task.deleting, task.generation) = (true, 2);
         let deleting =
             || Situation::of(task.clone()).with(|s| (s.has_slot, s.catalog) = (false, Catalog::default()));
-        let bare = || deleting().with(|s| s.task.finalizers.retain(|f| f != FINALIZER));
+        let bare = || deleting().with(|s| s.task.finalizers = s.task.finalizers.without_own());
         let foreign = read(
             &Task {
                 spec_hash: "another".to_owned(),
@@ -270,7 +270,7 @@ fn a_forged_status_is_put_right_first_and_keeps_no_deletion_waiting() {
         let mut task = ended(Verdict::Complete(at(50)), json!({}));
         task.deleting = deleting;
         if !finalized {
-            task.finalizers = vec!["example.com/theirs".to_owned()];
+            task.finalizers = Finalizers::of(["example.com/theirs"]);
         }
         Situation::of(task)
     };

@@ -184,9 +184,9 @@ impl World {
     #[expect(clippy::too_many_lines, reason = "one line a step")]
     pub(super) fn act(&mut self, task: &Task, step: Step, killed: bool) {
         match step {
-            Step::AddFinalizer => self.change(|t| t.finalizers.push(FINALIZER.to_owned())),
+            Step::AddFinalizer => self.change(|t| t.finalizers = t.finalizers.with_own()),
             Step::RemoveFinalizer => {
-                self.change(|t| t.finalizers.retain(|f| f != FINALIZER));
+                self.change(|t| t.finalizers = t.finalizers.without_own());
                 self.collect();
             }
             Step::DeleteTask => self.delete(),
