@@ -5,9 +5,10 @@ mod support;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use renderhub::api::RenderTask;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, Ready, Stalled};
+use renderhub::api::labels::REGISTRY_HOST;
+use renderhub::api::{ClusterRegistry, RenderTask};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 use support::{FIXED_LIMIT, Stage, has};
@@ -245,6 +246,52 @@ async fn a_task_waits_for_the_credential_and_starts_with_it() -> Result<()> {
     stage.first_refused("fourth", "PushSecretNotFound").await?;
     let said = stage.everything_said().await?;
     assert!(!said.contains(support::CANARY));
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: B18.
+#[tokio::test]
+async fn a_credential_that_names_another_host_is_not_used() -> Result<()> {
+    let mut stage = Stage::without_hub("bound", &[]).await?;
+    let name = stage.scope.tenant.clone();
+    stage.make_registry().await?;
+    let secrets = stage.secrets();
+    let name_host = async |host: Option<&str>| -> Result<()> {
+        let change = Patch::Merge(json!({"metadata": {"annotations": {REGISTRY_HOST: host}}}));
+        secrets.patch("push", &PatchParams::default(), &change).await?;
+        Ok(())
+    };
+    name_host(Some("old.test:5000")).await?;
+    stage.start_hub().await?;
+    let task = stage.submit(stage.task("shop")).await?;
+    stage.refused(&task, "PushSecretInvalid", false).await?;
+    stage.made_nothing().await?;
+    let registries: Api<ClusterRegistry> = Api::all(stage.admin.clone());
+    let told = async |part: &str| {
+        wait_for(&format!("the registry to say {part}"), FIXED_LIMIT, async || {
+            let status = registries.get(&name).await?.status.unwrap_or_default();
+            let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
+            let message = ready.map(|c| c.message).filter(|message| message.contains(part));
+            Ok(message)
+        })
+        .await
+    };
+    told("must name the hostname").await?;
+    name_host(Some("registry.test:5000")).await?;
+    stage.starts(&task, "its credential is for the host").await?;
+    assert_eq!(
+        told("tasks push with the Secret").await?,
+        "tasks push with the Secret"
+    );
+    // One that says nothing is used, and the platform is told.
+    name_host(None).await?;
+    told("give it the annotation renderhub.dev/registry-host").await?;
+    let other = stage.submit(stage.task("other")).await?;
+    stage
+        .condition(&other, JobScheduled, "True", "JobScheduled")
+        .await?;
+    assert!(!stage.everything_said().await?.contains("old.test"));
     stage.passed();
     Ok(())
 }

@@ -1,7 +1,11 @@
 //! A user name and a password as a `kubernetes.io/basic-auth` Secret holds them: one rule for the hub, which judges the
 //! Secret, and for the renderer, which reads the files it is mounted as.
 
+use std::collections::BTreeMap;
+
 use super::docker_config::Credential;
+use super::labels::REGISTRY_HOST;
+use super::oci::RegistryHost;
 
 /// Longest user name or password in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
@@ -18,6 +22,33 @@ pub enum BasicAuthError {
     /// A colon in the user name, which Basic authentication cannot carry.
     #[error("the user name holds a colon")]
     Colon,
+}
+
+/// The host that a Secret says its user name and password are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedHost {
+    /// It names none.
+    Absent,
+    /// The registry's.
+    Same,
+    /// Another one, or what is no host.
+    Another,
+}
+
+impl NamedHost {
+    /// What these annotations of a Secret say to a registry of this hostname.
+    #[must_use]
+    pub fn of(annotations: Option<&BTreeMap<String, String>>, hostname: &str) -> Self {
+        let Some(named) = annotations.and_then(|all| all.get(REGISTRY_HOST)) else {
+            return Self::Absent;
+        };
+        let named = named.parse::<RegistryHost>().ok();
+        if named.is_some() && named == hostname.parse().ok() {
+            Self::Same
+        } else {
+            Self::Another
+        }
+    }
 }
 
 /// The credential in two files or two keys of a Secret; a line break at the end of either is how people make such files,
@@ -59,6 +90,30 @@ fn word(bytes: &[u8]) -> Result<&str, BasicAuthError> {
 mod tests {
     use super::*;
     use secrecy::ExposeSecret as _;
+
+    /// Holds: B18.
+    #[test]
+    fn a_secret_is_for_the_host_that_it_names_with_its_port() {
+        let host = "registry.test:5000";
+        for (named, expected) in [
+            (None, NamedHost::Absent),
+            (Some("registry.test:5000"), NamedHost::Same),
+            (Some("Registry.TEST:5000"), NamedHost::Same),
+            (Some("registry.test"), NamedHost::Another),
+            (Some("registry.test:5001"), NamedHost::Another),
+            (Some("registry.test:5000.evil.test"), NamedHost::Another),
+            (Some("https://registry.test:5000"), NamedHost::Another),
+            (Some("registry.test:5000,other.test"), NamedHost::Another),
+            (Some(" registry.test:5000"), NamedHost::Another),
+            (Some(""), NamedHost::Another),
+        ] {
+            let annotations = named.map(|host| [(REGISTRY_HOST.to_owned(), host.to_owned())].into());
+            assert_eq!(NamedHost::of(annotations.as_ref(), host), expected, "{named:?}");
+        }
+        // What is no host is nobody's, even where both say it.
+        let both = [(REGISTRY_HOST.to_owned(), "https://x".to_owned())].into();
+        assert_eq!(NamedHost::of(Some(&both), "https://x"), NamedHost::Another);
+    }
 
     #[test]
     fn two_words_or_nothing() {

@@ -61,6 +61,9 @@ pub const PLATFORM_ACCESS: &str = "renderhub.dev/platform-access";
 /// Annotation on a `RendererClass`: used by tasks that name no class.
 pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 
+/// Annotation on a `kubernetes.io/basic-auth` Secret: the registry's `host` or `host:port` that the credential is for.
+pub const REGISTRY_HOST: &str = "renderhub.dev/registry-host";
+
 /// Field manager of the hub's writes.
 pub const FIELD_MANAGER: &str = "renderhub";
 

@@ -26,8 +26,9 @@ use crate::api::{
 };
 use crate::apply::Calls;
 use crate::metrics::Metrics;
-use crate::plan::catalog::{Catalog, Credential};
+use crate::plan::catalog::Catalog;
 use crate::plan::namespaces::named;
+use crate::plan::registry::Assessed;
 use crate::watch::endless;
 
 mod land;
@@ -75,7 +76,7 @@ pub struct CatalogLoop {
     policies: Shelf<QueuePolicySpec>,
     land: Land,
     /// The verdict on each registry's credential; kept until there is a newer one.
-    credentials: BTreeMap<String, Credential>,
+    credentials: BTreeMap<String, Assessed>,
     /// Registries whose verdict is open.
     open: BTreeSet<String>,
     /// Registries whose status may not say what is so.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::labels::REGISTRY_HOST;
 use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::events::Events;
@@ -19,7 +20,7 @@ use crate::plan::lost::{Leftovers, Patience};
 use crate::plan::outcome::{JobReport, PodNote, Verdict, read_job, read_pod};
 use crate::plan::placement::Target;
 use crate::plan::proof::Proof;
-use crate::plan::registry::credential;
+use crate::plan::registry::judge;
 use crate::plan::seal::SealKey;
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
@@ -263,10 +264,13 @@ impl Pass<'_> {
             None => None,
         };
         let named = spec.push_secret_ref.as_ref();
-        let credential = credential(named.map(|n| n.name.as_str()), &spec.hostname, secret.as_ref());
+        let judged = judge(named.map(|n| n.name.as_str()), &spec.hostname, secret.as_ref());
+        if judged.is_unbound {
+            tracing::warn!(task = %task.id.uid, annotation = REGISTRY_HOST, "the task's push Secret does not say which host it is for");
+        }
         Ok(Ok(Own {
             spec: spec.clone(),
-            access: Access::Mounted(credential),
+            access: Access::Mounted(judged.credential),
             certificates: None,
         }))
     }

@@ -5,7 +5,7 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::api::ClusterRegistrySpec;
-use crate::api::basic_auth;
+use crate::api::basic_auth::{self, NamedHost};
 use crate::api::conditions::{ConditionType, Reason, Wanted};
 use crate::api::docker_config::DockerConfig;
 use crate::api::oci::{RegistryHost, RepositoryPrefix};
@@ -21,12 +21,40 @@ pub fn credential(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -
     let Some(secret) = secret else {
         return Credential::Missing;
     };
+    let is_anothers = || named_host(secret, hostname) == NamedHost::Another;
     match secret.type_.as_deref() {
-        Some("kubernetes.io/basic-auth") if holds_pair(secret) => Credential::BasicAuth(name.to_owned()),
+        Some("kubernetes.io/basic-auth") if holds_pair(secret) && !is_anothers() => {
+            Credential::BasicAuth(name.to_owned())
+        }
         Some("kubernetes.io/dockerconfigjson") if covers(secret, hostname) => {
             Credential::DockerConfig(name.to_owned())
         }
         _ => Credential::Invalid,
+    }
+}
+
+fn named_host(secret: &Secret, hostname: &str) -> NamedHost {
+    NamedHost::of(secret.metadata.annotations.as_ref(), hostname)
+}
+
+/// What is known of a registry's Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assessed {
+    /// The verdict on it.
+    pub credential: Credential,
+    /// Whether it is used although it does not say which host it is for.
+    pub is_unbound: bool,
+}
+
+/// The same with whether the Secret says for which host it is. A file of docker's says it by its entries.
+#[must_use]
+pub fn judge(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> Assessed {
+    let credential = credential(name, hostname, secret);
+    let is_pair = matches!(credential, Credential::BasicAuth(_));
+    let is_named = secret.is_some_and(|secret| named_host(secret, hostname) == NamedHost::Same);
+    Assessed {
+        is_unbound: is_pair && !is_named,
+        credential,
     }
 }
 
@@ -48,7 +76,7 @@ fn covers(secret: &Secret, hostname: &str) -> bool {
 
 /// The `Ready` condition of a registry.
 #[must_use]
-pub fn ready(spec: &ClusterRegistrySpec, credential: &Credential) -> Wanted {
+pub fn ready(spec: &ClusterRegistrySpec, judged: &Assessed) -> Wanted {
     let (reason, message) = if spec.hostname.parse::<RegistryHost>().is_err() {
         (
             Reason::InvalidSpec,
@@ -65,27 +93,38 @@ pub fn ready(spec: &ClusterRegistrySpec, credential: &Credential) -> Wanted {
             "repositoryPrefix is no OCI repository prefix",
         )
     } else {
-        match credential {
-            Credential::Missing => (
-                Reason::PushSecretNotFound,
-                "the Secret does not exist in the rendering namespace; make it there",
-            ),
-            Credential::Invalid => (
-                Reason::PushSecretInvalid,
-                "the Secret must be of type kubernetes.io/basic-auth with username and password, or \
-                 kubernetes.io/dockerconfigjson with an entry for the hostname",
-            ),
-            Credential::Anonymous => (Reason::Ready, "tasks push anonymously"),
-            Credential::BasicAuth(_) | Credential::DockerConfig(_) => {
-                (Reason::Ready, "tasks push with the Secret")
-            }
-        }
+        told(judged)
     };
     Wanted {
         type_: ConditionType::Ready,
         status: reason == Reason::Ready,
         reason,
         message: message.to_owned(),
+    }
+}
+
+/// What is said of a registry that is otherwise as it should be.
+const fn told(judged: &Assessed) -> (Reason, &'static str) {
+    match judged.credential {
+        Credential::Missing => (
+            Reason::PushSecretNotFound,
+            "the Secret does not exist in the rendering namespace; make it there",
+        ),
+        Credential::Invalid => (
+            Reason::PushSecretInvalid,
+            "the Secret must be of type kubernetes.io/basic-auth with username and password, and its annotation \
+             renderhub.dev/registry-host must name the hostname, or of type kubernetes.io/dockerconfigjson with an entry \
+             for the hostname",
+        ),
+        Credential::Anonymous => (Reason::Ready, "tasks push anonymously"),
+        Credential::BasicAuth(_) if judged.is_unbound => (
+            Reason::Ready,
+            "tasks push with the Secret; it does not say which host it is for: give it the annotation \
+             renderhub.dev/registry-host with the hostname, which a later version requires",
+        ),
+        Credential::BasicAuth(_) | Credential::DockerConfig(_) => {
+            (Reason::Ready, "tasks push with the Secret")
+        }
     }
 }
 
@@ -144,6 +183,41 @@ mod tests {
         assert_eq!(credential(None, host, None), Credential::Anonymous);
     }
 
+    /// Holds: B18.
+    #[test]
+    fn a_pair_that_names_another_host_is_not_used_and_one_that_names_none_is_warned_of() {
+        let pair = secret(BASIC, &[("username", "u"), ("password", "p")]);
+        let host = "registry.test:5000";
+        let told = |named: Option<&str>| {
+            let mut secret = pair.clone();
+            secret.metadata.annotations =
+                named.map(|host| [(crate::api::labels::REGISTRY_HOST.to_owned(), host.to_owned())].into());
+            let judged = judge(Some("s"), host, Some(&secret));
+            assert_eq!(judged.credential, credential(Some("s"), host, Some(&secret)));
+            let wanted = ready(&spec(Some("s")), &judged);
+            (wanted.reason, wanted.message)
+        };
+        let (reason, message) = told(Some(host));
+        assert_eq!((reason, &*message), (Reason::Ready, "tasks push with the Secret"));
+        let (reason, message) = told(None);
+        assert_eq!(reason, Reason::Ready);
+        assert!(message.contains("renderhub.dev/registry-host"), "{message}");
+        for another in ["old.test:5000", "registry.test", "https://registry.test:5000", ""] {
+            let (reason, message) = told(Some(another));
+            assert_eq!(reason, Reason::PushSecretInvalid, "{another}");
+            assert!(!message.contains("old.test"), "{message}");
+        }
+        // Docker's file names its hosts itself, and nothing is to be warned of.
+        let entry = r#"{"auths":{"registry.test:5000":{"username":"u","password":"p"}}}"#;
+        let docker = judge(
+            Some("s"),
+            host,
+            Some(&secret(DOCKER, &[(".dockerconfigjson", entry)])),
+        );
+        assert!(!docker.is_unbound && docker.credential == Credential::DockerConfig("s".into()));
+        assert!(!judge(None, host, None).is_unbound && !judge(Some("s"), host, None).is_unbound);
+    }
+
     #[test]
     fn a_pair_is_judged_as_the_renderer_reads_it() {
         let long = "p".repeat(basic_auth::MAX_BYTES + 1);
@@ -187,6 +261,13 @@ mod tests {
         }
     }
 
+    fn bound(credential: Credential) -> Assessed {
+        Assessed {
+            credential,
+            is_unbound: false,
+        }
+    }
+
     #[test]
     fn ready_says_what_to_mend() {
         let table = [
@@ -196,7 +277,7 @@ mod tests {
             (Credential::Invalid, false, Reason::PushSecretInvalid),
         ];
         for (credential, status, reason) in table {
-            let wanted = ready(&spec(Some("s")), &credential);
+            let wanted = ready(&spec(Some("s")), &bound(credential.clone()));
             assert_eq!((wanted.status, wanted.reason), (status, reason), "{credential:?}");
         }
         let bad_host = ClusterRegistrySpec {
@@ -204,7 +285,7 @@ mod tests {
             ..spec(None)
         };
         assert_eq!(
-            ready(&bad_host, &Credential::Anonymous).reason,
+            ready(&bad_host, &bound(Credential::Anonymous)).reason,
             Reason::InvalidSpec
         );
     }

@@ -9,10 +9,11 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Secret;
 use secrecy::ExposeSecret as _;
 
+use crate::api::basic_auth::{self, NamedHost};
 use crate::api::conditions::Reason;
 use crate::api::docker_config::{self, DockerConfig};
 use crate::api::oci::RegistryHost;
-use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec, basic_auth};
+use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec};
 use crate::names::{TaskKind, is_dns_label, is_dns_subdomain};
 
 use super::catalog::{Credential, Refusal};
@@ -316,7 +317,9 @@ fn invalid(what: &str) -> Refusal {
 /// What to mend, where it has another type or nothing usable for the host.
 pub fn login(secret: &Secret, hostname: &str) -> Result<Login, Refusal> {
     let value = |key: &str| secret.data.as_ref()?.get(key).map(|v| v.0.as_slice());
+    let named = NamedHost::of(secret.metadata.annotations.as_ref(), hostname);
     let credential = match secret.type_.as_deref() {
+        Some("kubernetes.io/basic-auth") if named == NamedHost::Another => None,
         Some("kubernetes.io/basic-auth") => value("username")
             .zip(value("password"))
             .and_then(|(username, password)| basic_auth::parse(username, password).ok()),
@@ -338,8 +341,9 @@ pub fn login(secret: &Secret, hostname: &str) -> Result<Login, Refusal> {
     login.ok_or_else(|| {
         Refusal::new(
             Reason::PushSecretInvalid,
-            "the push Secret must be of type kubernetes.io/basic-auth with username and password, or \
-             kubernetes.io/dockerconfigjson with an entry for the host; the task starts by itself within five minutes once it is",
+            "the push Secret must be of type kubernetes.io/basic-auth with username and password, and an annotation \
+             renderhub.dev/registry-host on it must name the host, or of type kubernetes.io/dockerconfigjson with an entry for the \
+             host; the task starts by itself within five minutes once it is",
         )
     })
 }

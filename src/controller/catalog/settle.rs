@@ -5,12 +5,13 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::{self, ConditionType, Reason, Wanted};
+use crate::api::labels::REGISTRY_HOST;
 use crate::apply::{CallError, StatusWrite};
 use crate::plan::catalog::{Catalog, Class, Cluster, Registry};
 use crate::plan::class;
 use crate::plan::namespaces::{self, RecordPatch, Uids, named};
 use crate::plan::queue::Weights;
-use crate::plan::registry::{credential, ready};
+use crate::plan::registry::{judge, ready};
 
 use super::CatalogLoop;
 use super::record::{Granted, Recorder};
@@ -66,7 +67,14 @@ impl CatalogLoop {
             None => None,
         };
         let named = spec.push_secret_ref.as_ref().map(|named| named.name.as_str());
-        let verdict = credential(named, &spec.hostname, secret.as_ref());
+        let verdict = judge(named, &spec.hostname, secret.as_ref());
+        if verdict.is_unbound {
+            tracing::warn!(
+                registry = name,
+                annotation = REGISTRY_HOST,
+                "the registry's Secret does not say which host it is for; a later version requires that it does"
+            );
+        }
         self.has_changed |= self.credentials.insert(name.to_owned(), verdict.clone()) != Some(verdict);
         Ok(())
     }
@@ -161,7 +169,7 @@ impl CatalogLoop {
         let registries = self.registries.iter().filter_map(|(name, watched)| {
             let registry = Registry {
                 spec: watched.spec.clone()?,
-                credential: self.credentials.get(name)?.clone(),
+                credential: self.credentials.get(name)?.credential.clone(),
                 recorded: watched.status.namespaces.clone(),
             };
             Some((name.clone(), registry))

@@ -121,9 +121,8 @@ fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over
 async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show() {
     let mut catalog = catalog_loop(&[]);
     catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
-    catalog
-        .credentials
-        .insert("main".to_owned(), Credential::Anonymous);
+    let anonymous = crate::plan::registry::judge(None, "registry.test", None);
+    catalog.credentials.insert("main".to_owned(), anonymous);
     catalog.take_in(Change::Registry(Event::Init));
     catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
     catalog.take_in(Change::Registry(Event::InitDone));

@@ -297,3 +297,26 @@ proptest! {
         prop_assert!(!name.is_empty() && name.chars().all(is_plain), "{:?}", name);
     }
 }
+
+/// Holds: B18.
+#[test]
+fn a_secret_of_a_tenants_own_that_names_another_host_is_not_copied() {
+    let secret = |annotations: serde_json::Value| {
+        let secret = json!({
+            "metadata": {"name": "own-push", "annotations": annotations}, "type": "kubernetes.io/basic-auth",
+            "data": {"username": "bWU=", "password": "c2VjcmV0"},
+        });
+        crate::plan::tenant::login(&serde_json::from_value(secret).unwrap(), "registry.mine:5000")
+    };
+    let named = |host: &str| secret(json!({crate::api::labels::REGISTRY_HOST: host}));
+    assert!(secret(json!({})).is_ok() && named("registry.mine:5000").is_ok());
+    for another in [
+        "registry.mine",
+        "registry.mine:443",
+        "oci://registry.mine:5000",
+        "",
+    ] {
+        let refusal = named(another).err().expect("it is refused");
+        assert_eq!(refusal.reason, Reason::PushSecretInvalid, "{another}");
+    }
+}
