@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::api::RenderTaskStatus;
 use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION};
+use crate::api::wiped::WipedSecret;
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind};
 use crate::object::SlimObject;
@@ -186,21 +187,19 @@ impl Calls {
         done(self.send::<Value>("delete", resource(id.kind), request).await)
     }
 
-    /// Reads a platform credential of the rendering namespace.
+    /// Reads a platform credential of the rendering namespace; it is wiped when it is dropped, and the answer it came in too.
     ///
     /// # Errors
     /// Whatever keeps it from being read.
-    pub async fn get_secret(&self, name: &str) -> Result<Option<Secret>, CallError> {
-        found(
-            self.send(
-                "get",
-                "secrets",
-                self.objects
-                    .own::<Secret>()
-                    .get(name, &kube::api::GetParams::default()),
-            )
-            .await,
-        )
+    pub async fn get_secret(&self, name: &str) -> Result<Option<WipedSecret>, CallError> {
+        let request = self
+            .objects
+            .own::<Secret>()
+            .get(name, &kube::api::GetParams::default());
+        let answer = self.objects.exchange("get", "secrets", request).await;
+        let body = found(answer.map(|body| SecretBody::new(body.into())))?;
+        body.map(|body| body.whole().ok_or(CallError::Transport))
+            .transpose()
     }
 
     /// Reads certificates of the platform's, a ConfigMap of the rendering namespace.

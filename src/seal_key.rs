@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::api::wiped::WipedSecret;
 use crate::apply::{CallError, Calls};
 use crate::plan::seal::{KEY_BYTES, SealKey};
 
@@ -44,11 +45,14 @@ pub async fn load(calls: &Calls) -> Result<SealKey, SealKeyError> {
     loop {
         let error = match calls.get_secret(NAME).await {
             Ok(Some(secret)) => return key_in(&secret).ok_or(SealKeyError::Unusable),
-            Ok(None) => match calls.objects().create_secret(&fresh()?).await {
-                // Read in any case: when it was made, and whose was first, is the API server's word.
-                Ok(_) | Err(CallError::AlreadyExists) => continue,
-                Err(error) => error,
-            },
+            Ok(None) => {
+                let made = fresh()?;
+                match calls.objects().create_secret(&made).await {
+                    // Read in any case: when it was made, and whose was first, is the API server's word.
+                    Ok(_) | Err(CallError::AlreadyExists) => continue,
+                    Err(error) => error,
+                }
+            }
             Err(error) => error,
         };
         if error == CallError::Forbidden {
@@ -69,13 +73,13 @@ fn key_in(secret: &Secret) -> Option<SealKey> {
 }
 
 /// A Secret with a new key. It has no label of one hub: every hub of the namespace seals with the same key.
-fn fresh() -> Result<Secret, SealKeyError> {
+fn fresh() -> Result<WipedSecret, SealKeyError> {
     let mut key = vec![0; KEY_BYTES];
     SystemRandom::new()
         .fill(&mut key)
         .map_err(|_| SealKeyError::NoRandomness)?;
     let label = ("app.kubernetes.io/part-of".to_owned(), "renderhub".to_owned());
-    Ok(Secret {
+    let secret = Secret {
         metadata: ObjectMeta {
             name: Some(NAME.to_owned()),
             labels: Some([label].into()),
@@ -85,5 +89,6 @@ fn fresh() -> Result<Secret, SealKeyError> {
         immutable: Some(true),
         data: Some(BTreeMap::from([(FIELD.to_owned(), ByteString(key))])),
         ..Secret::default()
-    })
+    };
+    Ok(secret.into())
 }

@@ -73,7 +73,7 @@ const MODULES: &[Module] = &[
     module("watch", Io, &["api", "names", "notes", "plan", "metrics", "object", "watch"], "turns what a server says into what a plan reads"),
     module("tenant", Io, &["api", "names", "plan", "metrics", "apply", "gate", "tenant"], "reads what a plan says, as somebody else than the hub"),
     module("tenant::lookup", Pure, &["api", "plan", "apply::CallError", "tenant"], "it resolves what a tenant named, and cannot obtain a client"),
-    module("seal_key", Io, &["apply", "plan"], "fetches or makes the one secret that is the hub's own"),
+    module("seal_key", Io, &["api", "apply", "plan"], "fetches or makes the one secret that is the hub's own"),
     module("cluster", Io, &["api", "names", "plan", "kubeconfig", "metrics", "apply", "gate", "watch", "cluster"],
         "connects to other clusters, and carries what is said of Jobs there to whoever decides"),
     module("verify", Io, &["api", "plan", "metrics", "apply", "renderer::auth", "renderer::error", "renderer::origin",

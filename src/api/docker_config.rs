@@ -12,6 +12,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 use super::basic_auth;
 use super::oci::RegistryHost;
@@ -150,11 +151,12 @@ fn credential(entry: Value) -> Result<Option<Credential>, DockerConfigError> {
         Value::Object(_) => serde_json::from_value(entry).map_err(|_| DockerConfigError::BadEntry)?,
         _ => return Err(DockerConfigError::BadEntry),
     };
-    let (username, password) = match entry.auth.filter(|auth| !auth.is_empty()) {
+    let auth = entry.auth.map(Zeroizing::new);
+    let (username, password) = match auth.filter(|auth| !auth.is_empty()) {
         Some(auth) => decode(&auth)?,
         None => (
             entry.username.unwrap_or_default(),
-            entry.password.unwrap_or_default(),
+            Zeroizing::new(entry.password.unwrap_or_default()),
         ),
     };
     if username.is_empty() || password.is_empty() {
@@ -164,13 +166,16 @@ fn credential(entry: Value) -> Result<Option<Credential>, DockerConfigError> {
     Ok(Some(credential))
 }
 
-fn decode(auth: &str) -> Result<(String, String), DockerConfigError> {
-    let compact: String = auth.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    let bytes = BASE64.decode(compact).map_err(|_| DockerConfigError::BadEntry)?;
-    let text = String::from_utf8(bytes).map_err(|_| DockerConfigError::BadEntry)?;
+fn decode(auth: &str) -> Result<(String, Zeroizing<String>), DockerConfigError> {
+    let compact: Zeroizing<String> =
+        Zeroizing::new(auth.chars().filter(|c| !matches!(c, '\r' | '\n')).collect());
+    let bytes = BASE64.decode(compact.as_bytes()).map(Zeroizing::new);
+    let bytes = bytes.map_err(|_| DockerConfigError::BadEntry)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| DockerConfigError::BadEntry)?;
     // Docker pads the password with zero bytes in old files.
     let (username, password) = text.split_once(':').ok_or(DockerConfigError::BadEntry)?;
-    Ok((username.to_owned(), password.trim_end_matches('\0').to_owned()))
+    let password = Zeroizing::new(password.trim_end_matches('\0').to_owned());
+    Ok((username.to_owned(), password))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod renderer_class;
 mod renderer_config;
 mod schema;
 pub mod termination;
+pub mod wiped;
 
 pub use cluster_registry::{
     AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, ClusterRegistryStatus, ConfigMapKeyReference,

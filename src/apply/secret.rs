@@ -12,13 +12,16 @@ use kube::api::GetParams;
 use kube::core::Request;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
 use super::error::found;
 use super::{CallError, Calls};
+use crate::api::wiped::WipedSecret;
 
 /// A Secret as it came; its bytes are wiped with it.
 pub struct SecretBody(Zeroizing<Vec<u8>>);
+
+impl ZeroizeOnDrop for SecretBody {}
 
 impl fmt::Debug for SecretBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,6 +34,12 @@ impl SecretBody {
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
+    }
+
+    /// All of the Secret. `None` where the body is no Secret.
+    #[must_use]
+    pub fn whole(&self) -> Option<WipedSecret> {
+        serde_json::from_slice(&self.0).ok()
     }
 
     /// The Secret with those of its keys that `is_wanted`, each cut off one byte or a few after the first `longest`: enough
@@ -76,6 +85,8 @@ impl Drop for SecretData {
         self.data.values_mut().for_each(|value| value.0.zeroize());
     }
 }
+
+impl ZeroizeOnDrop for SecretData {}
 
 #[derive(Deserialize)]
 struct Lean<'a> {

@@ -264,7 +264,7 @@ impl Pass<'_> {
             None => None,
         };
         let named = spec.push_secret_ref.as_ref();
-        let judged = judge(named.map(|n| n.name.as_str()), &spec.hostname, secret.as_ref());
+        let judged = judge(named.map(|n| n.name.as_str()), &spec.hostname, secret.as_deref());
         if judged.is_unbound {
             tracing::warn!(task = %task.id.uid, annotation = REGISTRY_HOST, "the task's push Secret does not say which host it is for");
         }

@@ -12,6 +12,7 @@ use ring::hmac;
 use secrecy::{ExposeSecret, SecretBox};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use crate::api::RenderTaskStatus;
 use crate::names::{TaskUid, hex};
@@ -68,14 +69,16 @@ pub struct SealKey {
     made: Timestamp,
 }
 
+impl ZeroizeOnDrop for SealKey {}
+
 impl SealKey {
     /// A key, and when the Secret that holds it was made.
     #[must_use]
-    pub fn new(key: [u8; KEY_BYTES], made: Timestamp) -> Self {
-        Self {
-            key: SecretBox::new(Box::new(key)),
-            made,
-        }
+    pub fn new(mut key: [u8; KEY_BYTES], made: Timestamp) -> Self {
+        // Copied to where it stays, because a move would leave what it moves from as it was.
+        let kept = SecretBox::init_with_mut(|kept: &mut [u8; KEY_BYTES]| kept.copy_from_slice(&key));
+        key.zeroize();
+        Self { key: kept, made }
     }
 
     /// Puts the seal on a status of the task; one that says nothing needs none.

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use zeroize::Zeroizing;
+
 use super::file::{self, FileError};
 use crate::api::basic_auth::{self, BasicAuthError};
 use crate::api::docker_config::{Credential, DockerConfig, DockerConfigError};
@@ -72,13 +74,14 @@ pub fn load(source: &Source, host: &RegistryHost) -> Result<Option<Credential>, 
     }
 }
 
-fn word(path: &Path) -> Result<Vec<u8>, CredentialError> {
-    file::read(path, basic_auth::MAX_BYTES as u64).map_err(CredentialError::Unreadable)
+fn word(path: &Path) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
+    let bytes = file::read(path, basic_auth::MAX_BYTES as u64);
+    bytes.map(Zeroizing::new).map_err(CredentialError::Unreadable)
 }
 
-fn read_config(path: &Path) -> Result<Vec<u8>, FileError> {
+fn read_config(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
     let inside = path.join("config.json");
-    file::read(if path.is_dir() { &inside } else { path }, MAX_CONFIG)
+    file::read(if path.is_dir() { &inside } else { path }, MAX_CONFIG).map(Zeroizing::new)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::conditions::Reason;
+use crate::api::wiped::WipedSecret;
 use crate::api::{Registry, RegistrySpec};
 use crate::apply::CallError;
 use crate::plan::catalog::Refusal;
@@ -101,7 +102,7 @@ async fn access(session: &Session, reference: &Reference, spec: &RegistrySpec) -
         return Ok(Access::Anonymous);
     };
     let read = session
-        .get::<Secret, Secret>(&reference.namespace, &named.name)
+        .get::<Secret, WipedSecret>(&reference.namespace, &named.name)
         .await;
     let secret = read.map_err(|error| stop(reference, error, Missing::Secret, "Secret"))?;
     let login = login(&secret, &spec.hostname).map_err(|refusal| refused(reference, refusal))?;

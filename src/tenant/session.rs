@@ -13,6 +13,7 @@ use kube::core::request::Error as RequestError;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::apply::{CallError, SecretBody};
 use crate::metrics::{Metrics, journey};
@@ -84,6 +85,7 @@ impl Session {
         let request = Request::new(path).get(name, &GetParams::default());
         let answer = self.exchange(request).await;
         let answer = answer
+            .map(Zeroizing::new)
             .and_then(|text| serde_json::from_str(&text).map_err(|_| ReadError::Call(CallError::Transport)));
         self.metrics
             .call("get", resource_of::<K>(), code(answer.as_ref().err()));

@@ -67,7 +67,7 @@ impl CatalogLoop {
             None => None,
         };
         let named = spec.push_secret_ref.as_ref().map(|named| named.name.as_str());
-        let verdict = judge(named, &spec.hostname, secret.as_ref());
+        let verdict = judge(named, &spec.hostname, secret.as_deref());
         if verdict.is_unbound {
             tracing::warn!(
                 registry = name,

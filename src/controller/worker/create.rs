@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 
 use crate::api::labels::DESTINATION;
+use crate::api::wiped::WipedSecret;
 use crate::apply::CallError;
 use crate::plan::adoption::is_its;
 use crate::plan::catalog::Resolved;
@@ -21,6 +22,8 @@ use super::Pass;
 impl Pass<'_> {
     pub(super) async fn create(&mut self, task: &Arc<Task>, resolved: &Resolved) -> Result<(), WorkError> {
         let Manifests { secret, job } = manifests(&self.place, task, resolved);
+        // It may hold a login.
+        let secret = WipedSecret::from(secret);
         let objects = self.objects()?;
         self.outcome.abroad.was_sent = true;
         // Also where a Secret is known: it may be of an earlier attempt, with another destination.
