@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -15,12 +15,21 @@ use renderhub::api::labels::FINALIZER;
 use renderhub_harness::audit::Mark;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
+use support::instances::until_renewed;
 use support::{DIGEST, LIMIT, Stage, plane};
 
 /// Tasks whose writes are counted.
 const TASKS: usize = 8;
 /// Finished tasks that a hub finds when it starts.
 const FINISHED: usize = 1000;
+
+/// What is asked by a create and leaves nothing behind.
+const QUESTIONS: [&str; 4] = [
+    "create localsubjectaccessreviews",
+    "create selfsubjectaccessreviews",
+    "create selfsubjectreviews",
+    "create selfsubjectrulesreviews",
+];
 
 type Counts = BTreeMap<String, usize>;
 
@@ -202,6 +211,7 @@ async fn make_finished(stage: &Stage) -> Result<()> {
         .await
 }
 
+/// Holds: B23.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_writes_nothing_for_a_thousand_finished_tasks() -> Result<()> {
     let mut stage = Stage::without_hub("restart", &[]).await?;
@@ -231,6 +241,21 @@ async fn a_restart_writes_nothing_for_a_thousand_finished_tasks() -> Result<()> 
         action.starts_with("get rendertasks") || action.starts_with("get jobs")
     });
     assert_eq!(reads, 0, "{asked:?}");
+    // Not even later: what it wrote until its Lease was renewed is that Lease, by name.
+    until_renewed(&stage).await?;
+    let lease = stage.lease_name("").await?;
+    let mut written = BTreeSet::new();
+    let mut questions = BTreeSet::new();
+    for event in stage.plane.audit()?.since(begin).await? {
+        let is_answered = event.stage == "ResponseComplete" && event.user == stage.hub_user.name();
+        if is_answered && event.is_write() {
+            let is_question = QUESTIONS.contains(&event.action().as_str());
+            let list = if is_question { &mut questions } else { &mut written };
+            list.insert(format!("{} {}", event.action(), event.name));
+        }
+    }
+    eprintln!("written: {written:?}, asked by a create: {questions:?}");
+    assert_eq!(written, [format!("update leases {lease}")].into());
     stage.passed();
     Ok(())
 }

@@ -260,6 +260,8 @@ pub const FAMILIES: &[Family] = &[
             "Each has an owner that tries it again; a kind of work without one does not compile."),
         row("B22", "A new kind of identity or credential falls into an arm that was meant for another.",
             "Where an arm decides about either, every kind is named: a new one does not compile without an arm of its own."),
+        row("B23", "A hub that starts writes to tasks that ended long ago.",
+            "A start where finished tasks are writes the hub's Lease and nothing else."),
         row("B24", "Nobody can tell whether the hub or an API server made a task wait.",
             "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
     ]},

@@ -28,9 +28,11 @@ pub struct Requests {
     pub counts: BTreeMap<String, usize>,
     /// Writes on tasks, config Secrets and Jobs.
     pub writes: usize,
-    /// Writes on anything but the Lease, which a hub renews while it does nothing, and the questions about rights, which
-    /// leave nothing behind.
+    /// Writes on anything but the Lease, which a hub renews while it does nothing, and the questions about rights and about who
+    /// it is, which are asked by a create and leave nothing behind.
     pub all_writes: usize,
+    /// Every write but those questions, by verb, resource and name; the Lease among them.
+    pub written: BTreeMap<String, usize>,
     /// Reads of such an object, or of a task's pods.
     pub reads: usize,
     /// From the arrival of the first such write to the answer of the last, in seconds.
@@ -62,7 +64,11 @@ impl Requests {
         let (mut first, mut last) = (None, None);
         for event in events {
             *requests.counts.entry(event.action()).or_default() += 1;
-            requests.all_writes += usize::from(event.is_write() && !is_of_no_task(event));
+            if event.is_write() && !is_question(event) {
+                let what = format!("{} {}", event.action(), event.name);
+                *requests.written.entry(what).or_default() += 1;
+                requests.all_writes += usize::from(event.resource != "leases");
+            }
             if !is_of_one_task(event) {
                 continue;
             }
@@ -107,7 +113,8 @@ const HOUSEKEEPING: [&str; 6] = [
     " localsubjectaccessreviews",
 ];
 
-/// What a hub asks for whether there are tasks or not.
-fn is_of_no_task(event: &Event) -> bool {
-    event.resource == "leases" || event.group == "authorization.k8s.io"
+/// What leaves nothing behind, although it is asked by a create.
+fn is_question(event: &Event) -> bool {
+    let groups = ["authentication.k8s.io", "authorization.k8s.io"];
+    groups.contains(&event.group.as_str()) && event.resource.ends_with("reviews")
 }

@@ -296,8 +296,13 @@ fn paced_rows(paced: &Paced) -> Vec<Row> {
 }
 
 fn restart_rows(restart: &Restart) -> Vec<Row> {
+    let written = restart
+        .written
+        .iter()
+        .map(|(what, times)| format!("{times} × {what}"));
     vec![
         Row::new("writes", restart.writes.to_string()).at_most(0.0, number(restart.writes), ""),
+        Row::new("all that it wrote", written.collect::<Vec<_>>().join(", ")),
         Row::new("ready after, s", format!("{:.2}", restart.ready_seconds)),
         Row::new("hub CPU, s", format!("{:.2}", restart.cpu_seconds)),
         Row::new(

@@ -1,5 +1,6 @@
 //! A start of the hub that finds only finished tasks: it must read them, and write nothing.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -33,6 +34,8 @@ pub struct Restart {
     pub tasks: usize,
     /// Writes of any kind but those on the hub's own Lease.
     pub writes: usize,
+    /// Every write by verb, resource and name, those on the Lease among them.
+    pub written: BTreeMap<String, usize>,
     /// From the start of the process to `/readyz`.
     pub ready_seconds: f64,
     /// CPU time until some seconds later.
@@ -64,6 +67,7 @@ pub async fn measure(world: &World) -> Result<Restart> {
     Ok(Restart {
         tasks: tasks.len(),
         writes: requests.all_writes,
+        written: requests.written,
         ready_seconds,
         cpu_seconds,
         memory,
