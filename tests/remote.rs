@@ -8,6 +8,8 @@
 
 mod support;
 
+#[path = "remote/disconnected.rs"]
+mod disconnected;
 #[path = "remote/hostile.rs"]
 mod hostile;
 #[path = "remote/own.rs"]

@@ -130,6 +130,8 @@ reasons! {
     Connected,
     /// The first attempt to connect is under way.
     Connecting,
+    /// The platform operator ended the connection.
+    Disconnected,
     /// The cluster does not answer, or not in time.
     Unreachable,
     /// The cluster does not know the kubeconfig's user any more.

@@ -53,6 +53,9 @@ pub struct RenderClusterSpec {
     /// Whether nothing new is started there; what runs goes on.
     #[serde(default)]
     pub suspend: bool,
+    /// Whether the hub keeps away from the cluster: no connection, nothing new, and no time counts against what runs there.
+    #[serde(default)]
+    pub disconnect: bool,
 }
 
 /// Where the kubeconfig of a `RenderCluster` is.

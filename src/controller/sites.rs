@@ -51,6 +51,7 @@ impl Entry {
     fn state(&self) -> SiteState {
         let since = self.lost_since;
         match &self.announced {
+            SiteState::Disconnected => SiteState::Disconnected,
             SiteState::Up if self.is_listed => SiteState::Up,
             SiteState::Up => SiteState::Down {
                 since,
@@ -75,6 +76,11 @@ pub enum Turn {
     Connected,
     /// It is not, or not any more.
     Lost,
+    /// The platform operator keeps the hub away from it.
+    KeptAway {
+        /// Whether the ledger speaks of a loss, which does not count any more.
+        was_recorded: bool,
+    },
     /// Nobody cares.
     Nothing,
 }
@@ -184,6 +190,10 @@ impl Sites {
             return Turn::Nothing;
         };
         let was_up = std::mem::take(&mut entry.is_listed);
+        if entry.announced == SiteState::Disconnected {
+            // The time of a loss counts from the first attempt to connect again.
+            entry.lost_since = now;
+        }
         let turn = match &state {
             SiteState::Up => Turn::Connected,
             SiteState::Down { since, .. } | SiteState::Refused { since, .. } => {
@@ -191,6 +201,12 @@ impl Sites {
                     entry.lost_since = (*since).min(now);
                 }
                 Turn::Lost
+            }
+            SiteState::Disconnected => {
+                self.lost.remove(&*site);
+                Turn::KeptAway {
+                    was_recorded: std::mem::take(&mut entry.is_recorded),
+                }
             }
         };
         entry.announced = state;
@@ -290,8 +306,39 @@ mod tests {
     fn since(sites: &Sites, site: &Site) -> Option<Timestamp> {
         match sites.state(site)? {
             SiteState::Down { since, .. } | SiteState::Refused { since, .. } => Some(since),
-            SiteState::Up => None,
+            SiteState::Up | SiteState::Disconnected => None,
         }
+    }
+
+    /// Holds: B1.
+    #[test]
+    fn no_time_counts_while_the_hub_is_kept_away() {
+        let (mut sites, site) = (Sites::default(), platform());
+        sites.turn(&site, SiteState::Up, at(0));
+        sites.listed(&site);
+        let away = |was_recorded| Turn::KeptAway { was_recorded };
+        // A loss that began before is forgotten, here and in the ledger.
+        sites.turn(&site, down(50), at(51));
+        sites.record_loss(&site);
+        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(60)), away(true));
+        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(70)), away(false));
+        assert_eq!(sites.state(&site), Some(SiteState::Disconnected));
+        assert!(!sites.is_reached(&site) && sites.listed(&site).is_none());
+        // From the attempt to connect again on it counts, whatever the connection is told to be lost since.
+        sites.turn(&site, down(55), at(900));
+        assert_eq!(since(&sites, &site), Some(at(900)));
+        sites.turn(&site, down(901), at(901));
+        assert_eq!(since(&sites, &site), Some(at(900)), "the first loss since");
+        // The same where an earlier process wrote the loss down.
+        let mut sites = Sites::default();
+        let ledger = Ledger {
+            lost: vec![(platform(), at(-900))],
+            orphans: Vec::new(),
+        };
+        sites.recall(ledger, at(0));
+        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(1)), away(true));
+        sites.turn(&site, SiteState::Up, at(2));
+        assert_eq!(since(&sites, &site), Some(at(2)), "not listed yet");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use super::tenant::crossing;
 pub enum Fault {
     /// The `RenderCluster` does not exist.
     NoCluster,
+    /// The `RenderCluster` says that the hub keeps away.
+    Disconnected,
     /// The Secret, or the key in it, does not exist.
     Missing,
     /// The ServiceAccount does not exist, or the hub may not act as it.
@@ -40,6 +42,7 @@ impl Fault {
     pub const fn reason(self) -> Reason {
         match self {
             Self::NoCluster => Reason::ClusterNotFound,
+            Self::Disconnected => Reason::Disconnected,
             Self::Missing => Reason::KubeconfigNotFound,
             Self::Account | Self::Right => Reason::RBACDenied,
             Self::Full => Reason::WaitingForCluster,
@@ -52,6 +55,10 @@ impl Fault {
     pub const fn message(self) -> &'static str {
         match self {
             Self::NoCluster => "the RenderCluster does not exist",
+            Self::Disconnected => {
+                "spec.disconnect keeps the hub away: nothing is sent there, and no time counts against the tasks there; set it \
+                 to false to connect again"
+            }
             Self::Missing => {
                 "the Secret with the kubeconfig, or the key in it, does not exist; the cluster connects by itself once it does"
             }
@@ -77,6 +84,7 @@ impl OwnKubeconfig {
             Fault::NoCluster | Fault::Missing => {
                 "the Secret with the kubeconfig, or the key in it, does not exist; the task starts by itself once it does"
             }
+            Fault::Disconnected => "the platform operator keeps the hub away from the cluster",
             Fault::Account => {
                 "the task's ServiceAccount does not exist, or the hub may not act as it; make it, or ask the platform operator"
             }
@@ -98,8 +106,9 @@ mod tests {
     use super::*;
     use crate::plan::tenant::Reader;
 
-    const FAULTS: [Fault; 6] = [
+    const FAULTS: [Fault; 7] = [
         Fault::NoCluster,
+        Fault::Disconnected,
         Fault::Missing,
         Fault::Account,
         Fault::Right,
@@ -125,6 +134,7 @@ mod tests {
         let reasons = FAULTS.map(|fault| own(false).refusal(fault).reason.as_str());
         let expected = [
             "ClusterNotFound",
+            "Disconnected",
             "KubeconfigNotFound",
             "RBACDenied",
             "RBACDenied",
@@ -147,7 +157,7 @@ mod tests {
             assert_eq!(refusal.reason, Reason::CrossNamespaceRefDenied);
         }
         assert_eq!(
-            told[4],
+            told[5],
             own(false).refusal(Fault::Full),
             "it depends on the tenant alone"
         );

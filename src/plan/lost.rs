@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::placement::Target;
 use super::{Observed, Step, status};
 
 /// How long the hub waits for a lost cluster.
@@ -22,6 +23,9 @@ impl Default for Patience {
     }
 }
 
+/// Pause before a task is looked at again whose cluster the operator keeps away, although its site does not say so yet.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
+
 /// What may be on the task's cluster besides what was seen there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leftovers {
@@ -35,17 +39,29 @@ pub enum Leftovers {
 }
 
 /// A task that runs on a cluster that is not reached stays as it is until the time is over. What is recorded then stays: a
-/// late result of the Job finds a task that has ended.
+/// late result of the Job finds a task that has ended. Where the operator keeps the hub away, no time counts.
 pub(super) fn wait(o: &Observed<'_>) -> Step {
     let Some(since) = o.site.lost_since() else {
-        // Nobody asked for the site yet: this does.
+        // The site was not asked for yet, which this does; or it turns before anything can be done.
         return rest(None);
     };
+    if is_kept_away(o) {
+        return rest(Some(later(o.now, LOOK_AGAIN)));
+    }
     let due = later(since, o.patience.lost_timeout);
     if o.now < due {
         return rest(Some(due));
     }
     Step::WriteStatus(Box::new(status::cluster_lost(o.task, o.now)))
+}
+
+/// Whether the `RenderCluster` says that the hub keeps away. After a restart this is known before the site is, of which the
+/// ledger may say that it has been lost for long.
+fn is_kept_away(o: &Observed<'_>) -> bool {
+    let target = o.target.and_then(|target| target.as_ref().ok());
+    let named = target.and_then(Target::platform);
+    let cluster = named.and_then(|name| o.catalog.clusters.get(name));
+    cluster.is_some_and(|cluster| cluster.spec.disconnect)
 }
 
 /// What keeps a deletion waiting: something may be left that cannot be removed now. `None` where nothing does any more.

@@ -139,6 +139,11 @@ pub fn admit(
                     "the RenderCluster does not exist for this namespace; the task starts by itself once it does",
                 )
             })?;
+            if cluster.spec.disconnect {
+                let message = "the platform operator keeps the hub away from the cluster; the task starts by itself once it is \
+                               connected again";
+                return Err(Refusal::new(Reason::WaitingForCluster, message));
+            }
             if cluster.spec.suspend {
                 let message = "the platform operator has suspended the cluster; the task starts by itself once it goes on";
                 return Err(Refusal::new(Reason::WaitingForCluster, message));

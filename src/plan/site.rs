@@ -73,6 +73,8 @@ impl fmt::Display for ClusterName {
 pub enum SiteState {
     /// It is connected, and every Job of the hub's there was seen.
     Up,
+    /// The platform operator keeps the hub away from it: that is no loss, and no time counts.
+    Disconnected,
     /// It is not connected.
     Down {
         /// Since when: the first loss, whatever was tried since.
@@ -107,11 +109,11 @@ impl Where<'_> {
         matches!(self, Self::Hub | Self::At(SiteState::Up))
     }
 
-    /// Since when it is not reached.
+    /// Since when it is lost; `None` where it is not, or is away on purpose.
     #[must_use]
     pub const fn lost_since(&self) -> Option<Timestamp> {
         match self {
-            Self::Hub | Self::Unasked | Self::At(SiteState::Up) => None,
+            Self::Hub | Self::Unasked | Self::At(SiteState::Up | SiteState::Disconnected) => None,
             Self::At(SiteState::Down { since, .. } | SiteState::Refused { since, .. }) => Some(*since),
         }
     }

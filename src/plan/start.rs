@@ -83,7 +83,8 @@ fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
     };
     match o.site {
         Where::Hub | Where::At(SiteState::Up) => Ok(()),
-        Where::Unasked => Err(waiting(None)),
+        // A RenderCluster that keeps the hub away refused the task before; one that does so no more turns its site in a moment.
+        Where::Unasked | Where::At(SiteState::Disconnected) => Err(waiting(None)),
         Where::At(SiteState::Refused { refusal, .. }) => {
             let told = refused(o, spec, refusal);
             Err(if matches!(told, Step::Rest { .. }) {

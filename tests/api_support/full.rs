@@ -79,6 +79,7 @@ pub fn cluster() -> Value {
     let spec = json!({
         "kubeConfig": { "secretRef": { "name": "a", "key": "a" } }, "renderNamespace": "a",
         "allowedNamespaces": ["team-a"], "registries": ["a"], "maxActiveJobs": 1, "qps": 1, "burst": 1, "suspend": true,
+        "disconnect": true,
     });
     with_spec("RenderCluster", "full", &spec)
 }

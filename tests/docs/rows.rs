@@ -236,6 +236,8 @@ pub const FAMILIES: &[Family] = &[
             "Old Jobs are orphans and are swept; the tasks run once more and take up nothing old."),
     ]},
     Family { letter: 'B', title: "Bounds: what one cluster or tenant can still do to the others", rows: &[
+        row("B1", "A cluster hurts the hub by what it answers, and does so again after each restart.",
+            "`spec.disconnect` of a RenderCluster keeps the hub away, from its start on: no connection and not a byte, and no time counts against what runs there."),
         row("B2", "A cluster answers probes and watches and no work, or lets itself be asked once a second, and has many tasks.",
             "Passes for other clusters are beside the workers of the hub's own, bounded for each cluster and for all; the pace and a turn are waited for before a pass begins; a cluster that leaves five calls in a row unanswered counts as down, whatever it says to probes."),
         row("B3", "A tenant puts a megabyte of finalizers, labels or other metadata on each of many tasks.",

@@ -196,7 +196,17 @@ const LIARS: &[Liar] = &[
 impl Stage {
     /// Registers a server as a cluster; its name.
     async fn register_liar(&self, liar: &Liar, server: &Hostile) -> Result<String> {
-        let name = format!("{}-{}", liar.name, self.scope.tenant);
+        self.register_server(liar.name, server, false).await
+    }
+
+    /// The same by a name, where the hub may be kept away from it.
+    pub(super) async fn register_server(
+        &self,
+        name: &str,
+        server: &Hostile,
+        is_kept_away: bool,
+    ) -> Result<String> {
+        let name = format!("{name}-{}", self.scope.tenant);
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "x",
             "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
@@ -212,6 +222,7 @@ impl Stage {
             "spec": {
                 "kubeConfig": {"secretRef": {"name": name}}, "renderNamespace": "renders",
                 "allowedNamespaces": [self.scope.tenant], "registries": [self.scope.tenant],
+                "disconnect": is_kept_away,
             },
         });
         apply::object(&self.admin, cluster).await?;

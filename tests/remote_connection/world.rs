@@ -261,6 +261,7 @@ async fn listen(mut heard: mpsc::Receiver<Arrived>, log: Log) {
                 SiteState::Up => (site, Said::Up, state),
                 SiteState::Down { reason, .. } => (site, Said::Down(*reason), state),
                 SiteState::Refused { refusal, .. } => (site, Said::Down(refusal.reason), state),
+                SiteState::Disconnected => (site, Said::Down(Reason::Disconnected), state),
             },
             other => panic!("a connection says nothing else: {other:?}"),
         };

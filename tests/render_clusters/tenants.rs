@@ -87,7 +87,9 @@ impl World {
             .await?;
         match state {
             SiteState::Refused { refusal, .. } => Ok(refusal.message),
-            SiteState::Up | SiteState::Down { .. } => unreachable!("it was just looked at"),
+            SiteState::Up | SiteState::Disconnected | SiteState::Down { .. } => {
+                unreachable!("it was just looked at")
+            }
         }
     }
 

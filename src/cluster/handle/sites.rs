@@ -140,7 +140,9 @@ impl Actor {
                 let seat = Seat::new(Arc::clone(&self.line), user, post.valid.clone());
                 self.common.seats.insert(Arc::clone(site), seat);
             }
-            SiteState::Down { .. } | SiteState::Refused { .. } => self.common.unseat(site, post),
+            SiteState::Disconnected | SiteState::Down { .. } | SiteState::Refused { .. } => {
+                self.common.unseat(site, post);
+            }
         }
         _ = self
             .common

@@ -42,7 +42,9 @@ impl ClusterLoop {
         // One that is drained is reached as it was.
         let before = self.leads.lead_of(site).cloned();
         let place = self.shelf.get(name).and_then(|seen| seen.place(name));
-        let meant = place.filter(|(meant, _)| meant == site).map(|(_, lead)| lead);
+        // Away from a cluster is away from all its namespaces.
+        let is_meant = |(meant, lead): &(Arc<Site>, Lead)| meant == site || *lead == Lead::Away;
+        let meant = place.filter(is_meant).map(|(_, lead)| lead);
         match before.or(meant) {
             Some(lead) => self.seat(site, &lead),
             None => self.no_cluster(site),

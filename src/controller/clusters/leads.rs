@@ -25,6 +25,8 @@ pub enum Lead {
     },
     /// In a Secret of a tenant's.
     Own(Arc<OwnKubeconfig>),
+    /// Nowhere: the platform operator keeps the hub away.
+    Away,
 }
 
 /// What is to be done with a connection.
@@ -54,6 +56,20 @@ struct Followed {
     since: Option<Timestamp>,
 }
 
+impl Followed {
+    /// One that was not looked at yet; where the hub keeps away there is nothing to look at.
+    fn new(lead: &Lead) -> Self {
+        let outcome = match lead {
+            Lead::Platform { .. } | Lead::Own(_) => None,
+            Lead::Away => Some(Err(Fault::Disconnected)),
+        };
+        Self {
+            outcome,
+            ..Self::default()
+        }
+    }
+}
+
 /// Leads, the sites that are reached by them, and the connections that they lead to.
 #[derive(Default)]
 pub struct Leads {
@@ -75,7 +91,8 @@ impl Leads {
             }
             self.let_go(&before, &mut acts);
         }
-        let followed = self.followed.entry(lead.clone()).or_default();
+        let followed = self.followed.entry(lead.clone());
+        let followed = followed.or_insert_with(|| Followed::new(lead));
         followed.sites.insert(Arc::clone(site));
         match &followed.outcome {
             Some(Ok((key, _))) => acts.insert(0, Act::Open(key.clone(), Arc::clone(site))),
@@ -88,7 +105,7 @@ impl Leads {
         acts
     }
 
-    /// Lets go of a site. A platform's lead goes with its last site; a tenant's stays until [`Leads::forget`].
+    /// Lets go of a site. A lead of the platform's goes with its last site; a tenant's stays until [`Leads::forget`].
     pub fn unseat(&mut self, site: &Arc<Site>) -> Vec<Act> {
         let Some(lead) = self.sites.remove(site) else {
             return Vec::new();
@@ -102,7 +119,8 @@ impl Leads {
     }
 
     fn let_go(&mut self, lead: &Lead, acts: &mut Vec<Act>) {
-        if matches!(lead, Lead::Platform { .. }) && self.is_idle(lead) {
+        let stays = matches!(lead, Lead::Own(_));
+        if !stays && self.is_idle(lead) {
             acts.extend(self.forget(lead));
         }
     }
@@ -231,6 +249,7 @@ impl Leads {
             key: match lead {
                 Lead::Platform { key, .. } => key.clone(),
                 Lead::Own(own) => own.key.clone(),
+                Lead::Away => None,
             },
             known: known.and_then(Result::ok).filter(|_| !is_told_anyway),
         }
@@ -271,12 +290,13 @@ impl Leads {
 
 /// What is said of a site that is not reached.
 pub fn refuse(site: &Arc<Site>, fault: Fault, since: Timestamp) -> Act {
-    let state = match &site.cluster {
-        ClusterName::Platform(_) => SiteState::Down {
+    let state = match (&site.cluster, fault) {
+        (ClusterName::Platform(_), Fault::Disconnected) => SiteState::Disconnected,
+        (ClusterName::Platform(_), fault) => SiteState::Down {
             since,
             reason: fault.reason(),
         },
-        ClusterName::Own(own) => SiteState::Refused {
+        (ClusterName::Own(own), fault) => SiteState::Refused {
             since,
             refusal: own.refusal(fault),
         },

@@ -280,10 +280,8 @@ impl ClusterLoop {
         let sites = self.leads.sites_of(name);
         for site in sites {
             let is_meant = place.as_ref().is_some_and(|(meant, _)| *meant == site);
-            // Tasks that run there are seen to their end.
-            if !is_meant && !self.wanted.contains(&site) {
-                let acts = self.leads.unseat(&site);
-                self.act(acts);
+            if !is_meant {
+                self.place_other(name, &site, place.as_ref().map(|(_, lead)| lead));
             }
         }
         if let Some((site, lead)) = place {
@@ -296,6 +294,27 @@ impl ClusterLoop {
             self.forget_name(name);
         }
         self.to_tell.add(&name.to_owned());
+    }
+
+    /// Decides about a site that the `RenderCluster` does not mean any more: tasks that run there are seen to their end, where
+    /// the hub does not keep away from the cluster.
+    fn place_other(&mut self, name: &str, site: &Arc<Site>, lead: Option<&Lead>) {
+        let is_wanted = self.wanted.contains(site);
+        let was_away = self.leads.lead_of(site) == Some(&Lead::Away);
+        let is_gone = self.shelf.get(name).is_none();
+        match lead {
+            Some(lead) if is_wanted && (was_away || *lead == Lead::Away) => self.seat(site, lead),
+            None if is_wanted && was_away && is_gone => {
+                let acts = self.leads.unseat(site);
+                self.act(acts);
+                self.no_cluster(site);
+            }
+            Some(_) | None if is_wanted => {}
+            Some(_) | None => {
+                let acts = self.leads.unseat(site);
+                self.act(acts);
+            }
+        }
     }
 
     /// Lets a site be reached by a lead of the platform's.
@@ -362,6 +381,7 @@ impl ClusterLoop {
                         follows.again.notify_one();
                     }
                 }
+                Lead::Away => {}
             }
         }
     }

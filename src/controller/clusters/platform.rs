@@ -43,9 +43,13 @@ impl Seen {
             namespace: spec.render_namespace.clone(),
         };
         let secret = &spec.kube_config.secret_ref;
-        let lead = Lead::Platform {
-            secret: secret.name.clone(),
-            key: secret.key.clone(),
+        let lead = if spec.disconnect {
+            Lead::Away
+        } else {
+            Lead::Platform {
+                secret: secret.name.clone(),
+                key: secret.key.clone(),
+            }
         };
         Some((Arc::new(site), lead))
     }

@@ -178,13 +178,23 @@ impl Engine {
                 {
                     self.note(ledger::lose(&site, since, known));
                 }
-                for uid in tasks {
-                    // What cannot end now holds up nobody else.
-                    self.give_slot_back(&uid);
-                    self.queue.add(&uid);
+                self.set_aside(tasks);
+            }
+            Turn::KeptAway { was_recorded } => {
+                if was_recorded {
+                    self.note(ledger::regain(&site));
                 }
+                self.set_aside(self.sites.tasks(&site));
             }
             Turn::Nothing => {}
+        }
+    }
+
+    /// Looks at tasks whose site is not reached any more; what cannot end now holds up no other task.
+    fn set_aside(&mut self, tasks: Vec<TaskUid>) {
+        for uid in tasks {
+            self.give_slot_back(&uid);
+            self.queue.add(&uid);
         }
     }
 

@@ -96,6 +96,7 @@ fn each_standing_has_its_words() {
         (connecting(), "False", "Connecting"),
         (Standing::Nowhere(Fault::Missing), "False", "KubeconfigNotFound"),
         (Standing::Nowhere(flaw), "False", "InsecureKubeconfig"),
+        (Standing::Nowhere(Fault::Disconnected), "False", "Disconnected"),
         (Standing::Nowhere(undecodable()), "False", "InvalidSpec"),
         (down(1, 5), "False", "Unreachable"),
     ];

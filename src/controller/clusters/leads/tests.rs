@@ -81,10 +81,40 @@ fn told(acts: &[Act]) -> Vec<String> {
         Act::Refuse(site, SiteState::Refused { since, refusal }) => {
             format!("refuse {} {} {}", site.cluster, refusal.reason, since.as_second())
         }
-        Act::Refuse(..) => "up".to_owned(),
+        Act::Refuse(site, SiteState::Disconnected) => format!("away {}", site.cluster),
+        Act::Refuse(_, SiteState::Up) => "up".to_owned(),
         Act::Unbind(key, fault) => format!("unbind {} {}", key.secret_uid, fault.reason()),
     };
     acts.iter().map(short).collect()
+}
+
+/// Holds: B1.
+#[test]
+fn a_cluster_that_is_kept_away_from_has_no_connection_and_no_kubeconfig_that_is_read() {
+    let mut leads = Leads::default();
+    let (west, east) = (platform("west"), platform("east"));
+    let shared = lead("shared", None);
+    for site in [&west, &east] {
+        leads.seat(site, &shared, at(0));
+    }
+    leads.settle(&shared, found("1"), at(1));
+    // The other one still uses the connection.
+    assert_eq!(told(&leads.seat(&west, &Lead::Away, at(2))), ["away west"]);
+    assert!(leads.is_held(&key("1")));
+    assert_eq!(
+        told(&leads.seat(&east, &Lead::Away, at(3))),
+        ["away east", "unbind 1 KubeconfigNotFound"]
+    );
+    assert!(leads.leads_into("shared").is_empty() && !leads.is_held(&key("1")));
+    assert_eq!(leads.way_to(&west), Some(Err(Fault::Disconnected)));
+    // It is looked at anew when the hub may connect again.
+    assert!(leads.seat(&west, &shared, at(4)).is_empty());
+    assert_eq!(
+        told(&leads.settle(&shared, found("1"), at(5))),
+        ["bind 1", "open 1 west"]
+    );
+    assert_eq!(told(&leads.unseat(&east)), ["close east"]);
+    assert!(!leads.is_followed(&Lead::Away));
 }
 
 #[test]

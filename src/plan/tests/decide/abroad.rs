@@ -79,6 +79,7 @@ fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
     };
     let not_for_it = cluster(json!({"allowedNamespaces": ["team-b"]}));
     let suspended = cluster(json!({"suspend": true}));
+    let disconnected = cluster(json!({"disconnect": true}));
     let table = vec![
         (to_east(), "load Some(\"push\")"),
         (to_east().with(|s| s.carried = Some(Ok(carried()))), "create"),
@@ -97,6 +98,14 @@ fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
         (
             to_east().with(|s| s.catalog.clusters = [("east".to_owned(), suspended)].into()),
             "write Pending WaitingForCluster",
+        ),
+        (
+            to_east().with(|s| s.catalog.clusters = [("east".to_owned(), disconnected)].into()),
+            "write Pending WaitingForCluster",
+        ),
+        (
+            to_east().with(|s| s.site = Some(SiteState::Disconnected)),
+            "rest for its cluster",
         ),
         (
             to_east().with(without_registries),
@@ -257,6 +266,40 @@ fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
             "write Failed JobLost",
         ),
         (running(to_east()).with(|s| s.catalog.clusters.clear()), "read"),
+    ];
+    for (n, (situation, expected)) in table.into_iter().enumerate() {
+        assert_eq!(situation.word(), expected, "{n}");
+    }
+}
+
+/// Holds: B1.
+#[test]
+fn what_runs_on_a_cluster_that_the_hub_keeps_away_from_is_not_given_up_and_can_be_deleted() {
+    let away = |situation: Situation| situation.with(|s| s.site = Some(SiteState::Disconnected));
+    let by_spec = |situation: Situation| {
+        situation.with(|s| {
+            s.catalog.clusters = [("east".to_owned(), cluster(json!({"disconnect": true})))].into();
+        })
+    };
+    let lost = || running(to_east()).with(|s| s.site = Some(down(-9_000, Reason::Unreachable)));
+    let deleted = |at_second: i64| {
+        away(running(to_east())).with(|s| {
+            (s.task.deleting, s.task.deleted_at) = (true, Some(at(at_second)));
+            s.leftovers = Leftovers::Possible;
+        })
+    };
+    let table = vec![
+        (away(running(to_east())), "rest for its cluster"),
+        (seen(away(running(to_east())), JOB, true), "rest for its cluster"),
+        // A hub that starts knows the spec before it knows the site, and the ledger speaks of an old loss.
+        (lost(), "write Failed JobLost"),
+        (by_spec(lost()), "rest until 400 for its cluster"),
+        (deleted(90), "rest until 690 for its cluster"),
+        (deleted(-500), "abandon"),
+        (
+            deleted(-500).with(|s| s.leftovers = Leftovers::WrittenDown),
+            "remove finalizer",
+        ),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
         assert_eq!(situation.word(), expected, "{n}");
