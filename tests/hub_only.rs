@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub::api::labels::FINALIZER;
 use renderhub::api::{ClusterRegistry, RenderTask};
-use renderhub_harness::{ControlPlane, wait_for};
+use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
 use support::careless::{put_finalizers, put_status};
 use support::{FIXED_LIMIT, LIMIT, Stage, job_name_of, plane};
@@ -191,6 +191,62 @@ async fn who_may_do_everything_is_not_hindered_and_forges_nothing() -> Result<()
     registries
         .patch_status(&stage.scope.tenant, &PatchParams::default(), &wiped)
         .await?;
+    stage.passed();
+    Ok(())
+}
+
+/// What the platform grants to namespaces is recorded in the status of each of its kinds.
+///
+/// Holds: B12.
+#[tokio::test]
+async fn only_a_hub_writes_to_whom_the_platforms_objects_are_granted() -> Result<()> {
+    let stage = Stage::guarded("granted").await?;
+    let name = stage.scope.tenant.clone();
+    let class = json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass", "metadata": {"name": name},
+        "spec": {"image": "renderer.test/r:1", "allowedNamespaces": [name]},
+    });
+    let cluster = json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderCluster", "metadata": {"name": name},
+        "spec": {
+            "kubeConfig": {"secretRef": {"name": name}}, "renderNamespace": "renders", "allowedNamespaces": [name],
+        },
+    });
+    for object in [class, cluster] {
+        apply::object(&stage.admin, object).await?;
+    }
+    let rules = json!([{
+        "apiGroups": ["renderhub.dev"], "verbs": ["get", "patch", "update"],
+        "resources": ["clusterregistries/status", "rendererclasses/status", "renderclusters/status"],
+    }]);
+    let careless = stage
+        .plane
+        .user_with_rules("granter", serde_json::from_value(rules)?)
+        .await?;
+    let client = careless.client().await?;
+    for plural in ["clusterregistries", "rendererclasses", "renderclusters"] {
+        let forged = json!({"status": {"namespaces": {&name: "0a0b0c0d-0000-4000-8000-000000000001"}}});
+        let patch = || {
+            let path = format!("/apis/renderhub.dev/v1alpha1/{plural}/{name}/status");
+            let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+            request.body(forged.to_string().into_bytes())
+        };
+        // Policies know a new kind some seconds later than everybody else does.
+        wait_for(&format!("{plural} to be guarded"), FIXED_LIMIT * 4, async || {
+            let answer = client.request::<Value>(patch()?).await.map(drop);
+            Ok(is_refused(&answer).then_some(()))
+        })
+        .await?;
+    }
+    // The hub itself does.
+    let registries: Api<ClusterRegistry> = Api::all(stage.admin.clone());
+    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
+    let uid = namespaces.get(&name).await?.uid();
+    wait_for("the hub's own record", LIMIT, async || {
+        let recorded = registries.get(&name).await?.status.unwrap_or_default().namespaces;
+        Ok((recorded.get(&name) == uid.as_ref()).then_some(()))
+    })
+    .await?;
     stage.passed();
     Ok(())
 }

@@ -244,6 +244,72 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
     Ok(())
 }
 
+/// A kind of the platform's that keeps a record.
+const KINDS: [&str; 3] = ["clusterregistries", "rendererclasses", "renderclusters"];
+
+impl Stage {
+    /// Writes the record of the stage's own object of a kind, as a careless role lets a user do; what stands there then.
+    async fn put_record(&self, plural: &str, namespaces: &Value) -> Result<Value> {
+        let patch = json!({"status": {"namespaces": namespaces}});
+        let path = format!(
+            "/apis/renderhub.dev/v1alpha1/{plural}/{}/status",
+            self.scope.tenant
+        );
+        let request = http::Request::patch(path)
+            .header("content-type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())?;
+        let answer: Value = self.admin.request(request).await?;
+        Ok(answer["status"]["namespaces"].clone())
+    }
+
+    /// Waits until the record of the stage's own object of a kind is that the tenant's namespace has this UID.
+    async fn until_record(&self, plural: &str, uid: &str) -> Result<()> {
+        let tenant = &self.scope.tenant;
+        let wanted = json!({ tenant: uid });
+        wait_for(&format!("{plural} to record {uid}"), LIMIT, async || {
+            let path = format!("/apis/renderhub.dev/v1alpha1/{plural}/{tenant}");
+            let request = http::Request::get(path).body(Vec::new())?;
+            let found: Value = self.admin.request(request).await?;
+            Ok((found["status"]["namespaces"] == wanted).then_some(()))
+        })
+        .await
+    }
+}
+
+/// Holds: B12.
+#[tokio::test]
+async fn a_record_that_no_hub_wrote_grants_nothing_and_is_put_right() -> Result<()> {
+    let stage = Stage::new("forged").await?;
+    let tenant = stage.scope.tenant.clone();
+    stage.put_class(&[&tenant]).await?;
+    let cluster = json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderCluster", "metadata": {"name": tenant},
+        "spec": {
+            "kubeConfig": {"secretRef": {"name": tenant}}, "renderNamespace": "renders", "allowedNamespaces": [tenant],
+        },
+    });
+    apply::object(&stage.admin, cluster).await?;
+    let old = stage.tenant_uid().await?;
+    for plural in KINDS {
+        stage.until_record(plural, &old).await?;
+    }
+    let new = stage.recreate_namespace().await?;
+    for plural in KINDS {
+        for forged in [json!({ &tenant: new }), json!(null)] {
+            let stands = stage.put_record(plural, &forged).await?;
+            assert_ne!(
+                stands,
+                json!({ &tenant: old }),
+                "nothing keeps a user from writing here"
+            );
+            stage.until_record(plural, &old).await?;
+        }
+    }
+    stage.refused("shop", json!({}), NOT_ALLOWED).await?;
+    stage.passed();
+    Ok(())
+}
+
 /// Holds: T8.
 #[tokio::test]
 async fn hubs_that_share_a_registry_keep_each_others_records() -> Result<()> {

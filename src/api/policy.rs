@@ -25,11 +25,12 @@ pub const SET_FINALIZER: &str = "renderhub-finalizer";
 /// Either kind of task.
 const TASKS: [&str; 2] = ["rendertasks", "clusterrendertasks"];
 /// Every status that a hub writes.
-const STATUSES: [&str; 4] = [
+const STATUSES: [&str; 5] = [
     "rendertasks/status",
     "clusterrendertasks/status",
     "clusterregistries/status",
     "rendererclasses/status",
+    "renderclusters/status",
 ];
 
 /// A policy and its binding.

@@ -68,6 +68,20 @@ pub fn record(
         .collect()
 }
 
+/// What no hub can have changed in a record, as the patch that puts it right: with an unchanged list no name that is
+/// on it leaves the record, and none gets another UID.
+#[must_use]
+pub fn tampered(allowed: &[AllowedNamespace], believed: &Uids, seen: &Uids) -> RecordPatch {
+    if allowed.iter().any(|name| name == EVERY) {
+        return RecordPatch::new();
+    }
+    let changed = named(allowed).filter_map(|name| {
+        let uid = believed.get(name)?;
+        (seen.get(name) != Some(uid)).then(|| (name.clone(), Some(uid.clone())))
+    });
+    changed.collect()
+}
+
 /// Lays a patch over a record.
 pub fn apply(recorded: &mut Uids, patch: &RecordPatch) {
     for (name, uid) in patch {
@@ -221,6 +235,32 @@ mod tests {
         assert!(!step(&["a"], &mut recorded));
         assert!(!step(&[], &mut recorded));
         assert!(step(&["a"], &mut recorded));
+    }
+
+    /// Holds: B12.
+    #[test]
+    fn what_no_hub_changed_in_a_record_is_put_right() {
+        let believed = uids(&[("a", "1"), ("b", "1")]);
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let table: [(&[&str], Pairs<'_>, Pairs<'_>); 7] = [
+            (&["a", "b"], &[("a", "1"), ("b", "1")], &[]),
+            (&["a", "b"], &[("a", "2"), ("b", "1")], &[("a", "1")]),
+            (&["a", "b"], &[("b", "1")], &[("a", "1")]),
+            (&["a", "b"], &[], &[("a", "1"), ("b", "1")]),
+            // What was never recorded is a first use, which any hub may record.
+            (&["a", "b", "c"], &[("a", "1"), ("b", "1"), ("c", "9")], &[]),
+            // What is not listed may go, and where everybody is let in nothing is recorded.
+            (&["a"], &[("a", "1")], &[]),
+            (&["a", "*"], &[], &[]),
+        ];
+        for (allowed, seen, expected) in table {
+            let patch = tampered(&list(allowed), &believed, &uids(seen));
+            let expected: RecordPatch = expected
+                .iter()
+                .map(|(name, uid)| ((*name).to_owned(), Some((*uid).to_owned())))
+                .collect();
+            assert_eq!(patch, expected, "{allowed:?} {seen:?}");
+        }
     }
 
     #[test]

@@ -248,6 +248,8 @@ pub const FAMILIES: &[Family] = &[
             "A task waits for one time at once: another write changes when, and adds nothing."),
         row("B11", "A few bytes become much memory: a hundred thousand values in a spec, or a page of the largest tasks.",
             "A spec of more than 10,000 values is not decoded; pages of what tenants make hold 16 objects, are kept as text, and are decoded one by one."),
+        row("B12", "A careless role lets a user write to which namespace a RenderCluster, a ClusterRegistry or a RendererClass is granted.",
+            "Admission lets only hubs write these statuses; where that is off, a hub that runs believes no such change under an unchanged spec, and puts it right."),
         row("B13", "The destination in a task's config Secret comes to point at somebody else's repository on the same registry.",
             "The pusher is told the registry's prefix for the namespace besides its host, by the pod's template, and refuses what is not within it, component by component, before it opens the credential."),
         row("B14", "A pod that reaches the admin port reads the names of other tenants' namespaces in the metrics.",

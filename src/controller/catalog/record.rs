@@ -2,49 +2,66 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::{AllowedNamespace, ClusterRegistrySpec, RenderClusterSpec, RendererClassSpec};
+use crate::api::{
+    AllowedNamespace, ClusterRegistrySpec, QueuePolicySpec, RenderClusterSpec, RendererClassSpec,
+};
 use crate::apply::{CallError, Calls, StatusWrite};
 use crate::plan::namespaces::{self, RecordPatch};
 
 use super::land::Land;
 use super::shelf::{Shelf, Watched};
 
-/// What is granted to namespaces by name.
-pub(super) trait Granted {
+/// A spec that may grant something to namespaces by name.
+pub(super) trait Lists {
     /// The names.
     fn allowed(&self) -> &[AllowedNamespace];
+}
 
+/// What is granted to namespaces by name, with a record of them.
+pub(super) trait Granted: Lists {
     /// Writes to the status of the object of this name; its new resource version.
     fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> impl Future<Output = Written> + Send;
 }
 
 type Written = Result<Option<String>, CallError>;
 
-impl Granted for ClusterRegistrySpec {
+impl Lists for ClusterRegistrySpec {
     fn allowed(&self) -> &[AllowedNamespace] {
         &self.allowed_namespaces
     }
+}
 
+impl Lists for RendererClassSpec {
+    fn allowed(&self) -> &[AllowedNamespace] {
+        &self.allowed_namespaces
+    }
+}
+
+impl Lists for RenderClusterSpec {
+    fn allowed(&self) -> &[AllowedNamespace] {
+        &self.allowed_namespaces
+    }
+}
+
+impl Lists for QueuePolicySpec {
+    fn allowed(&self) -> &[AllowedNamespace] {
+        &[]
+    }
+}
+
+impl Granted for ClusterRegistrySpec {
     async fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> Written {
         calls.write_registry_status(name, write).await
     }
 }
 
 impl Granted for RendererClassSpec {
-    fn allowed(&self) -> &[AllowedNamespace] {
-        &self.allowed_namespaces
-    }
-
     async fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> Written {
         calls.write_class_status(name, write).await
     }
 }
 
 impl Granted for RenderClusterSpec {
-    fn allowed(&self) -> &[AllowedNamespace] {
-        &self.allowed_namespaces
-    }
-
     async fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> Written {
         calls.write_cluster_record(name, write).await
     }
@@ -88,6 +105,7 @@ impl Recorder<'_> {
             let version = S::write(self.calls, name, &record_write(watched, &patch)).await?;
             self.has_changed = true;
             known.wrote(name, next, version.as_deref());
+            known.amended(name, &patch);
         }
         Ok(())
     }
@@ -95,6 +113,12 @@ impl Recorder<'_> {
     fn due<'w, S: Granted>(&self, watched: &'w Watched<S>) -> Option<(&'w Watched<S>, RecordPatch)> {
         let allowed = watched.spec.as_ref()?.allowed();
         let (recorded, land) = (&watched.status.namespaces, self.land);
+        // Before anything else is recorded, and only where this hub answers for the namespace.
+        let amends = watched.amends().filter(|(name, _)| land.is_own(name));
+        let amends: RecordPatch = amends.map(|(name, uid)| (name.clone(), uid.clone())).collect();
+        if !amends.is_empty() {
+            return Some((watched, amends));
+        }
         let patch = namespaces::record(allowed, recorded, land.existing(), |name| land.is_own(name));
         (!patch.is_empty()).then_some((watched, patch))
     }

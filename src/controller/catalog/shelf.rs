@@ -11,7 +11,13 @@ use serde_json::Value;
 
 use crate::api::labels::DEFAULT_CLASS;
 use crate::apply::CallError;
-use crate::plan::namespaces::Uids;
+use crate::plan::namespaces::{self, RecordPatch, Uids};
+
+use super::record::Lists;
+
+/// Times that the record of one object is put right while its spec stays: hubs that believe two things come to rest, and what
+/// this one believes counts for it all the same.
+const AMENDS: usize = 16;
 
 /// What the statuses of all the platform's kinds hold.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -21,7 +27,7 @@ pub struct Status {
     pub conditions: Vec<Condition>,
     /// Generation of the spec that the conditions speak of.
     pub observed_generation: Option<i64>,
-    /// UIDs of the namespaces that the object lists, as recorded at first use.
+    /// UIDs of the namespaces that the object lists, as recorded at first use, and as this hub believes them.
     pub namespaces: Uids,
 }
 
@@ -40,6 +46,10 @@ pub struct Watched<S> {
     is_outdated: bool,
     /// Whether the list under way showed it.
     is_shown: bool,
+    /// What no hub changed in the record, and is to be put right.
+    amends: RecordPatch,
+    /// How often that was done since the spec is what it is.
+    amended: usize,
 }
 
 /// What an event changed.
@@ -68,7 +78,7 @@ impl<S> Default for Shelf<S> {
     }
 }
 
-impl<S: DeserializeOwned> Shelf<S> {
+impl<S: DeserializeOwned + Lists> Shelf<S> {
     /// Takes in what a watch saw.
     pub fn take(&mut self, event: Event<DynamicObject>) -> Turn {
         match event {
@@ -99,12 +109,16 @@ impl<S: DeserializeOwned> Shelf<S> {
         };
         let is_late = seen.version < known.version;
         let is_new = known.generation != seen.generation || known.is_default != seen.is_default;
-        let has_new_record = !is_late && known.status.namespaces != seen.status.namespaces;
         if is_late {
-            seen.status = std::mem::take(&mut known.status);
+            seen.status = known.status.clone();
             seen.version = known.version;
             seen.is_outdated = known.is_outdated;
+            seen.amends = std::mem::take(&mut known.amends);
+            seen.amended = known.amended;
+        } else if known.generation == seen.generation {
+            seen.doubt(known);
         }
+        let has_new_record = !seen.amends.is_empty() || known.status.namespaces != seen.status.namespaces;
         *known = seen;
         match (is_new, has_new_record) {
             (true, _) => Turn::NewSpec(name),
@@ -125,6 +139,19 @@ impl<S> Shelf<S> {
         if let Some(watched) = self.0.get_mut(name) {
             (watched.status, watched.version) = (status, version_of(version));
         }
+    }
+
+    /// Takes in that what no hub changed was put right.
+    pub fn amended(&mut self, name: &str, patch: &RecordPatch) {
+        let Some(watched) = self.0.get_mut(name).filter(|watched| !watched.amends.is_empty()) else {
+            return;
+        };
+        watched.amends.retain(|name, _| !patch.contains_key(name));
+        watched.amended += 1;
+        tracing::warn!(
+            object = name,
+            "a record of namespaces that no hub wrote was put right"
+        );
     }
 
     /// Takes in that a write failed: another hub was faster, or it is told.
@@ -157,7 +184,30 @@ impl<S> Shelf<S> {
     }
 }
 
+impl<S: Lists> Watched<S> {
+    /// Holds to what was known of the record, where a change was made that no hub makes under one spec.
+    fn doubt(&mut self, known: &Self) {
+        self.amended = known.amended;
+        let believed = &known.status.namespaces;
+        let Some(spec) = &self.spec else {
+            // It grants nothing; what is known stays for when it can be read again.
+            self.status.namespaces.clone_from(believed);
+            return;
+        };
+        let amends = namespaces::tampered(spec.allowed(), believed, &self.status.namespaces);
+        namespaces::apply(&mut self.status.namespaces, &amends);
+        if self.amended < AMENDS {
+            self.amends = amends;
+        }
+    }
+}
+
 impl<S> Watched<S> {
+    /// What is to be put right in the record.
+    pub fn amends(&self) -> impl Iterator<Item = (&String, &Option<String>)> {
+        self.amends.iter()
+    }
+
     /// Whether a write over this version can be made.
     ///
     /// # Errors
@@ -191,6 +241,8 @@ impl<S: DeserializeOwned> Watched<S> {
             uid: object.metadata.uid.unwrap_or_default(),
             is_outdated: false,
             is_shown: true,
+            amends: RecordPatch::new(),
+            amended: 0,
         }
     }
 }

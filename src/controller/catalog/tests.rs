@@ -88,6 +88,42 @@ fn another_object_of_the_same_name_inherits_nothing() {
     assert!(shelf.get("main").unwrap().status.namespaces.is_empty());
 }
 
+/// Holds: B12.
+#[test]
+fn a_record_that_no_hub_changed_is_not_believed_and_put_right_so_often() {
+    let mut shelf = shelf();
+    let new_record = Turn::NewRecord("main".to_owned());
+    let believed = |shelf: &Shelf<ClusterRegistrySpec>| {
+        let watched = shelf.get("main").unwrap();
+        (
+            watched.status.namespaces.get("team-a").cloned(),
+            watched.amends().count(),
+        )
+    };
+    let one = || Some("1".to_owned());
+    shelf.take(registry("1", (1, 1), &[("team-a", "1")]));
+    for (version, forged) in [(2, &[("team-a", "2")][..]), (3, &[])] {
+        assert_eq!(shelf.take(registry("1", (1, version), forged)), new_record);
+        assert_eq!(believed(&shelf), (one(), 1));
+    }
+    // A late event changes nothing of it.
+    shelf.take(registry("1", (1, 2), &[("team-a", "2")]));
+    assert_eq!(believed(&shelf), (one(), 1));
+    let patch = [("team-a".to_owned(), one())].into();
+    shelf.amended("main", &patch);
+    assert_eq!(believed(&shelf), (one(), 0));
+    // Who goes on gets no endless fight, and no grant either.
+    for version in 4..100 {
+        shelf.take(registry("1", (1, version), &[("team-a", "2")]));
+        assert_eq!(believed(&shelf).0, one());
+        shelf.amended("main", &patch);
+    }
+    assert_eq!(believed(&shelf), (one(), 0));
+    // The platform takes the name off and puts it back: what hubs record then is believed.
+    shelf.take(registry("1", (3, 100), &[("team-a", "2")]));
+    assert_eq!(believed(&shelf), (Some("2".to_owned()), 0));
+}
+
 /// Holds: T6, T8.
 #[test]
 fn a_record_that_cannot_be_read_grants_nothing() {
