@@ -23,6 +23,7 @@ use crate::shards::ShardLoop;
 
 mod clusters;
 mod loops;
+mod recheck;
 mod start;
 mod unowned;
 

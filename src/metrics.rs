@@ -77,7 +77,7 @@ pub struct SettingLabel {
     pub setting: &'static str,
 }
 
-/// What came of a check before the start.
+/// What came of a check.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct FindingLabels {
     /// The check.
@@ -121,7 +121,7 @@ pub struct Metrics {
     pub relaxed_settings: Family<SettingLabel, Gauge>,
     /// 1 for what the instance does, 0 for what it does not.
     pub instance_state: Family<StateLabel, Gauge>,
-    /// 1 for what came of each check before the start.
+    /// 1 for what came last of each check.
     pub preflight: Family<FindingLabels, Gauge>,
     /// What is counted of each connection to another cluster.
     pub clusters: ClusterMetrics,
@@ -253,7 +253,7 @@ impl Metrics {
         );
         registry.register(
             "preflight_findings",
-            "What came of each check before the start",
+            "What came last of each check",
             self.preflight.clone(),
         );
     }
@@ -263,6 +263,18 @@ impl Metrics {
         self.api_calls
             .get_or_create(&CallLabels { verb, resource, code })
             .inc();
+    }
+
+    /// Shows what came of a check, in the place of what came of it before.
+    pub fn found(&self, check: &'static str, result: &'static str) {
+        for other in ["ok", "refused", "warning", "skipped"] {
+            if other != result {
+                let before = FindingLabels { check, result: other };
+                self.preflight.remove(&before);
+            }
+        }
+        let labels = FindingLabels { check, result };
+        self.preflight.get_or_create(&labels).set(1);
     }
 
     /// Counts the time of a pass.

@@ -57,6 +57,8 @@ pub struct Inquiry {
     pub is_single_tenant: bool,
     /// What nobody wants to know.
     pub skipped: BTreeSet<Check>,
+    /// Pause between two questions about tenants' rights, which are asked one at a time then; without one many are asked at once.
+    pub pause: Option<Duration>,
 }
 
 impl Inquiry {
@@ -247,12 +249,11 @@ impl Inquiry {
             (self.watched.clone(), false)
         };
         let subjects = subjects(&namespaces, user);
-        let questions = subjects
-            .iter()
-            .flat_map(|subject| RIGHTS.map(|right| (subject, right)));
+        let of_each = |subject: Subject| RIGHTS.map(|right| (subject.clone(), right));
+        let questions: Vec<(Subject, Right)> = subjects.into_iter().flat_map(of_each).collect();
         let answers: Vec<Fact<Vec<(Subject, Right)>>> = stream::iter(questions)
-            .map(|(subject, right)| self.holders(subject, right))
-            .buffered(AT_ONCE)
+            .map(|(subject, right)| async move { self.holders(&subject, right).await })
+            .buffered(if self.pause.is_some() { 1 } else { AT_ONCE })
             .collect()
             .await;
         let held: Fact<Vec<_>> = answers.into_iter().collect();
@@ -297,6 +298,9 @@ impl Inquiry {
     }
 
     async fn may(&self, subject: &Subject, right: Right) -> Fact<bool> {
+        if let Some(pause) = self.pause {
+            tokio::time::sleep(pause).await;
+        }
         let api: Api<LocalSubjectAccessReview> = Api::namespaced(self.client.clone(), &self.rendering);
         let asked = LocalSubjectAccessReview {
             metadata: ObjectMeta {

@@ -4,6 +4,8 @@ mod support;
 
 #[path = "preflight/command.rs"]
 mod command;
+#[path = "preflight/later.rs"]
+mod later;
 #[path = "preflight/tenants.rs"]
 mod tenants;
 

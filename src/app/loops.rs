@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, clusters, start, unowned};
+use super::{AppError, clusters, recheck, start, unowned};
 use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::config::{Settings, TenantIdentity};
@@ -24,6 +24,7 @@ use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::plan::seal::SealKey;
 use crate::plan::shards::Owned;
+use crate::preflight::Inquiry;
 use crate::shards::ShardLoop;
 use crate::tenant::{Identities, Method};
 use crate::verify::Verifier;
@@ -118,6 +119,15 @@ fn spawn_lookouts(
     (publish, left): (watch::Sender<Published>, watch::Receiver<Arc<BTreeSet<String>>>),
     stop: &CancellationToken,
 ) {
+    let inquiry = Inquiry {
+        pause: Some(recheck::PAUSE),
+        ..start::inquiry(client, settings, metrics)
+    };
+    loops.spawn(recheck::run(
+        inquiry,
+        settings.start.preflight_interval,
+        metrics.clone(),
+    ));
     let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics.clone());
     let grace = settings.start.unowned_grace;
     loops.spawn(unowned::run(leases, left, grace, metrics.clone()));

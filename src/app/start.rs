@@ -17,7 +17,7 @@ use crate::apply::Calls;
 use crate::config::{Output, Settings};
 use crate::gate::{self, Gate};
 use crate::lease::{Held, LeaseError, Leases};
-use crate::metrics::{FindingLabels, Metrics, ModeLabels, SettingLabel};
+use crate::metrics::{Metrics, ModeLabels, SettingLabel};
 use crate::names::HubId;
 use crate::plan::lease::{Claim, State, Watched, finding};
 use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
@@ -207,11 +207,7 @@ fn announce(settings: &Settings, hub_id: &HubId, metrics: &Metrics) {
 fn report(findings: &[Finding], metrics: &Metrics) -> Result<(), AppError> {
     let mut refused = 0;
     for finding in findings {
-        let labels = FindingLabels {
-            check: finding.check.as_str(),
-            result: finding.verdict.as_str(),
-        };
-        metrics.preflight.get_or_create(&labels).set(1);
+        metrics.found(finding.check.as_str(), finding.verdict.as_str());
         let (check, found, fix) = (finding.check.as_str(), &finding.message, &finding.fix);
         let page = format!("{RUNBOOK}#{check}");
         match finding.verdict {
@@ -230,7 +226,8 @@ fn report(findings: &[Finding], metrics: &Metrics) -> Result<(), AppError> {
     }
 }
 
-fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> Inquiry {
+/// What is asked at the start.
+pub(super) fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> Inquiry {
     Inquiry {
         client: client.clone(),
         metrics: metrics.clone(),
@@ -239,6 +236,7 @@ fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> Inquiry {
         watched: settings.watch_namespaces.clone(),
         is_single_tenant: settings.tenancy.is_single_tenant,
         skipped: settings.start.skipped.clone(),
+        pause: None,
     }
 }
 

@@ -19,6 +19,9 @@ pub struct StartArgs {
     /// Checks that are left out before the start, comma-separated names: pod-security, network-policy, …
     #[arg(long, env = "RENDERHUB_SKIP_PREFLIGHT", value_delimiter = ',')]
     pub skip_preflight: Vec<String>,
+    /// Time between two looks at the same checks while the hub works, such as 90s, 5m or 1h; 0s looks only before the start.
+    #[arg(long, env = "RENDERHUB_PREFLIGHT_INTERVAL", default_value = "15m", value_parser = duration)]
+    pub preflight_interval: Duration,
     /// Namespace of the Lease by which hubs know of each other. Default: the rendering namespace.
     #[arg(long, env = "RENDERHUB_LEASE_NAMESPACE")]
     pub lease_namespace: Option<String>,
@@ -35,6 +38,8 @@ pub struct StartArgs {
 pub struct StartSettings {
     /// Checks that are left out.
     pub skipped: BTreeSet<Check>,
+    /// Time between two looks while the hub works; zero for none.
+    pub preflight_interval: Duration,
     /// Namespace of the Lease.
     pub lease_namespace: String,
     /// Time that a namespace may be without a hub.
@@ -62,6 +67,7 @@ impl StartArgs {
         }
         Ok(StartSettings {
             skipped: skipped(&self.skip_preflight)?,
+            preflight_interval: self.preflight_interval,
             lease_namespace: lease_namespace.to_owned(),
             unowned_grace: self.unowned_grace,
             instance_name,
@@ -101,6 +107,7 @@ mod tests {
         StartArgs {
             skip_preflight: skip.iter().map(ToString::to_string).collect(),
             lease_namespace: None,
+            preflight_interval: Duration::from_secs(900),
             unowned_grace: Duration::from_secs(300),
             instance_name: Some("hub-0".to_owned()),
         }

@@ -1,4 +1,4 @@
-//! What must be so before a hub may start, judged from facts that others gathered.
+//! What must be so before a hub may start and while it works, judged from facts that others gathered.
 //!
 //! Nothing is assumed: a fact that could not be learned is refused like one that is wrong, because the hub holds the
 //! credentials of everybody.
@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::api::ClusterRegistrySpec;
 
+pub mod again;
 pub mod namespace;
 pub mod rights;
 pub mod table;

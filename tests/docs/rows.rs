@@ -246,6 +246,8 @@ pub const FAMILIES: &[Family] = &[
             "A name is kept once for all who use it, and goes with the last of them."),
         row("B7", "A tenant writes to finished tasks over and over.",
             "A task waits for one time at once: another write changes when, and adds nothing."),
+        row("B10", "A tenant gets a right to the credentials by a way that is not looked at, or once the hub runs.",
+            "Every way to read, mount or look into a credential is asked about before the start, and again while the hub works; it says so in its log and a metric."),
         row("B11", "A few bytes become much memory: a hundred thousand values in a spec, or a page of the largest tasks.",
             "A spec of more than 10,000 values is not decoded; pages of what tenants make hold 16 objects, are kept as text, and are decoded one by one."),
         row("B12", "A careless role lets a user write to which namespace a RenderCluster, a ClusterRegistry or a RendererClass is granted.",

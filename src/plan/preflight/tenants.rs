@@ -47,18 +47,52 @@ const fn right(
     }
 }
 
-/// Each is a way to a credential: to read it, to mount it, to look into a pod that has it, or to be let in to do so.
-pub const RIGHTS: [Right; 10] = [
+/// Each is a way to a credential: to read it, to mount it, to look into a pod that has it, to act as an account that may, or to be
+/// let in to do so. What is not of a namespace is asked about all the same: who holds such a right holds it everywhere.
+#[rustfmt::skip]
+pub const RIGHTS: [Right; 39] = [
     right("get", "", "secrets", ""),
     right("list", "", "secrets", ""),
+    right("watch", "", "secrets", ""),
     right("create", "", "secrets", ""),
+    // A change is answered with the whole Secret.
+    right("update", "", "secrets", ""),
+    right("patch", "", "secrets", ""),
     right("get", "", "pods", ""),
     right("create", "", "pods", ""),
+    // A pod that runs takes another image.
+    right("update", "", "pods", ""),
+    right("patch", "", "pods", ""),
+    // A WebSocket is opened by GET.
+    right("get", "", "pods", "exec"),
     right("create", "", "pods", "exec"),
+    right("get", "", "pods", "attach"),
+    right("create", "", "pods", "attach"),
+    right("get", "", "pods", "portforward"),
+    right("create", "", "pods", "portforward"),
     right("get", "", "pods", "log"),
+    right("update", "", "pods", "ephemeralcontainers"),
+    right("patch", "", "pods", "ephemeralcontainers"),
     right("get", "batch", "jobs", ""),
     right("create", "batch", "jobs", ""),
+    right("create", "batch", "cronjobs", ""),
+    right("create", "apps", "deployments", ""),
+    right("create", "apps", "replicasets", ""),
+    right("create", "apps", "statefulsets", ""),
+    right("create", "apps", "daemonsets", ""),
+    right("create", "", "replicationcontrollers", ""),
+    right("create", "", "serviceaccounts", "token"),
+    right("impersonate", "", "serviceaccounts", ""),
     right("create", "rbac.authorization.k8s.io", "rolebindings", ""),
+    right("update", "rbac.authorization.k8s.io", "rolebindings", ""),
+    right("patch", "rbac.authorization.k8s.io", "rolebindings", ""),
+    right("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+    right("update", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+    right("patch", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+    right("bind", "rbac.authorization.k8s.io", "roles", ""),
+    right("escalate", "rbac.authorization.k8s.io", "roles", ""),
+    right("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
+    right("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
 ];
 
 impl Right {

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::namespace::ENFORCE;
-use super::tenants::{RIGHTS, subjects};
+use super::tenants::{RIGHTS, Right, subjects};
 use super::*;
 
 mod excess;
@@ -278,7 +278,10 @@ fn rights_of_tenants_are_told_by_subject() {
     assert_eq!(asked[3].apart().len(), 2);
     let mut facts = good();
     facts.rights = Ok(TenantRights {
-        held: vec![(asked[0].clone(), RIGHTS[0]), (asked[4].clone(), RIGHTS[5])],
+        held: vec![
+            (asked[0].clone(), RIGHTS[0]),
+            (asked[4].clone(), right("create", "pods", "exec")),
+        ],
         namespaces: 2,
         is_sample: false,
     });
@@ -289,6 +292,52 @@ fn rights_of_tenants_are_told_by_subject() {
         "tenants hold rights in rendering: system:authenticated may get secrets, \
          system:serviceaccount:team-a:default may create pods/exec"
     );
+}
+
+/// The right that is asked about, if it is.
+fn right(verb: &str, resource: &str, subresource: &str) -> Right {
+    let is_it = |r: &&Right| (r.verb, r.resource, r.subresource) == (verb, resource, subresource);
+    *RIGHTS.iter().find(is_it).expect("it is asked about")
+}
+
+/// Holds: B10.
+#[test]
+fn every_way_to_a_credential_is_asked_about() {
+    for verb in ["get", "list", "watch", "create", "update", "patch"] {
+        right(verb, "secrets", "");
+    }
+    let workloads = [
+        "pods",
+        "jobs",
+        "cronjobs",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "daemonsets",
+        "replicationcontrollers",
+    ];
+    for resource in workloads {
+        right("create", resource, "");
+    }
+    for subresource in ["exec", "attach", "portforward"] {
+        right("get", "pods", subresource);
+        right("create", "pods", subresource);
+    }
+    for verb in ["update", "patch"] {
+        right(verb, "pods", "ephemeralcontainers");
+        right(verb, "pods", "");
+    }
+    right("create", "serviceaccounts", "token");
+    for resource in ["rolebindings", "clusterrolebindings"] {
+        for verb in ["create", "update", "patch"] {
+            right(verb, resource, "");
+        }
+    }
+    let all: BTreeSet<_> = RIGHTS
+        .iter()
+        .map(|r| (r.verb, r.group, r.resource, r.subresource))
+        .collect();
+    assert_eq!(all.len(), RIGHTS.len(), "none twice");
 }
 
 #[test]
