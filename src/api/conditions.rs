@@ -148,6 +148,8 @@ reasons! {
     KubeconfigTooLarge,
     /// The kubeconfig leads to the hub's own cluster.
     SelfTarget,
+    /// The hub cannot tell the cluster from its own.
+    Unrecognised,
     /// The cluster's version of Kubernetes is too old, or lacks a kind that the hub needs.
     Incompatible,
     /// Requests as the task's ServiceAccount reach the cluster as somebody else's.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::AppError;
 use crate::apply::Calls;
@@ -25,6 +26,7 @@ use crate::names::HubId;
 use crate::plan::address::Guard;
 use crate::plan::health::Timing;
 use crate::plan::lost::Patience;
+use crate::plan::namespaces::Uids;
 use crate::plan::shards::Owned;
 use crate::tenant::Identities;
 use crate::watch::{Arrived, Territory};
@@ -122,15 +124,27 @@ fn connections(
     })
 }
 
-/// UIDs of the hub's own namespaces: those that were read at the start, and those that lists of the platform name.
+/// UIDs of the hub's own namespaces: those that were read at the start, and those that it sees.
 pub(super) fn own_namespaces(
     known: BTreeMap<String, String>,
-    catalog: watch::Receiver<Published>,
+    seen: watch::Receiver<Option<Uids>>,
 ) -> OwnNamespaces {
     Arc::new(move |name| {
-        let listed = || catalog.borrow().as_ref()?.namespaces.get(name).cloned();
-        known.get(name).cloned().or_else(listed)
+        let exists = || seen.borrow().as_ref()?.get(name).cloned();
+        known.get(name).cloned().or_else(exists)
     })
+}
+
+/// Runs the loop that keeps connections, once it can be told which clusters are the hub's own.
+pub(super) async fn keep(
+    controller: ClusterLoop,
+    mut seen: watch::Receiver<Option<Uids>>,
+    stop: CancellationToken,
+) {
+    // It ends with the loop that looks, and that with the hub.
+    if seen.wait_for(Option::is_some).await.is_ok() {
+        controller.run(stop).await;
+    }
 }
 
 /// How long the hub waits for a lost cluster.

@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::names::HubId;
 use crate::notes::Notes;
 use crate::plan::job::Place;
+use crate::plan::namespaces::Uids;
 use crate::plan::seal::SealKey;
 use crate::plan::shards::Owned;
 use crate::preflight::Inquiry;
@@ -63,7 +64,8 @@ pub(super) fn start(
     let sender = (client.clone(), hub.gate.clone());
     let (events, send_events) = Events::new(sender, calls.hub_id().to_string(), metrics.clone());
     let notes = Notes::default();
-    let own = clusters::own_namespaces(hub.namespaces, catalog.clone());
+    let (sight, seen) = watch::channel(None);
+    let own = clusters::own_namespaces(hub.namespaces, seen.clone());
     let identities = identities(clients, settings, metrics);
     let parts = (calls, Arc::clone(&identities), catalog.clone(), hub.ready);
     let remote = clusters::build(client, &hub.gate, settings, parts, (own, metrics), input.clone())?;
@@ -79,8 +81,8 @@ pub(super) fn start(
     let inlets = Inlets { catalog, owned };
     let engine = engine(context, metrics, settings, (inlets, remote.outlets));
     loops.spawn(tell(hub.gate, stop.clone()));
-    loops.spawn(remote.controller.run(stop.clone()));
-    let lookouts = (publish, remote.left);
+    loops.spawn(clusters::keep(remote.controller, seen, stop.clone()));
+    let lookouts = (publish, sight, remote.left);
     spawn_lookouts(loops, settings, (client, metrics, calls), lookouts, stop);
     let territory = remote.territory;
     if let Some(shards) = hub.shards {
@@ -111,12 +113,19 @@ fn engine(
     )
 }
 
+/// What the platform offers, all namespaces, and those of the tasks that something is left of.
+type Sights = (
+    watch::Sender<Published>,
+    watch::Sender<Option<Uids>>,
+    watch::Receiver<Arc<BTreeSet<String>>>,
+);
+
 /// Starts what looks at the platform's objects and at the other hubs.
 fn spawn_lookouts(
     loops: &mut JoinSet<()>,
     settings: &Settings,
     (client, metrics, calls): (&Client, &Metrics, &Calls),
-    (publish, left): (watch::Sender<Published>, watch::Receiver<Arc<BTreeSet<String>>>),
+    (publish, sight, left): Sights,
     stop: &CancellationToken,
 ) {
     let inquiry = Inquiry {
@@ -132,7 +141,7 @@ fn spawn_lookouts(
     let grace = settings.start.unowned_grace;
     loops.spawn(unowned::run(leases, left, grace, metrics.clone()));
     let (fallback, watched) = (settings.fallback_class.clone(), &settings.watch_namespaces);
-    let offering = CatalogLoop::new(calls.clone(), fallback, watched, publish);
+    let offering = CatalogLoop::new(calls.clone(), fallback, watched, publish).showing(sight);
     let namespace = settings.rendering_namespace.clone();
     loops.spawn(offering.run(client.clone(), namespace, metrics.clone(), stop.clone()));
 }

@@ -27,7 +27,7 @@ use crate::api::{
 use crate::apply::Calls;
 use crate::metrics::Metrics;
 use crate::plan::catalog::Catalog;
-use crate::plan::namespaces::named;
+use crate::plan::namespaces::{Uids, named};
 use crate::plan::registry::Assessed;
 use crate::watch::endless;
 
@@ -90,6 +90,8 @@ pub struct CatalogLoop {
     has_changed: bool,
     /// Whether a namespace went that some list names.
     has_withdrawn: bool,
+    /// UIDs of all namespaces that this hub sees; `None` until all were seen once.
+    sight: watch::Sender<Option<Uids>>,
 }
 
 impl CatalogLoop {
@@ -128,7 +130,15 @@ impl CatalogLoop {
             land,
             has_changed: false,
             has_withdrawn: false,
+            sight: watch::channel(None).0,
         }
+    }
+
+    /// The same, which shows all namespaces that it sees.
+    #[must_use]
+    pub fn showing(mut self, sight: watch::Sender<Option<Uids>>) -> Self {
+        self.sight = sight;
+        self
     }
 
     /// Runs until `stop`.
@@ -185,6 +195,10 @@ impl CatalogLoop {
             Event::InitDone => {
                 let gone = self.land.end(&part);
                 self.unseen.remove(&Source::Namespaces(part));
+                let is_listing = |source: &Source| matches!(source, Source::Namespaces(_));
+                if self.sight.borrow().is_none() && !self.unseen.iter().any(is_listing) {
+                    self.sight.send_replace(Some(self.land.existing().clone()));
+                }
                 self.turn_namespaces(gone);
             }
             Event::Apply(namespace) | Event::InitApply(namespace) => {
@@ -274,6 +288,7 @@ impl CatalogLoop {
     /// Another namespace has this name now, or none has.
     fn turn_namespaces(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
+            self.show(&name);
             let lists_it = |allowed: &[AllowedNamespace]| named(allowed).any(|listed| *listed == name);
             let registries = self.registries.naming(|spec| lists_it(&spec.allowed_namespaces));
             let classes = self.classes.naming(|spec| lists_it(&spec.allowed_namespaces));
@@ -285,6 +300,19 @@ impl CatalogLoop {
             self.classes_to_tell.extend(classes);
             self.clusters_to_record.extend(clusters);
         }
+    }
+
+    /// Shows which namespace has this name now, once all were seen.
+    fn show(&self, name: &str) {
+        let uid = self.land.existing().get(name);
+        self.sight.send_if_modified(|shown| {
+            let Some(shown) = shown else { return false };
+            match uid {
+                Some(uid) => _ = shown.insert(name.to_owned(), uid.clone()),
+                None => _ = shown.remove(name),
+            }
+            true
+        });
     }
 
     /// Asks for a new verdict on the registries that name a Secret.

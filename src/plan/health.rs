@@ -147,6 +147,8 @@ pub enum Fault {
     BadKubeconfig,
     /// It is the hub's own cluster.
     SelfTarget,
+    /// It may be the hub's own cluster: its user may look at nothing that tells.
+    Unrecognised,
     /// Kubernetes there is too old, or lacks what the hub needs.
     Incompatible,
     /// The cluster's answers are more than the hub takes, or not what an API server answers.
@@ -161,13 +163,14 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Connecting,
         Self::Unreachable,
         Self::Unauthorized,
         Self::Forbidden,
         Self::BadKubeconfig,
         Self::SelfTarget,
+        Self::Unrecognised,
         Self::Incompatible,
         Self::Unusable,
         Self::Overprivileged,
@@ -185,6 +188,7 @@ impl Fault {
             Self::Forbidden => Reason::Forbidden,
             Self::BadKubeconfig => Reason::BadKubeconfig,
             Self::SelfTarget => Reason::SelfTarget,
+            Self::Unrecognised => Reason::Unrecognised,
             Self::Incompatible | Self::Unusable => Reason::Incompatible,
             Self::Overprivileged => Reason::InsecureKubeconfig,
             Self::ImpersonationNotEffective => Reason::ImpersonationNotEffective,
@@ -206,6 +210,10 @@ impl Fault {
             }
             Self::BadKubeconfig => "the kubeconfig's certificates or key cannot be used",
             Self::SelfTarget => "the kubeconfig leads to the hub's own cluster; name another one",
+            Self::Unrecognised => {
+                "the hub cannot tell the cluster from its own; give the kubeconfig's user get on its namespace, as the documented \
+                 Role does"
+            }
             Self::Incompatible => {
                 "the cluster is not Kubernetes 1.29 or newer, or lacks a kind that the hub needs"
             }

@@ -256,6 +256,8 @@ pub const FAMILIES: &[Family] = &[
             "The pusher is told the registry's prefix for the namespace besides its host, by the pod's template, and refuses what is not within it, component by component, before it opens the credential."),
         row("B14", "A pod that reaches the admin port reads the names of other tenants' namespaces in the metrics.",
             "The port asks for no credential, so it names none: the queue is told as a whole, unless the platform wants it by namespace."),
+        row("B16", "A kubeconfig leads to the hub's own cluster, and its user may not look at any namespace.",
+            "Who may look at neither kube-system nor the namespace for Jobs cannot be told from the hub's own cluster and is refused; the hub knows the UIDs of all namespaces that it sees."),
         row("B17", "Two reasons tell a tenant which ClusterRegistries exist that are not for it.",
             "RegistryNotAllowed is the answer for both, with the same message, the same requests and the same events."),
         row("B18", "The name of a Secret with a user name and a password is used again for another registry, and a pod of an older Job sends the new password to the old host.",

@@ -68,6 +68,47 @@ async fn a_kubeconfig_that_leads_to_the_hub_is_refused() -> Result<()> {
     world.ended().await
 }
 
+/// The hub's own cluster and another one read the same to who may look at nothing, so neither is used.
+///
+/// Holds: K7, B16.
+#[tokio::test]
+async fn who_may_look_at_no_namespace_is_not_recognised_and_refused() -> Result<()> {
+    let remote = Remote::new("blind").await?;
+    let account = remote.plane.service_account(&remote.namespace, "hub").await?;
+    let blind: Vec<_> = role().as_array().context("rules")?.clone();
+    let rules = |rules: &[serde_json::Value]| json!(rules);
+    let (look, work) = blind.split_last().context("rules")?;
+    remote.grant(&account, rules(work)).await?;
+    let (system, own) = (
+        uid_of(remote.plane, "kube-system").await?,
+        uid_of(remote.plane, &remote.namespace).await?,
+    );
+    let namespace = remote.namespace.clone();
+    let its_hub = World::knowing(move |name| match name {
+        "kube-system" => Some(system.clone()),
+        name if name == namespace => Some(own.clone()),
+        _ => None,
+    });
+    let site = remote.site();
+    for (world, then) in [(its_hub, Some(Reason::SelfTarget)), (World::new(), None)] {
+        world.bind(&remote.key(), config(&account)?);
+        world.registry.open(&remote.key(), site.clone());
+        world.until_down(&site, Reason::Unrecognised).await?;
+        assert!(world.registry.seat(&site).is_none());
+        // It is told what it is once it may look.
+        remote
+            .grant(&account, rules(&[work, &[look.clone()]].concat()))
+            .await?;
+        match then {
+            Some(reason) => _ = world.until_down(&site, reason).await?,
+            None => _ = world.until_up(&site).await?,
+        }
+        remote.grant(&account, rules(work)).await?;
+        world.ended().await?;
+    }
+    Ok(())
+}
+
 /// A tenant's kubeconfig: its user may act as the tenant's ServiceAccount there, and as nobody else.
 struct Tenant {
     remote: Remote,

@@ -25,7 +25,8 @@ pub(super) async fn greet(link: &Link, own: &OwnNamespaces) -> Result<Version, F
     if version < OLDEST {
         return Err(Fault::Incompatible);
     }
-    not_the_hub(link, None, EVERYWHERE, own).await?;
+    // Who may not look there is looked at once more for each site.
+    sign(link, None, EVERYWHERE, own).await?;
     Ok(version)
 }
 
@@ -47,12 +48,41 @@ pub(super) async fn admit(
     not_the_hub(link, user, &site.namespace, own).await
 }
 
+/// What a namespace tells of the cluster it is in.
+enum Sign {
+    /// It is not the hub's.
+    Other,
+    /// Nothing: it must not be looked at.
+    Hidden,
+}
+
+/// The documented Role lets the hub look at its own namespace. Who may look at none cannot tell the cluster from the hub's
+/// own, and so is refused, wherever it leads.
 async fn not_the_hub(
     link: &Link,
     user: Option<&HeaderValue>,
     namespace: &str,
     own: &OwnNamespaces,
 ) -> Result<(), Fault> {
+    for (user, namespace) in [(user, namespace), (None, EVERYWHERE)] {
+        if matches!(sign(link, user, namespace, own).await?, Sign::Other) {
+            return Ok(());
+        }
+    }
+    // Who may do nothing at all is told of that.
+    if may_watch(link, user, namespace).await? {
+        Err(Fault::Unrecognised)
+    } else {
+        Err(Fault::Forbidden)
+    }
+}
+
+async fn sign(
+    link: &Link,
+    user: Option<&HeaderValue>,
+    namespace: &str,
+    own: &OwnNamespaces,
+) -> Result<Sign, Fault> {
     let request = request(
         Method::GET,
         &format!("/api/v1/namespaces/{namespace}"),
@@ -62,10 +92,30 @@ async fn not_the_hub(
         Ok(answer) => {
             let there = uid(&answer).ok_or(Fault::Unusable)?;
             let is_ours = own(namespace).is_some_and(|uid| uid == there);
-            if is_ours { Err(Fault::SelfTarget) } else { Ok(()) }
+            if is_ours {
+                Err(Fault::SelfTarget)
+            } else {
+                Ok(Sign::Other)
+            }
         }
-        // Who may not look cannot tell; the documented Role lets the hub look at its own namespace.
-        Err(CallError::Forbidden | CallError::NotFound) => Ok(()),
+        // Nothing can run in a namespace that does not exist, and every cluster has the other one.
+        Err(CallError::NotFound) => Ok(Sign::Other),
+        Err(CallError::Forbidden) => Ok(Sign::Hidden),
+        Err(call) => Err(fault_of(call)),
+    }
+}
+
+/// Whether the user may watch Jobs there, by the cluster's own word.
+async fn may_watch(link: &Link, user: Option<&HeaderValue>, namespace: &str) -> Result<bool, Fault> {
+    let body = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "group": "batch", "resource": "jobs", "verb": "watch", "namespace": namespace,
+        }},
+    });
+    match link.send(post(ACCESS, &body)?, user).await {
+        Ok(answer) => is_allowed(&answer).ok_or(Fault::Unusable),
+        Err(CallError::Forbidden) => Ok(false),
         Err(call) => Err(fault_of(call)),
     }
 }
