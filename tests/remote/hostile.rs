@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::stream;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::audit::Mark;
-use renderhub_harness::hostile::{Asked, Face, Hostile, Http, Reply, Shown};
+use renderhub_harness::hostile::{Asked, Face, Hostile, Http, Reply, Shown, idle};
 use renderhub_harness::{apply, wait_for};
 use serde_json::json;
 
@@ -263,6 +263,56 @@ impl Stage {
             .context("no VmRSS")?;
         Ok(kib.parse::<u64>()? << 10)
     }
+}
+
+/// Holds: B2.
+///
+/// More tasks than the hub has workers and passes for one cluster wait for a cluster that answers probes and watches and no
+/// work; those of the hub's own cluster and of another one go on, and the cluster is told of as down in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_answers_probes_and_no_work_holds_up_only_its_own_tasks() -> Result<()> {
+    let stage = Stage::with_flags("idle", &[LOOPBACK]).await?;
+    let honest = stage.register(away().await?, json!({})).await?;
+    stage.connected(&honest.name, "True", "Connected").await?;
+    let server = Hostile::start(Http::Two, idle).await?;
+    let idle = liar("idle", idle, "True", "Connected");
+    let name = stage.register_liar(&idle, &server).await?;
+    stage.connected(&name, "True", "Connected").await?;
+    let mut waiting = Vec::new();
+    for n in 0..20 {
+        let task = json!({"clusterName": name});
+        waiting.push(stage.submit_with(&format!("idle-{n}"), task).await?);
+    }
+    let writes = || {
+        server
+            .asked()
+            .into_iter()
+            .filter(|asked| asked.method != "GET")
+            .count()
+    };
+    wait_for("work that is not answered", LIMIT, async || {
+        Ok((writes() >= 8).then_some(()))
+    })
+    .await?;
+    for n in 0..3 {
+        let here = stage.submit_with(&format!("here-{n}"), json!({})).await?;
+        stage
+            .condition(&here, JobScheduled, "True", "JobScheduled")
+            .await?;
+        let there = stage.submit_to(&format!("honest-{n}"), &honest).await?;
+        honest.complete(&there).await?;
+        stage
+            .condition(&there, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+    }
+    stage.connected(&name, "False", "Unreachable").await?;
+    for task in &waiting {
+        stage
+            .condition(task, JobScheduled, "False", "WaitingForCluster")
+            .await?;
+    }
+    stage.passed();
+    Ok(())
 }
 
 /// Holds: H1, H2, H3, H4, H8, H9, E3, K4.

@@ -17,6 +17,7 @@ mod remote;
 mod report;
 mod restart;
 mod rights;
+mod share;
 mod wire;
 mod world;
 
@@ -44,7 +45,8 @@ async fn measure_all(options: &Options) -> Result<()> {
         return names::measure(options).await;
     }
     let (remote, instances) = (&options.remote, &options.instances);
-    if !remote.only_remote && !instances.only_instances {
+    let is_only_remote = remote.only_remote || remote.only_dead;
+    if !is_only_remote && !instances.only_instances {
         measure_local(options).await?;
     }
     if !remote.without_remote && !instances.only_instances {
@@ -52,7 +54,7 @@ async fn measure_all(options: &Options) -> Result<()> {
         println!("{report}");
         report.write(&remote.output()?)?;
     }
-    if !instances.without_instances && !remote.only_remote {
+    if !instances.without_instances && !is_only_remote {
         let report = instances::measure(options).await;
         println!("{report}");
         report.write(&instances.output()?)?;

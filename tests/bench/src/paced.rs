@@ -23,6 +23,7 @@ use crate::bare::Writer;
 use crate::burst::until_all_done;
 use crate::measure::Latency;
 use crate::options::Rate;
+use crate::share::{Own, Runs, Share};
 use crate::world::World;
 
 /// Longest from the last task to its Job.
@@ -37,6 +38,8 @@ pub struct Paced {
     pub tasks: usize,
     /// With the hub, whose watch must tell it of the task.
     pub hub: Latency,
+    /// The hub's own share of what its events waited.
+    pub own: Own,
     /// With a bare writer that goes on where the task's creation was answered, and makes all its writes.
     pub bare: Latency,
 }
@@ -46,15 +49,18 @@ pub struct Paced {
 /// # Errors
 /// If something cannot be measured.
 pub async fn measure(world: &World, rate: Rate) -> Result<Paced> {
+    let bare = with_bare_writer(world, rate).await?;
+    let (hub, own) = with_hub(world, rate).await?;
     Ok(Paced {
         per_second: rate.per_second,
         tasks: rate.tasks,
-        bare: with_bare_writer(world, rate).await?,
-        hub: with_hub(world, rate).await?,
+        hub,
+        own,
+        bare,
     })
 }
 
-async fn with_hub(world: &World, rate: Rate) -> Result<Latency> {
+async fn with_hub(world: &World, rate: Rate) -> Result<(Latency, Own)> {
     let finisher = world.spawn_finisher()?;
     let hub = world.spawn_hub()?;
     hub.wait_ready().await?;
@@ -63,9 +69,10 @@ async fn with_hub(world: &World, rate: Rate) -> Result<Latency> {
     let created = pace(world, rate, None).await?;
     let latency = jobs.latency(&created).await?;
     until_all_done(world, &hub, &finisher, rate.tasks).await?;
+    let own = Share::of(&hub, Runs::Here).await?.own()?;
     drop((hub, finisher, progress));
     remove(world, created).await?;
-    Ok(latency)
+    Ok((latency, own))
 }
 
 async fn with_bare_writer(world: &World, rate: Rate) -> Result<Latency> {

@@ -7,6 +7,7 @@ mod crowd;
 mod dead;
 mod follow;
 mod gate;
+mod idle;
 mod load;
 pub mod options;
 mod pair;
@@ -30,17 +31,18 @@ pub async fn measure(options: &Options) -> Result<Report> {
     let mut report = Report::new();
     let wanted = &options.remote;
     let stage = Stage::start(options).await?;
-    if let Some(pace) = wanted.pace() {
+    if let Some(pace) = wanted.pace().filter(|_| !wanted.only_dead) {
         report.pair = Some(pair::beside_local(&stage, pace).await?);
         report.finish = Some(pair::finish(&stage, pace).await?);
     }
-    if wanted.rotations > 0 {
+    if wanted.rotations > 0 && !wanted.only_dead {
         report.rotation = Some(rotation::measure(&stage, wanted.rotations).await?);
     }
     if let Some(pace) = wanted.dead_pace() {
         report.dead = Some(dead::measure(&stage, wanted.remotes, pace).await?);
+        report.idle = Some(idle::measure(&stage, wanted.remotes, pace).await?);
     }
-    if wanted.idle_clusters > 0 {
+    if wanted.idle_clusters > 0 && !wanted.only_dead {
         let watched = Duration::from_secs(wanted.idle_seconds);
         report.crowd = Some(crowd::measure(&stage, wanted.idle_clusters, watched).await?);
     }

@@ -110,6 +110,24 @@ impl Reply {
     }
 }
 
+/// What a cluster says that answers probes, lists and watches, with nothing in them, and no work: neither a Job that is asked
+/// for by its name nor anything that is written is ever answered.
+#[must_use]
+pub fn idle(asked: &Asked) -> Reply {
+    let said = |body: &'static str| Reply::whole(200, body);
+    match asked.target.as_str() {
+        _ if asked.method != "GET" => Reply::Never,
+        "/version" => said(r#"{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}"#),
+        target if target.contains("watch=true") => Reply::parts(futures::stream::pending()),
+        target if target.contains("limit=") => said(r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#),
+        "/api/v1/namespaces/kube-system" => {
+            said(r#"{"metadata": {"uid": "6a3c5f0e-0000-4000-8000-000000000000"}}"#)
+        }
+        target if target.contains("/jobs/") || target.contains("/secrets/") => Reply::Never,
+        _ => Reply::whole(404, r#"{"reason": "NotFound"}"#),
+    }
+}
+
 #[derive(Default)]
 struct State {
     accepted: AtomicUsize,

@@ -14,6 +14,7 @@ use super::load::{Made, Target, load};
 use super::stage::{Cluster, Stage};
 use crate::measure::Latency;
 use crate::options::Rate;
+use crate::share::{Own, Runs, Share};
 
 /// How long a Job runs.
 const RUNS: Duration = Duration::from_millis(500);
@@ -33,6 +34,10 @@ pub struct Dead {
     pub clusters: usize,
     /// Tasks of the others in each load.
     pub tasks: usize,
+    /// The hub's own share of what events of tasks elsewhere waited, without dead clusters, over both loads.
+    pub own_without: Own,
+    /// The same with them, of all events that their own cluster did not hold up.
+    pub own_with: Own,
     /// From the answer to a task's creation to its Job, of those others without dead clusters, over both loads.
     pub without: Latency,
     /// The same with them.
@@ -67,21 +72,26 @@ struct Ghost {
 pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Dead> {
     let cast = Cast::gather(stage, usize::from(clusters) - DEAD).await?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
+    let (mut own_with, mut own_without) = (Share::default(), Share::default());
     let (mut tasks, mut failed) = (0, 0);
     for is_with in TURNS {
         let turn = cast.turn(rate, is_with).await?;
         tasks = turn.took.len();
         if is_with {
             with.extend(turn.took);
+            own_with = own_with.and(&turn.share);
             failed += turn.failed;
         } else {
             without.extend(turn.took);
+            own_without = own_without.and(&turn.share);
         }
     }
     stage.forget_all().await?;
     Ok(Dead {
         clusters: clusters.into(),
         tasks,
+        own_without: own_without.own()?,
+        own_with: own_with.own()?,
         without: Latency::of(without)?,
         with: Latency::of(with)?,
         failed,
@@ -90,6 +100,7 @@ pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Dead> {
 
 struct Turn {
     took: Vec<Duration>,
+    share: Share,
     failed: usize,
 }
 
@@ -166,8 +177,9 @@ impl<'a> Cast<'a> {
             tokio::time::sleep(FREEZE).await;
             self.freezing.freeze();
         };
+        let before = Share::of(&hub, Runs::Elsewhere).await?;
         let (made, ()) = tokio::join!(
-            load(&stage.world, rate, |number| self.target(number, is_with)),
+            load(&stage.world, rate, 0, |number| self.target(number, is_with)),
             death
         );
         let made = made?;
@@ -176,6 +188,7 @@ impl<'a> Cast<'a> {
             .filter(|made| matches!(made.target, Target::There(_)))
             .collect();
         let took = follower.to_job(&living).await?;
+        let share = Share::of(&hub, Runs::Elsewhere).await?.since(&before);
         let failed = follower.failed(&made).await;
         drop(progress);
         // With calls under way to who never answers it might drain for long.
@@ -186,7 +199,7 @@ impl<'a> Cast<'a> {
             let names: Vec<_> = self.dead.iter().map(|ghost| ghost.name.clone()).collect();
             stage.forget(&names).await?;
         }
-        Ok(Turn { took, failed })
+        Ok(Turn { took, share, failed })
     }
 
     /// Tells hubs of the dead, one of which is alive for now.

@@ -34,11 +34,16 @@ pub struct Made {
     pub answered: Instant,
 }
 
-/// Creates tasks at a rate that does not slow down when the answers do.
+/// Creates tasks at a rate that does not slow down when the answers do; `first` is the number of tasks that were made before.
 ///
 /// # Errors
 /// If the API server refuses one.
-pub async fn load(world: &World, rate: Rate, target: impl Fn(usize) -> Target) -> Result<Vec<Made>> {
+pub async fn load(
+    world: &World,
+    rate: Rate,
+    first: usize,
+    target: impl Fn(usize) -> Target,
+) -> Result<Vec<Made>> {
     let begin = Instant::now();
     let one = |number: u32| {
         let place = usize::try_from(number).map(&target);
@@ -52,7 +57,7 @@ pub async fn load(world: &World, rate: Rate, target: impl Fn(usize) -> Target) -
             let at = begin + Duration::from_secs(1) * number / rate.per_second;
             tokio::time::sleep_until(at.into()).await;
             let task = world
-                .create_task_with(usize::try_from(number)?, &placed(cluster))
+                .create_task_with(first + usize::try_from(number)?, &placed(cluster))
                 .await?;
             let answered = Instant::now();
             anyhow::Ok(Some(Made {

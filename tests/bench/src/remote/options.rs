@@ -16,6 +16,9 @@ pub struct RemoteOptions {
     /// Measures nothing but remote clusters.
     #[arg(long, conflicts_with = "without_remote")]
     pub only_remote: bool,
+    /// Measures nothing but the loads on many clusters, of which some are dead or do no work.
+    #[arg(long, conflicts_with_all = ["only_remote", "without_remote"])]
+    pub only_dead: bool,
     /// Leaves out everything about remote clusters.
     #[arg(long)]
     pub without_remote: bool,
@@ -25,8 +28,9 @@ pub struct RemoteOptions {
     /// Times that one kubeconfig is replaced during a load; 0 leaves this part out.
     #[arg(long, default_value_t = 1000)]
     pub rotations: usize,
-    /// Seconds of each of four loads on many clusters, two of them with dead ones among them; 0 leaves this part out.
-    #[arg(long, default_value_t = 25)]
+    /// Seconds of each of four loads on many clusters, two of them with dead ones among them, and of as many with some that do
+    /// no work; 0 leaves this part out.
+    #[arg(long, default_value_t = 60)]
     pub dead_seconds: usize,
     /// Clusters of that load, the five that die included.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(6..=1000))]

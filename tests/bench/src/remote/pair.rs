@@ -52,7 +52,7 @@ pub async fn beside_local(stage: &Stage, rate: Rate) -> Result<Pair> {
     let follower = Follower::start(stage, RUNS).await?;
     let progress = Progress::start("tasks here and there in turns");
     let trips = tokio::spawn(round_trips(stage.admin.clone(), cluster.namespace.clone(), rate));
-    let made = load(&stage.world, rate, |number| match number % 2 {
+    let made = load(&stage.world, rate, 0, |number| match number % 2 {
         0 => Target::Here,
         _ => Target::There(cluster.name.clone()),
     })
@@ -89,7 +89,7 @@ pub async fn finish(stage: &Stage, rate: Rate) -> Result<Finish> {
     let hub = stage.hub(1).await?;
     let follower = Follower::start(stage, RUNS).await?;
     let progress = Progress::start("tasks there alone");
-    let made = load(&stage.world, rate, |_| Target::There(cluster.name.clone())).await?;
+    let made = load(&stage.world, rate, 0, |_| Target::There(cluster.name.clone())).await?;
     let to_end = Latency::of(follower.to_end(&made).await?)?;
     drop(progress);
     stage.until_cleared().await?;

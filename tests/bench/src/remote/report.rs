@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 
 use super::crowd::Crowd;
 use super::dead::{DEAD, Dead};
+use super::idle::Idle;
 use super::options::PER_SECOND;
 use super::pair::{Finish, Pair};
 use super::rotation::Rotation;
 use crate::measure::{Latency, load, number};
 use crate::report::{Ground, Row, section, write_json};
+use crate::share::Own;
 
-/// p99 with dead clusters as a multiple of that without, at most.
-const DEAD_RATIO: f64 = 1.1;
+/// p99 of the hub's own share with clusters of no use as a multiple of that without, at most.
+const BESIDE_RATIO: f64 = 1.1;
 /// MiB of a hub with 1,000 idle clusters, at most.
 const RSS_MIB: f64 = 96.0;
 /// Per cent of a core that it uses, at most.
@@ -42,6 +44,8 @@ pub struct Report {
     pub rotation: Option<Rotation>,
     /// Dead clusters.
     pub dead: Option<Dead>,
+    /// Clusters that do no work.
+    pub idle: Option<Idle>,
     /// Idle clusters.
     pub crowd: Option<Crowd>,
 }
@@ -56,6 +60,7 @@ impl Report {
             finish: None,
             rotation: None,
             dead: None,
+            idle: None,
             crowd: None,
         }
     }
@@ -83,10 +88,16 @@ impl Report {
             "finish": self.finish,
             "rotation": self.rotation,
             "dead": self.dead,
+            "idle": self.idle,
             "crowd": self.crowd,
         });
         if let Some(dead) = &self.dead {
-            all["dead_clusters_p99_ratio"] = json!(dead.ratio());
+            all["dead_clusters_own_p99_ratio"] = json!(own_ratio(&dead.own_with, &dead.own_without));
+            all["dead_clusters_p99_ratio"] = json!(dead.with.p99 / dead.without.p99);
+        }
+        if let Some(idle) = &self.idle {
+            all["idle_clusters_own_p99_ratio"] = json!(own_ratio(&idle.own_with, &idle.own_without));
+            all["idle_clusters_p99_ratio"] = json!(idle.with.p99 / idle.without.p99);
         }
         if let Some(pair) = &self.pair {
             all["remote_over_local_p99"] = json!(pair.remote.p99 / pair.local.p99);
@@ -140,6 +151,13 @@ impl fmt::Display for Report {
             );
             section(f, &title, &dead.rows())?;
         }
+        if let Some(idle) = &self.idle {
+            let title = format!(
+                "{} clusters, {DEAD} of them answer probes and no work, and a slow one, four loads at {PER_SECOND}/s",
+                idle.clusters
+            );
+            section(f, &title, &idle.rows())?;
+        }
         if let Some(crowd) = &self.crowd {
             let title = format!("{} idle clusters", crowd.clusters);
             section(f, &title, &crowd.rows())?;
@@ -189,27 +207,56 @@ impl Rotation {
     }
 }
 
-impl Dead {
-    /// p99 with dead clusters as a multiple of that without.
-    pub fn ratio(&self) -> f64 {
-        self.with.p99 / self.without.p99
-    }
+/// p99 of the hub's own share as a multiple of another.
+fn own_ratio(with: &Own, without: &Own) -> f64 {
+    with.p99 / without.p99
+}
 
+/// What both cases with clusters of no use say.
+fn beside(own: [&Own; 2], whole: [&Latency; 2], failed: usize) -> Vec<Row> {
+    let ([own_without, own_with], [without, with]) = (own, whole);
+    let share = |what: &str, own: &Own| {
+        Row::new(
+            format!("{what}, ms: p50, p99, events"),
+            format!("{:.2}, {:.2}, {}", own.p50, own.p99, own.events),
+        )
+    };
+    let ratio = own_ratio(own_with, own_without);
+    vec![
+        share("the hub's own share without them", own_without),
+        share("the hub's own share of the others with them", own_with),
+        Row::new("p99 of it as a multiple", format!("{ratio:.2}")).at_most(BESIDE_RATIO, ratio, ""),
+        Row::new(
+            "events that their own cluster held up",
+            own_with.kept_by_their_own.to_string(),
+        ),
+        latency("create → Job without them", without),
+        latency("create → Job of the others with them", with),
+        Row::new(
+            "p99 of it as a multiple",
+            format!("{:.2}", with.p99 / without.p99),
+        ),
+        Row::new("tasks of the others that failed", failed.to_string()).at_most(0.0, number(failed), ""),
+    ]
+}
+
+impl Dead {
     fn rows(&self) -> Vec<Row> {
-        vec![
-            latency("create → Job without the dead", &self.without),
-            latency("create → Job of the others with them", &self.with),
-            Row::new("p99 as a multiple", format!("{:.2}", self.ratio())).at_most(
-                DEAD_RATIO,
-                self.ratio(),
-                "",
-            ),
-            Row::new("tasks of the others that failed", self.failed.to_string()).at_most(
-                0.0,
-                number(self.failed),
-                "",
-            ),
-        ]
+        beside(
+            [&self.own_without, &self.own_with],
+            [&self.without, &self.with],
+            self.failed,
+        )
+    }
+}
+
+impl Idle {
+    fn rows(&self) -> Vec<Row> {
+        beside(
+            [&self.own_without, &self.own_with],
+            [&self.without, &self.with],
+            self.failed,
+        )
     }
 }
 

@@ -54,7 +54,7 @@ pub async fn measure(stage: &Stage, rotations: usize) -> Result<Rotation> {
         tasks: rotations,
     };
     let (made, turned) = tokio::join!(
-        load(&stage.world, rate, |_| Target::There(cluster.name.clone())),
+        load(&stage.world, rate, 0, |_| Target::There(cluster.name.clone())),
         turn(stage, &cluster, &gate, rate),
     );
     let (made, moves) = (made?, turned?);

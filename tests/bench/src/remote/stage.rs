@@ -11,6 +11,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use renderhub::api::RenderCluster;
 use renderhub::api::labels::HUB_ID;
+pub use renderhub::cluster::registry::Pace;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{ControlPlane, Hub, Identity, Remote, wait_for};
 use serde_json::{Value, json};
@@ -96,6 +97,22 @@ impl Stage {
     /// # Errors
     /// If the API server refuses.
     pub async fn register(&self, name: &str, namespace: &str, kubeconfig: &str) -> Result<()> {
+        // A cluster that is measured alone gets what the load asks for.
+        let pace = Pace { qps: 500, burst: 500 };
+        self.register_with(name, namespace, kubeconfig, pace).await
+    }
+
+    /// The same with a pace at which it is asked.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn register_with(
+        &self,
+        name: &str,
+        namespace: &str,
+        kubeconfig: &str,
+        pace: Pace,
+    ) -> Result<()> {
         let secret: Secret = serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {KUBECONFIG: "true"}}, "stringData": {"value": kubeconfig},
         }))?;
@@ -104,8 +121,7 @@ impl Stage {
             "spec": {
                 "kubeConfig": {"secretRef": {"name": name}}, "renderNamespace": namespace,
                 "allowedNamespaces": ["*"], "registries": [objects::REGISTRY],
-                // A cluster that is measured alone gets what the load asks for.
-                "qps": 500, "burst": 500,
+                "qps": pace.qps, "burst": pace.burst,
             },
         }))?;
         let post = PostParams::default();

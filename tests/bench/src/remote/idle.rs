@@ -1,0 +1,192 @@
+//! Many clusters, five of which answer probes and watches and no work, and one more that lets itself be asked once a second and
+//! has a hundred tasks: what the tasks of all others notice of it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use renderhub_harness::Hostile;
+use renderhub_harness::hostile::{Http, idle};
+use renderhub_harness::progress::Progress;
+use serde::Serialize;
+use serde_json::json;
+
+use super::dead::DEAD;
+use super::follow::Follower;
+use super::gate::Gate;
+use super::load::{Made, Target, load};
+use super::stage::{Cluster, Pace, Stage};
+use crate::measure::Latency;
+use crate::options::Rate;
+use crate::share::{Own, Runs, Share};
+
+/// How long a Job runs.
+const RUNS: Duration = Duration::from_millis(500);
+/// Loads with and without those clusters, so that a machine that becomes slower does so for both.
+const TURNS: [bool; 4] = [false, true, true, false];
+/// Tasks that each of the five has from the start: more than a hub works on at once.
+const AT_ONCE: usize = 20;
+/// Tasks that the slow one has from the start.
+const SLOW_TASKS: usize = 100;
+/// Name of the slow one.
+const SLOW: &str = "slow";
+
+/// Loads with and without clusters that do no work.
+#[derive(Debug, Serialize)]
+pub struct Idle {
+    /// Clusters, those that do no work included, and the slow one not.
+    pub clusters: usize,
+    /// Tasks of the others in each load.
+    pub tasks: usize,
+    /// The hub's own share of what events of tasks elsewhere waited, without those clusters, over both loads.
+    pub own_without: Own,
+    /// The same with them, of all events that their own cluster did not hold up.
+    pub own_with: Own,
+    /// From the answer to a task's creation to its Job, of the others without those clusters.
+    pub without: Latency,
+    /// The same with them.
+    pub with: Latency,
+    /// Tasks of the others that failed meanwhile.
+    pub failed: usize,
+}
+
+struct Turn {
+    took: Vec<Duration>,
+    share: Share,
+    failed: usize,
+}
+
+/// Measures both in turns.
+///
+/// # Errors
+/// If something cannot be measured.
+pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Idle> {
+    let mut living = Vec::new();
+    let count = usize::from(clusters) - DEAD;
+    for (number, cluster) in (0..).zip(stage.clusters("working", count).await?) {
+        let gate = Gate::open(number, stage.address()).await?;
+        let kubeconfig = cluster.identity.by_way_of(gate.url()).kubeconfig_text()?;
+        stage
+            .register(&cluster.name, &cluster.namespace, &kubeconfig)
+            .await?;
+        living.push((cluster, gate));
+    }
+    let slow = stage.cluster(SLOW).await?;
+    let (mut with, mut without) = ((Vec::new(), Share::default()), (Vec::new(), Share::default()));
+    let (mut tasks, mut failed) = (0, 0);
+    for is_with in TURNS {
+        let turn = turn(stage, &living, &slow, rate, is_with).await?;
+        tasks = turn.took.len();
+        failed += turn.failed;
+        let side = if is_with { &mut with } else { &mut without };
+        side.0.extend(turn.took);
+        side.1 = std::mem::take(&mut side.1).and(&turn.share);
+    }
+    stage.forget_all().await?;
+    Ok(Idle {
+        clusters: clusters.into(),
+        tasks,
+        own_without: without.1.own()?,
+        own_with: with.1.own()?,
+        without: Latency::of(without.0)?,
+        with: Latency::of(with.0)?,
+        failed,
+    })
+}
+
+/// One load, by a hub of its own.
+async fn turn(
+    stage: &Stage,
+    living: &[(Cluster, Gate)],
+    slow: &Cluster,
+    rate: Rate,
+    is_with: bool,
+) -> Result<Turn> {
+    let (mut servers, mut names) = (Vec::new(), Vec::new());
+    if is_with {
+        for number in 0..DEAD {
+            let server = Hostile::start(Http::Two, idle).await?;
+            let name = format!("idle-{number}");
+            stage.register(&name, "renders", &kubeconfig(&server)).await?;
+            servers.push(server);
+            names.push(name);
+        }
+        let pace = Pace { qps: 1, burst: 1 };
+        let kubeconfig = slow.identity.kubeconfig_text()?;
+        stage
+            .register_with(SLOW, &slow.namespace, &kubeconfig, pace)
+            .await?;
+    }
+    let more = if is_with { DEAD + 1 } else { 0 };
+    let hub = stage.hub(living.len() + more).await?;
+    let follower = Follower::start(stage, RUNS).await?;
+    let progress = Progress::start(format!(
+        "{} clusters, {more} of them of no use",
+        living.len() + more
+    ));
+    let mut made = if is_with {
+        flood(stage, &names).await?
+    } else {
+        Vec::new()
+    };
+    let before = Share::of(&hub, Runs::Elsewhere).await?;
+    let first = made.len();
+    let loaded = load(&stage.world, rate, first, |number| {
+        let place = number % (living.len() + DEAD);
+        match living.get(place) {
+            Some((cluster, _)) => Target::There(cluster.name.clone()),
+            None if is_with => Target::Dead(names[place - living.len()].clone()),
+            None => Target::Nowhere,
+        }
+    });
+    made.extend(loaded.await?);
+    let others: Vec<&Made> = made
+        .iter()
+        .filter(|made| matches!(made.target, Target::There(_)))
+        .collect();
+    let took = follower.to_job(&others).await?;
+    let share = Share::of(&hub, Runs::Elsewhere).await?.since(&before);
+    let failed = follower.failed(&made).await;
+    drop(progress);
+    // With calls under way to who never answers it might drain for long.
+    hub.kill9();
+    drop((hub, follower, servers));
+    stage.clear(made).await?;
+    if is_with {
+        names.push(SLOW.to_owned());
+        stage.forget(&names).await?;
+    }
+    Ok(Turn { took, share, failed })
+}
+
+/// Tasks for all that are of no use, at once.
+async fn flood(stage: &Stage, names: &[String]) -> Result<Vec<Made>> {
+    let idle = names.len() * AT_ONCE;
+    let rate = Rate {
+        per_second: 1000,
+        tasks: idle + SLOW_TASKS,
+    };
+    let target = |number: usize| {
+        let name = if number < idle {
+            &*names[number % names.len()]
+        } else {
+            SLOW
+        };
+        Target::Dead(name.to_owned())
+    };
+    load(&stage.world, rate, 0, target).await
+}
+
+fn kubeconfig(server: &Hostile) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "idle",
+        "clusters": [{"name": "idle", "cluster": {
+            "server": format!("https://{}", server.address()),
+            "certificate-authority-data": STANDARD.encode(server.authority()),
+        }}],
+        "users": [{"name": "idle", "user": {"token": "anybody"}}],
+        "contexts": [{"name": "idle", "context": {"cluster": "idle", "user": "idle"}}],
+    })
+    .to_string()
+}
