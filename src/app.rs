@@ -88,7 +88,6 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
         .map_err(AppError::Bind)?;
     let stop = CancellationToken::new();
     let (metrics, registry) = Metrics::new();
-    metrics.queue.by_namespace(settings.admin.metrics_by_namespace);
     let (ready, is_ready) = watch::channel(false);
     let state = watch::Sender::new(State::Starting);
     let mut loops = JoinSet::new();

@@ -180,6 +180,7 @@ async fn tell(mut state: watch::Receiver<State>) {
 
 /// Says once how strict the hub is, in its log and for as long as it runs in a metric.
 fn announce(settings: &Settings, hub_id: &HubId, metrics: &Metrics) {
+    metrics.queue.by_namespace(settings.admin.metrics_by_namespace);
     let posture = settings.posture();
     let (mode, tenant_identity) = (posture.mode(), posture.identity());
     let labels = ModeLabels {
