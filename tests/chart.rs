@@ -28,7 +28,6 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
         "renderer.imagePullSecrets={pull}",
         "image.pullSecrets[0].name=pull",
         "controller.skipPreflight={a,b}",
-        "controller.preflightInterval=0s",
         "controller.leaseNamespace=hubs",
         "controller.keepFinishedPerNamespace=0",
         "tenancy.defaultServiceAccount=builder",
@@ -42,7 +41,7 @@ async fn helm_finds_nothing_to_object_to() -> Result<()> {
     .await?;
     for arg in [
         "--log-level=debug",
-        "--preflight-interval=0s",
+        "--preflight-interval=15m",
         "--renderer-image-pull-secrets=pull",
         "--grace-period=25s",
         "--skip-preflight=a,b",

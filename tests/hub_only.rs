@@ -226,27 +226,20 @@ async fn only_a_hub_writes_to_whom_the_platforms_objects_are_granted() -> Result
     let client = careless.client().await?;
     for plural in ["clusterregistries", "rendererclasses", "renderclusters"] {
         let forged = json!({"status": {"namespaces": {&name: "0a0b0c0d-0000-4000-8000-000000000001"}}});
-        let patch = || {
+        let write = || {
             let path = format!("/apis/renderhub.dev/v1alpha1/{plural}/{name}/status");
             let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
             request.body(forged.to_string().into_bytes())
         };
         // Policies know a new kind some seconds later than everybody else does.
         wait_for(&format!("{plural} to be guarded"), FIXED_LIMIT * 4, async || {
-            let answer = client.request::<Value>(patch()?).await.map(drop);
+            let answer = client.request::<Value>(write()?).await.map(drop);
             Ok(is_refused(&answer).then_some(()))
         })
         .await?;
     }
-    // The hub itself does.
-    let registries: Api<ClusterRegistry> = Api::all(stage.admin.clone());
-    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
-    let uid = namespaces.get(&name).await?.uid();
-    wait_for("the hub's own record", LIMIT, async || {
-        let recorded = registries.get(&name).await?.status.unwrap_or_default().namespaces;
-        Ok((recorded.get(&name) == uid.as_ref()).then_some(()))
-    })
-    .await?;
+    // The hub itself does, or no task of this tenant would run.
+    stage.succeeded("shop").await?;
     stage.passed();
     Ok(())
 }

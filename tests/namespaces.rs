@@ -250,14 +250,14 @@ const KINDS: [&str; 3] = ["clusterregistries", "rendererclasses", "rendercluster
 impl Stage {
     /// Writes the record of the stage's own object of a kind, as a careless role lets a user do; what stands there then.
     async fn put_record(&self, plural: &str, namespaces: &Value) -> Result<Value> {
-        let patch = json!({"status": {"namespaces": namespaces}});
+        let forged = json!({"status": {"namespaces": namespaces}});
         let path = format!(
             "/apis/renderhub.dev/v1alpha1/{plural}/{}/status",
             self.scope.tenant
         );
         let request = http::Request::patch(path)
             .header("content-type", "application/merge-patch+json")
-            .body(patch.to_string().into_bytes())?;
+            .body(forged.to_string().into_bytes())?;
         let answer: Value = self.admin.request(request).await?;
         Ok(answer["status"]["namespaces"].clone())
     }
