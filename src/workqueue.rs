@@ -303,6 +303,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// When the next key becomes due, if none is due now.
+    #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
         let rest = self.rests.peek().map(|Reverse((at, _))| *at);
         let key = self.later.first().map(|(at, _)| *at);

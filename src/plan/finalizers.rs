@@ -24,7 +24,9 @@ impl Finalizers {
     /// What is remembered of these.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
-        names.into_iter().for_each(|name| all.push(name == FINALIZER));
+        for name in names {
+            all.push(name == FINALIZER);
+        }
         all
     }
 

@@ -21,7 +21,7 @@ const INTRODUCTION: &str = "\
 <!-- Made by `UPDATE_DOCS=1 cargo test --workspace --test docs` from tests/docs/tenant_fields.rs and from the schema. -->
 
 Each field of a task, with what bounds it. A tenant may fill every one of them, by a careless role also the status. An object is 1.5 MiB
-at the most, which the API server sees to; the hub reads objects of tenants in pages of 16, or one by one where the server streams its lists,
+at the most, which the API server sees to; the hub reads objects of tenants in pages of 8, or one by one where the server streams its lists,
 and decodes one after the other. What it keeps of whole tasks counts in one budget, by the bytes that are kept:
 [what the hub remembers](../concepts/memory.md).
 ";
@@ -224,7 +224,7 @@ fn all() -> Vec<Place> {
     let schema = serde_json::to_value(schema.open_api_v3_schema.as_ref().unwrap()).unwrap();
     let mut found = Vec::new();
     let metadata = serde_json::to_value(schemars::schema_for!(ObjectMeta)).unwrap();
-    for (name, _) in metadata["properties"].as_object().unwrap() {
+    for name in metadata["properties"].as_object().unwrap().keys() {
         let path = format!("metadata.{name}");
         found.push(Place { path, most: None });
     }
