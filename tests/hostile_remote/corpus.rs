@@ -2,6 +2,7 @@
 //! changed at random.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -13,6 +14,9 @@ use super::targets;
 type Target = fn(&[u8]);
 /// Cases of each target.
 const CASES: u32 = 1_500;
+/// Seconds that each target is tried for, instead of so many cases; and which one, instead of all.
+const SECONDS: &str = "RENDERHUB_FUZZ_SECONDS";
+const TARGET: &str = "RENDERHUB_FUZZ_TARGET";
 /// The targets, with the fewest seeds that each has.
 #[rustfmt::skip]
 const TARGETS: [(&str, Target, usize); 6] = [
@@ -96,22 +100,45 @@ fn seeds_of_the_decoders() {
     }
 }
 
-/// Holds: H5, H10.
-#[test]
-fn what_was_changed_at_random_breaks_no_decoder() {
-    for (name, target, _) in TARGETS {
-        let config = Config {
-            failure_persistence: None,
-            ..Config::with_cases(CASES)
-        };
-        let edits = proptest::collection::vec(edit(), 0..5);
-        let outcome = TestRunner::new(config).run(&(select(seeds(name)), edits), |(mut bytes, edits)| {
+/// Edits seeds so many times; what broke, if something did.
+fn try_edits(seeds: Vec<Vec<u8>>, target: Target, cases: u32) -> Result<(), String> {
+    let config = Config {
+        failure_persistence: None,
+        ..Config::with_cases(cases)
+    };
+    let edits = proptest::collection::vec(edit(), 0..12);
+    TestRunner::new(config)
+        .run(&(select(seeds), edits), |(mut bytes, edits)| {
             for edit in &edits {
                 edit.apply(&mut bytes);
             }
             target(&bytes);
             Ok(())
-        });
-        assert!(outcome.is_ok(), "{name}: {outcome:?}");
+        })
+        .map_err(|error| error.to_string())
+}
+
+/// Holds: H5, H10.
+#[test]
+fn what_was_changed_at_random_breaks_no_decoder() {
+    let asked = std::env::var(SECONDS)
+        .ok()
+        .and_then(|seconds| seconds.parse().ok());
+    let lasts = asked.map(Duration::from_secs);
+    let only = std::env::var(TARGET).ok();
+    for (name, target, _) in TARGETS {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        let (begin, mut tried) = (Instant::now(), 0_u64);
+        loop {
+            let outcome = try_edits(seeds(name), target, CASES);
+            assert_eq!(outcome, Ok(()), "{name}");
+            tried += u64::from(CASES);
+            if lasts.is_none_or(|lasts| begin.elapsed() >= lasts) {
+                break;
+            }
+        }
+        println!("{name}: {tried} inputs in {:?}", begin.elapsed());
     }
 }
