@@ -18,7 +18,7 @@ TOOLS := $(TARGET)/debug/renderhub-tools
 
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help quickstart test check fmt clippy doc drift lint bench crds image chart build tools clean
+.PHONY: help quickstart test check fmt clippy doc drift lint bench soak crds image chart build tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ bench: tools ## Measure the hub against a bare writer in the same run; ARGS="--h
 	$(call say,bench)
 	@cargo build --locked --release --workspace --bin renderhub --bin renderhub-bench
 	@$(TARGET)/release/renderhub-bench $(ARGS)
+
+soak: tools ## Let hostile clusters and tenants at one hub under its memory limit for half an hour, as root; ARGS="--minutes 3" tries it
+	$(call say,soak)
+	@cargo build --locked --release --workspace --bin renderhub --bin renderhub-bench
+	@$(TARGET)/release/renderhub-bench soak $(ARGS)
 
 crds: build ## Generate CRDs, admission policies, the API reference and the chart's README
 	$(call say,generating into $(CHART))

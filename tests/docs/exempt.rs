@@ -3,7 +3,7 @@
 /// Why, and which: the file below `src` and the name.
 #[rustfmt::skip]
 pub const EXEMPT: &[(&str, &[&str])] = &[
-    ("A pause of the hub's own, which nobody else can make longer or shorter.", &[
+    ("A pause of the hub's own, which no tenant and no cluster can make longer or shorter.", &[
         "seal_key.rs ASK_AGAIN",
         "shards.rs LOOK_AGAIN",
         "preflight.rs ASK_AGAIN",

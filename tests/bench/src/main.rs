@@ -1,7 +1,7 @@
 //! What renderhub costs, measured against a bare writer in the same run; see `docs/benchmarks.md`.
 //!
-//! The program is the bench, and with a hidden subcommand one of the processes it starts besides the hub: the Job finisher,
-//! the bare writer, and one that does nothing.
+//! The program is the bench, with the subcommand `soak` the soak, and with a hidden one one of the processes that the bench starts
+//! besides the hub: the Job finisher, the bare writer, and one that does nothing.
 
 mod audit;
 mod bare;
@@ -18,6 +18,7 @@ mod report;
 mod restart;
 mod rights;
 mod share;
+mod soak;
 mod wire;
 mod world;
 
@@ -34,6 +35,7 @@ async fn main() -> Result<()> {
     match cli.command {
         Some(Command::Finisher(part)) => finisher::run(&part).await,
         Some(Command::Bare { part, in_flight }) => bare::run(&part, in_flight).await,
+        Some(Command::Soak(soak)) => soak::run(&cli.options, &soak).await,
         Some(Command::Idle) => std::future::pending().await,
         None => measure_all(&cli.options).await,
     }

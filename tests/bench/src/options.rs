@@ -9,12 +9,13 @@ use clap::{Args, Parser, Subcommand};
 use crate::instances::options::InstanceOptions;
 use crate::names::NamesOptions;
 use crate::remote::options::RemoteOptions;
+use crate::soak::SoakOptions;
 
 /// Measures the hub against a bare writer on a real control plane.
 #[derive(Debug, Parser)]
 #[command(name = "renderhub-bench", version)]
 pub struct Cli {
-    /// One of the processes that the bench itself starts.
+    /// The soak, or one of the processes that the bench itself starts.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// What is measured.
@@ -22,7 +23,7 @@ pub struct Cli {
     pub options: Options,
 }
 
-/// Parts of a run that are processes of their own, so that their CPU time is not the hub's or the bench's.
+/// The soak, and parts of a run that are processes of their own, so that their CPU time is not the hub's or the bench's.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Completes each Job of a hub as soon as it appears.
@@ -38,6 +39,8 @@ pub enum Command {
         #[arg(long)]
         in_flight: usize,
     },
+    /// Lets hostile clusters and tenants at one hub under its chart's memory limit for half an hour, as root.
+    Soak(SoakOptions),
     /// Waits, and does nothing else: what a process costs at the least.
     #[command(hide = true)]
     Idle,

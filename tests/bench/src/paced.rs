@@ -158,6 +158,16 @@ impl JobWatch {
         Latency::of(self.took(created).await?)
     }
 
+    /// How long each took whose Job was seen so far.
+    pub fn so_far(&self, created: &[(Task, Instant)]) -> Vec<Option<Duration>> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let took = created.iter().map(|(task, answered)| {
+            let at = seen.get(task.id.uid.as_str())?;
+            Some(at.saturating_duration_since(*answered))
+        });
+        took.collect()
+    }
+
     /// Waits until every task's Job was seen; how long each took.
     ///
     /// # Errors

@@ -5,15 +5,15 @@
 mod busy;
 mod crowd;
 mod dead;
-mod follow;
-mod gate;
+pub mod follow;
+pub mod gate;
 mod idle;
 mod load;
 pub mod options;
 mod pair;
 mod report;
 mod rotation;
-mod stage;
+pub mod stage;
 
 use std::time::Duration;
 

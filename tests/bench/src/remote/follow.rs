@@ -214,7 +214,7 @@ async fn tasks(client: Client, seen: Arc<Mutex<Seen>>, begun: oneshot::Sender<()
 }
 
 /// Whether a task ended with success; `None` where it has not ended.
-fn end(task: &RenderTask) -> Option<bool> {
+pub fn end(task: &RenderTask) -> Option<bool> {
     let conditions = task.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let mut ends = conditions.iter().filter(|condition| condition.status == "True");
     ends.find_map(|condition| match condition.type_.as_str() {

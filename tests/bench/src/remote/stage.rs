@@ -23,7 +23,7 @@ use crate::wire::IN_FLIGHT;
 use crate::world::World;
 
 /// Lets a hub reach control planes on loopback.
-const LOOPBACK: &str = "--cluster-allow-cidrs=127.0.0.0/8";
+pub const LOOPBACK: &str = "--cluster-allow-cidrs=127.0.0.0/8";
 /// Label of the Secrets with kubeconfigs.
 const KUBECONFIG: &str = "bench.renderhub.dev/kubeconfig";
 /// Longest for anything small, on a busy machine.
