@@ -18,12 +18,14 @@ use crate::probe::ProbeArgs;
 
 mod admin;
 mod clusters;
+mod kept;
 mod parse;
 mod shards;
 mod start;
 
 pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
+pub use kept::KeptArgs;
 pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
 
@@ -179,6 +181,9 @@ pub struct RunArgs {
     /// Finished tasks that are kept in a namespace; the oldest beyond them are removed. Default: all are kept.
     #[arg(long, env = "RENDERHUB_KEEP_FINISHED_PER_NAMESPACE")]
     pub keep_finished_per_namespace: Option<usize>,
+    /// What failed tasks leave to be looked at.
+    #[command(flatten)]
+    pub kept: KeptArgs,
     /// Longest time that work under way may take after SIGTERM.
     #[arg(long, env = "RENDERHUB_GRACE_PERIOD", default_value = "20s", value_parser = duration)]
     pub grace_period: Duration,
@@ -205,6 +210,9 @@ pub enum SettingsError {
     /// A namespace may not have more than all together.
     #[error("--max-active-jobs-per-namespace must not be larger than --max-active-jobs")]
     CapsContradict,
+    /// The same of what is kept.
+    #[error("--keep-failed-jobs-per-namespace must not be larger than --keep-failed-jobs")]
+    KeptContradict,
     /// A tenant with rights in the rendering namespace could read the platform's credentials.
     #[error("--watch-namespaces must not contain the rendering namespace")]
     WatchesRendering,
@@ -260,6 +268,8 @@ pub struct Settings {
     pub fallback_class: RendererClassSpec,
     /// What bounds the engine.
     pub limits: Limits,
+    /// Longest that a failed Job is kept.
+    pub max_failed_job_ttl: Duration,
     /// Longest time that work under way may take after SIGTERM.
     pub grace_period: Duration,
     /// Which other clusters it reaches.
@@ -320,6 +330,7 @@ impl RunArgs {
             shards: self.shards.settings()?,
             fallback_class: self.fallback_class(),
             limits,
+            max_failed_job_ttl: self.kept.max_failed_job_ttl,
             grace_period: self.grace_period,
             admin: self.admin,
         })
@@ -338,6 +349,7 @@ impl RunArgs {
             passes_of_cluster: PASSES_OF_CLUSTER,
             gc_interval: self.gc_interval,
             keep_finished: self.keep_finished_per_namespace,
+            keep_failed: self.kept.settings()?,
         })
     }
 

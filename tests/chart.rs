@@ -332,6 +332,13 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["controller.keepFinishedPerNamespace=-1"],
         "keepFinishedPerNamespace",
     ),
+    (&["controller.maxFailedJobTTL=1d"], "maxFailedJobTTL"),
+    (&["controller.keepFailedJobs=-1"], "keepFailedJobs"),
+    // Failed Jobs that are kept may not use up the quota.
+    (
+        &["controller.keepFailedJobs=19489"],
+        "must fit into quota.objects",
+    ),
     (&["replicaCount=65", "controller.shardCount=65"], "shardCount"),
     (
         &["replicaCount=2", "controller.shardCount=3"],

@@ -8,6 +8,8 @@
 
 mod support;
 
+#[path = "remote/bounds.rs"]
+mod bounds;
 #[path = "remote/disconnected.rs"]
 mod disconnected;
 #[path = "remote/hostile.rs"]

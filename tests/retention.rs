@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "retention/failures.rs"]
+mod failures;
 #[path = "retention/kept.rs"]
 mod kept;
 #[path = "retention/quota.rs"]

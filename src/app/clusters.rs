@@ -147,11 +147,12 @@ pub(super) async fn keep(
     }
 }
 
-/// How long the hub waits for a lost cluster.
-pub(super) fn patience(settings: &ClusterSettings) -> Patience {
+/// How long the hub waits before it gives something up.
+pub(super) fn patience(settings: &Settings) -> Patience {
     let signed = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
     Patience {
-        lost_timeout: signed(settings.lost_timeout),
-        orphan_grace: signed(settings.orphan_grace_period),
+        lost_timeout: signed(settings.clusters.lost_timeout),
+        orphan_grace: signed(settings.clusters.orphan_grace_period),
+        kept_at_most: signed(settings.max_failed_job_ttl),
     }
 }

@@ -172,7 +172,7 @@ fn context(
         tenancy: settings.tenancy.clone(),
         seats,
         gates: settings.clusters.gates.clone(),
-        patience: clusters::patience(&settings.clusters),
+        patience: clusters::patience(settings),
         verifier: Verifier::new(calls.clone(), metrics.clone()),
     }
 }

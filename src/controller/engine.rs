@@ -20,7 +20,7 @@ use crate::names::TaskUid;
 use crate::plan::grants::Grants;
 use crate::plan::ledger::Changes;
 use crate::plan::queue::{Caps, FairQueue};
-use crate::plan::retention::Retention;
+use crate::plan::retention::{KeptFailures, Retention};
 use crate::plan::site::Site;
 use crate::plan::task::Task;
 use crate::watch::{Arrived, Scope};
@@ -77,6 +77,8 @@ pub struct Limits {
     pub gc_interval: Duration,
     /// Finished tasks that are kept in a namespace; `None` is all.
     pub keep_finished: Option<usize>,
+    /// Failed Jobs that are kept on a cluster.
+    pub keep_failed: KeptFailures,
 }
 
 /// The loop's state.
@@ -147,7 +149,7 @@ impl Engine {
         let crosses = context.tenancy.crosses_namespaces;
         Self {
             all_scopes: scopes.clone().into(),
-            index: Index::new(context.tenancy.clone()),
+            index: Index::new(context.tenancy.clone(), context.patience),
             context,
             metrics,
             limits,
@@ -155,7 +157,7 @@ impl Engine {
             ready: outlets.ready,
             queue: WorkQueue::default(),
             fair: FairQueue::new(limits.caps),
-            retention: Retention::new(limits.keep_finished),
+            retention: Retention::new(limits.keep_finished, limits.keep_failed),
             look_due: None,
             backoff: Backoff::default(),
             running: Running::default(),
@@ -399,6 +401,7 @@ pub(super) mod tests {
             passes_of_cluster: 2,
             gc_interval: Duration::from_secs(300),
             keep_finished: None,
+            keep_failed: KeptFailures::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::RenderTaskStatus;
 use crate::apply::Wire;
 use crate::names::TaskUid;
-use crate::plan::lost::Leftovers;
+use crate::plan::lost::{Leftovers, Patience};
 use crate::plan::placement::Target;
 use crate::plan::retention::Removal;
 use crate::plan::seal::LastWord;
@@ -60,6 +60,8 @@ pub struct Index {
     packer: Packer,
     /// Whom tasks without a ServiceAccount act as, which decides how their own kubeconfig is read.
     tenancy: Tenancy,
+    /// How long what a failure left stays.
+    patience: Patience,
     targets: Interned<Target>,
 }
 
@@ -175,7 +177,7 @@ impl Index {
             cleared_secret: old.as_ref().is_some_and(|r| r.cleared_secret),
             cleared_job: old.and_then(|r| r.cleared_job),
             ended: task.status.completion_time.as_ref().map(|time| time.0),
-            cleanup_due: (phase == Phase::Failed).then(|| task.failure_cleanup_due()),
+            cleanup_due: self.cleanup_due(&task),
             removal_due: task.removal_due().filter(|_| phase.is_finished()),
             version,
             epoch,
@@ -202,6 +204,12 @@ impl Index {
             self.kept_bytes = bytes;
         }
         is_kept
+    }
+
+    /// When what a failure left is removed.
+    fn cleanup_due(&self, task: &Task) -> Option<Timestamp> {
+        let due = || task.failure_cleanup_due(self.patience.kept_at_most);
+        (task.phase() == Phase::Failed).then(due)
     }
 
     /// Forgets what a task looks like, so that the next pass reads it.

@@ -3,15 +3,18 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::placement::Target;
+use super::retention::KEPT_AT_MOST;
 use super::{Observed, Step, status};
 
-/// How long the hub waits for a lost cluster.
+/// How long the hub waits before it gives something up: a lost cluster, or what a failure left to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Time from the first loss at which what ran there is given up.
     pub lost_timeout: SignedDuration,
     /// Longest that a deletion waits.
     pub orphan_grace: SignedDuration,
+    /// Longest that a failed Job and its config Secret are kept, whatever the task says.
+    pub kept_at_most: SignedDuration,
 }
 
 impl Default for Patience {
@@ -19,6 +22,7 @@ impl Default for Patience {
         Self {
             lost_timeout: SignedDuration::from_mins(15),
             orphan_grace: SignedDuration::from_mins(10),
+            kept_at_most: KEPT_AT_MOST,
         }
     }
 }

@@ -141,7 +141,7 @@ pub struct Observed<'a> {
     pub carried: Option<&'a Result<Carried, Refusal>>,
     /// Features that are turned on.
     pub gates: &'a Gates,
-    /// How long the hub waits for a lost cluster.
+    /// How long the hub waits before it gives something up.
     pub patience: lost::Patience,
     /// Whether the task holds a slot of the queue.
     pub has_slot: bool,
@@ -223,7 +223,7 @@ pub fn decide(o: &Observed<'_>) -> Step {
     }
     match o.task.phase() {
         Phase::Succeeded => clear(o).unwrap_or_else(|| remove(o)),
-        Phase::Failed if o.now < o.task.failure_cleanup_due() => wait_for_cleanup(o),
+        Phase::Failed if o.now < o.task.failure_cleanup_due(o.patience.kept_at_most) => kept(o),
         Phase::Failed => clear(o).unwrap_or_else(|| remove(o)),
         Phase::Pending | Phase::Running => unfinished(o),
     }
@@ -255,9 +255,13 @@ fn remove(o: &Observed<'_>) -> Step {
     }
 }
 
-/// A failed Job and its config Secret stay for people to look at; the task itself may go earlier.
-fn wait_for_cleanup(o: &Observed<'_>) -> Step {
-    let kept = o.task.failure_cleanup_due();
+/// A failed Job and its config Secret stay for people to look at, unless newer ones crowd them out; the task itself may go
+/// earlier.
+fn kept(o: &Observed<'_>) -> Step {
+    if let Some(step) = clear(o).filter(|_| o.removal == Removal::Crowded) {
+        return step;
+    }
+    let kept = o.task.failure_cleanup_due(o.patience.kept_at_most);
     match remove(o) {
         Step::Rest { wake, .. } => Step::Rest {
             wake: Some(wake.map_or(kept, |w| w.min(kept))),
@@ -324,6 +328,7 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
     };
     // The Job says where its chart went; a status may have been written by anybody who may.
     status.chart_url = chart_url(o).or(status.chart_url);
+    status::say_how_long(&mut status, o.task, o.patience.kept_at_most);
     Step::WriteStatus(Box::new(status))
 }
 

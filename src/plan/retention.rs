@@ -1,5 +1,5 @@
 //! Which finished tasks are removed, and how fast: those whose own time to live is over, and those beyond the newest of their
-//! namespace that are kept.
+//! namespace that are kept. And which failed Jobs are cleared before their time.
 //!
 //! Removals have a pace of their own, shared by all namespaces, which take turns: what piled up while no hub was there is
 //! removed no faster than what ends now. Pure, with the clock passed in; a step costs O(log n) of the tasks that are known
@@ -12,6 +12,12 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::names::TaskUid;
+use crate::plan::site::Site;
+
+mod failures;
+
+use failures::Failures;
+pub use failures::{CLEARING_PACE, KEPT_AT_MOST, KEPT_FAILURES, KEPT_FAILURES_OF_NAMESPACE, KeptFailures};
 
 /// Time between two removals. Each is a read, a delete and a patch: 20 in a second are a small part of what an API server does,
 /// and 1.7 million in a day.
@@ -27,6 +33,8 @@ pub enum Removal {
     Expired,
     /// Whatever its time to live is: enough newer ones are kept.
     Surplus,
+    /// Not the task, but what it left when it failed: enough newer failures are kept.
+    Crowded,
 }
 
 /// A finished task.
@@ -65,13 +73,15 @@ pub struct Retention {
     /// Namespaces with something to remove, in turn.
     round: VecDeque<Arc<str>>,
     next: Option<Instant>,
+    failures: Failures,
 }
 
 impl Retention {
     /// Nothing finished yet.
     #[must_use]
-    pub fn new(keep: Option<usize>) -> Self {
+    pub fn new(keep: Option<usize>, failures: KeptFailures) -> Self {
         Self {
+            failures: Failures::new(failures),
             keep,
             lanes: HashMap::new(),
             round: VecDeque::new(),
@@ -81,10 +91,22 @@ impl Retention {
 
     /// A task is finished, and nothing of it is left but itself.
     pub fn keep(&mut self, task: Finished<'_>) {
+        self.failures.forget(task.uid);
         if self.keep.is_some() {
             self.lane(task.namespace).kept.insert(task.key());
             self.enter(task.namespace);
         }
+    }
+
+    /// A task failed, and its Job or its config Secret is kept on a cluster from which it can be removed; `None` is the hub's.
+    pub fn keep_failure(&mut self, ground: Option<Arc<Site>>, task: Finished<'_>) {
+        self.forget(task);
+        self.failures.keep(ground, task);
+    }
+
+    /// Changes how many failures of all namespaces are kept on one cluster.
+    pub fn set_kept_failures(&mut self, total: usize) {
+        self.failures.set_total(total);
     }
 
     /// The time to live of a task is over.
@@ -95,6 +117,7 @@ impl Retention {
 
     /// A task is gone, or not to be removed from here.
     pub fn forget(&mut self, task: Finished<'_>) {
+        self.failures.forget(task.uid);
         let Some(lane) = self.lanes.get_mut(&**task.namespace) else {
             return;
         };
@@ -106,11 +129,17 @@ impl Retention {
     /// When something may be removed next; `None` where nothing is to be.
     #[must_use]
     pub fn due(&self, now: Instant) -> Option<Instant> {
-        (!self.round.is_empty()).then(|| self.next.unwrap_or(now))
+        let removal = (!self.round.is_empty()).then(|| self.next.unwrap_or(now));
+        removal.into_iter().chain(self.failures.due(now)).min()
     }
 
     /// The next task to be removed, and why; it is not known here any more. Who cannot be removed comes back in its place.
     pub fn take(&mut self, now: Instant) -> Option<(TaskUid, Removal)> {
+        let crowded = self.failures.take(now).map(|uid| (uid, Removal::Crowded));
+        crowded.or_else(|| self.take_task(now))
+    }
+
+    fn take_task(&mut self, now: Instant) -> Option<(TaskUid, Removal)> {
         if self.next.is_some_and(|next| now < next) {
             return None;
         }
@@ -182,6 +211,10 @@ mod tests {
 
     use super::*;
 
+    fn retention(keep: Option<usize>) -> Retention {
+        Retention::new(keep, KeptFailures::default())
+    }
+
     fn finished<'a>(namespace: &'a Arc<str>, second: i64, uid: &'a TaskUid) -> Finished<'a> {
         Finished {
             namespace,
@@ -206,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_oldest_beyond_the_kept_go_and_one_at_a_time() {
-        let (mut retention, team, now) = (Retention::new(Some(2)), "team".into(), Instant::now());
+        let (mut retention, team, now) = (retention(Some(2)), "team".into(), Instant::now());
         assert_eq!(retention.due(now), None);
         for (n, second) in [30, 10, 40, 20].into_iter().enumerate() {
             retention.keep(finished(&team, second, &uid(n)));
@@ -230,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_namespace_with_many_does_not_keep_another_waiting() {
-        let (mut retention, now) = (Retention::new(Some(0)), Instant::now());
+        let (mut retention, now) = (retention(Some(0)), Instant::now());
         let (many, few): (Arc<str>, Arc<str>) = ("many".into(), "few".into());
         for n in 0..1000 {
             retention.keep(finished(&many, 0, &uid(n)));
@@ -242,7 +275,7 @@ mod tests {
 
     #[test]
     fn without_a_number_only_those_go_whose_time_to_live_is_over() {
-        let (mut retention, team, now) = (Retention::new(None), "team".into(), Instant::now());
+        let (mut retention, team, now) = (retention(None), "team".into(), Instant::now());
         for n in 0..100 {
             retention.keep(finished(&team, 0, &uid(n)));
         }
@@ -252,6 +285,29 @@ mod tests {
         assert!(retention.lanes.is_empty(), "nothing is remembered of what went");
     }
 
+    #[test]
+    fn what_a_failed_task_left_is_counted_apart_from_the_tasks() {
+        let most = KeptFailures {
+            per_namespace: 1,
+            total: 9,
+        };
+        let (mut retention, team, now) = (Retention::new(Some(1), most), "team".into(), Instant::now());
+        retention.keep_failure(None, finished(&team, 10, &uid(1)));
+        retention.keep_failure(None, finished(&team, 20, &uid(2)));
+        retention.keep(finished(&team, 5, &uid(3)));
+        assert_eq!(retention.due(now), Some(now));
+        assert_eq!(retention.take(now), Some((uid(1), Removal::Crowded)));
+        assert_eq!(retention.due(now), None);
+        // Once it is cleared it is one of the finished tasks.
+        retention.keep(finished(&team, 10, &uid(1)));
+        assert_eq!(taken(&mut retention, now, 9), [(uid(3), Removal::Surplus)]);
+        retention.set_kept_failures(0);
+        assert_eq!(
+            taken(&mut retention, now + PACE * 9, 9),
+            [(uid(2), Removal::Crowded)]
+        );
+    }
+
     proptest! {
         #[test]
         fn exactly_the_newest_are_left(
@@ -259,7 +315,7 @@ mod tests {
             most in 0..10_usize,
         ) {
             let names: Vec<Arc<str>> = ["a", "b", "c"].map(Arc::from).into();
-            let mut retention = Retention::new(Some(most));
+            let mut retention = retention(Some(most));
             let mut left: Vec<BTreeSet<(i64, TaskUid)>> = vec![BTreeSet::new(); 3];
             for (n, (namespace, second)) in ends.iter().enumerate() {
                 retention.keep(finished(&names[*namespace], *second, &uid(n)));

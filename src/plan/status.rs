@@ -1,7 +1,7 @@
 //! Statuses: what the hub writes on a task at each turn of its life.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::{ConditionType, Reason, Wanted, merge};
 use crate::api::termination::{self, Termination};
@@ -9,7 +9,7 @@ use crate::api::{FailurePhase, ObjectRef, RenderTaskStatus, TaskFailure};
 
 use super::catalog::Refusal;
 use super::outcome::{JobReport, PodNote, Stop};
-use super::task::Task;
+use super::task::{Phase, Task, phase_of};
 
 /// The Job that was made for a task, as the API server returned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +126,22 @@ pub fn failed(
     status.attempts = Some(job.attempts);
     status.failure = Some(failure);
     status
+}
+
+/// Says in the conditions of a failure that its Job is kept for less time than the task asks for.
+pub fn say_how_long(status: &mut RenderTaskStatus, task: &Task, longest: SignedDuration) {
+    if phase_of(status) != Phase::Failed || !task.asks_to_be_kept_beyond(longest) {
+        return;
+    }
+    let told = format!(
+        "; failedJobTTL is larger than the platform's maximum of {} seconds, which counts",
+        longest.as_secs()
+    );
+    for condition in &mut status.conditions {
+        if condition.type_ != ConditionType::JobScheduled.as_str() {
+            condition.message.push_str(&told);
+        }
+    }
 }
 
 /// The status of a task whose Job completed, and whose chart the registry does not confirm; nothing that the Job or its pod

@@ -174,22 +174,29 @@ impl Task {
         phase_of(&self.status)
     }
 
-    /// When a failed task's Job and config Secret are removed.
+    /// When a failed task's Job and config Secret are removed: after the task's time, or the longest that the platform lets
+    /// them stay.
     #[must_use]
-    pub fn failure_cleanup_due(&self) -> Timestamp {
-        let ttl = self
-            .spec
-            .as_ref()
-            .and_then(|s| s.failed_job_ttl)
-            .unwrap_or(DEFAULT_FAILED_JOB_TTL);
-        after(self.ended(), ttl)
+    pub fn failure_cleanup_due(&self, longest: SignedDuration) -> Timestamp {
+        let ttl = self.failed_job_ttl().unwrap_or(DEFAULT_FAILED_JOB_TTL);
+        after(self.ended(), seconds(ttl).min(longest))
+    }
+
+    /// Whether the task asks for more time than the platform lets a failed Job stay.
+    #[must_use]
+    pub fn asks_to_be_kept_beyond(&self, longest: SignedDuration) -> bool {
+        self.failed_job_ttl().is_some_and(|ttl| seconds(ttl) > longest)
+    }
+
+    fn failed_job_ttl(&self) -> Option<i32> {
+        self.spec.as_ref().and_then(|s| s.failed_job_ttl)
     }
 
     /// When a finished task itself is removed, if it is.
     #[must_use]
     pub fn removal_due(&self) -> Option<Timestamp> {
         let ttl = self.spec.as_ref().and_then(|s| s.ttl_seconds_after_finished)?;
-        Some(after(self.ended(), ttl))
+        Some(after(self.ended(), seconds(ttl)))
     }
 
     /// The recorded end; a status without one counts as ended when the task was made, so that nothing is kept for ever.
@@ -270,9 +277,12 @@ pub fn phase_of(status: &RenderTaskStatus) -> Phase {
     }
 }
 
-/// `seconds` after `start`, negative counted as 0, at the end of time where the sum leaves it.
-fn after(start: Timestamp, seconds: i32) -> Timestamp {
-    start
-        .checked_add(SignedDuration::from_secs(seconds.max(0).into()))
-        .unwrap_or(Timestamp::MAX)
+/// So many seconds, negative counted as 0.
+fn seconds(count: i32) -> SignedDuration {
+    SignedDuration::from_secs(count.max(0).into())
+}
+
+/// So long after `start`, at the end of time where the sum leaves it.
+fn after(start: Timestamp, time: SignedDuration) -> Timestamp {
+    start.checked_add(time).unwrap_or(Timestamp::MAX)
 }

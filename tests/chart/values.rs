@@ -143,6 +143,38 @@ async fn as_many_pods_as_may_run_fit_into_the_quota() -> Result<()> {
     Ok(())
 }
 
+/// Holds: B4.
+#[tokio::test]
+async fn what_is_kept_of_failures_and_what_runs_fit_into_the_quota() -> Result<()> {
+    for (sets, kept, objects) in [
+        (&[][..], 10_000, 20_000),
+        (&["controller.keepFailedJobs=19488"], 19_488, 20_000),
+        (&["controller.keepFailedJobs=5", "quota.objects=600"], 5, 600),
+    ] {
+        let all = template(sets).await?;
+        let quota: ResourceQuota = serde_json::from_value(of_kind(&all, "ResourceQuota")?.clone())?;
+        let hard = quota.spec.and_then(|spec| spec.hard).context("no limits")?;
+        for count in ["count/jobs.batch", "count/secrets"] {
+            ensure!(
+                milli(&hard[count]) == objects * 1000,
+                "{count}: {:?}",
+                hard[count]
+            );
+        }
+        ensure!(kept * 1000 + milli(&hard["pods"]) <= objects * 1000);
+        let flags =
+            of_kind(&all, "Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+        for flag in [
+            format!("--keep-failed-jobs={kept}"),
+            "--keep-failed-jobs-per-namespace=100".to_owned(),
+            "--max-failed-job-ttl=24h".to_owned(),
+        ] {
+            ensure!(flags.contains(&format!("\"{flag}\"")), "{flag}: {flags}");
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_default_class_is_the_default_of_the_limit_range_and_inside_its_bounds() -> Result<()> {
     let job = default_job()?;

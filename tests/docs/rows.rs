@@ -242,6 +242,8 @@ pub const FAMILIES: &[Family] = &[
             "Passes for other clusters are beside the workers of the hub's own, bounded for each cluster and for all; the pace and a turn are waited for before a pass begins; a cluster that leaves five calls in a row unanswered counts as down, whatever it says to probes."),
         row("B3", "A tenant puts a megabyte of finalizers, labels or other metadata on each of many tasks.",
             "Of metadata the hub keeps names, dates and a count of finalizers; a task with more than 64 is not started; budgets count what is kept, and each field that a tenant can fill has its bound in a table."),
+        row("B4", "A tenant's tasks fail for hours, and the Jobs and Secrets that are kept of them use up the quota.",
+            "Kept failures are bounded for each namespace and for all, the oldest go first, and none is kept longer than the platform says."),
         row("B6", "A tenant names another cluster, namespace and ServiceAccount in each task, for ever.",
             "A name is kept once for all who use it, and goes with the last of them."),
         row("B7", "A tenant writes to finished tasks over and over.",

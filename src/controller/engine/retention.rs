@@ -1,5 +1,7 @@
-//! When finished tasks are removed: after their own time to live, or when enough newer ones of their namespace are kept.
+//! When finished tasks are removed: after their own time to live, or when enough newer ones of their namespace are kept. And
+//! when what they left as they failed is cleared before its time.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
@@ -7,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::names::TaskUid;
 use crate::plan::retention::{Finished, Removal};
 
+use super::super::index::Origin;
 use super::super::record::Record;
 use super::Engine;
 
@@ -40,17 +43,35 @@ impl Engine {
     /// Takes in how a task stands after a pass, or without one: whether it counts among those that are kept.
     pub(super) fn retain(&mut self, uid: &TaskUid) {
         let is_clear = self.index.is_clear(uid);
+        let ground = self.kept_at(uid);
         let Some(record) = self.index.task_mut(uid) else {
             return;
         };
-        record.removal = Removal::Waits;
-        // What a failed task left is there to be looked at for its time: until that is over it is not counted.
+        let had_turn = std::mem::replace(&mut record.removal, Removal::Waits) == Removal::Crowded;
+        // What a failed task left is there to be looked at for its time: until that is over its task is not counted.
         if is_over(record) && is_clear {
             self.retention.keep(finished(record, uid));
+        } else if let Some(ground) = ground.filter(|_| !had_turn) {
+            self.retention.keep_failure(ground, finished(record, uid));
         } else if record.phase.is_finished() {
             self.retention.forget(finished(record, uid));
         }
         self.awaits_removal(uid);
+    }
+
+    /// The cluster on which something of a failed task is kept and can be removed; the next sweep shows it again where that did
+    /// not work.
+    fn kept_at(&self, uid: &TaskUid) -> Option<Origin> {
+        let record = self.index.task(uid).filter(|record| is_over(record))?;
+        let is_kept = record.cleanup_due.is_some_and(|due| Timestamp::now() < due);
+        if !is_kept || !(self.index.has_job(uid) || self.index.has_secret(uid)) {
+            return None;
+        }
+        if record.abroad.target.is_none() {
+            return Some(None);
+        }
+        let site = record.abroad.site.as_ref()?;
+        self.sites.is_reached(site).then(|| Some(Arc::clone(site)))
     }
 
     /// A removal failed: it needs another turn, once the back-off of the task is over.

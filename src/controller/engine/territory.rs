@@ -97,6 +97,8 @@ impl Engine {
     pub(super) fn share_caps(&mut self) {
         let Caps { total, .. } = self.limits.caps;
         self.fair.set_total(self.territory.share(total));
+        let kept = self.territory.share(self.limits.keep_failed.total);
+        self.retention.set_kept_failures(kept);
         self.take_caps();
     }
 

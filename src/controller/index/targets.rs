@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::names::TaskUid;
+use crate::plan::lost::Patience;
 use crate::plan::placement::{Target, target};
 use crate::plan::site::Site;
 use crate::plan::task::Task;
@@ -13,9 +14,10 @@ use super::Index;
 
 impl Index {
     /// An index of nothing yet.
-    pub fn new(tenancy: Tenancy) -> Self {
+    pub fn new(tenancy: Tenancy, patience: Patience) -> Self {
         Self {
             tenancy,
+            patience,
             ..Self::default()
         }
     }

@@ -50,6 +50,7 @@ struct Situation {
     carried: Option<Result<Carried, Refusal>>,
     leftovers: Leftovers,
     removal: Removal,
+    patience: Patience,
 }
 
 impl Situation {
@@ -75,6 +76,7 @@ impl Situation {
             gates: Gates::default(),
             carried: None,
             leftovers: Leftovers::None,
+            patience: Patience::default(),
         }
     }
 
@@ -97,7 +99,7 @@ impl Situation {
             gates: &self.gates,
             carried: self.carried.as_ref(),
             leftovers: self.leftovers,
-            patience: Patience::default(),
+            patience: self.patience,
             now: self.now,
             task: &self.task,
             job: &self.job,

@@ -46,6 +46,8 @@ struct Memory {
     secret: Option<String>,
     has_slot: bool,
     has_waited: bool,
+    /// Until the next restart: enough newer failures are kept.
+    is_crowded: bool,
     held: Option<Held>,
     proof: Option<Proof>,
 }
@@ -100,6 +102,8 @@ enum Move {
     SecretVanishes,
     Slot(bool),
     Waits,
+    /// Newer failures are kept in the place of this one.
+    Crowd,
     Platform(bool),
     Registry(Finding),
     ForeignObject(bool),
@@ -120,6 +124,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::SecretVanishes),
         4 => prop::bool::weighted(0.8).prop_map(Move::Slot),
         1 => Just(Move::Waits),
+        1 => Just(Move::Crowd),
         2 => prop::bool::weighted(0.7).prop_map(Move::Platform),
         3 => findings().prop_map(Move::Registry),
         1 => prop::bool::weighted(0.3).prop_map(Move::ForeignObject),
@@ -173,6 +178,7 @@ impl World {
                 secret: None,
                 has_slot: false,
                 has_waited: false,
+                is_crowded: false,
                 held: None,
                 proof: None,
             },
@@ -197,6 +203,7 @@ impl World {
             Move::SecretVanishes => self.secret = None,
             Move::Slot(has) => self.memory.has_slot = *has,
             Move::Waits => self.memory.has_waited = true,
+            Move::Crowd => self.memory.is_crowded = true,
             Move::Platform(works) => {
                 self.catalog = if *works { platform() } else { Catalog::default() };
                 self.memory.held = None;

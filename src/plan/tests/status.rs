@@ -11,7 +11,8 @@ use crate::api::{FailurePhase, RenderTaskStatus};
 use crate::names::TaskUid;
 use crate::plan::catalog::Refusal;
 use crate::plan::outcome::{JobReport, PodNote, Stop, Verdict};
-use crate::plan::status::{Started, failed, lost, refused, scheduled, succeeded};
+use crate::plan::retention::KEPT_AT_MOST;
+use crate::plan::status::{Started, failed, lost, refused, say_how_long, scheduled, succeeded};
 use crate::plan::task::{Phase, Task};
 
 const ALL: [ConditionType; 5] = [JobScheduled, JobSucceeded, JobFailed, Ready, Stalled];
@@ -379,11 +380,39 @@ fn of_a_status_that_cannot_be_decoded_what_ended_stays_ended() {
     );
     let over = stored(lost(&running(at(9)), at(30)), newer);
     assert_eq!(
-        (over.phase(), over.failure_cleanup_due()),
+        (over.phase(), over.failure_cleanup_due(KEPT_AT_MOST)),
         (Phase::Failed, at(30 + 3_600))
     );
     let garbage = json!({"conditions": "none of your business", "jobRef": 7});
     assert_eq!(read(garbage).phase(), Phase::Pending);
+}
+
+/// Holds: B4.
+#[test]
+fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
+    let told = "; failedJobTTL is larger than the platform's maximum of 86400 seconds, which counts";
+    let with_ttl = |ttl| super::task_of(super::spec_with(json!({"failedJobTTL": ttl})));
+    for (ttl, is_told) in [(86_400, false), (86_401, true)] {
+        let task = with_ttl(ttl);
+        let before = failed(&task, &report(Verdict::Running), (at(20), false), None, at(21));
+        let mut status = before.clone();
+        say_how_long(&mut status, &task, KEPT_AT_MOST);
+        for (after, before) in status.conditions.iter().zip(&before.conditions) {
+            let is_own = is_told && after.type_ != JobScheduled.as_str();
+            assert_eq!(
+                after.message,
+                format!("{}{}", before.message, if is_own { told } else { "" })
+            );
+        }
+        let mut running = scheduled(&task, started(), at(9));
+        say_how_long(&mut running, &task, KEPT_AT_MOST);
+        assert!(
+            running
+                .conditions
+                .iter()
+                .all(|c| !c.message.contains("failedJobTTL"))
+        );
+    }
 }
 
 /// The task as it is read with this status.

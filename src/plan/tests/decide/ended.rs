@@ -1,5 +1,7 @@
 //! The decisions about tasks that ended, are deleted or were left by a killed hub.
 
+use k8s_openapi::jiff::SignedDuration;
+
 use super::*;
 
 #[test]
@@ -95,6 +97,55 @@ fn a_task_is_removed_when_it_has_its_turn_and_beyond_the_kept_only_when_nothing_
             "delete task",
         ),
         (deleting(Removal::Surplus), "remove finalizer"),
+    ]);
+}
+
+/// Holds: B4.
+#[test]
+fn what_a_failure_left_goes_early_where_newer_ones_crowd_it_out_and_nothing_starts_again() {
+    let crowded = |s: &mut Situation| s.removal = Removal::Crowded;
+    let ttls = json!({"failedJobTTL": 600, "ttlSecondsAfterFinished": 60});
+    check(vec![
+        (failed(json!({}), 100, true).with(crowded), "delete j1"),
+        (failed(json!({}), 100, false).with(crowded), "delete s1"),
+        (
+            failed(json!({}), 100, false).with(|s| (s.removal, s.secret) = (Removal::Crowded, None)),
+            "rest until 3650",
+        ),
+        (
+            failed(json!({}), 4_000, false).with(|s| (s.removal, s.secret) = (Removal::Crowded, None)),
+            "rest",
+        ),
+        // The task itself stays for its own time.
+        (
+            failed(ttls, 100, false).with(|s| (s.removal, s.secret) = (Removal::Crowded, None)),
+            "rest until 110",
+        ),
+        (
+            Situation::of(ended(Verdict::Complete(at(50)), json!({}))).with(crowded),
+            "rest",
+        ),
+    ]);
+}
+
+/// Holds: B4.
+#[test]
+fn a_failure_is_kept_no_longer_than_the_platform_says() {
+    let longest = |s: &mut Situation| s.patience.kept_at_most = SignedDuration::from_secs(30);
+    check(vec![
+        (
+            failed(json!({"failedJobTTL": 604_800}), 79, true).with(longest),
+            "rest until 80",
+        ),
+        (
+            failed(json!({"failedJobTTL": 604_800}), 80, true).with(longest),
+            "delete j1",
+        ),
+        (failed(json!({}), 80, true).with(longest), "delete j1"),
+        (
+            failed(json!({"failedJobTTL": 20}), 70, true).with(longest),
+            "delete j1",
+        ),
     ]);
 }
 

@@ -12,7 +12,7 @@ impl World {
     /// The hub knows nothing but what a list shows it.
     pub(super) fn restart(&mut self) {
         (self.memory.held, self.memory.has_waited, self.memory.has_slot) = (None, false, self.job.is_some());
-        self.memory.proof = None;
+        (self.memory.proof, self.memory.is_crowded) = (None, false);
         self.look();
     }
 
@@ -84,7 +84,11 @@ impl World {
             has_waited: self.memory.has_waited,
             held: self.memory.held,
             is_forged: self.forged,
-            removal: Removal::Expired,
+            removal: if self.memory.is_crowded {
+                Removal::Crowded
+            } else {
+                Removal::Expired
+            },
             target: None,
             site: Where::Hub,
             gates: &Gates::default(),
@@ -117,9 +121,13 @@ impl World {
                         Some(("False", Reason::SpecMutated))
                     );
                 }
-                let kept =
-                    phase == Phase::Failed && !task.deleting && self.now() < task.failure_cleanup_due();
-                assert!(!kept, "{step:?} within the time that a failure is kept");
+                let kept = phase == Phase::Failed
+                    && !task.deleting
+                    && self.now() < task.failure_cleanup_due(Patience::default().kept_at_most);
+                assert!(
+                    !kept || self.memory.is_crowded,
+                    "{step:?} within the time that a failure is kept"
+                );
             }
             Step::RemoveFinalizer => assert!(task.deleting && self.memory.secret.is_none()),
             Step::DeleteTask => {
