@@ -14,6 +14,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::api::RenderTaskStatus;
 use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION};
@@ -34,6 +35,7 @@ mod wire;
 
 pub use error::CallError;
 use error::{done, found};
+use ledger::KnownLedger;
 pub use listed::{Found, read as read_page};
 pub use objects::Objects;
 pub use platform::StatusWrite;
@@ -69,6 +71,8 @@ struct AnswerMeta {
 #[derive(Clone, Debug)]
 pub struct Calls {
     objects: Objects,
+    /// The ledger, which one call at a time changes.
+    ledger: Arc<Mutex<Option<KnownLedger>>>,
 }
 
 impl Calls {
@@ -78,6 +82,7 @@ impl Calls {
         let wire = Arc::new(Hub(client));
         Self {
             objects: Objects::new(wire, Some(metrics), namespace, hub_id),
+            ledger: Arc::default(),
         }
     }
 

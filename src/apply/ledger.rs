@@ -1,16 +1,30 @@
 //! The ConfigMap in which the hub keeps what no object of its tasks says.
+//!
+//! What it may hold is decided here, before each write and by what is there: the write is refused where another instance, or an
+//! administrator, changed it meanwhile, and then it is read anew.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{GetParams, ObjectMeta, Patch, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::labels::{FIELD_MANAGER, MANAGED_BY, MANAGED_BY_VALUE};
-use crate::plan::ledger::Changes;
+use crate::plan::ledger::{Admitted, Changes, LedgerRoom};
 
 use super::error::found;
-use super::{CallError, Calls, manager};
+use super::{Answer, CallError, Calls, manager};
+
+/// Writes that are tried where others write at the same time.
+const ATTEMPTS: usize = 4;
+
+/// The ledger as it was read or written last: what its entries take, not what they say.
+#[derive(Debug)]
+pub(super) struct KnownLedger {
+    /// Version of the object; `None` where there is none.
+    version: Option<String>,
+    room: LedgerRoom,
+}
 
 impl Calls {
     /// Everything that is kept; nothing where there is no ledger yet.
@@ -18,37 +32,75 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn read_ledger(&self) -> Result<BTreeMap<String, String>, CallError> {
-        let request = self
-            .objects
-            .own::<ConfigMap>()
-            .get(&self.ledger(), &GetParams::default());
-        let read: Option<ConfigMap> = found(self.send("get", "configmaps", request).await)?;
-        Ok(read.and_then(|map| map.data).unwrap_or_default())
+        let mut known = self.ledger.lock().await;
+        let (ledger, data) = self.get_ledger().await?;
+        *known = Some(ledger);
+        Ok(data)
     }
 
-    /// Writes and removes entries, and leaves the others alone.
+    /// Writes and removes entries as far as there is room for them, and leaves the others alone but for those that give way.
     ///
     /// # Errors
     /// Whatever keeps it from being written.
-    pub async fn write_ledger(&self, changes: &Changes) -> Result<(), CallError> {
-        let body = Patch::Merge(json!({"data": changes}));
+    pub async fn write_ledger(&self, changes: &Changes) -> Result<Admitted, CallError> {
+        let mut known = self.ledger.lock().await;
+        for _ in 0..ATTEMPTS {
+            // What is known is put back only after a write that came through.
+            let mut ledger = match known.take() {
+                Some(ledger) => ledger,
+                None => self.get_ledger().await?.0,
+            };
+            let admitted = ledger.room.admit(changes);
+            let version = match &ledger.version {
+                version if admitted.changes.is_empty() => Ok(version.clone()),
+                Some(version) => self.change_ledger(version, &admitted.changes).await.map(Some),
+                None if admitted.changes.values().all(Option::is_none) => Ok(None),
+                None => self.create_ledger(&admitted.changes).await.map(Some),
+            };
+            match version {
+                Ok(version) => {
+                    ledger.version = version;
+                    *known = Some(ledger);
+                    return Ok(admitted);
+                }
+                Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {}
+                // The API server has the last word on what it has room for.
+                Err(CallError::Invalid) => return Ok(Admitted::nothing(changes)),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(CallError::Conflict)
+    }
+
+    async fn get_ledger(&self) -> Result<(KnownLedger, BTreeMap<String, String>), CallError> {
         let request = self
             .objects
             .own::<ConfigMap>()
-            .patch(&self.ledger(), &manager(), &body);
-        match self.send::<Value>("patch", "configmaps", request).await {
-            Err(CallError::NotFound) => self.create_ledger(changes).await,
-            answer => answer.map(|_| ()),
-        }
+            .get(&self.ledger_name(), &GetParams::default());
+        let read: Option<ConfigMap> = found(self.send("get", "configmaps", request).await)?;
+        let (version, data) = read.map_or((None, None), |map| (map.metadata.resource_version, map.data));
+        let data = data.unwrap_or_default();
+        let room = LedgerRoom::of(&data);
+        Ok((KnownLedger { version, room }, data))
     }
 
-    async fn create_ledger(&self, changes: &Changes) -> Result<(), CallError> {
+    async fn change_ledger(&self, version: &str, changes: &Changes) -> Result<String, CallError> {
+        let body = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": changes}));
+        let request = self
+            .objects
+            .own::<ConfigMap>()
+            .patch_metadata(&self.ledger_name(), &manager(), &body);
+        let answer: Answer = self.send("patch", "configmaps", request).await?;
+        Ok(answer.metadata.resource_version)
+    }
+
+    async fn create_ledger(&self, changes: &Changes) -> Result<String, CallError> {
         let kept = changes
             .iter()
             .filter_map(|(key, value)| Some((key, value.as_ref()?)));
         let map = ConfigMap {
             metadata: ObjectMeta {
-                name: Some(self.ledger()),
+                name: Some(self.ledger_name()),
                 labels: Some([(MANAGED_BY.to_owned(), MANAGED_BY_VALUE.to_owned())].into()),
                 ..ObjectMeta::default()
             },
@@ -61,12 +113,11 @@ impl Calls {
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
         let request = self.objects.own::<ConfigMap>().create(&parameters, body);
-        self.send::<Value>("create", "configmaps", request)
-            .await
-            .map(|_| ())
+        let answer: Answer = self.send("create", "configmaps", request).await?;
+        Ok(answer.metadata.resource_version)
     }
 
-    fn ledger(&self) -> String {
+    fn ledger_name(&self) -> String {
         format!("renderhub-ledger-{}", self.hub_id())
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::apply::CallError;
+use crate::names::TaskUid;
 use crate::plan::Held;
 use crate::plan::ledger::Orphan;
 use crate::plan::task::Task;
@@ -91,6 +92,8 @@ pub struct AbroadNews {
     pub was_reached: bool,
     /// What was left behind, and written down.
     pub orphan: Option<Box<Orphan>>,
+    /// Tasks of which what was left had to be forgotten for it.
+    pub forgotten: Vec<TaskUid>,
 }
 
 /// What a pass brought, whether it ended early or not.

@@ -224,12 +224,11 @@ impl Sites {
         Some(std::mem::take(&mut entry.is_recorded))
     }
 
-    /// The loss of a site that is to be written down, if it is not yet; with how many there are already.
-    pub fn record_loss(&mut self, site: &Site) -> Option<(Timestamp, usize)> {
-        let known = self.all.values().filter(|entry| entry.is_recorded).count();
+    /// The loss of a site that is to be written down, if it is not yet.
+    pub fn record_loss(&mut self, site: &Site) -> Option<Timestamp> {
         let entry = self.all.get_mut(site)?;
         let is_new = !std::mem::replace(&mut entry.is_recorded, true);
-        is_new.then_some((entry.lost_since, known))
+        is_new.then_some(entry.lost_since)
     }
 
     /// Tasks that are there, or want to be.
@@ -251,6 +250,15 @@ impl Sites {
             .map(|orphan| (orphan.site.clone(), orphan.task.clone()))?;
         self.settled(&site, &task);
         Some(task)
+    }
+
+    /// What was left is not written down any more; at which site, and what is to be done where that is not needed now.
+    pub fn forget_orphan(&mut self, task: &TaskUid) -> Option<(Arc<Site>, Unused)> {
+        let mut all = self.all.iter();
+        let (site, _) = all.find(|(_, entry)| entry.orphans.contains_key(task))?;
+        let site = Arc::clone(site);
+        let unused = self.settled(&site, task)?;
+        Some((site, unused))
     }
 
     /// What was left at a site.
@@ -358,7 +366,7 @@ mod tests {
         sites.turn(&site, SiteState::Up, at(0));
         sites.listed(&site);
         sites.turn(&site, down(50), at(51));
-        assert_eq!(sites.record_loss(&site), Some((at(50), 0)));
+        assert_eq!(sites.record_loss(&site), Some(at(50)));
         assert_eq!(sites.record_loss(&site), None, "once");
         for turn in [down(60), SiteState::Up, down(70)] {
             sites.turn(&site, turn, at(80));
@@ -376,6 +384,7 @@ mod tests {
         let orphan = Orphan {
             site: own(),
             task: TaskUid::new("t1"),
+            tenant: "team-a".to_owned(),
             name: "render-x".to_owned(),
             job_uid: None,
             secret_uid: None,
@@ -428,6 +437,7 @@ mod tests {
         let orphan = |n: usize| Orphan {
             site: platform(),
             task: TaskUid::new(&format!("t{n}")),
+            tenant: "team-a".to_owned(),
             name: "render-x".to_owned(),
             job_uid: None,
             secret_uid: None,
@@ -439,5 +449,10 @@ mod tests {
         let forgotten = sites.leave_behind(orphan(MAX_ORPHANS), at(0));
         assert_eq!(forgotten, Some(TaskUid::new("t0")));
         assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS);
+        // And what gave way in the ledger.
+        let unused = sites.forget_orphan(&TaskUid::new("t1"));
+        assert_eq!(unused, None, "the site has others");
+        assert_eq!(sites.forget_orphan(&TaskUid::new("t1")), None);
+        assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS - 1);
     }
 }

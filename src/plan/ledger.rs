@@ -1,7 +1,7 @@
 //! What the hub must know after a restart although no object of its tasks says it: which clusters are lost since when, and
 //! what was left on them.
 //!
-//! Kept in one ConfigMap, an entry a key, so that a change writes nothing else.
+//! Kept in one ConfigMap, an entry a key, so that a change writes nothing else. What it may hold is bounded, and shared out.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,13 @@ use crate::names::{TaskUid, hex};
 use super::site::{ClusterName, OwnKubeconfig, Site};
 use super::tenant::{Reader, ServiceAccount};
 
-/// Most orphans that are remembered; of more, the oldest go. All together stay below what an object can hold.
-pub const MAX_ORPHANS: usize = 1_000;
-/// Most losses that are remembered.
-const MAX_LOSSES: usize = 1_000;
+mod room;
+
+pub use room::{Admitted, LEDGER_BYTES, LedgerRoom};
+
+/// Most orphans that one instance remembers; of more, the oldest go. The ledger has no room for as many; only where several
+/// instances write it can one know of some that gave way to another's.
+pub const MAX_ORPHANS: usize = 2_000;
 
 const LOST: &str = "lost.";
 const ORPHAN: &str = "orphan.";
@@ -29,6 +32,8 @@ pub struct Orphan {
     pub site: Site,
     /// UID of the task.
     pub task: TaskUid,
+    /// Its namespace, which the record counts for; empty for the platform's own tasks.
+    pub tenant: String,
     /// Name of the Job and of the config Secret.
     pub name: String,
     /// UID of the Job, if it was known.
@@ -84,6 +89,8 @@ struct LostEntry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct OrphanEntry {
     place: Place,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job_uid: Option<String>,
@@ -109,16 +116,13 @@ impl Ledger {
     }
 }
 
-/// The change that remembers a loss, unless there are too many already.
+/// The change that remembers a loss.
 #[must_use]
-pub fn lose(site: &Site, since: Timestamp, known: usize) -> Changes {
+pub fn lose(site: &Site, since: Timestamp) -> Changes {
     let entry = LostEntry {
         place: place(site),
         since,
     };
-    if known >= MAX_LOSSES {
-        return Changes::new();
-    }
     [(lost_key(site), serde_json::to_string(&entry).ok())].into()
 }
 
@@ -133,6 +137,7 @@ pub fn regain(site: &Site) -> Changes {
 pub fn leave(orphan: &Orphan) -> Changes {
     let entry = OrphanEntry {
         place: place(&orphan.site),
+        tenant: (!orphan.tenant.is_empty()).then(|| orphan.tenant.clone()),
         name: orphan.name.clone(),
         job_uid: orphan.job_uid.clone(),
         secret_uid: orphan.secret_uid.clone(),
@@ -193,6 +198,7 @@ fn orphan(task: &str, text: &str) -> Option<Orphan> {
     Some(Orphan {
         site: site(entry.place)?,
         task: TaskUid::new(task),
+        tenant: entry.tenant.unwrap_or_default(),
         name: entry.name,
         job_uid: entry.job_uid,
         secret_uid: entry.secret_uid,
@@ -225,7 +231,18 @@ fn site(place: Place) -> Option<Site> {
 mod tests {
     use super::*;
 
-    fn sites() -> [Site; 3] {
+    /// The ledger after changes.
+    pub(super) fn apply(data: &mut BTreeMap<String, String>, changes: Changes) {
+        for (key, value) in changes {
+            match value {
+                Some(value) => _ = data.insert(key, value),
+                None => _ = data.remove(&key),
+            }
+        }
+    }
+
+    /// One of the platform's, and two of a tenant's.
+    pub(super) fn sites() -> [Site; 3] {
         let own = |reader, key: Option<&str>| Site {
             cluster: ClusterName::Own(OwnKubeconfig {
                 reader,
@@ -251,24 +268,17 @@ mod tests {
     fn what_is_written_is_read_back_and_can_be_forgotten() {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
         let mut data = BTreeMap::new();
-        let apply = |data: &mut BTreeMap<String, String>, changes: Changes| {
-            for (key, value) in changes {
-                match value {
-                    Some(value) => _ = data.insert(key, value),
-                    None => _ = data.remove(&key),
-                }
-            }
-        };
         let orphan = |site: &Site, n: i64| Orphan {
             site: site.clone(),
             task: TaskUid::new(&format!("1111-{n}")),
+            tenant: if n > 0 { "team-a".to_owned() } else { String::new() },
             name: "render-shop-0011223344556677".to_owned(),
             job_uid: (n > 0).then(|| "j1".to_owned()),
             secret_uid: None,
             since: Timestamp::from_second(1_700_000_100 - n).unwrap(),
         };
         for (n, site) in (0..).zip(&sites()) {
-            apply(&mut data, lose(site, at, 0));
+            apply(&mut data, lose(site, at));
             apply(&mut data, leave(&orphan(site, n)));
         }
         assert!(data.keys().all(|key| key.len() <= 253 && !key.contains('/')));
@@ -300,9 +310,5 @@ mod tests {
             .map(|(key, text)| (key.to_owned(), text.to_owned()))
             .into();
         assert_eq!(Ledger::read(&data), Ledger::default());
-        assert_eq!(
-            lose(&sites()[0], Timestamp::UNIX_EPOCH, MAX_LOSSES),
-            Changes::new()
-        );
     }
 }

@@ -248,6 +248,8 @@ pub const FAMILIES: &[Family] = &[
             "A name is kept once for all who use it, and goes with the last of them."),
         row("B7", "A tenant writes to finished tasks over and over.",
             "A task waits for one time at once: another write changes when, and adds nothing."),
+        row("B8", "What one tenant leaves on lost clusters fills the record of it, and no deletion past a lost cluster ends any more.",
+            "The record is bounded in bytes and by namespace; who has filled it is told so and waits for nothing, and displaces none that has less."),
         row("B10", "A tenant gets a right to the credentials by a way that is not looked at, or once the hub runs.",
             "Every way to read, mount or look into a credential is asked about before the start, and again while the hub works; it says so in its log and a metric."),
         row("B11", "A few bytes become much memory: a hundred thousand values in a spec, or a page of the largest tasks.",

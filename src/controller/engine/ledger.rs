@@ -7,8 +7,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::apply::CallError;
-use crate::plan::ledger::{Changes, Ledger};
+use crate::plan::ledger::{self, Changes, Ledger, Orphan};
 
+use super::super::outcome::AbroadNews;
 use super::{Engine, Errand, Finished, Source};
 
 /// Pause before the ledger is read or written again after a failure.
@@ -45,6 +46,35 @@ impl Engine {
         }
     }
 
+    /// Takes in what a pass left behind and wrote down, and what gave way to it.
+    pub(super) fn take_leftovers(&mut self, news: &AbroadNews) {
+        if let Some(orphan) = &news.orphan {
+            self.leave_behind(orphan);
+        }
+        if !news.forgotten.is_empty() {
+            tracing::warn!(
+                count = news.forgotten.len(),
+                "the ledger is full; the oldest of the namespace with the most is forgotten"
+            );
+        }
+        for task in &news.forgotten {
+            if let Some((site, unused)) = self.sites.forget_orphan(task) {
+                self.give_back(&site, &unused);
+            }
+        }
+    }
+
+    /// Something was left at a site, which is asked for on its own from now on: its task is gone.
+    fn leave_behind(&mut self, orphan: &Orphan) {
+        if let Some(forgotten) = self.sites.leave_behind(orphan.clone(), Timestamp::now()) {
+            tracing::warn!("too much was left on clusters; the oldest is forgotten");
+            self.note(ledger::settle(&forgotten));
+        }
+        if let Some(site) = self.sites.known(&orphan.site).cloned() {
+            self.ask(&site);
+        }
+    }
+
     /// Changes the ledger, sooner or later.
     pub(super) fn note(&mut self, changes: Changes) {
         self.unwritten.extend(changes);
@@ -73,10 +103,16 @@ impl Engine {
                     tokio::time::sleep(pause).await;
                 }
                 let written = context.calls.write_ledger(&changes).await;
-                if written.is_err() {
-                    tokio::time::sleep(LEDGER_RETRY).await;
+                match &written {
+                    Ok(admitted) if admitted.refused > 0 => {
+                        tracing::warn!(
+                            "the ledger has no room; the loss of a cluster counts anew after a restart"
+                        );
+                    }
+                    Ok(_) => {}
+                    Err(_) => tokio::time::sleep(LEDGER_RETRY).await,
                 }
-                Finished::LedgerWrite(changes, written)
+                Finished::LedgerWrite(changes, written.map(|_| ()))
             });
     }
 

@@ -13,7 +13,7 @@ use crate::apply::{CallError, Objects};
 use crate::cluster::Want;
 use crate::names::TaskUid;
 use crate::plan::gc::{Marked, orphans};
-use crate::plan::ledger::{self, Orphan};
+use crate::plan::ledger;
 use crate::plan::placement::Target;
 use crate::plan::queue::Ticket;
 use crate::plan::site::{Site, SiteState};
@@ -103,9 +103,7 @@ impl Engine {
         if outcome.abroad.was_reached && outcome.error.is_none() {
             self.index.suspect(uid, false);
         }
-        if let Some(orphan) = &outcome.abroad.orphan {
-            self.leave_behind(orphan);
-        }
+        self.take_leftovers(&outcome.abroad);
         let Some(record) = self
             .index
             .task(uid)
@@ -124,24 +122,13 @@ impl Engine {
         }
     }
 
-    /// Something was left at a site, which is asked for on its own from now on: its task is gone.
-    fn leave_behind(&mut self, orphan: &Orphan) {
-        if let Some(forgotten) = self.sites.leave_behind(orphan.clone(), Timestamp::now()) {
-            tracing::warn!("too much was left on clusters; the oldest is forgotten");
-            self.note(ledger::settle(&forgotten));
-        }
-        if let Some(site) = self.sites.known(&orphan.site).cloned() {
-            self.ask(&site);
-        }
-    }
-
     pub(super) fn leave_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
         if let Some(unused) = self.sites.part(site, uid) {
             self.give_back(site, &unused);
         }
     }
 
-    fn give_back(&mut self, site: &Arc<Site>, unused: &Unused) {
+    pub(super) fn give_back(&mut self, site: &Arc<Site>, unused: &Unused) {
         if unused.was_recorded {
             self.note(ledger::regain(site));
         }
@@ -174,9 +161,9 @@ impl Engine {
             Turn::Lost => {
                 let tasks = self.sites.tasks(&site);
                 if tasks.iter().any(|uid| self.index.has_job(uid))
-                    && let Some((since, known)) = self.sites.record_loss(&site)
+                    && let Some(since) = self.sites.record_loss(&site)
                 {
-                    self.note(ledger::lose(&site, since, known));
+                    self.note(ledger::lose(&site, since));
                 }
                 self.set_aside(tasks);
             }

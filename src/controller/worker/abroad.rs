@@ -125,7 +125,7 @@ impl Pass<'_> {
         Ok(Ok(carried))
     }
 
-    /// Writes down what may be left on a cluster that is not reached, and tells people.
+    /// Writes down what may be left on a cluster that is not reached, as far as there is room for it, and tells people.
     pub(super) async fn abandon(&mut self, task: &Arc<Task>) -> Result<(), WorkError> {
         let Some((site, _)) = &self.view.abroad.site else {
             self.leftovers = Leftovers::WrittenDown;
@@ -135,6 +135,7 @@ impl Pass<'_> {
         let orphan = Orphan {
             site: Arc::unwrap_or_clone(Arc::clone(site)),
             task: task.id.uid.clone(),
+            tenant: task.id.namespace.clone(),
             name: job_name(&task.id.name, &task.id.uid),
             job_uid: self
                 .view
@@ -149,17 +150,30 @@ impl Pass<'_> {
                 .or_else(|| recorded(&task.status.config_secret_ref)),
             since: Timestamp::now(),
         };
-        self.context.calls.write_ledger(&leave(&orphan)).await?;
-        self.outcome.abroad.orphan = Some(Box::new(orphan));
+        let written = self.context.calls.write_ledger(&leave(&orphan)).await?;
+        self.outcome.abroad.forgotten = written.forgotten;
         self.leftovers = Leftovers::WrittenDown;
+        let is_recorded = written.refused == 0;
         self.context.events.tell(Notice {
             task: task.id.clone(),
             is_warning: true,
             reason: Reason::TeardownForced,
-            note: "the task's cluster was not reached; what may be left there is written down, and removed when the cluster returns"
-                .to_owned(),
+            note: forced(is_recorded, &orphan.name),
         });
-        tracing::warn!(task = %task.id.uid, "a task was let go although its cluster was not reached");
+        tracing::warn!(task = %task.id.uid, is_recorded, "a task was let go although its cluster was not reached");
+        self.outcome.abroad.orphan = is_recorded.then(|| Box::new(orphan));
         Ok(())
     }
+}
+
+/// What people are told of a task that was let go.
+fn forced(is_recorded: bool, name: &str) -> String {
+    if is_recorded {
+        return "the task's cluster was not reached; what may be left there is written down, and removed when the cluster returns"
+            .to_owned();
+    }
+    format!(
+        "the task's cluster was not reached; what may be left there is not written down, because too much of this namespace is \
+         already: when the cluster returns, delete the Job and the Secret {name} there, unless the hub's sweep did"
+    )
 }
