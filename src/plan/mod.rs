@@ -19,6 +19,7 @@ pub mod lead;
 pub mod lease;
 pub mod ledger;
 pub mod lost;
+pub mod mailbag;
 pub mod namespaces;
 pub mod outcome;
 pub mod placement;

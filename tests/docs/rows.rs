@@ -266,6 +266,8 @@ pub const FAMILIES: &[Family] = &[
             "RegistryNotAllowed is the answer for both, with the same message, the same requests and the same events."),
         row("B18", "The name of a Secret with a user name and a password is used again for another registry, and a pod of an older Job sends the new password to the old host.",
             "The Secret says in an annotation which host it is for; one that says another is not used, and one that says none is warned of. What runs already mounts what has the name, so a new host gets a new name."),
+        row("B19", "A tenant with many events silences the warnings of others.",
+            "Namespaces take turns; warnings about deletions have a rate of their own, and wait instead of being dropped."),
         row("B20", "What was read of a Secret stays in the hub's memory after it was used.",
             "Values, the answers they came in, what is decoded of them, tokens, the seal key and config Secrets are wiped when they are dropped. Short-lived copies of libraries are not; the documentation names them."),
         row("B21", "A piece of the hub's own work breaks.",

@@ -1,4 +1,6 @@
-//! What one tenant fills on clusters costs no other tenant anything: kept failures, the ledger.
+//! What one tenant fills on clusters costs no other tenant anything: kept failures, the ledger, events.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -18,6 +20,10 @@ use super::support::{LIMIT, Stage, has};
 
 /// Bytes of values that a ConfigMap may have.
 const CONFIG_MAP: usize = 1 << 20;
+/// Tasks that are deleted while another tenant is loud.
+const DELETED: usize = 6;
+/// Tasks of a loud tenant that are made at a time.
+const AT_ONCE: usize = 8;
 
 impl Cluster<'_> {
     /// Fails the task's Job there.
@@ -206,6 +212,64 @@ async fn a_full_ledger_keeps_no_task_from_going_and_costs_who_did_not_fill_it_no
     stage.restart_hub().await?;
     plane.start_api_server().await?;
     cluster.cleared(&task).await?;
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: B19.
+#[tokio::test]
+async fn a_tenant_with_many_events_silences_no_other_ones_warnings() -> Result<()> {
+    let mut stage = Stage::without_hub("loud", &[LOOPBACK, "--orphan-grace-period=0s"]).await?;
+    let loud = stage.plane.namespace("loud").await?;
+    stage.also_watch(&loud).await?;
+    stage.make_registry().await?;
+    stage.start_hub().await?;
+    let plane = another().await?;
+    let cluster = stage.register(&plane, json!({})).await?;
+    let mut deleted = Vec::new();
+    for n in 0..DELETED {
+        let task = stage.submit_to(&format!("shop-{n}"), &cluster).await?;
+        stage
+            .condition(&task, JobScheduled, "True", "JobScheduled")
+            .await?;
+        deleted.push(task);
+    }
+    plane.stop_api_server()?;
+    stage.connected(&cluster.name, "False", "Unreachable").await?;
+    let is_told = AtomicBool::new(false);
+    let (of_loud, stage_ref) = (tasks_in(&stage.admin, &loud), &stage);
+    let flood = async {
+        // The registry lets none of them in, and each is told so.
+        while !is_told.load(Ordering::Relaxed) {
+            let made = (0..AT_ONCE).map(|_| async {
+                let mut task = stage_ref.task("loud");
+                task["metadata"] = json!({"generateName": "loud-", "namespace": loud});
+                let task: RenderTask = serde_json::from_value(task)?;
+                of_loud.create(&PostParams::default(), &task).await?;
+                anyhow::Ok(())
+            });
+            futures::future::try_join_all(made).await?;
+        }
+        anyhow::Ok(())
+    };
+    let story = async {
+        wait_for("the loud tenant to be cut short", LIMIT, async || {
+            let dropped = stage_ref.counted("renderhub_events_dropped_total", &[]).await?;
+            Ok((dropped > 0).then_some(()))
+        })
+        .await?;
+        for task in &deleted {
+            delete(&stage_ref.admin, task).await?;
+        }
+        wait_for("each warning", LIMIT, async || {
+            let told = warnings(&stage_ref.admin, &stage_ref.scope.tenant).await?;
+            Ok((told.len() == DELETED).then_some(()))
+        })
+        .await?;
+        is_told.store(true, Ordering::Relaxed);
+        anyhow::Ok(())
+    };
+    tokio::try_join!(flood, story)?;
     stage.passed();
     Ok(())
 }
