@@ -17,31 +17,35 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::api::RenderTaskStatus;
-use crate::api::labels::{FIELD_MANAGER, FINALIZER, GROUP, VERSION};
+use crate::api::labels::{FIELD_MANAGER, FINALIZER};
 use crate::api::wiped::WipedSecret;
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskKind};
 use crate::object::SlimObject;
 use crate::plan::finalizers::Finalizers;
+use crate::plan::path::TaskPath;
 use crate::plan::task::{Standing, Task, TaskId};
 
 mod error;
+pub(crate) mod lean;
 mod ledger;
 mod listed;
 mod objects;
 mod platform;
 mod secret;
+mod single;
 mod wire;
 
 pub use error::CallError;
 use error::{done, found};
 use ledger::KnownLedger;
-pub use listed::{Found, read as read_page};
+pub use listed::{Found, Listing, Sheet, read as read_page};
 pub use objects::Objects;
 pub use platform::StatusWrite;
 pub use secret::{SecretBody, SecretData};
+pub use single::FoundJob;
 use wire::Hub;
-pub use wire::Wire;
+pub use wire::{Extent, OBJECT_MAX, Wire, fetch};
 
 /// Longest a call to the hub's own API server may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -57,8 +61,6 @@ struct Answer {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AnswerMeta {
-    #[serde(default)]
-    uid: String,
     #[serde(default)]
     resource_version: String,
     generation: Option<i64>,
@@ -140,7 +142,7 @@ impl Calls {
         ];
         let body = as_read.into_iter().chain(changes).collect();
         let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
-        let request = tasks(&task.id).patch(&task.id.name, &manager(), &patch);
+        let request = tasks(&task.id)?.patch(&task.id.name, &manager(), &patch);
         let answer: Result<Answer, _> = self.send("patch", resource(task.id.kind), request).await;
         match answer {
             Ok(Answer { metadata }) => Ok((metadata.resource_version, metadata.finalizers)),
@@ -155,7 +157,7 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
-        let request = tasks(id).get(&id.name, &kube::api::GetParams::default());
+        let request = tasks(id)?.get(&id.name, &kube::api::GetParams::default());
         let read: Option<SlimObject> = found(self.send("get", resource(id.kind), request).await)?;
         Ok(read
             .and_then(|o| o.into_task(id.kind))
@@ -173,7 +175,7 @@ impl Calls {
             {"op": "add", "path": "/status", "value": status},
         ]);
         let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
-        let request = tasks(id).patch_subresource("status", &id.name, &manager(), &patch);
+        let request = tasks(id)?.patch_subresource("status", &id.name, &manager(), &patch);
         let answer: Answer = self.send("patch", status_resource(id.kind), request).await?;
         Ok(Standing {
             resource_version: answer.metadata.resource_version,
@@ -188,8 +190,13 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being deleted.
     pub async fn delete_task(&self, id: &TaskId) -> Result<(), CallError> {
-        let request = tasks(id).delete(&id.name, &delete(id.uid.as_str()));
-        done(self.send::<Value>("delete", resource(id.kind), request).await)
+        let request = tasks(id)?.delete(&id.name, &delete(id.uid.as_str()));
+        let resource = resource(id.kind);
+        done(
+            self.objects
+                .exchange("delete", resource, request, Extent::Status)
+                .await,
+        )
     }
 
     /// Reads a platform credential of the rendering namespace; it is wiped when it is dropped, and the answer it came in too.
@@ -243,11 +250,10 @@ fn delete(uid: &str) -> DeleteParams {
     })
 }
 
-fn tasks(id: &TaskId) -> Request {
-    Request::new(match id.kind {
-        TaskKind::RenderTask => format!("/apis/{GROUP}/{VERSION}/namespaces/{}/rendertasks", id.namespace),
-        TaskKind::ClusterRenderTask => format!("/apis/{GROUP}/{VERSION}/clusterrendertasks"),
-    })
+/// Requests on the tasks beside this one.
+fn tasks(id: &TaskId) -> Result<Request, CallError> {
+    let path = TaskPath::of(id).ok_or(CallError::Invalid)?;
+    Ok(Request::new(path.into_text()))
 }
 
 const fn resource(kind: TaskKind) -> &'static str {

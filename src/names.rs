@@ -142,7 +142,8 @@ pub fn is_uid(text: &str) -> bool {
 /// labels has another.
 #[must_use]
 pub fn is_name_of(name: &str, uid: &TaskUid) -> bool {
-    let before = name.strip_suffix(&short_hash(uid));
+    // A cluster that is not trusted may have put anything between the two ends.
+    let before = name.strip_suffix(&short_hash(uid)).filter(|_| is_dns_label(name));
     before.is_some_and(|before| before.starts_with(PREFIX) && before.ends_with('-'))
 }
 

@@ -32,5 +32,7 @@ mod names;
 mod support;
 #[path = "hostile_remote/targets.rs"]
 mod targets;
+#[path = "hostile_remote/verbs.rs"]
+mod verbs;
 #[path = "hostile_remote/watches.rs"]
 mod watches;

@@ -14,6 +14,8 @@ mod bounds;
 mod disconnected;
 #[path = "remote/hostile.rs"]
 mod hostile;
+#[path = "remote/made_up.rs"]
+mod made_up;
 #[path = "remote/own.rs"]
 mod own;
 

@@ -16,6 +16,7 @@ use crate::cluster::limits::LinkLimits;
 use crate::cluster::link::LinkSettings;
 use crate::cluster::registry::{OwnNamespaces, Registry, RegistrySettings};
 use crate::cluster::resolve::Resolver;
+use crate::cluster::room::Room;
 use crate::config::{ClusterSettings, Settings};
 use crate::controller::catalog::Published;
 use crate::controller::clusters::{ClusterLoop, Limits, Parts};
@@ -117,6 +118,7 @@ fn connections(
             guard: Arc::new(guard),
             resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
             limits: Arc::new(LinkLimits::default()),
+            room: Room::default(),
             gate: gate.clone(),
         },
         own_namespaces,

@@ -26,6 +26,9 @@ pub enum CallError {
     /// The answer is larger than is read.
     #[error("the answer of the API server is too large")]
     TooLarge,
+    /// The answers of all other clusters together leave no room for this one.
+    #[error("the answers of other clusters leave no room for this one")]
+    Crowded,
     /// No answer came in time.
     #[error("the API server did not answer in time")]
     Timeout,
@@ -51,7 +54,7 @@ impl CallError {
             Self::Forbidden => 403,
             Self::Unauthorized => 401,
             Self::Code(code) => code,
-            Self::TooLarge | Self::Timeout | Self::Transport | Self::NoClaim => 0,
+            Self::TooLarge | Self::Crowded | Self::Timeout | Self::Transport | Self::NoClaim => 0,
         }
     }
 
@@ -60,7 +63,7 @@ impl CallError {
     pub const fn leaves_doubt(self) -> bool {
         matches!(
             self,
-            Self::TooLarge | Self::Timeout | Self::Code(_) | Self::Transport | Self::NoClaim
+            Self::TooLarge | Self::Crowded | Self::Timeout | Self::Code(_) | Self::Transport | Self::NoClaim
         )
     }
 
@@ -89,6 +92,7 @@ impl CallError {
             Self::Forbidden => "Forbidden",
             Self::Unauthorized => "Unauthorized",
             Self::TooLarge => "TooLarge",
+            Self::Crowded => "Crowded",
             Self::Timeout => "Timeout",
             Self::Code(_) => "Code",
             Self::Transport => "Transport",

@@ -1,38 +1,22 @@
-//! Objects of hubs as lists show them: what is looked at of each and nothing else, whatever a server that is not trusted puts
-//! there.
+//! Objects of hubs as lists show them, page by page: what is looked at of each and nothing else, whatever a server that is not
+//! trusted puts there.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
-use kube::api::ObjectMeta;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Resource;
+use kube::api::{ListParams, ObjectMeta};
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
-use crate::api::labels::{
-    CHART_URL, HUB_ID, MANAGED_BY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE, TASK_UID,
-};
-use crate::plan::outcome::{EndHint, end_hint};
+use crate::api::labels::{all_objects, others_objects};
+use crate::names::is_uid;
+use crate::plan::adoption::{Maker, maker};
+use crate::plan::outcome::EndHint;
 
-use super::PAGE;
+use super::lean::{Few, Keep, LeanMetadata, ShortText};
+use super::{CallError, Calls, Extent, Objects, PAGE};
 
-/// Labels and annotations that are kept.
-const KNOWN: [&str; 8] = [
-    MANAGED_BY,
-    HUB_ID,
-    TASK_UID,
-    TASK_KIND,
-    TASK_NAMESPACE,
-    TASK_NAME,
-    SPEC_HASH,
-    CHART_URL,
-];
-/// Longest text that is kept; the longest is where a chart goes.
-const TEXT_MAX: usize = 2_048;
-/// Longest record of who wrote which field that is looked into.
-const FIELDS_MAX: usize = 64 << 10;
+/// Longest mark for the next page that is sent back: far longer than any that an API server gives.
+const NEXT_MAX: usize = 4_096;
 
 /// An object of a hub, by its metadata.
 #[derive(Clone, Debug)]
@@ -43,148 +27,130 @@ pub struct Found {
     pub hint: EndHint,
 }
 
-impl Found {
-    /// Bytes that it takes, roughly.
-    pub(super) fn weight(&self) -> usize {
-        let maps = [&self.meta.labels, &self.meta.annotations];
-        let texts = maps.into_iter().flatten().flatten();
-        texts.map(|(key, value)| key.len() + value.len()).sum::<usize>() + size_of::<Self>()
-    }
+/// One page of a list.
+#[derive(Debug)]
+pub struct Sheet {
+    /// The objects of hubs of this cluster on it.
+    pub found: Vec<Found>,
+    /// The mark for the next one; none on the last.
+    pub next: Option<String>,
+    /// Objects that carry a hub's labels, and whose name or UID is none.
+    pub illegible: usize,
 }
 
-/// One page of a list, and the mark for the next one. `None` where it is no list, or one of more objects than were asked for.
+/// The kinds that are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// The Jobs that other hubs of this cluster made.
+    OthersJobs,
+    /// The config Secrets that hubs of this cluster made, this one and others.
+    Secrets,
+}
+
+/// The objects on a page, and the mark for the next one. `None` where it is no list, or one of more objects than were asked
+/// for, or its mark is too long.
 #[must_use]
-pub fn read(body: &[u8]) -> Option<(Vec<Found>, Option<String>)> {
-    let page: Page<'_> = serde_json::from_slice(body).ok()?;
-    let next = page.metadata.next.filter(|mark| !mark.is_empty());
+pub fn read(body: &[u8]) -> Option<(impl Iterator<Item = Found> + use<>, Option<String>)> {
+    let page: LeanPage = serde_json::from_slice(body).ok()?;
+    let next = match page.metadata.next {
+        Some(mark) => Some(mark.0?),
+        None => None,
+    };
     let items = page.items.unwrap_or_default();
-    (!items.is_too_long).then(|| (items.kept.into_iter().map(Item::found).collect(), next))
+    let found = items.kept.into_iter().map(LeanItem::found);
+    (!items.is_cut).then_some((found, next.filter(|mark| !mark.is_empty())))
 }
 
 #[derive(Deserialize)]
-struct Page<'a> {
+struct LeanPage {
     #[serde(default)]
     metadata: PageMeta,
-    #[serde(borrow)]
-    items: Option<Items<'a>>,
+    items: Option<Few<LeanItem>>,
 }
 
 #[derive(Default, Deserialize)]
 struct PageMeta {
     #[serde(rename = "continue")]
-    next: Option<String>,
-}
-
-#[derive(Default)]
-struct Items<'a> {
-    kept: Vec<Item<'a>>,
-    is_too_long: bool,
+    next: Option<ShortText<NEXT_MAX>>,
 }
 
 #[derive(Deserialize)]
-struct Item<'a> {
-    #[serde(borrow, default)]
-    metadata: Lean<'a>,
+struct LeanItem {
+    #[serde(default)]
+    metadata: LeanMetadata,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Lean<'a> {
-    name: Option<Text>,
-    uid: Option<Text>,
-    resource_version: Option<Text>,
-    creation_timestamp: Option<Time>,
-    labels: Option<Known>,
-    annotations: Option<Known>,
-    #[serde(borrow)]
-    managed_fields: Option<&'a RawValue>,
+impl Keep for LeanItem {
+    const MOST: usize = PAGE as usize;
 }
 
-impl Item<'_> {
+impl LeanItem {
     fn found(self) -> Found {
-        let lean = self.metadata;
-        let fields = lean.managed_fields.filter(|raw| raw.get().len() <= FIELDS_MAX);
-        let fields: Option<Vec<ManagedFieldsEntry>> =
-            fields.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let text = |text: Option<Text>| text.and_then(|text| text.0);
-        Found {
-            hint: end_hint(fields.as_deref()),
-            meta: ObjectMeta {
-                name: text(lean.name),
-                uid: text(lean.uid),
-                resource_version: text(lean.resource_version),
-                creation_timestamp: lean.creation_timestamp,
-                labels: lean.labels.map(|known| known.0),
-                annotations: lean.annotations.map(|known| known.0),
-                ..ObjectMeta::default()
-            },
-        }
+        let (meta, hint) = self.metadata.read();
+        Found { meta, hint }
     }
 }
 
-/// A text, or nothing where it is too long to be kept.
-struct Text(Option<String>);
+impl Objects {
+    /// One page of what hubs of this cluster made, the first one or the one of a mark. A name or a UID that is none is not
+    /// taken in.
+    ///
+    /// # Errors
+    /// Whatever keeps the page from being read.
+    pub async fn list(&self, listing: Listing, next: Option<&str>) -> Result<Sheet, CallError> {
+        match listing {
+            Listing::OthersJobs => {
+                let labels = others_objects(self.hub_id());
+                self.sheet::<Job>("jobs", &labels, next).await
+            }
+            Listing::Secrets => self.sheet::<Secret>("secrets", &all_objects(), next).await,
+        }
+    }
 
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        Ok(Self((text.len() <= TEXT_MAX).then(|| text.into_owned())))
+    async fn sheet<K>(
+        &self,
+        resource: &'static str,
+        labels: &str,
+        next: Option<&str>,
+    ) -> Result<Sheet, CallError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let mut parameters = ListParams::default().labels(labels).limit(PAGE);
+        parameters.continue_token = next.map(str::to_owned);
+        let request = self.own::<K>().list_metadata(&parameters);
+        let body = self.exchange("list", resource, request, Extent::Page).await?;
+        let (all, next) = read(&body).ok_or(CallError::Transport)?;
+        let (mut found, mut illegible) = (Vec::new(), 0);
+        for object in all {
+            let is_legible = self.is_home() || object.meta.uid.as_deref().is_some_and(is_uid);
+            if !is_legible {
+                illegible += 1;
+            } else if maker(self.hub_id(), &object.meta) != Maker::Foreign {
+                found.push(object);
+            }
+        }
+        Ok(Sheet {
+            found,
+            next,
+            illegible,
+        })
     }
 }
 
-/// Labels or annotations, those that are known.
-struct Known(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Known {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Only;
-        impl<'de> Visitor<'de> for Only {
-            type Value = Known;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("labels or annotations")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Known, A::Error> {
-                let mut known = BTreeMap::new();
-                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                    if !KNOWN.contains(&&*key) {
-                        map.next_value::<IgnoredAny>()?;
-                    } else if let Text(Some(value)) = map.next_value()? {
-                        known.insert(key.into_owned(), value);
-                    }
-                }
-                Ok(Known(known))
-            }
+impl Calls {
+    /// All that is listed of a kind in the rendering namespace.
+    ///
+    /// # Errors
+    /// Whatever keeps a page from being read.
+    pub async fn list_all(&self, listing: Listing) -> Result<Vec<Found>, CallError> {
+        let mut sheet = self.objects().list(listing, None).await?;
+        let mut all = sheet.found;
+        while let Some(next) = sheet.next {
+            sheet = self.objects().list(listing, Some(&next)).await?;
+            all.append(&mut sheet.found);
         }
-        deserializer.deserialize_map(Only)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bounded;
-        impl<'de> Visitor<'de> for Bounded {
-            type Value = Items<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("objects")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items<'de>, A::Error> {
-                let mut items = Items::default();
-                while items.kept.len() < PAGE as usize
-                    && let Some(item) = list.next_element()?
-                {
-                    items.kept.push(item);
-                }
-                while list.next_element::<IgnoredAny>()?.is_some() {
-                    items.is_too_long = true;
-                }
-                Ok(items)
-            }
-        }
-        deserializer.deserialize_seq(Bounded)
+        Ok(all)
     }
 }
 
@@ -192,11 +158,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::lean::{TEXT_MAX, URL_MAX};
     use super::*;
+    use crate::api::labels::{CHART_URL, HUB_ID, TASK_UID};
 
     fn page(items: &Value, next: &str) -> Option<(Vec<Found>, Option<String>)> {
         let page = json!({"metadata": {"resourceVersion": "7", "continue": next}, "items": items});
-        read(page.to_string().as_bytes())
+        read(page.to_string().as_bytes()).map(|(found, next)| (found.collect(), next))
     }
 
     fn job(fields: &Value) -> Value {
@@ -229,24 +197,21 @@ mod tests {
         assert_eq!(page(&ended, "").unwrap().1, None);
     }
 
-    /// Holds: H5.
+    /// Holds: H5, B9.
     #[test]
     fn a_page_that_is_longer_than_was_asked_for_is_none_and_long_texts_are_not_kept() {
         let full = vec![json!({}); PAGE as usize];
         assert_eq!(page(&json!(full), "").unwrap().0.len(), PAGE as usize);
         assert!(page(&json!(vec![json!({}); PAGE as usize + 1]), "").is_none());
+        assert!(page(&json!([]), &"x".repeat(NEXT_MAX + 1)).is_none());
         let mut long = job(&json!({}));
         long["metadata"]["labels"][HUB_ID] = json!("x".repeat(TEXT_MAX + 1));
         long["metadata"]["name"] = json!("x".repeat(TEXT_MAX + 1));
-        long["metadata"]["managedFields"] = json!([{"manager": "x".repeat(FIELDS_MAX)}]);
+        long["metadata"]["annotations"][CHART_URL] = json!("x".repeat(URL_MAX));
         let (found, _) = page(&json!([long]), "").unwrap();
-        assert!(found[0].meta.name.is_none() && !found[0].meta.labels.as_ref().unwrap().contains_key(HUB_ID));
-        assert_eq!(
-            found[0].hint,
-            EndHint::Now,
-            "what is not looked into is asked for"
-        );
-        assert!(found[0].weight() < 2 * TEXT_MAX);
+        let meta = &found[0].meta;
+        assert!(meta.name.is_none() && !meta.labels.as_ref().unwrap().contains_key(HUB_ID));
+        assert_eq!(meta.annotations.as_ref().unwrap()[CHART_URL].len(), URL_MAX);
         for body in [
             "",
             "{}x",
@@ -256,6 +221,7 @@ mod tests {
         ] {
             assert!(read(body.as_bytes()).is_none(), "{body}");
         }
-        assert!(read(b"{}").unwrap().0.is_empty() && read(br#"{"items": null}"#).unwrap().0.is_empty());
+        let of = |body: &[u8]| read(body).unwrap().0.count();
+        assert_eq!((of(b"{}"), of(br#"{"items": null}"#)), (0, 0));
     }
 }

@@ -7,28 +7,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Request as HttpRequest;
+use http::header::{ACCEPT, HeaderValue};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Resource;
 use kube::api::{GetParams, ListParams, ObjectMeta, Patch, PostParams};
-use kube::core::{ObjectList, PartialObjectMeta, Request};
+use kube::core::Request;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::api::labels::{FIELD_MANAGER, HUB_ID, all_objects, objects_of, others_objects};
+use crate::api::labels::{FIELD_MANAGER, HUB_ID, objects_of};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskUid};
-use crate::plan::adoption::{Maker, maker};
 
 use super::error::{CallError, found, gone};
-use super::listed::{self, Found};
-use super::wire::Wire;
-use super::{Answer, DEADLINE, PAGE, delete, manager};
+use super::single::{Bare, FoundJob, LeanJob, LeanPods, Made, PODS};
+use super::wire::{Extent, Wire};
+use super::{DEADLINE, delete, manager};
 
-/// Pages of one list of another cluster, so that a server that always has another one is no endless list.
-const PAGES: usize = 100;
-/// Bytes of one list of another cluster: 20,000 objects of the usual size.
-const WEIGHT: usize = 24 << 20;
+/// Asks for the metadata of what is written, or as a last resort for all of it: the answer to a write repeats the object, a
+/// config Secret of up to 1 MiB. An API server answers each write so since it knows this form.
+const METADATA_ONLY: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
 
 /// Calls for Jobs, config Secrets and pods.
 #[derive(Clone)]
@@ -91,21 +91,30 @@ impl Objects {
             dry_run: false,
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
-        let answer: Answer = self
-            .send("create", resource, self.own::<K>().create(&parameters, body))
-            .await?;
-        Ok(answer.metadata.uid)
+        let mut request = self.own::<K>().create(&parameters, body);
+        if let Ok(request) = &mut request {
+            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+        }
+        let made: Made = self.send("create", resource, request).await?;
+        made.uid().ok_or(CallError::Transport)
     }
 
     /// Reads a Job; `None` when it does not exist.
     ///
     /// # Errors
     /// Whatever keeps it from being read.
-    pub async fn get_job(&self, name: &str) -> Result<Option<Job>, CallError> {
-        found(
-            self.send("get", "jobs", self.own::<Job>().get(name, &GetParams::default()))
-                .await,
-        )
+    pub async fn get_job(&self, name: &str) -> Result<Option<FoundJob>, CallError> {
+        let request = self.own::<Job>().get(name, &GetParams::default());
+        let read: Option<LeanJob> = found(self.send("get", "jobs", request).await)?;
+        Ok(read.map(LeanJob::found))
+    }
+
+    /// Reads a Job's metadata; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_job_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
+        self.get_metadata::<Job>("jobs", name).await
     }
 
     /// Reads a config Secret's metadata; `None` when it does not exist.
@@ -113,20 +122,37 @@ impl Objects {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn get_secret_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
-        let request = self.own::<Secret>().get_metadata(name, &GetParams::default());
-        let read: Option<PartialObjectMeta<Secret>> = found(self.send("get", "secrets", request).await)?;
-        Ok(read.map(|o| o.metadata))
+        self.get_metadata::<Secret>("secrets", name).await
     }
 
-    /// Reads the pods of a task's Job, whichever hub made it: a pod keeps the labels that it was made with.
+    async fn get_metadata<K>(
+        &self,
+        resource: &'static str,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, CallError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let request = self.own::<K>().get_metadata(name, &GetParams::default());
+        let read: Option<Bare> = found(self.send("get", resource, request).await)?;
+        Ok(read.map(|object| object.metadata.read().0))
+    }
+
+    /// Looks at the pods of a task's Job, whichever hub made it: a pod keeps the labels that it was made with. What was seen
+    /// of each.
     ///
     /// # Errors
     /// Whatever keeps them from being read.
-    pub async fn list_pods(&self, task: &TaskUid) -> Result<Vec<Pod>, CallError> {
-        let of_task = ListParams::default().labels(&objects_of(task)).limit(PAGE);
+    pub async fn list_pods<T>(
+        &self,
+        task: &TaskUid,
+        look: impl Fn(&Pod) -> Option<T>,
+    ) -> Result<Vec<T>, CallError> {
+        let of_task = ListParams::default().labels(&objects_of(task)).limit(PODS.into());
         let request = self.own::<Pod>().list(&of_task);
-        let pods: ObjectList<Pod> = self.send("list", "pods", request).await?;
-        Ok(pods.items)
+        let body = self.exchange("list", "pods", request, Extent::Page).await?;
+        let pods: LeanPods = serde_json::from_slice(&body).map_err(|_| CallError::Transport)?;
+        Ok(pods.pods().filter_map(|pod| look(&pod)).collect())
     }
 
     /// Deletes the Job with this UID and, in the background, its pods.
@@ -135,7 +161,7 @@ impl Objects {
     /// Whatever keeps it from being deleted; a Job of the same name with another UID stays.
     pub async fn delete_job(&self, name: &str, uid: &str) -> Result<(), CallError> {
         let request = self.own::<Job>().delete(name, &delete(uid));
-        gone(self.send::<Value>("delete", "jobs", request).await)
+        gone(self.exchange("delete", "jobs", request, Extent::Status).await)
     }
 
     /// Deletes the config Secret with this UID.
@@ -144,7 +170,7 @@ impl Objects {
     /// Whatever keeps it from being deleted; a Secret of the same name with another UID stays.
     pub async fn delete_secret(&self, name: &str, uid: &str) -> Result<(), CallError> {
         let request = self.own::<Secret>().delete(name, &delete(uid));
-        gone(self.send::<Value>("delete", "secrets", request).await)
+        gone(self.exchange("delete", "secrets", request, Extent::Status).await)
     }
 
     /// Makes a Job this hub's own, if it is still the one with this UID and this version.
@@ -155,58 +181,15 @@ impl Objects {
         let body = json!({"metadata": {
             "uid": uid, "resourceVersion": version, "labels": {HUB_ID: self.hub_id.as_str()},
         }});
-        let request = self.own::<Job>().patch(name, &manager(), &Patch::Merge(&body));
-        self.send::<Answer>("patch", "jobs", request).await.map(|_| ())
-    }
-
-    /// The config Secrets that hubs of this cluster made, this one and others.
-    ///
-    /// # Errors
-    /// Whatever keeps a page from being read.
-    pub async fn list_secrets(&self) -> Result<Vec<Found>, CallError> {
-        self.list_metadata::<Secret>("secrets", &all_objects()).await
-    }
-
-    /// The Jobs that other hubs of this cluster made.
-    ///
-    /// # Errors
-    /// Whatever keeps a page from being read.
-    pub async fn list_others_jobs(&self) -> Result<Vec<Found>, CallError> {
-        let others = others_objects(&self.hub_id);
-        self.list_metadata::<Job>("jobs", &others).await
-    }
-
-    /// What hubs of this cluster made, page by page. Another cluster that always has another page, or ever more objects, is
-    /// not listened to for ever.
-    async fn list_metadata<K>(&self, resource: &'static str, labels: &str) -> Result<Vec<Found>, CallError>
-    where
-        K: Resource<DynamicType = ()>,
-    {
-        let mut parameters = ListParams::default().labels(labels).limit(PAGE);
-        let (mut all, mut pages, mut weight) = (Vec::new(), 0, 0);
-        loop {
-            let request = self.own::<K>().list_metadata(&parameters);
-            let body = self.exchange("list", resource, request).await?;
-            let (found, next) = listed::read(&body).ok_or(CallError::Transport)?;
-            for object in found {
-                if maker(&self.hub_id, &object.meta) != Maker::Foreign {
-                    weight += object.weight();
-                    all.push(object);
-                }
-            }
-            pages += 1;
-            match next {
-                None => return Ok(all),
-                Some(_) if !self.is_home() && (pages >= PAGES || weight > WEIGHT) => {
-                    return Err(CallError::TooLarge);
-                }
-                Some(token) => parameters = parameters.continue_token(&token),
-            }
-        }
+        let request = self
+            .own::<Job>()
+            .patch_metadata(name, &manager(), &Patch::Merge(&body));
+        let answer = self.exchange("patch", "jobs", request, Extent::Status).await;
+        answer.map(|_| ())
     }
 
     /// Whether these are objects of the hub's own cluster, whose API server is trusted.
-    const fn is_home(&self) -> bool {
+    pub(super) const fn is_home(&self) -> bool {
         self.metrics.is_some()
     }
 
@@ -221,19 +204,20 @@ impl Objects {
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        let body = self.exchange(verb, resource, request).await?;
+        let body = self.exchange(verb, resource, request, Extent::Object).await?;
         serde_json::from_slice(&body).map_err(|_| CallError::Transport)
     }
 
-    /// The body of the answer as it came.
+    /// The body of the answer as it came, as far as it is wanted.
     pub(super) async fn exchange(
         &self,
         verb: &'static str,
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+        extent: Extent,
     ) -> Result<Bytes, CallError> {
         let request = request.map_err(|_| CallError::Transport)?;
-        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request)).await;
+        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request, extent)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout));
         if let Some(metrics) = &self.metrics {
             let code = answer.as_ref().map_or_else(|e| e.code(), |_| 200);

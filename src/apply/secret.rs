@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
 use super::error::found;
-use super::{CallError, Calls};
+use super::{CallError, Calls, Extent};
 use crate::api::wiped::WipedSecret;
 
 /// A Secret as it came; its bytes are wiped with it.
@@ -124,7 +124,10 @@ impl Calls {
     ) -> Result<Option<SecretBody>, CallError> {
         let path = Secret::url_path(&(), Some(namespace));
         let request = Request::new(path).get(name, &GetParams::default());
-        let answer = self.objects.exchange("get", "secrets", request).await;
+        let answer = self
+            .objects
+            .exchange("get", "secrets", request, Extent::Object)
+            .await;
         found(answer.map(|body| SecretBody::new(body.into())))
     }
 }

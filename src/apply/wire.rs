@@ -2,18 +2,43 @@
 
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
+use http_body_util::BodyExt as _;
 use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
 
 use crate::metrics::journey;
 
 use super::error::{CallError, classify};
 
+/// Bytes of one object of the hub's own API server: twice of what its database takes for one, 1.5 MiB.
+pub const OBJECT_MAX: usize = 3 << 20;
+/// Bytes of a page of a list of the hub's own API server, which is of metadata, or of the pods of one task.
+const PAGE_MAX: usize = 16 << 20;
+/// Bytes of an error of the hub's own API server; of a longer one only the status counts.
+const ERROR_MAX: usize = 64 << 10;
+
+/// How much of an answer is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Nothing but its status.
+    Status,
+    /// One object.
+    Object,
+    /// One page of a list.
+    Page,
+}
+
 /// Carries requests to one API server, as one user.
 pub trait Wire: fmt::Debug + Send + Sync {
-    /// Sends a request whose path has no host; the body of an answer that is a success.
-    fn send(&self, request: http::Request<Vec<u8>>) -> BoxFuture<'_, Result<Bytes, CallError>>;
+    /// Sends a request whose path has no host; the body of an answer that is a success, as far as it is wanted.
+    fn send(
+        &self,
+        request: http::Request<Vec<u8>>,
+        extent: Extent,
+    ) -> BoxFuture<'_, Result<Bytes, CallError>>;
 }
 
 /// The hub's own API server.
@@ -26,12 +51,65 @@ impl fmt::Debug for Hub {
 }
 
 impl Wire for Hub {
-    fn send(&self, request: http::Request<Vec<u8>>) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        Box::pin(async {
-            journey::leaves();
-            // As text, because kube logs the whole of an answer that it cannot decode, a Secret like anything else.
-            let answer = self.0.request_text(request).await;
-            answer.map(Bytes::from).map_err(|error| classify(&error))
-        })
+    fn send(
+        &self,
+        request: http::Request<Vec<u8>>,
+        extent: Extent,
+    ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        let max = match extent {
+            Extent::Status => 0,
+            Extent::Object => OBJECT_MAX,
+            Extent::Page => PAGE_MAX,
+        };
+        Box::pin(fetch(&self.0, request, max))
+    }
+}
+
+/// Sends a request to the hub's own API server; the body of an answer that is a success, of at most so many bytes. With none,
+/// the body is passed over. Nothing of it is logged, a Secret like anything else.
+///
+/// # Errors
+/// What an answer that is no success means; [`CallError::TooLarge`] as soon as the body is known to be.
+pub async fn fetch(client: &Client, request: http::Request<Vec<u8>>, max: usize) -> Result<Bytes, CallError> {
+    journey::leaves();
+    let answer = client.send(request.map(Body::from)).await;
+    let (head, mut body) = answer.map_err(|error| classify(&error))?.into_parts();
+    if !head.status.is_success() {
+        let said = read(&mut body, ERROR_MAX).await.unwrap_or_default();
+        return Err(CallError::of_status(head.status.as_u16(), reason(&said)));
+    }
+    if max == 0 {
+        // To its end where that is near, so that the connection can be used again.
+        _ = read(&mut body, ERROR_MAX).await;
+        return Ok(Bytes::new());
+    }
+    read(&mut body, max).await
+}
+
+async fn read(body: &mut Body, max: usize) -> Result<Bytes, CallError> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| CallError::Transport)?;
+        // Trailers are of no interest.
+        let Ok(part) = frame.into_data() else { continue };
+        if whole.len() + part.len() > max {
+            return Err(CallError::TooLarge);
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.freeze())
+}
+
+/// The reason in an error, where it is the one that is looked at.
+fn reason(said: &[u8]) -> &'static str {
+    #[derive(Deserialize)]
+    struct Said<'a> {
+        #[serde(borrow)]
+        reason: Option<&'a str>,
+    }
+    let said: Option<Said<'_>> = serde_json::from_slice(said).ok();
+    match said.and_then(|said| said.reason) {
+        Some("AlreadyExists") => "AlreadyExists",
+        _ => "",
     }
 }

@@ -18,7 +18,7 @@ use super::link::Link;
 use super::pace::Pace;
 use super::watching::{WatchEnd, Watching, price};
 use crate::api::labels::own_objects;
-use crate::apply::CallError;
+use crate::apply::{CallError, Extent};
 use crate::names::HubId;
 use crate::watch::{Change, JobMark};
 use batch::{Batch, Known};
@@ -56,7 +56,7 @@ pub async fn watch_jobs(
         },
         path: path(namespace, hub_id),
         version: None,
-        known: Known::default(),
+        known: Known::new(link.room()),
         pace: Pace::new(limits.event_rate, limits.event_burst),
         broken: 0,
     };
@@ -97,15 +97,14 @@ enum Stop {
 impl JobWatch<'_> {
     async fn list(&mut self, seen: &mut impl AsyncFnMut(Change<JobMark>)) -> Result<(), Stop> {
         seen(Change::Restart).await;
-        self.known = Known::default();
+        self.known.clear();
+        let until = Instant::now() + self.link.limits().list;
         let mut next = String::new();
         for _ in 0..PAGES {
             let path = format!("{}&limit={PAGE}{next}", self.path);
-            let bytes = self
-                .link
-                .send(get(&path, ACCEPT_LIST)?, self.user)
-                .await
-                .map_err(refused)?;
+            let asked = self.link.fetch(get(&path, ACCEPT_LIST)?, self.user, Extent::Page);
+            let told = timeout_at(until, asked).await;
+            let bytes = told.unwrap_or(Err(CallError::Timeout)).map_err(refused)?;
             let page = Page::read(&bytes).ok_or(Stop::End(WatchEnd::Unreadable))?;
             if page.is_too_long() {
                 return Err(Stop::End(WatchEnd::TooMuch));

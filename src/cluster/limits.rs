@@ -15,8 +15,12 @@ pub struct LinkLimits {
     pub resolve: Duration,
     /// Longest that a probe takes.
     pub probe: Duration,
-    /// Bytes of a body at most.
-    pub body: usize,
+    /// Bytes of a single answer at most. What the hub makes on a cluster has a few KiB by its metadata, and as a Job.
+    pub answer: usize,
+    /// Bytes of a page of a list at most: 500 objects of 16 KiB by their metadata.
+    pub page: usize,
+    /// Longest that a whole list takes that a watch begins with, all its pages.
+    pub list: Duration,
     /// Bytes of one line of a watch at most.
     pub line: usize,
     /// Times that a GET is sent at most.
@@ -70,7 +74,9 @@ impl Default for LinkLimits {
             connect: Duration::from_secs(10),
             resolve: Duration::from_secs(2),
             probe: Duration::from_secs(5),
-            body: 8 << 20,
+            answer: 256 << 10,
+            page: 8 << 20,
+            list: Duration::from_secs(60),
             line: 1 << 20,
             attempts: 3,
             retry_pause: Duration::from_millis(200),

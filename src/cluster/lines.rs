@@ -21,6 +21,11 @@ impl Lines {
         self.part = part;
     }
 
+    /// Bytes of the line that is not whole.
+    pub(super) fn held(&self) -> usize {
+        self.begin.len()
+    }
+
     /// The next line without its end, `None` where another part is needed. Empty lines are none.
     ///
     /// # Errors

@@ -13,15 +13,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, stream};
 use http::header::{self, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{Method, Request, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::body;
+use super::call::{Answer, Call, Failed, Got, Want};
 use super::connect::Connector;
 use super::fare::Fare;
 use super::head::{base, bearer, headers, is_busy, retry_after, with_timeout};
@@ -29,9 +29,10 @@ use super::lanes::{Body, Lanes, Sender, Unsent};
 use super::limits::LinkLimits;
 use super::pace::Pace;
 use super::resolve::Resolver;
+use super::room::Room;
 use super::tls::LinkError;
 use super::watching::{WatchEnd, Watching};
-use crate::apply::CallError;
+use crate::apply::{CallError, Extent};
 use crate::gate::{Gate, GatedBody};
 use crate::kubeconfig::{Login, RemoteConfig};
 use crate::plan::address::Guard;
@@ -47,6 +48,8 @@ pub struct LinkSettings {
     pub resolver: Resolver,
     /// Bounds of all that is done.
     pub limits: Arc<LinkLimits>,
+    /// Memory for what is said; one for all links.
+    pub room: Room,
     /// What every request but a GET goes through.
     pub gate: Gate,
 }
@@ -62,6 +65,7 @@ struct Inner {
     token: RwLock<Option<HeaderValue>>,
     pace: Pace,
     turns: Arc<Semaphore>,
+    room: Room,
     gate: Gate,
     cut: CancellationToken,
     _cut_at_end: DropGuard,
@@ -73,55 +77,6 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A request as often as it is sent.
-struct Call {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-    /// What pays for it.
-    fare: Option<Arc<Fare>>,
-    /// Whether it was sent, and not only waited.
-    was_sent: AtomicBool,
-}
-
-/// An answer whose body is not read, and the connection that is its own until then.
-pub(super) struct Answer {
-    pub(super) head: Response<Incoming>,
-    pub(super) sender: Sender,
-}
-
-/// What is wanted of an answer.
-#[derive(Clone, Copy, PartialEq)]
-enum Want {
-    /// Its body.
-    Body,
-    /// Its lines, as they come.
-    Lines,
-}
-
-/// What an answer brought.
-enum Got {
-    Body(Bytes),
-    Lines(Watching),
-}
-
-/// Why one attempt failed, whether another one may do better, and when the server wants it.
-struct Failed {
-    error: CallError,
-    is_passing: bool,
-    asked: Option<Duration>,
-}
-
-impl From<CallError> for Failed {
-    fn from(error: CallError) -> Self {
-        Self {
-            error,
-            is_passing: error == CallError::Transport,
-            asked: None,
-        }
-    }
-}
 
 impl Link {
     /// Makes a link. Nothing is connected until the first call.
@@ -143,6 +98,7 @@ impl Link {
             pace: Pace::new(limits.qps, limits.burst),
             turns: Arc::new(Semaphore::new(limits.in_flight)),
             limits,
+            room: settings.room.clone(),
             gate: settings.gate.clone(),
             cut: cut.clone(),
             _cut_at_end: cut.drop_guard(),
@@ -183,18 +139,35 @@ impl Link {
         &self.0.limits
     }
 
-    /// Sends a request whose path has no host, as `user` where one is given, and reads the body of a success. It waits for
-    /// its turn. A GET is repeated a few times when the connection fails or the server is busy, anything else never.
+    pub(super) fn room(&self) -> &Room {
+        &self.0.room
+    }
+
+    /// Sends a request for one object; as [`Link::fetch`].
     ///
     /// # Errors
-    /// Any [`CallError`]; [`CallError::Timeout`] when the whole took too long, [`CallError::NoClaim`] when a request that is
-    /// no GET must not be sent, or not be waited for any more.
+    /// As [`Link::fetch`].
     pub async fn send(
         &self,
         request: Request<Vec<u8>>,
         user: Option<&HeaderValue>,
     ) -> Result<Bytes, CallError> {
-        self.send_paid(request, user, None).await.answer
+        self.fetch(request, user, Extent::Object).await
+    }
+
+    /// Sends a request whose path has no host, as `user` where one is given, and reads the body of a success, as far as it is
+    /// wanted. It waits for its turn. A GET is repeated a few times when the connection fails or the server is busy, anything else never.
+    ///
+    /// # Errors
+    /// Any [`CallError`]; [`CallError::Timeout`] when the whole took too long, [`CallError::NoClaim`] when a request that is
+    /// no GET must not be sent, or not be waited for any more.
+    pub async fn fetch(
+        &self,
+        request: Request<Vec<u8>>,
+        user: Option<&HeaderValue>,
+        extent: Extent,
+    ) -> Result<Bytes, CallError> {
+        self.send_paid(request, user, None, extent).await.answer
     }
 
     /// Asks for the version, which tells whether the server is there and knows who asks. It waits for no turn.
@@ -207,7 +180,8 @@ impl Link {
         // In memory of its own, as the rest: whoever probes does so for as long as the hub lives.
         let asked = Box::pin(async {
             let answer = self.exchange(&call, None).await?;
-            self.success(answer).await.map_err(|failed| failed.error)
+            let read = self.success(answer, Extent::Object).await;
+            read.map_err(|failed| failed.error)
         });
         self.until(Instant::now() + self.0.limits.probe, asked).await
     }
@@ -296,14 +270,15 @@ impl Link {
     }
 
     async fn once(&self, call: &Call, want: Want) -> Result<Got, Failed> {
-        let answer = match want {
-            Want::Body => self.exchange(call, None).await?,
-            Want::Lines => self.exchange(call, Some(self.0.limits.http1_watch)).await?,
+        let (short, extent) = match want {
+            Want::Body(extent) => (None, extent),
+            Want::Lines => (Some(self.0.limits.http1_watch), Extent::Status),
         };
+        let answer = self.exchange(call, short).await?;
         if want == Want::Lines && answer.head.status().is_success() {
             return Ok(Got::Lines(Watching::new(self.clone(), answer)));
         }
-        self.success(answer).await.map(Got::Body)
+        self.success(answer, extent).await.map(Got::Body)
     }
 
     /// Sends it once. Only a request of which not a byte has left is sent on another connection.
@@ -320,15 +295,15 @@ impl Link {
         }
     }
 
-    /// The body of a success, or what another answer means.
-    async fn success(&self, answer: Answer) -> Result<Bytes, Failed> {
+    /// The body of a success, as far as it is wanted, or what another answer means.
+    async fn success(&self, answer: Answer, extent: Extent) -> Result<Bytes, Failed> {
         let limits = &self.0.limits;
         let status = answer.head.status();
         if !status.is_success() {
             let (is_passing, asked) = (is_busy(status), retry_after(answer.head.headers()));
             let reason = timeout(
                 limits.idle.min(ERROR_BODY_TIME),
-                body::reason(answer.head.into_body(), limits.idle),
+                body::reason(answer.head.into_body(), limits.idle, &self.0.room),
             );
             let (reason, is_whole) = reason.await.unwrap_or_default();
             self.done(answer.sender, is_whole);
@@ -339,7 +314,17 @@ impl Link {
                 asked,
             });
         }
-        let read = body::read(answer.head.into_body(), limits.body, limits.idle).await?;
+        let max = match extent {
+            Extent::Status => {
+                let skipped = body::skip(answer.head.into_body(), limits.idle);
+                let is_whole = timeout(limits.idle.min(ERROR_BODY_TIME), skipped).await;
+                self.done(answer.sender, is_whole.unwrap_or_default());
+                return Ok(Bytes::new());
+            }
+            Extent::Object => limits.answer,
+            Extent::Page => limits.page,
+        };
+        let read = body::read(answer.head.into_body(), max, limits.idle, &self.0.room).await?;
         self.done(answer.sender, true);
         Ok(read)
     }
@@ -390,12 +375,14 @@ impl Link {
     }
 }
 
-/// Longest that the body of an error is waited for: its status is known.
+/// Longest that a body is waited for whose status says all that counts.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use http::HeaderMap;
 
     use super::*;
     use crate::cluster::jobs::watch_jobs;
@@ -416,6 +403,7 @@ mod tests {
             guard: Arc::default(),
             resolver: Resolver::with_servers(&[]).unwrap(),
             limits: Arc::new(limits),
+            room: Room::default(),
             gate: crate::gate::tests::open(),
         };
         Link::new(&config, &settings).unwrap()

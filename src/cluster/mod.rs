@@ -3,6 +3,7 @@
 //! Only the cluster controller makes and removes connections; everybody else looks them up, which never waits.
 
 mod body;
+mod call;
 mod connect;
 mod fare;
 pub mod handle;
@@ -15,6 +16,7 @@ pub mod link;
 mod pace;
 pub mod registry;
 pub mod resolve;
+pub mod room;
 mod socket;
 mod tls;
 mod watching;

@@ -6,10 +6,12 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
 use super::body;
+use super::call::Answer;
 use super::lanes::Sender;
 use super::lines::Lines;
-use super::link::{Answer, Link};
+use super::link::Link;
 use super::pace::Pace;
+use super::room::Share;
 use crate::apply::CallError;
 use hyper::body::Incoming;
 
@@ -25,8 +27,8 @@ pub enum WatchEnd {
     /// A line is longer than is read.
     #[error("the API server sent an event that is too large")]
     TooLong,
-    /// There are more Jobs than are remembered.
-    #[error("the API server shows more Jobs than are remembered")]
+    /// There are more Jobs than are remembered, or all clusters together leave no room for what it says.
+    #[error("the API server shows more Jobs than are remembered, or there is no room for what it says")]
     TooMuch,
     /// What came is no event of a watch.
     #[error("the API server sent what is no event")]
@@ -41,6 +43,8 @@ pub(super) struct Watching {
     link: Link,
     body: Incoming,
     lines: Lines,
+    /// Room for a line that is not whole.
+    share: Share,
     /// What the parts cost that came and are not paid for.
     debt: u32,
     /// Over HTTP/1.1, which has no pings, the time at which it must have ended by itself.
@@ -51,13 +55,14 @@ pub(super) struct Watching {
 
 impl Watching {
     pub(super) fn new(link: Link, answer: Answer) -> Self {
-        let limits = link.limits();
+        let (limits, share) = (link.limits(), link.room().share());
         let end = matches!(answer.sender, Sender::Http1(_))
             .then(|| Instant::now() + limits.http1_watch + limits.http1_grace);
         Self {
             link,
             body: answer.head.into_body(),
             lines: Lines::default(),
+            share,
             debt: 0,
             end,
             _sender: answer.sender,
@@ -76,7 +81,11 @@ impl Watching {
                 self.debt = 0;
             }
             let line = self.lines.next(self.link.limits().line);
-            if let Some(line) = line.map_err(|_| WatchEnd::TooLong)? {
+            let line = line.map_err(|_| WatchEnd::TooLong)?;
+            if !self.share.hold(self.lines.held()) {
+                return Err(WatchEnd::TooMuch);
+            }
+            if let Some(line) = line {
                 return Ok(Some(line));
             }
             let end = self.end;

@@ -59,14 +59,14 @@ async fn adopt(objects: &Objects, job: &Takeover) -> Result<bool, CallError> {
             Err(error) => return Err(error),
         }
         // Its own controller writes to it while it runs.
-        let Some(found) = objects.get_job(&job.name).await? else {
+        let Some(found) = objects.get_job_metadata(&job.name).await? else {
             return Ok(false);
         };
-        let is_the_one = found.metadata.uid.as_deref() == Some(&job.uid);
-        if !is_the_one || maker(objects.hub_id(), &found.metadata) != Maker::Kin {
+        let is_the_one = found.uid.as_deref() == Some(&job.uid);
+        if !is_the_one || maker(objects.hub_id(), &found) != Maker::Kin {
             return Ok(false);
         }
-        version = found.metadata.resource_version.unwrap_or_default();
+        version = found.resource_version.unwrap_or_default();
     }
     Err(CallError::Conflict)
 }

@@ -30,7 +30,6 @@ use super::catalog::Published;
 use super::index::Index;
 use super::record::Record;
 use super::sites::Sites;
-use super::sweep::list;
 use super::worker::Context;
 
 mod adoption;
@@ -45,6 +44,7 @@ mod retention;
 mod shown;
 mod sites;
 mod sources;
+mod sweeps;
 mod territory;
 mod work;
 
@@ -229,7 +229,7 @@ impl Engine {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
             self.running.spawn(Errand::Sweep, async move {
-                Finished::Sweep(list(context.calls.objects()).await)
+                Finished::Sweep(list(&context.calls).await)
             });
         }
         self.start_lists(now);
@@ -250,6 +250,7 @@ impl Engine {
     fn may_begin(&self) -> bool {
         self.context.gate.admit().is_ok()
     }
+
 
     /// A task with nothing to do needs no slot.
     fn give_slot_back(&mut self, uid: &TaskUid) {

@@ -10,5 +10,6 @@ mod outcome;
 mod record;
 mod sites;
 mod sweep;
+mod walk;
 mod word;
 pub mod worker;

@@ -12,6 +12,8 @@ use crate::names::TaskUid;
 use crate::plan::ledger::{Ledger, MAX_ORPHANS, Orphan};
 use crate::plan::site::{ClusterName, Site, SiteState};
 
+use super::walk::SweepPlaces;
+
 /// One site.
 #[derive(Debug)]
 pub struct Entry {
@@ -100,6 +102,8 @@ pub struct Sites {
     all: HashMap<Arc<Site>, Entry>,
     /// Losses that an earlier process wrote down.
     lost: HashMap<Site, Timestamp>,
+    /// Places for sweeps of them that remove something.
+    pub removals: SweepPlaces,
 }
 
 impl Sites {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
+use tokio::time::{Instant, timeout_at};
 
 use crate::api::labels::{TASK_KIND, TASK_NAME, TASK_NAMESPACE};
-use crate::apply::{CallError, Calls, Found, Objects};
+use crate::apply::{CallError, Calls, Found, Listing, Objects};
 use crate::metrics::Metrics;
-use crate::names::{HubId, TaskKind, TaskUid};
+use crate::names::{HubId, TaskUid};
 use crate::plan::adoption::{Maker, maker};
 use crate::plan::gc::Marked;
 use crate::plan::ledger::Orphan;
@@ -17,7 +18,12 @@ use crate::plan::shards::Owned;
 use crate::plan::task::TaskId;
 use crate::watch::{JobMark, Scope, task_of};
 
-/// What is at a place that the watch does not show.
+/// Longest that a sweep removes things; what it did not come to is found by the next one again.
+const REMOVE: Duration = Duration::from_secs(240);
+/// Objects of one sweep that the log names, each by a name that is of our own form; all are counted.
+const NAMED: usize = 20;
+
+/// What is in the rendering namespace that the watch does not show.
 #[derive(Debug, Default)]
 pub struct Listed {
     /// Config Secrets of this hub and of others.
@@ -26,26 +32,77 @@ pub struct Listed {
     pub others_jobs: Vec<Found>,
 }
 
-/// Lists what is at a place.
+/// Lists what is in the rendering namespace.
 ///
 /// # Errors
 /// Whatever keeps it from being listed.
-pub async fn list(objects: &Objects) -> Result<Listed, CallError> {
-    let others_jobs = objects.list_others_jobs().await?;
-    let secrets = objects.list_secrets().await?;
+pub async fn list(calls: &Calls) -> Result<Listed, CallError> {
+    let others_jobs = calls.list_all(Listing::OthersJobs).await?;
+    let secrets = calls.list_all(Listing::Secrets).await?;
     Ok(Listed {
         secrets: secrets.into_iter().map(|found| found.meta).collect(),
         others_jobs,
     })
 }
 
+/// A config Secret that is of no task the hub knows: of what its labels and annotations say, only what is a name.
+#[derive(Debug)]
+pub struct Stranger {
+    name: String,
+    uid: String,
+    maker: Maker,
+    owner: OwnedBy,
+}
+
+/// A Job that is of no task the hub knows.
+#[derive(Debug)]
+pub struct Stranded {
+    /// Its name, which is of our own form.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// The task that an object names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedBy {
+    /// None at all.
+    Nothing,
+    /// Something that is no task's name; what it is about cannot be told.
+    Illegible,
+    /// This one.
+    Task(TaskId),
+}
+
+impl Stranger {
+    /// The Secret by its metadata; `None` where no hub of this cluster made it.
+    pub fn of(hub_id: &HubId, meta: &ObjectMeta) -> Option<Self> {
+        let maker = maker(hub_id, meta);
+        (maker != Maker::Foreign).then_some(Self {
+            name: meta.name.clone()?,
+            uid: meta.uid.clone()?,
+            maker,
+            owner: owned_by(meta),
+        })
+    }
+}
+
+impl From<JobMark> for Stranded {
+    fn from(mark: JobMark) -> Self {
+        Self {
+            name: mark.name,
+            uid: mark.uid,
+        }
+    }
+}
+
 /// What a sweep found to belong to no task the hub knows.
 #[derive(Debug)]
 pub struct Sweep {
     /// Config Secrets.
-    pub secrets: Vec<ObjectMeta>,
+    pub secrets: Vec<Stranger>,
     /// Jobs.
-    pub jobs: Vec<JobMark>,
+    pub jobs: Vec<Stranded>,
     /// What deleted tasks left on a cluster that was not reached.
     pub left: Vec<Left>,
     /// What the hub serves: of other tasks it cannot say that they are gone.
@@ -78,8 +135,6 @@ pub fn marked(meta: &ObjectMeta, now: Timestamp) -> Marked {
         .as_ref()
         .map_or(Timestamp::UNIX_EPOCH, |t| t.0);
     Marked {
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone().unwrap_or_default(),
         task: task_of(meta),
         age: Duration::try_from(now.duration_since(created)).unwrap_or_default(),
     }
@@ -100,32 +155,24 @@ pub async fn remove_orphans(
         owned: &sweep.owned,
     };
     let mut settled = Vec::new();
+    let mut tally = Tally::new(metrics);
     for Left(orphan) in sweep.left {
-        match remove_left(objects, &orphan).await {
-            Ok(removed) => {
-                report(metrics, "Job", &orphan.name, Ok(removed));
-                settled.push(orphan.task);
-            }
-            Err(error) => report(metrics, "Job", &orphan.name, Err(error)),
+        let removed = remove_left(objects, &orphan).await;
+        if removed.is_ok() {
+            settled.push(orphan.task);
         }
+        tally.take("Job", &orphan.name, removed);
     }
+    let until = Instant::now() + REMOVE;
     for job in sweep.jobs {
-        report(
-            metrics,
-            "Job",
-            &job.name,
-            remove_job(objects, &confirm, &job).await,
-        );
+        let removed = timeout_at(until, remove_job(objects, &confirm, &job)).await;
+        tally.take("Job", &job.name, removed.unwrap_or(Err(CallError::Timeout)));
     }
-    for meta in sweep.secrets {
-        let name = meta.name.as_deref().unwrap_or_default();
-        report(
-            metrics,
-            "Secret",
-            name,
-            remove_secret(objects, &confirm, name, &meta).await,
-        );
+    for secret in sweep.secrets {
+        let removed = timeout_at(until, remove_secret(objects, &confirm, &secret)).await;
+        tally.take("Secret", &secret.name, removed.unwrap_or(Err(CallError::Timeout)));
     }
+    tally.tell();
     settled
 }
 
@@ -134,7 +181,7 @@ pub async fn remove_orphans(
 async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallError> {
     let is_a_hubs = |meta: &ObjectMeta| maker(objects.hub_id(), meta) != Maker::Foreign;
     let is_its = |meta: &ObjectMeta| task_of(meta).as_ref() == Some(&orphan.task) && is_a_hubs(meta);
-    let job = objects.get_job(&orphan.name).await?.map(|job| job.metadata);
+    let job = objects.get_job_metadata(&orphan.name).await?;
     let job = job.filter(is_its).and_then(|meta| meta.uid);
     let is_known = |uid: &String, known: &Option<String>| known.as_ref().is_none_or(|known| known == uid);
     let job = job.filter(|uid| is_known(uid, &orphan.job_uid));
@@ -150,28 +197,68 @@ async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallErr
     Ok(job.is_some() || secret.is_some())
 }
 
-fn report(metrics: &Metrics, kind: &'static str, name: &str, removed: Result<bool, CallError>) {
-    match removed {
-        Ok(true) => {
-            metrics.orphans_removed.inc();
-            tracing::info!(kind, name, "removed an object whose task is gone");
+/// What became of the objects of a sweep.
+struct Tally<'a> {
+    metrics: &'a Metrics,
+    removed: usize,
+    stayed: usize,
+    unnamed: usize,
+}
+
+impl<'a> Tally<'a> {
+    const fn new(metrics: &'a Metrics) -> Self {
+        Self {
+            metrics,
+            removed: 0,
+            stayed: 0,
+            unnamed: 0,
         }
-        Ok(false) => {}
-        Err(error) => tracing::warn!(
-            kind,
-            name,
-            error = error.kind(),
-            "an object without a task stays for now"
-        ),
+    }
+
+    fn take(&mut self, kind: &'static str, name: &str, removed: Result<bool, CallError>) {
+        let is_named = self.removed + self.stayed < NAMED;
+        self.unnamed += usize::from(!is_named && removed != Ok(false));
+        match removed {
+            Ok(true) => {
+                self.removed += 1;
+                self.metrics.orphans_removed.inc();
+                if is_named {
+                    tracing::info!(kind, name, "removed an object whose task is gone");
+                }
+            }
+            Ok(false) => {}
+            Err(error) => {
+                self.stayed += 1;
+                if is_named {
+                    let error = error.kind();
+                    tracing::warn!(kind, name, error, "an object without a task stays for now");
+                }
+            }
+        }
+    }
+
+    fn tell(&self) {
+        if self.unnamed > 0 {
+            let (removed, stayed, unnamed) = (self.removed, self.stayed, self.unnamed);
+            tracing::info!(
+                removed,
+                stayed,
+                unnamed,
+                "a sweep met more objects without a task than are named"
+            );
+        }
     }
 }
 
-async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &JobMark) -> Result<bool, CallError> {
-    let found = objects.get_job(&job.name).await?.map(|found| found.metadata);
+async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &Stranded) -> Result<bool, CallError> {
+    let found = objects.get_job_metadata(&job.name).await?;
     let Some(meta) = found.filter(|meta| meta.uid.as_deref() == Some(&job.uid)) else {
         return Ok(false);
     };
-    if !confirm.is_orphan(&meta).await? {
+    if !confirm
+        .is_orphan(maker(confirm.hub_id, &meta), &owned_by(&meta))
+        .await?
+    {
         return Ok(false);
     }
     objects.delete_job(&job.name, &job.uid).await.map(|()| true)
@@ -180,16 +267,15 @@ async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &JobMark) -> 
 async fn remove_secret(
     objects: &Objects,
     confirm: &Confirm<'_>,
-    name: &str,
-    meta: &ObjectMeta,
+    secret: &Stranger,
 ) -> Result<bool, CallError> {
-    let Some(uid) = meta.uid.as_deref() else {
-        return Ok(false);
-    };
-    if !confirm.is_orphan(meta).await? {
+    if !confirm.is_orphan(secret.maker, &secret.owner).await? {
         return Ok(false);
     }
-    objects.delete_secret(name, uid).await.map(|()| true)
+    objects
+        .delete_secret(&secret.name, &secret.uid)
+        .await
+        .map(|()| true)
 }
 
 /// Asks the hub's API server whether a task is gone.
@@ -202,14 +288,15 @@ struct Confirm<'a> {
 
 impl Confirm<'_> {
     /// Whether the API server has no task of the name and UID that an object names. One of this hub's that names no task
-    /// belongs to none; of a task that is not the hub's nothing can be said, and another cluster may name any.
-    async fn is_orphan(&self, meta: &ObjectMeta) -> Result<bool, CallError> {
-        match (maker(self.hub_id, meta), owner(meta)) {
-            (Maker::Foreign, _) | (Maker::Kin, None) => Ok(false),
-            (Maker::Own, None) => Ok(true),
-            (Maker::Own | Maker::Kin, Some(owner)) => {
-                let serves = is_served(self.scopes, self.owned, &owner);
-                Ok(serves && self.calls.get_task(&owner).await?.is_none())
+    /// belongs to none; of a task that is not the hub's, or of what is no name, nothing can be said, and another cluster may
+    /// name any.
+    async fn is_orphan(&self, maker: Maker, owner: &OwnedBy) -> Result<bool, CallError> {
+        match (maker, owner) {
+            (Maker::Foreign, _) | (Maker::Kin, OwnedBy::Nothing) | (_, OwnedBy::Illegible) => Ok(false),
+            (Maker::Own, OwnedBy::Nothing) => Ok(true),
+            (Maker::Own | Maker::Kin, OwnedBy::Task(task)) => {
+                let serves = is_served(self.scopes, self.owned, task);
+                Ok(serves && self.calls.get_task(task).await?.is_none())
             }
         }
     }
@@ -221,19 +308,20 @@ pub fn is_served(scopes: &[Scope], owned: &Owned, task: &TaskId) -> bool {
     scopes.iter().any(covers) && owned.owns(&task.namespace)
 }
 
-/// The task that an object's annotations and label name.
-pub fn owner(meta: &ObjectMeta) -> Option<TaskId> {
-    let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
-    let kind = match annotation(TASK_KIND)?.as_str() {
-        "RenderTask" => TaskKind::RenderTask,
-        "ClusterRenderTask" => TaskKind::ClusterRenderTask,
-        _ => return None,
+/// The task that an object's annotations and label name. They may be what another cluster says: nothing of them goes on that is
+/// no name.
+pub fn owned_by(meta: &ObjectMeta) -> OwnedBy {
+    let annotation = |key: &str| meta.annotations.as_ref()?.get(key).map(String::as_str);
+    let named = (
+        annotation(TASK_KIND),
+        annotation(TASK_NAMESPACE),
+        annotation(TASK_NAME),
+    );
+    let (Some(kind), Some(namespace), Some(name)) = named else {
+        return OwnedBy::Nothing;
     };
-    let uid: TaskUid = task_of(meta)?;
-    Some(TaskId {
-        kind,
-        namespace: annotation(TASK_NAMESPACE)?,
-        name: annotation(TASK_NAME)?,
-        uid,
-    })
+    let Some(uid) = task_of(meta) else {
+        return OwnedBy::Nothing;
+    };
+    TaskId::parse(kind, namespace, name, uid.as_str()).map_or(OwnedBy::Illegible, OwnedBy::Task)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::labels::REGISTRY_HOST;
@@ -280,9 +281,10 @@ impl Pass<'_> {
         let job = self.objects()?.get_job(name).await?;
         let mark = job
             .as_ref()
-            .and_then(|j| self.own_mark(&j.metadata))
+            .and_then(|job| self.own_mark(&job.meta, job.hint))
             .filter(|m| m.task == self.view.id.uid);
-        if let (Some(mark), Some(report)) = (mark, job.as_ref().and_then(read_job)) {
+        let report = job.as_ref().and_then(|job| read_job(&job.meta, &job.status));
+        if let (Some(mark), Some(report)) = (mark, report) {
             self.note = self.last_word(&report).await?;
             (self.view.job, self.outcome.job) = (JobState::Read(report), JobNews::Read(mark, asked));
         } else {
@@ -306,9 +308,9 @@ impl Pass<'_> {
         if let Some(note) = self.context.notes.wait(uid, LATE_NOTE, fits).await {
             return Ok(Some(note));
         }
-        let pods = self.objects()?.list_pods(uid).await?;
-        let own = pods.iter().filter(|pod| pod_task(&pod.metadata).is_some());
-        let notes = own.filter_map(read_pod).filter(fits);
-        Ok(notes.max_by_key(|note| note.created))
+        let is_own = |pod: &Pod| pod_task(&pod.metadata).is_some();
+        let look = |pod: &Pod| read_pod(pod).filter(|note| is_own(pod) && fits(note));
+        let notes = self.objects()?.list_pods(uid, look).await?;
+        Ok(notes.into_iter().max_by_key(|note| note.created))
     }
 }

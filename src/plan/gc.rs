@@ -9,28 +9,19 @@ use super::task::Phase;
 /// An object with the hub's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// Name of the object.
-    pub name: String,
-    /// UID of the object.
-    pub uid: String,
     /// UID of the task it was made for, by its label.
     pub task: Option<TaskUid>,
     /// How long it exists.
     pub age: Duration,
 }
 
-/// The objects to delete: those older than `grace` whose task is gone, or was never named.
+/// Whether an object is to be deleted: it is older than `grace`, and its task is gone, or was never named.
 ///
-/// `phase` answers where a live task stands; `None` is a task that does not exist. Objects of live tasks are left to
-/// the task's own life, which knows when they may go.
-pub fn orphans<'a>(
-    objects: &'a [Marked],
-    grace: Duration,
-    phase: impl Fn(&TaskUid) -> Option<Phase> + 'a,
-) -> impl Iterator<Item = &'a Marked> {
-    objects
-        .iter()
-        .filter(move |o| o.age >= grace && o.task.as_ref().and_then(&phase).is_none())
+/// `phase` is where its task stands; `None` is a task that does not exist. Objects of live tasks are left to the task's own
+/// life, which knows when they may go.
+#[must_use]
+pub fn is_orphan(object: &Marked, grace: Duration, phase: Option<Phase>) -> bool {
+    object.age >= grace && phase.is_none()
 }
 
 #[cfg(test)]
@@ -39,8 +30,6 @@ mod tests {
 
     fn marked(task: Option<&str>, age: u64) -> Marked {
         Marked {
-            name: "render-x".into(),
-            uid: "u".into(),
             task: task.map(TaskUid::new),
             age: Duration::from_secs(age),
         }
@@ -56,13 +45,10 @@ mod tests {
             (None, 3600, true),
         ];
         for (task, age, goes) in table {
-            let objects = [marked(task, age)];
-            let live = |uid: &TaskUid| (uid.as_str() == "live").then_some(Phase::Running);
-            assert_eq!(
-                orphans(&objects, Duration::from_secs(60), live).count() == 1,
-                goes,
-                "{task:?} {age}"
-            );
+            let object = marked(task, age);
+            let phase = (task == Some("live")).then_some(Phase::Running);
+            let found = is_orphan(&object, Duration::from_secs(60), phase);
+            assert_eq!(found, goes, "{task:?} {age}");
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod lost;
 pub mod mailbag;
 pub mod namespaces;
 pub mod outcome;
+pub mod path;
 pub mod placement;
 pub mod places;
 mod pod;

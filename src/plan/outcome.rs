@@ -1,8 +1,8 @@
 //! What a Job and its pods say: the Job's conditions, never its counters, and the pod's strict termination message.
 
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::JobStatus;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::labels;
@@ -41,18 +41,17 @@ pub struct JobReport {
     pub created: Option<Timestamp>,
 }
 
-/// Reads a Job. `None` when it has no UID, which no API server gives out.
+/// Reads a Job by its metadata and its status. `None` when it has no UID, which no API server gives out.
 #[must_use]
-pub fn read_job(job: &Job) -> Option<JobReport> {
-    let annotation = |key: &str| job.metadata.annotations.as_ref()?.get(key).cloned();
-    let status = job.status.as_ref();
+pub fn read_job(meta: &ObjectMeta, status: &JobStatus) -> Option<JobReport> {
+    let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
     Some(JobReport {
-        uid: job.metadata.uid.clone()?,
+        uid: meta.uid.clone()?,
         spec_hash: annotation(labels::SPEC_HASH).unwrap_or_default(),
         chart_url: annotation(labels::CHART_URL),
-        verdict: status.map_or(Verdict::Running, verdict),
-        attempts: status.map_or(0, |s| clamp(s.succeeded) + clamp(s.failed)),
-        created: job.metadata.creation_timestamp.as_ref().map(|t| t.0),
+        verdict: verdict(status),
+        attempts: clamp(status.succeeded) + clamp(status.failed),
+        created: meta.creation_timestamp.as_ref().map(|t| t.0),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderValue, Request as HttpRequest};
 use http_body_util::BodyExt as _;
@@ -15,8 +16,8 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use crate::apply::{CallError, SecretBody};
-use crate::metrics::{Metrics, journey};
+use crate::apply::{CallError, OBJECT_MAX, SecretBody, fetch};
+use crate::metrics::Metrics;
 
 /// Longest a read may take.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -85,8 +86,8 @@ impl Session {
         let request = Request::new(path).get(name, &GetParams::default());
         let answer = self.exchange(request).await;
         let answer = answer
-            .map(Zeroizing::new)
-            .and_then(|text| serde_json::from_str(&text).map_err(|_| ReadError::Call(CallError::Transport)));
+            .map(|body| Zeroizing::new(Vec::from(body)))
+            .and_then(|body| serde_json::from_slice(&body).map_err(|_| ReadError::Call(CallError::Transport)));
         self.metrics
             .call("get", resource_of::<K>(), code(answer.as_ref().err()));
         answer
@@ -100,7 +101,7 @@ impl Session {
         let request = secrets(namespace).get(name, &GetParams::default());
         let answer = self.exchange(request).await;
         self.metrics.call("get", SECRETS, code(answer.as_ref().err()));
-        answer.map(|text| SecretBody::new(text.into_bytes()))
+        answer.map(|body| SecretBody::new(body.into()))
     }
 
     /// Resource version of a Secret, of which no value is read.
@@ -109,8 +110,8 @@ impl Session {
     /// What the answer means to the reader.
     pub async fn secret_version(&self, namespace: &str, name: &str) -> Result<String, ReadError> {
         let request = secrets(namespace).get_metadata(name, &GetParams::default());
-        let answer = self.exchange(request).await.and_then(|text| {
-            let read: Result<PartialObjectMeta<Secret>, _> = serde_json::from_str(&text);
+        let answer = self.exchange(request).await.and_then(|body| {
+            let read: Result<PartialObjectMeta<Secret>, _> = serde_json::from_slice(&body);
             let version = read.ok().and_then(|object| object.metadata.resource_version);
             version.ok_or(ReadError::Call(CallError::Transport))
         });
@@ -152,14 +153,17 @@ impl Session {
     async fn exchange(
         &self,
         request: Result<HttpRequest<Vec<u8>>, RequestError>,
-    ) -> Result<String, ReadError> {
+    ) -> Result<Bytes, ReadError> {
         let request = self.shown(request)?;
-        journey::leaves();
-        // As text, because kube logs the whole of an answer that it cannot decode.
-        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request)).await;
+        let answer = tokio::time::timeout(DEADLINE, fetch(&self.client, request, OBJECT_MAX)).await;
         answer
-            .map_err(|_| ReadError::Call(CallError::Timeout))
-            .and_then(|answer| answer.map_err(|error| classify(&error)))
+            .unwrap_or(Err(CallError::Timeout))
+            .map_err(|error| match error {
+                CallError::NotFound => ReadError::NotFound,
+                CallError::Forbidden => ReadError::Forbidden,
+                CallError::Unauthorized => ReadError::Unauthorized,
+                error => ReadError::Call(error),
+            })
     }
 
     /// The request with what shows whose it is.
@@ -227,8 +231,7 @@ fn code(error: Option<&ReadError>) -> u16 {
         Some(ReadError::NotFound) => 404,
         Some(ReadError::Forbidden) => 403,
         Some(ReadError::Unauthorized) => 401,
-        Some(ReadError::Call(CallError::Code(code))) => *code,
-        Some(ReadError::Call(_)) => 0,
+        Some(ReadError::Call(error)) => error.code(),
     }
 }
 

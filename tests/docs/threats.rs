@@ -234,7 +234,9 @@ fn the_rows_are_those_of_the_model() {
         .iter()
         .flat_map(|(letter, count)| (1..=*count).map(move |number| format!("{letter}{number}")))
         .collect();
-    assert_eq!(rows().map(|row| row.id).collect::<Vec<_>>(), expected);
+    // The bounds are numbered as they were found, and not all of them have a row.
+    let of_model = rows().filter(|row| !row.id.starts_with('B'));
+    assert_eq!(of_model.map(|row| row.id).collect::<Vec<_>>(), expected);
     for family in FAMILIES {
         assert!(family.rows.iter().all(|row| row.id.starts_with(family.letter)));
     }

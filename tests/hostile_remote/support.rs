@@ -13,6 +13,7 @@ use renderhub::cluster::jobs::watch_jobs;
 use renderhub::cluster::limits::LinkLimits;
 use renderhub::cluster::link::{Link, LinkSettings};
 use renderhub::cluster::resolve::Resolver;
+use renderhub::cluster::room::Room;
 use renderhub::kubeconfig::{Host, Login, RemoteConfig};
 use renderhub::names::{HubId, TaskUid, job_name};
 use renderhub::plan::address::Guard;
@@ -59,6 +60,7 @@ pub fn settings(limits: LinkLimits) -> LinkSettings {
         }),
         resolver: Resolver::with_servers(&[]).unwrap(),
         limits: Arc::new(limits),
+        room: Room::default(),
         gate: claimed().0,
     }
 }

@@ -17,6 +17,7 @@ use renderhub::cluster::limits::LinkLimits;
 use renderhub::cluster::link::LinkSettings;
 use renderhub::cluster::registry::{OwnNamespaces, Pace, Registry, RegistrySettings, Seat};
 use renderhub::cluster::resolve::Resolver;
+use renderhub::cluster::room::Room;
 use renderhub::kubeconfig::{self, Host, RemoteConfig};
 use renderhub::metrics::Metrics;
 use renderhub::metrics::clusters::label;
@@ -122,6 +123,7 @@ impl World {
             guard: Arc::new(guard),
             resolver: Resolver::system().expect("this machine has name servers"),
             limits: Arc::new(limits),
+            room: Room::default(),
             gate: claimed().0,
         };
         let (metrics, shown) = Metrics::new();

@@ -18,6 +18,7 @@ use renderhub::cluster::limits::LinkLimits;
 use renderhub::cluster::link::LinkSettings;
 use renderhub::cluster::registry::{Registry, RegistrySettings};
 use renderhub::cluster::resolve::Resolver;
+use renderhub::cluster::room::Room;
 use renderhub::controller::catalog::{CatalogLoop, Published};
 use renderhub::controller::clusters::{ClusterLoop, Limits, Parts};
 use renderhub::metrics::Metrics;
@@ -333,6 +334,7 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
         }),
         resolver: Resolver::system()?,
         limits: Arc::new(LinkLimits::default()),
+        room: Room::default(),
         gate: claimed().0,
     };
     let settings = RegistrySettings {

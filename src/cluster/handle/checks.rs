@@ -233,6 +233,7 @@ pub(super) const fn fault_of(call: CallError) -> Fault {
         CallError::AlreadyExists
         | CallError::Conflict
         | CallError::Invalid
+        | CallError::Crowded
         | CallError::Timeout
         | CallError::Code(_)
         | CallError::Transport

@@ -14,7 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Desired;
 use super::session::Session;
-use crate::apply::{CallError, Wire};
+use crate::apply::{CallError, Extent, Wire};
 use crate::cluster::fare::Fare;
 use crate::metrics::clusters::ClusterMetrics;
 
@@ -131,12 +131,12 @@ impl Seat {
         !self.valid.is_cancelled()
     }
 
-    async fn call(&self, request: Request<Vec<u8>>) -> Result<Bytes, CallError> {
+    async fn call(&self, request: Request<Vec<u8>>, extent: Extent) -> Result<Bytes, CallError> {
         let entered = self.line.enter().filter(|_| self.is_valid());
         let (session, _call) = entered.ok_or(CallError::Transport)?;
         let sent = session
             .link
-            .send_paid(request, self.user.as_ref(), self.fare.clone());
+            .send_paid(request, self.user.as_ref(), self.fare.clone(), extent);
         // What is cut says nothing of the cluster.
         let sent = self.valid.run_until_cancelled(sent).await;
         let sent = sent.ok_or(CallError::Transport)?;
@@ -153,7 +153,7 @@ impl fmt::Debug for Seat {
 }
 
 impl Wire for Seat {
-    fn send(&self, request: Request<Vec<u8>>) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        Box::pin(self.call(request))
+    fn send(&self, request: Request<Vec<u8>>, extent: Extent) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(self.call(request, extent))
     }
 }

@@ -2,28 +2,69 @@
 
 use std::collections::HashMap;
 
+use crate::cluster::room::{Room, Share};
 use crate::names::TaskUid;
 use crate::watch::{Change, JobMark};
 
-/// The Jobs that a list or a watch showed, by their tasks.
-#[derive(Debug, Default)]
-pub(super) struct Known(HashMap<TaskUid, Box<str>>);
+/// Bytes that a Job takes besides its texts: here, and as the engine remembers it for as long as it is here.
+const MARK: usize = 1 << 10;
+
+/// The Jobs that a list or a watch showed, by their tasks, with their share of the room.
+#[derive(Debug)]
+pub(super) struct Known {
+    jobs: HashMap<TaskUid, Noted>,
+    share: Share,
+}
+
+#[derive(Debug)]
+struct Noted {
+    uid: Box<str>,
+    weight: usize,
+}
 
 impl Known {
-    /// Notes a Job. `false` where there are more than `max`.
+    pub(super) fn new(room: &Room) -> Self {
+        Self {
+            jobs: HashMap::new(),
+            share: room.share(),
+        }
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.jobs = HashMap::new();
+        self.share.hold(0);
+    }
+
+    /// Notes a Job. `false` where there are more than `max`, or no room for it.
     pub(super) fn note(&mut self, mark: &JobMark, max: usize) -> bool {
-        self.0.insert(mark.task.clone(), mark.uid.as_str().into());
-        self.0.len() <= max
+        let noted = Noted {
+            uid: mark.uid.as_str().into(),
+            weight: weight(mark),
+        };
+        if !self.share.grow(noted.weight) {
+            return false;
+        }
+        if let Some(before) = self.jobs.insert(mark.task.clone(), noted) {
+            self.share.shrink(before.weight);
+        }
+        self.jobs.len() <= max
     }
 
     /// Forgets a Job; `false` where another one, or none, was noted.
     pub(super) fn forget(&mut self, mark: &JobMark) -> bool {
-        let is_noted = self.0.get(&mark.task).is_some_and(|uid| **uid == *mark.uid);
-        if is_noted {
-            self.0.remove(&mark.task);
+        let is_noted = self.jobs.get(&mark.task).is_some_and(|job| *job.uid == *mark.uid);
+        if let Some(job) = is_noted.then(|| self.jobs.remove(&mark.task)).flatten() {
+            self.share.shrink(job.weight);
         }
         is_noted
     }
+}
+
+fn weight(mark: &JobMark) -> usize {
+    let texts = [mark.task.as_str(), &mark.name, &mark.uid, &mark.spec_hash];
+    let url = mark.chart_url.as_deref().map_or(0, str::len);
+    MARK + url + texts.into_iter().map(str::len).sum::<usize>()
 }
 
 /// Changes in their order, of each Job only the last. What follows the end of a Job is kept apart from it.
@@ -102,7 +143,8 @@ mod tests {
 
     #[test]
     fn only_the_job_that_was_there_can_go_and_no_number_of_them_is_too_large_to_say_so() {
-        let mut known = Known::default();
+        let room = Room::new(10 * MARK);
+        let mut known = Known::new(&room);
         assert!(known.note(&mark("a", "1", EndHint::No), 1));
         assert!(
             known.note(&mark("a", "2", EndHint::No), 1),
@@ -114,6 +156,25 @@ mod tests {
         );
         assert!(!known.forget(&mark("b", "1", EndHint::No)), "it was never there");
         assert!(!known.note(&mark("b", "3", EndHint::No), 1), "one too many");
-        assert!(known.forget(&mark("a", "2", EndHint::No)));
+        assert!(known.forget(&mark("a", "2", EndHint::No)) && known.forget(&mark("b", "3", EndHint::No)));
+        assert_eq!(room.used(), 0);
+    }
+
+    /// Holds: B9.
+    #[test]
+    fn a_watch_remembers_as_many_jobs_as_leave_room_for_others() {
+        let room = Room::new(40 * MARK);
+        let (mut greedy, mut other) = (Known::new(&room), Known::new(&room));
+        let note = |known: &mut Known, n: usize| known.note(&mark(&n.to_string(), "u", EndHint::No), 1_000);
+        let most = (0..1_000).take_while(|n| note(&mut greedy, *n)).count();
+        assert!((15..20).contains(&most), "{most}");
+        assert!((0..5).all(|n| note(&mut other, n)), "what needs little finds it");
+        assert!(
+            (0..5).all(|n| note(&mut other, n)),
+            "shown again it costs no more"
+        );
+        greedy.clear();
+        drop(other);
+        assert_eq!(room.used(), 0);
     }
 }

@@ -9,6 +9,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::api::labels;
+use crate::apply::lean::Managed;
 use crate::names::{HubId, TaskUid, hex, is_dns_label, is_name_of};
 use crate::plan::outcome::EndHint;
 use crate::watch::JobMark;
@@ -97,34 +98,6 @@ struct Annotations {
     spec_hash: Option<String>,
     #[serde(rename = "renderhub.dev/chart-url")]
     chart_url: Option<String>,
-}
-
-/// Which fields of the status somebody set, over all entries.
-#[derive(Debug, Default)]
-struct Managed {
-    is_empty: bool,
-    has_completion_time: bool,
-    has_conditions: bool,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    #[serde(rename = "fieldsV1")]
-    fields: Option<Fields>,
-}
-
-#[derive(Deserialize)]
-struct Fields {
-    #[serde(rename = "f:status")]
-    status: Option<StatusFields>,
-}
-
-#[derive(Deserialize)]
-struct StatusFields {
-    #[serde(rename = "f:completionTime")]
-    completion_time: Option<IgnoredAny>,
-    #[serde(rename = "f:conditions")]
-    conditions: Option<IgnoredAny>,
 }
 
 /// What should lead to the next page is no mark.
@@ -231,15 +204,6 @@ impl Meta {
     }
 }
 
-impl Managed {
-    fn hint(&self) -> EndHint {
-        if self.is_empty {
-            return EndHint::Now;
-        }
-        EndHint::of(self.has_completion_time, self.has_conditions)
-    }
-}
-
 fn is_uid(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=UID_MAX).contains(&text.len()) && text.bytes().all(is_part)
@@ -284,35 +248,6 @@ impl<'de> Deserialize<'de> for Items {
             }
         }
         deserializer.deserialize_seq(Bounded)
-    }
-}
-
-impl<'de> Deserialize<'de> for Managed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Folded;
-        impl<'de> Visitor<'de> for Folded {
-            type Value = Managed;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Managed, A::Error> {
-                let mut managed = Managed {
-                    is_empty: true,
-                    ..Managed::default()
-                };
-                while let Some(entry) = list.next_element::<Entry>()? {
-                    managed.is_empty = false;
-                    let status = entry.fields.and_then(|fields| fields.status);
-                    managed.has_completion_time |=
-                        status.as_ref().is_some_and(|s| s.completion_time.is_some());
-                    managed.has_conditions |= status.is_some_and(|s| s.conditions.is_some());
-                }
-                Ok(managed)
-            }
-        }
-        deserializer.deserialize_seq(Folded)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::{Call, Got, Link, Want};
-use crate::apply::CallError;
+use crate::apply::{CallError, Extent};
 use crate::cluster::fare::{CALLS_OF_PASS, Fare, NO_TURN};
 use crate::metrics::journey;
 
@@ -28,6 +28,7 @@ impl Link {
         request: Request<Vec<u8>>,
         user: Option<&HeaderValue>,
         fare: Option<Arc<Fare>>,
+        extent: Extent,
     ) -> Sent {
         let call = match self.call(request, user) {
             Ok(call) => Call { fare, ..call },
@@ -38,7 +39,7 @@ impl Link {
                 };
             }
         };
-        let answer = match self.attempts(&call, Want::Body).await {
+        let answer = match self.attempts(&call, Want::Body(extent)).await {
             Ok(Got::Body(body)) => Ok(body),
             Ok(Got::Lines(_)) => Err(CallError::Transport),
             Err(error) => Err(error),

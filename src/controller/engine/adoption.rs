@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::api::labels::TASK_NAMESPACE;
@@ -14,7 +15,8 @@ use crate::watch::{JobMark, job_mark};
 
 use super::super::adoption::{Takeover, take_over};
 use super::super::index::Origin;
-use super::super::sweep::{is_served, owner};
+use super::super::sweep::{OwnedBy, Stranded, is_served, owned_by};
+use super::super::walk::Strangers;
 use super::{Engine, Errand, Finished};
 
 impl Engine {
@@ -68,13 +70,26 @@ impl Engine {
     }
 
     /// Jobs at a place that are of no task that runs there: those that the watch shows, and these.
-    pub(super) fn with_strays(&self, origin: &Origin, mut jobs: Vec<JobMark>) -> Vec<JobMark> {
-        jobs.extend(self.index.strays(origin).map(|job| job.mark.clone()));
-        jobs
+    pub(super) fn with_strays(&self, origin: &Origin, jobs: Vec<JobMark>) -> Vec<Stranded> {
+        let strays = self.index.strays(origin).map(|job| job.mark.clone());
+        jobs.into_iter().chain(strays).map(Stranded::from).collect()
+    }
+
+    /// Takes in those that the watch of a site shows. Of too many each has its turn: they begin at another one each time.
+    pub(super) fn meet_strays(&self, origin: &Origin, at: Timestamp, strangers: &mut Strangers) {
+        let count = self.index.strays(origin).count();
+        let first = usize::try_from(at.as_second()).unwrap_or_default() % count.max(1);
+        let all = || self.index.strays(origin);
+        for job in all().skip(first).chain(all().take(first)) {
+            strangers.add_job(|| Stranded {
+                name: job.mark.name.clone(),
+                uid: job.mark.uid.clone(),
+            });
+        }
     }
 
     fn verdict(&self, origin: &Origin, meta: &ObjectMeta) -> Verdict {
-        let Some(named) = owner(meta) else {
+        let OwnedBy::Task(named) = owned_by(meta) else {
             return Verdict::Leave;
         };
         let serves = is_served(&self.all_scopes, &self.territory.owned(), &named);

@@ -1,6 +1,5 @@
 //! What the engine takes in from its workers and its sweeps.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,14 +9,14 @@ use kube::api::ObjectMeta;
 use crate::api::labels::SPEC_HASH;
 use crate::apply::CallError;
 use crate::names::TaskUid;
-use crate::plan::gc::{Marked, orphans};
+use crate::plan::gc::is_orphan;
 use crate::plan::task::Phase;
 use crate::watch::{JobMark, secret_task};
 
 use super::super::index::QUEUED_AFTER;
 use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::record::Blocked;
-use super::super::sweep::{Listed, Sweep, marked, remove_orphans};
+use super::super::sweep::{Listed, Stranger, Sweep, marked, remove_orphans};
 use super::sites::ticket;
 use super::{Engine, Errand, Finished, SWEEP_RETRY, Source, instant};
 
@@ -143,7 +142,7 @@ impl Engine {
         let own = self.keep_secrets(secrets);
         self.index.prune_secrets();
         self.saw(&Source::Secrets);
-        self.remove_orphans(own, strangers);
+        self.remove_orphans(&own, strangers);
     }
 
     /// Keeps the config Secrets of tasks; all that this hub may remove once their task is gone.
@@ -166,21 +165,17 @@ impl Engine {
         own
     }
 
-    fn remove_orphans(&mut self, secrets: Vec<ObjectMeta>, strangers: Vec<JobMark>) {
+    fn remove_orphans(&mut self, secrets: &[ObjectMeta], strangers: Vec<JobMark>) {
         let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
         // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
         let grace = self.limits.gc_interval;
-        let pick = |all: Vec<(Marked, ObjectMeta)>| -> Vec<ObjectMeta> {
-            let marked: Vec<_> = all.iter().map(|(m, _)| m.clone()).collect();
-            let uids: HashSet<_> = orphans(&marked, grace, phase).map(|m| m.uid.clone()).collect();
-            all.into_iter()
-                .filter(|(m, _)| uids.contains(&m.uid))
-                .map(|(_, meta)| meta)
-                .collect()
-        };
-        let now = Timestamp::now();
+        let (now, hub_id) = (Timestamp::now(), &self.context.place.hub_id);
+        let gone = secrets.iter().filter(|meta| {
+            let mark = marked(meta, now);
+            is_orphan(&mark, grace, mark.task.as_ref().and_then(phase))
+        });
         let sweep = Sweep {
-            secrets: pick(secrets.into_iter().map(|m| (marked(&m, now), m)).collect()),
+            secrets: gone.filter_map(|meta| Stranger::of(hub_id, meta)).collect(),
             jobs: self.with_strays(&None, strangers),
             left: Vec::new(),
             scopes: Arc::clone(&self.all_scopes),

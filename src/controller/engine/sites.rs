@@ -1,33 +1,25 @@
 //! What the engine does with sites: it asks for those that tasks need, lists what is there when one is connected, and
 //! wakes its tasks.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::ObjectMeta;
 
-use crate::api::labels::SPEC_HASH;
-use crate::apply::{CallError, Objects};
+use crate::apply::Objects;
 use crate::cluster::Want;
 use crate::names::TaskUid;
-use crate::plan::gc::{Marked, orphans};
 use crate::plan::ledger;
 use crate::plan::placement::Target;
 use crate::plan::queue::Ticket;
 use crate::plan::site::{Site, SiteState};
 use crate::plan::task::Phase;
-use crate::watch::{JobMark, secret_task};
 
 use super::super::outcome::Outcome;
 use super::super::record::Record;
 use super::super::sites::{Turn, Unused};
-use super::super::sweep::{Left, Listed, Sweep, list, marked, remove_orphans};
-use super::{Engine, Errand, Finished, SWEEP_RETRY, Source};
+use super::Engine;
 
-/// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
-const LISTS: usize = 8;
 /// What a finished task may have left on a cluster is gone this long after it was to be removed, or never will be.
 const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
 
@@ -159,6 +151,8 @@ impl Engine {
         match turn {
             Turn::Connected => self.lists.add(&site),
             Turn::Lost => {
+                // Before it counts as connected again, all of them are listed anew.
+                self.index.drop_strays_at(&Some(Arc::clone(&site)));
                 let tasks = self.sites.tasks(&site);
                 if tasks.iter().any(|uid| self.index.has_job(uid))
                     && let Some(since) = self.sites.record_loss(&site)
@@ -184,85 +178,14 @@ impl Engine {
             self.queue.add(&uid);
         }
     }
-
-    /// Lists what is at the sites whose turn it is.
-    pub(super) fn start_lists(&mut self, now: Instant) {
-        let is_known = self.unseen.iter().all(|source| *source == Source::Secrets);
-        while is_known && self.listing.len() < LISTS {
-            let Some(site) = self.lists.take(now) else { return };
-            let Some(objects) = self.objects_at(&site) else {
-                self.lists.done(&site);
-                continue;
-            };
-            self.listing.insert(Arc::clone(&site));
-            let errand = Errand::SiteList(Arc::clone(&site));
-            self.running.spawn(
-                errand,
-                async move { Finished::SiteList(site, list(&objects).await) },
-            );
-        }
-    }
-
     pub(super) fn objects_at(&self, site: &Site) -> Option<Objects> {
         let wire = self.context.seats.seat(site)?;
         let hub_id = self.context.place.hub_id.clone();
         Some(Objects::new(wire, None, site.namespace.clone(), hub_id))
     }
 
-    /// Takes in what is at a site; with it everything there is known.
-    pub(super) fn take_site_list(&mut self, site: &Arc<Site>, listed: Result<Listed, CallError>) {
-        self.listing.remove(site);
-        self.lists.done(site);
-        let pause = match &listed {
-            Ok(_) => self.limits.gc_interval,
-            Err(_) => SWEEP_RETRY,
-        };
-        if self.sites.state(site).is_some() {
-            self.lists.add_at(site, Instant::now() + pause);
-        }
-        let Ok(Listed { secrets, others_jobs }) = listed else {
-            return;
-        };
-        let was_reached = self.sites.is_reached(site);
-        let Some(was_lost) = self.sites.listed(site) else {
-            return;
-        };
-        let jobs = self.meet_jobs(&Some(Arc::clone(site)), &others_jobs);
-        let strangers = self.keep_site_secrets(site, secrets);
-        if was_lost {
-            self.note(ledger::regain(site));
-        }
-        if !was_reached {
-            self.regain(site);
-        }
-        self.sweep_site(site, strangers, jobs);
-    }
-
-    /// Keeps what is of tasks that run there; what is not.
-    fn keep_site_secrets(&mut self, site: &Arc<Site>, secrets: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
-        let (mut strangers, origin) = (Vec::new(), Some(Arc::clone(site)));
-        for meta in secrets {
-            let Some(task) = secret_task(&meta).filter(|_| self.concerns(&origin, &meta)) else {
-                continue;
-            };
-            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
-            let is_its = self.index.is_at(&task, site);
-            match &meta.uid {
-                Some(uid) if is_its && self.index.is_made_from(&task, hash.map(String::as_str)) => {
-                    if crate::names::is_uid(uid) && !self.index.is_secret_cleared(&task) {
-                        self.index.keep_secret(&task, uid);
-                        self.queue.add(&task);
-                    }
-                }
-                _ if is_its => {}
-                _ => strangers.push(meta),
-            }
-        }
-        strangers
-    }
-
     /// A site is up: its tasks are looked at once, and those that run there take their slots again.
-    fn regain(&mut self, site: &Arc<Site>) {
+    pub(super) fn regain(&mut self, site: &Arc<Site>) {
         for uid in self.sites.tasks(site) {
             self.take_slot_again(&uid);
             self.queue.add(&uid);
@@ -279,41 +202,6 @@ impl Engine {
         }
     }
 
-    /// Removes what is of no task any more, and what deleted tasks left behind.
-    fn sweep_site(&mut self, site: &Arc<Site>, secrets: Vec<ObjectMeta>, strangers: Vec<JobMark>) {
-        let Some(objects) = self.objects_at(site) else {
-            return;
-        };
-        let (now, grace) = (Timestamp::now(), self.limits.gc_interval);
-        let with_marks: Vec<(Marked, ObjectMeta)> = secrets
-            .into_iter()
-            .map(|meta| (marked(&meta, now), meta))
-            .collect();
-        let marks: Vec<_> = with_marks.iter().map(|(mark, _)| mark.clone()).collect();
-        let old: HashSet<_> = orphans(&marks, grace, |_| None)
-            .map(|mark| mark.uid.clone())
-            .collect();
-        let sweep = Sweep {
-            secrets: with_marks
-                .into_iter()
-                .filter(|(mark, _)| old.contains(&mark.uid))
-                .map(|(_, meta)| meta)
-                .collect(),
-            jobs: self.with_strays(&Some(Arc::clone(site)), strangers),
-            left: self.sites.orphans(site).into_iter().map(Left::from).collect(),
-            scopes: self.all_scopes.clone(),
-            owned: self.territory.owned(),
-        };
-        if sweep.is_empty() {
-            return;
-        }
-        let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
-        let errand = Errand::SiteRemoval(Arc::clone(&site));
-        self.running.spawn(errand, async move {
-            let settled = remove_orphans(&context.calls, &objects, &metrics, sweep).await;
-            Finished::SiteRemoval(site, settled)
-        });
-    }
 
     /// What was left behind is gone.
     pub(super) fn settle(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {

@@ -14,6 +14,7 @@ use crate::plan::site::Site;
 
 use super::super::outcome::Outcome;
 use super::super::sweep::Listed;
+use super::super::walk::{Stride, Walk};
 use super::{Engine, SWEEP_RETRY};
 
 /// What a spawned piece of work was.
@@ -21,7 +22,7 @@ pub(super) enum Finished {
     Pass(TaskUid, Box<Passed>),
     Sweep(Result<Listed, CallError>),
     Removal,
-    SiteList(Arc<Site>, Result<Listed, CallError>),
+    SiteList(Arc<Site>, Box<Walk>, Result<Stride, CallError>),
     SiteRemoval(Arc<Site>, Vec<TaskUid>),
     Ledger(Result<BTreeMap<String, String>, CallError>),
     LedgerWrite(Changes, Result<(), CallError>),
@@ -44,7 +45,7 @@ pub(super) enum Errand {
     Sweep,
     /// The removal of some of it, or its adoption.
     Removal,
-    /// The list of what is at a site.
+    /// A page of the list of what is at a site.
     SiteList(Arc<Site>),
     /// The removal of some of it, or its adoption.
     SiteRemoval(Arc<Site>),
@@ -121,7 +122,7 @@ impl Engine {
             }
             Finished::Sweep(listed) => self.take_list(listed),
             Finished::Removal => {}
-            Finished::SiteList(site, listed) => self.take_site_list(&site, listed),
+            Finished::SiteList(site, walk, stride) => self.take_stride(&site, walk, stride),
             Finished::SiteRemoval(site, settled) => self.settle(&site, settled),
             Finished::Ledger(read) => self.take_ledger(read),
             Finished::LedgerWrite(changes, written) => self.wrote_ledger(changes, written),
@@ -143,7 +144,7 @@ impl Engine {
             }
             // What was to be removed is found by the next list.
             Errand::Removal => self.sweep_due = self.sweep_due.min(soon),
-            Errand::SiteList(site) => self.take_site_list(&site, Err(CallError::Transport)),
+            Errand::SiteList(site) => self.end_walk(&site, SWEEP_RETRY),
             Errand::SiteRemoval(site) => {
                 if self.sites.state(&site).is_some() {
                     self.lists.add_at(&site, soon);

@@ -151,11 +151,16 @@ impl Index {
 
     /// Forgets all strays at a site that nobody uses any more.
     pub fn forget_strays(&mut self, origin: &Origin) {
+        self.drop_strays_at(origin);
+        self.job_epochs.remove(origin);
+    }
+
+    /// Forgets all strays at a site that is lost: a cluster that shows others each time it is connected fills no memory.
+    pub fn drop_strays_at(&mut self, origin: &Origin) {
         self.strays.retain(|_, jobs| {
             jobs.retain(|job| job.origin != *origin);
             !jobs.is_empty()
         });
-        self.job_epochs.remove(origin);
     }
 
     /// Whether a Job of the task is known.

@@ -16,6 +16,7 @@ use crate::plan::catalog::{Cargo, Carried, Refusal};
 use crate::plan::job::Place;
 use crate::plan::ledger::{Orphan, leave};
 use crate::plan::lost::Leftovers;
+use crate::plan::outcome::EndHint;
 use crate::plan::placement::target;
 use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
@@ -74,8 +75,11 @@ impl Pass<'_> {
     }
 
     /// The Job by its metadata. What another cluster says is looked at twice: nothing of it is repeated that is not ours.
-    pub(super) fn own_mark(&self, metadata: &ObjectMeta) -> Option<JobMark> {
-        let mark = job_mark(metadata)?;
+    pub(super) fn own_mark(&self, metadata: &ObjectMeta, hint: EndHint) -> Option<JobMark> {
+        let mark = JobMark {
+            hint,
+            ..job_mark(metadata)?
+        };
         if self.target.is_none() {
             return Some(mark);
         }

@@ -96,13 +96,10 @@ impl Pass<'_> {
     /// The Job that has the name, if it is provably ours.
     async fn existing_job(&mut self, task: &Task, wanted: &ObjectMeta) -> Result<Option<JobMark>, WorkError> {
         let name = wanted.name.as_deref().unwrap_or_default();
-        let found = self
-            .objects()?
-            .get_job(name)
-            .await?
-            .ok_or(CallError::Conflict)?
-            .metadata;
-        let mark = self.own_mark(&found).filter(|_| self.is_ours(task, &found));
+        let found = self.objects()?.get_job(name).await?.ok_or(CallError::Conflict)?;
+        let mark = self
+            .own_mark(&found.meta, found.hint)
+            .filter(|_| self.is_ours(task, &found.meta));
         if mark.is_none() {
             self.view.held = Some(Held::NameConflict);
         }

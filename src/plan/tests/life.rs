@@ -20,7 +20,7 @@ use crate::api::termination::Termination;
 use crate::names::TaskUid;
 use crate::plan::catalog::Catalog;
 use crate::plan::finalizers::Finalizers;
-use crate::plan::gc::{Marked, orphans};
+use crate::plan::gc::{Marked, is_orphan};
 use crate::plan::outcome::{JobReport, PodNote, Verdict};
 use crate::plan::proof::{Finding, Proof};
 use crate::plan::task::{Phase, Task};

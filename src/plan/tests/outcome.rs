@@ -15,7 +15,7 @@ fn job(status: &Value) -> JobReport {
         "status": status,
     }))
     .unwrap();
-    read_job(&job).unwrap()
+    read_job(&job.metadata, &job.status.unwrap_or_default()).unwrap()
 }
 
 fn held(type_: &str, status: &str) -> Value {
@@ -89,7 +89,10 @@ fn counters_are_counted_and_decide_nothing() {
 
 #[test]
 fn a_job_without_a_status_runs_and_one_without_a_uid_is_none() {
-    let read = |value: Value| read_job(&serde_json::from_value::<Job>(value).unwrap());
+    let read = |value: Value| {
+        let job: Job = serde_json::from_value(value).unwrap();
+        read_job(&job.metadata, &job.status.unwrap_or_default())
+    };
     let bare = read(json!({"metadata": {"uid": "j1"}})).unwrap();
     assert_eq!((bare.verdict, bare.spec_hash.as_str()), (Verdict::Running, ""));
     assert_eq!(read(json!({"metadata": {"name": "x"}})), None);

@@ -283,25 +283,12 @@ impl World {
     /// Removes what the sweep would, after its time of grace.
     pub(super) fn sweep(&mut self) {
         let exists = self.task.is_some();
-        let uid = TaskUid::new("11111111-2222-4333-8444-555555555555");
-        let marked = |uid: &String| Marked {
-            name: "render-shop".to_owned(),
-            uid: uid.clone(),
+        let object = Marked {
             task: Some(TaskUid::new("11111111-2222-4333-8444-555555555555")),
             age: Duration::from_secs(3_600),
         };
-        let objects: Vec<_> = self
-            .job
-            .iter()
-            .map(|j| &j.uid)
-            .chain(&self.secret)
-            .map(marked)
-            .collect();
-        let live = |asked: &TaskUid| (exists && *asked == uid).then_some(Phase::Pending);
-        let gone: Vec<_> = orphans(&objects, Duration::ZERO, live)
-            .map(|o| o.uid.clone())
-            .collect();
-        self.job = self.job.take().filter(|job| !gone.contains(&job.uid));
-        self.secret = self.secret.take().filter(|secret| !gone.contains(secret));
+        if is_orphan(&object, Duration::ZERO, exists.then_some(Phase::Pending)) {
+            (self.job, self.secret) = (None, None);
+        }
     }
 }
