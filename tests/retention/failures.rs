@@ -64,7 +64,7 @@ async fn other_succeeds(stage: &Stage, other: &str) -> Result<()> {
     let mut task = stage.task("other");
     task["metadata"]["namespace"] = json!(other);
     task["spec"]["repository"] = json!(format!("{other}/shop"));
-    let of_other: Api<RenderTask> = Api::namespaced(stage.admin.clone(), &other);
+    let of_other: Api<RenderTask> = Api::namespaced(stage.admin.clone(), other);
     let task = of_other
         .create(&PostParams::default(), &serde_json::from_value(task)?)
         .await?;

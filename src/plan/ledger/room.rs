@@ -432,10 +432,14 @@ mod tests {
                 prop_assert_eq!(ledger.room.lines.len(), ledger.data.len());
                 let own = ledger.room.bytes_of(Matter::Orphan, &name);
                 prop_assert!(own <= ORPHANS.share);
-                for task in &admitted.forgotten {
+                // Of several that one namespace gives, the last shows that it still had more.
+                let mut judged = BTreeSet::new();
+                for task in admitted.forgotten.iter().rev() {
                     let gone = &lines[&format!("{ORPHAN}{task}")];
-                    let left = ledger.room.bytes_of(Matter::Orphan, &gone.namespace);
-                    prop_assert!(left + gone.bytes > own, "it had no more than who came");
+                    if judged.insert(Arc::clone(&gone.namespace)) {
+                        let left = ledger.room.bytes_of(Matter::Orphan, &gone.namespace);
+                        prop_assert!(left + gone.bytes > own, "it had no more than who came");
+                    }
                 }
             }
             prop_assert!(serialized(&ledger.data) <= LEDGER_BYTES);
