@@ -167,7 +167,7 @@ fn a_page_of_small_things_costs_no_call_more_than_its_bytes() {
         });
         for listing in [Listing::Secrets, Listing::OthersJobs] {
             cheap("list", &body, async |objects| {
-                _ = objects.list(listing, None).await
+                _ = objects.list(listing, None).await;
             });
         }
     }
