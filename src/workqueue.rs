@@ -571,10 +571,7 @@ mod tests {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         for write in 0..100_000 {
             // Each time a little earlier, as when a time by the clock is turned into one of the process.
-            queue.add_at(
-                &1,
-                now + Duration::from_secs(604_800) - Duration::from_nanos(write),
-            );
+            queue.add_at(&1, now + Duration::from_nanos(604_800_000_000_000 - write));
         }
         assert_eq!(queue.later.len(), 1);
         queue.forget(&1);

@@ -52,6 +52,7 @@ fn long_names() -> Vec<String> {
 
 /// Holds: B3.
 #[test]
+#[expect(clippy::too_many_lines, reason = "it lists what is tried")]
 fn of_metadata_only_the_names_are_kept_and_finalizers_are_counted() {
     let names = long_names();
     let map: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!("v"))).collect();
@@ -101,6 +102,7 @@ fn of_metadata_only_the_names_are_kept_and_finalizers_are_counted() {
 
 /// Holds: B3.
 #[test]
+#[expect(clippy::too_many_lines, reason = "it lists what is tried")]
 fn budgets_count_no_less_than_is_kept() {
     let resource = |n: usize| {
         (

@@ -343,10 +343,7 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
             lost(90).with(|s| s.site = Some(SiteState::Up)),
             "remove finalizer",
         ),
-        (
-            lost(90).with(|s| s.task.finalizers = Finalizers::default()),
-            "rest",
-        ),
+        (lost(90).with(|s| s.task.finalizers.own = None), "rest"),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
         assert_eq!(situation.word(), expected, "{n}");
