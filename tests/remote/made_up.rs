@@ -162,7 +162,8 @@ fn sweep_filler(knows: Knows) -> impl Fn(&Asked) -> Reply {
         // Its end comes before the hub gives up, so that it sweeps.
         target if target.contains("continue=8") => nothing(),
         target if target.contains("/secrets?") => knows.page(asked),
-        _ => Reply::whole(500, MARK),
+        target if target.contains("/secrets/") || target.contains("/jobs/") => Reply::whole(500, MARK),
+        _ => absent(),
     }
 }
 
