@@ -289,7 +289,12 @@ fn every_metric_is_documented_with_its_type_and_labels() {
 fn labels_of(text: &str, metric: &str) -> String {
     let sample = text
         .lines()
-        .find_map(|line| line.strip_prefix(metric)?.strip_prefix('{')?.split_once('}'));
+        .filter_map(|line| line.strip_prefix(metric))
+        // A histogram has its own labels beside that of its buckets.
+        .find_map(|rest| {
+            let labels = rest.strip_prefix("_count").unwrap_or(rest);
+            labels.strip_prefix('{')?.split_once('}')
+        });
     let (labels, _) = sample.unwrap_or_default();
     let names = labels.split(',').filter_map(|label| label.split_once('='));
     names
