@@ -208,7 +208,10 @@ impl Calls {
             .objects
             .own::<Secret>()
             .get(name, &kube::api::GetParams::default());
-        let answer = self.objects.exchange("get", "secrets", request).await;
+        let answer = self
+            .objects
+            .exchange("get", "secrets", request, Extent::Object)
+            .await;
         let body = found(answer.map(|body| SecretBody::new(body.into())))?;
         body.map(|body| body.whole().ok_or(CallError::Transport))
             .transpose()

@@ -13,7 +13,7 @@ use crate::api::labels::{FIELD_MANAGER, MANAGED_BY, MANAGED_BY_VALUE};
 use crate::plan::ledger::{Admitted, Changes, LedgerRoom};
 
 use super::error::found;
-use super::{Answer, CallError, Calls, Extent, manager};
+use super::{Answer, CallError, Calls, manager};
 
 /// Writes that are tried where others write at the same time.
 const ATTEMPTS: usize = 4;

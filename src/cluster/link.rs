@@ -23,7 +23,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::body;
 use super::call::{Answer, Call, Failed, Got, Want};
 use super::connect::Connector;
-use super::fare::Fare;
 use super::head::{base, bearer, headers, is_busy, retry_after, with_timeout};
 use super::lanes::{Body, Lanes, Sender, Unsent};
 use super::limits::LinkLimits;
@@ -76,7 +75,6 @@ impl fmt::Debug for Link {
         f.write_str("Link")
     }
 }
-
 
 impl Link {
     /// Makes a link. Nothing is connected until the first call.

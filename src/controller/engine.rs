@@ -30,6 +30,7 @@ use super::catalog::Published;
 use super::index::Index;
 use super::record::Record;
 use super::sites::Sites;
+use super::sweep::list;
 use super::worker::Context;
 
 mod adoption;
@@ -250,7 +251,6 @@ impl Engine {
     fn may_begin(&self) -> bool {
         self.context.gate.admit().is_ok()
     }
-
 
     /// A task with nothing to do needs no slot.
     fn give_slot_back(&mut self, uid: &TaskUid) {

@@ -87,7 +87,9 @@ impl Session {
         let answer = self.exchange(request).await;
         let answer = answer
             .map(|body| Zeroizing::new(Vec::from(body)))
-            .and_then(|body| serde_json::from_slice(&body).map_err(|_| ReadError::Call(CallError::Transport)));
+            .and_then(|body| {
+                serde_json::from_slice(&body).map_err(|_| ReadError::Call(CallError::Transport))
+            });
         self.metrics
             .call("get", resource_of::<K>(), code(answer.as_ref().err()));
         answer

@@ -48,7 +48,7 @@ fn hub() -> HubId {
 
 /// A page of a list of objects ends as no page, or as no more than what is looked at of each.
 pub fn objects(bytes: &[u8]) {
-    let Some((found, _)) = read_page(bytes) else {
+    let Some((found, _)) = read_page(bytes).map(|(found, next)| (found.collect::<Vec<_>>(), next)) else {
         return;
     };
     assert!(found.len() <= PAGE);

@@ -202,7 +202,6 @@ impl Engine {
         }
     }
 
-
     /// What was left behind is gone.
     pub(super) fn settle(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {
         for task in tasks {
