@@ -314,11 +314,11 @@ mod tests {
         let begin = Instant::now();
         let all = async move {
             let sent = RefCell::new(Vec::new());
-            let send = |notice| {
+            let deliver = |notice| {
                 sent.borrow_mut().push((begin.elapsed().as_secs(), notice));
                 std::future::ready(())
             };
-            send_all(inbox, send).await;
+            send_all(inbox, deliver).await;
             sent.into_inner()
         };
         (events, all)

@@ -196,7 +196,7 @@ mod tests {
             if let Ok((host, port)) = server(&url) {
                 let again = match &host {
                     Host::Address(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
-                    Host::Address(host) => format!("https://{host}:{port}"),
+                    Host::Name(_) | Host::Address(_) => format!("https://{host}:{port}"),
                 };
                 prop_assert_eq!(server(&again), Ok((host, port)));
             }

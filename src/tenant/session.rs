@@ -164,7 +164,15 @@ impl Session {
                 CallError::NotFound => ReadError::NotFound,
                 CallError::Forbidden => ReadError::Forbidden,
                 CallError::Unauthorized => ReadError::Unauthorized,
-                error => ReadError::Call(error),
+                CallError::AlreadyExists
+                | CallError::Conflict
+                | CallError::Invalid
+                | CallError::TooLarge
+                | CallError::Crowded
+                | CallError::Timeout
+                | CallError::Code(_)
+                | CallError::Transport
+                | CallError::NoClaim => ReadError::Call(error),
             })
     }
 

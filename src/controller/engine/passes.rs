@@ -49,15 +49,6 @@ impl Engine {
 
     fn start_pass(&mut self, uid: TaskUid, waited_for: Option<&Pool>, now: Instant) {
         let site = self.place(&uid);
-        // Waited for before the task has a worker, and before it is looked at.
-        let way = match self.admit(site.as_ref()) {
-            Ok(way) => way,
-            Err(not_before) => {
-                self.journeys.has_to_wait(&uid, waited_for, now);
-                self.queue.put_back(&uid, not_before);
-                return;
-            }
-        };
         let (view, due) = if self.awaits_removal(&uid) {
             (None, None)
         } else {
@@ -66,6 +57,15 @@ impl Engine {
         let Some(mut view) = view else {
             self.leave_alone(&uid, due);
             return;
+        };
+        // Waited for before the task has a worker.
+        let way = match self.admit(site.as_ref()) {
+            Ok(way) => way,
+            Err(not_before) => {
+                self.journeys.has_to_wait(&uid, waited_for, now);
+                self.queue.put_back(&uid, not_before);
+                return;
+            }
         };
         (view.abroad.site, view.abroad.way) = (site, way);
         view.answer = self.answer(&uid);

@@ -301,7 +301,7 @@ proptest! {
 /// Holds: B18.
 #[test]
 fn a_secret_of_a_tenants_own_that_names_another_host_is_not_copied() {
-    let secret = |annotations: serde_json::Value| {
+    let secret = |annotations: Value| {
         let secret = json!({
             "metadata": {"name": "own-push", "annotations": annotations}, "type": "kubernetes.io/basic-auth",
             "data": {"username": "bWU=", "password": "c2VjcmV0"},
