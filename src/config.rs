@@ -9,15 +9,14 @@ use k8s_openapi::api::core::v1::LocalObjectReference;
 use crate::api::{PullPolicy, RendererClassSpec};
 use crate::controller::engine::Limits;
 use crate::names::{is_dns_label, is_dns_subdomain};
-use crate::plan::gates::GatesError;
 use crate::plan::posture::Posture;
-use crate::plan::preflight::Check;
 use crate::plan::queue::Caps;
 use crate::plan::tenancy::Tenancy;
 use crate::probe::ProbeArgs;
 
 mod admin;
 mod clusters;
+mod error;
 mod kept;
 mod parse;
 mod shards;
@@ -25,6 +24,7 @@ mod start;
 
 pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
+pub use error::SettingsError;
 pub use kept::KeptArgs;
 pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
@@ -196,55 +196,6 @@ pub struct RunArgs {
     /// Least level that is logged: error, warn, info, debug.
     #[arg(long, env = "RENDERHUB_LOG_LEVEL", default_value = "info", value_parser = level)]
     pub log_level: tracing::Level,
-}
-
-/// Why flags do not make settings.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// A flag whose value is no DNS label.
-    #[error("--{0} must be a lower-case DNS label (a-z, 0-9 and -, at most 63 characters)")]
-    NotALabel(&'static str),
-    /// A flag that must be at least 1.
-    #[error("--{0} must be at least 1")]
-    Zero(&'static str),
-    /// A namespace may not have more than all together.
-    #[error("--max-active-jobs-per-namespace must not be larger than --max-active-jobs")]
-    CapsContradict,
-    /// The same of what is kept.
-    #[error("--keep-failed-jobs-per-namespace must not be larger than --keep-failed-jobs")]
-    KeptContradict,
-    /// A tenant with rights in the rendering namespace could read the platform's credentials.
-    #[error("--watch-namespaces must not contain the rendering namespace")]
-    WatchesRendering,
-    /// A ServiceAccount's name is a DNS subdomain.
-    #[error(
-        "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
-    )]
-    NotAServiceAccount,
-    /// A name that no check has.
-    #[error("--skip-preflight must be a list of names of: {}", start::skippable())]
-    NoSuchCheck,
-    /// A hub without this check would do damage by being there.
-    #[error("--skip-preflight must not contain {0}: it cannot be left out")]
-    NotSkippable(Check),
-    /// A Lease is held by somebody.
-    #[error("--instance-name must be 1 to 253 printable characters without spaces")]
-    NoInstanceName,
-    /// Something that is no gate is to be opened.
-    #[error("--feature-gates: {0}")]
-    Gates(#[from] GatesError),
-    /// A network is an address and a length.
-    #[error("--{0} must be a list of networks such as 10.0.0.0/8")]
-    NotANetwork(&'static str),
-    /// There must be somebody, and not a crowd.
-    #[error("--shard-count must be 1 to 64")]
-    ShardCount,
-    /// The instances are counted from 0.
-    #[error("--shard-index must be auto, or a number from 0 that is less than --shard-count")]
-    ShardIndex,
-    /// A sweep lists every Secret of the hub.
-    #[error("--gc-interval must be at least 1s")]
-    SweepsTooOften,
 }
 
 /// What the hub runs with; every value is legal.
