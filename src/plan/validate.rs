@@ -12,7 +12,7 @@ use super::task::Task;
 pub const MAX_CONFIG_BYTES: usize = 1_048_576 - 4_096;
 
 /// Most values in a spec or a status: each key, element and text counts. Decoded, a value of a few bytes takes up to 632, so
-/// bytes alone do not bound memory; these take 4 MiB.
+/// bytes alone do not bound memory; these take 6 MiB at the most.
 pub const MAX_VALUES: usize = 10_000;
 
 /// One rule: why it refuses, if it does.

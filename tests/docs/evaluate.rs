@@ -105,9 +105,25 @@ pub fn constant(expr: &syn::Expr, known: &BTreeMap<String, &syn::Expr>) -> Optio
             let name = path.path.segments.last()?.ident.to_string();
             constant(known.get(&name)?, known)
         }
+        syn::Expr::Field(field) => of_struct(field, known),
         syn::Expr::Call(call) => time(call, known).map(Amount::Time),
         _ => None,
     }
+}
+
+/// The value of a field of a constant that is a struct's literal.
+fn of_struct(access: &syn::ExprField, known: &BTreeMap<String, &syn::Expr>) -> Option<Amount> {
+    let syn::Expr::Path(path) = &*access.base else {
+        return None;
+    };
+    let syn::Expr::Struct(literal) = known.get(&path.path.get_ident()?.to_string())? else {
+        return None;
+    };
+    let field = literal
+        .fields
+        .iter()
+        .find(|field| field.member == access.member)?;
+    constant(&field.expr, known)
 }
 
 fn plain(expr: &syn::Expr, known: &BTreeMap<String, &syn::Expr>) -> Option<f64> {
