@@ -241,8 +241,7 @@ mod tests {
     #[test]
     fn what_no_hub_changed_in_a_record_is_put_right() {
         let believed = uids(&[("a", "1"), ("b", "1")]);
-        type Pairs<'a> = &'a [(&'a str, &'a str)];
-        let table: [(&[&str], Pairs<'_>, Pairs<'_>); 7] = [
+        let table: [(&[&str], Pairs, Pairs); 7] = [
             (&["a", "b"], &[("a", "1"), ("b", "1")], &[]),
             (&["a", "b"], &[("a", "2"), ("b", "1")], &[("a", "1")]),
             (&["a", "b"], &[("b", "1")], &[("a", "1")]),

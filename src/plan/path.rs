@@ -101,6 +101,11 @@ mod tests {
             let text = path.map(TaskPath::into_text);
             assert_eq!(text.as_deref(), expected, "{kind} {namespace} {name}");
         }
+    }
+
+    /// Holds: B5.
+    #[test]
+    fn only_a_uid_is_one() {
         for uid in ["", "t1", "../x", &UID.to_uppercase(), &format!("{UID}0")] {
             assert!(
                 TaskId::parse("RenderTask", "team-a", "shop", uid).is_none(),

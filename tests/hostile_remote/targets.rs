@@ -13,6 +13,7 @@ use renderhub::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
 use renderhub::object::SlimObject;
 use renderhub::plan::adoption::{Maker, Verdict, is_its, judge, maker};
 use renderhub::plan::ledger::{Changes, Ledger, leave, lose, regain, settle};
+use renderhub::plan::retention::KEPT_AT_MOST;
 use renderhub::plan::seal::{KEY_BYTES, SealKey};
 use renderhub::plan::task::{Task, TaskId};
 use renderhub::plan::validate::validate;
@@ -155,13 +156,13 @@ pub fn task(bytes: &[u8]) {
 }
 
 fn judged(mut task: Task, came: usize) {
-    assert!(task.spec_hash.len() == 64 && task.spec_bytes <= came * LONGER + LONGER);
+    assert!(task.spec_hash.len() == 64 && task.kept_bytes() <= 3 * came * LONGER + size_of::<Task>() + TEXT);
     assert!(serde_json::from_str::<Value>(&task.config).is_ok());
     if let Err(refusal) = validate(&task) {
         assert!(!refusal.message.is_empty() && refusal.message.len() <= TEXT + came);
     }
     let _ = (task.phase(), task.is_finalized());
-    let _ = (task.failure_cleanup_due(), task.removal_due());
+    let _ = (task.failure_cleanup_due(KEPT_AT_MOST), task.removal_due());
     let key = SealKey::new([7; KEY_BYTES], task.created);
     let sealed = key.sealed(&task.id.uid, task.status.clone());
     task.set_status(sealed);
@@ -184,9 +185,9 @@ pub fn ledger(bytes: &[u8]) {
         assert!(settle(&orphan.task).keys().eq(leave(orphan).keys()));
     }
     for (site, since) in &read.lost {
-        let again = Ledger::read(&written(lose(site, *since, 0)));
+        let again = Ledger::read(&written(lose(site, *since)));
         assert_eq!(again.lost, [(site.clone(), *since)]);
-        assert!(regain(site).keys().eq(lose(site, *since, 0).keys()));
+        assert!(regain(site).keys().eq(lose(site, *since).keys()));
     }
 }
 

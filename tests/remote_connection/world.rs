@@ -10,7 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{Api, DeleteParams, PostParams};
 use renderhub::api::conditions::Reason;
-use renderhub::apply::{CallError, Wire};
+use renderhub::apply::{CallError, Extent, Wire};
 use renderhub::cluster::ClusterKey;
 use renderhub::cluster::handle::Report;
 use renderhub::cluster::limits::LinkLimits;
@@ -401,7 +401,8 @@ pub async fn who(seat: &Seat) -> Result<String, CallError> {
         .header("content-type", "application/json")
         .body(body.to_string().into_bytes())
         .expect("a request");
-    let answer: Value = serde_json::from_slice(&seat.send(request).await?).expect("an answer");
+    let answer: Value =
+        serde_json::from_slice(&seat.send(request, Extent::Object).await?).expect("an answer");
     Ok(answer["status"]["userInfo"]["username"]
         .as_str()
         .unwrap_or_default()
@@ -412,5 +413,5 @@ pub async fn who(seat: &Seat) -> Result<String, CallError> {
 pub async fn slow_call(seat: &Seat, namespace: &str, seconds: u32) -> Result<(), CallError> {
     let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs?watch=true&timeoutSeconds={seconds}");
     let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    seat.send(request).await.map(|_| ())
+    seat.send(request, Extent::Page).await.map(|_| ())
 }

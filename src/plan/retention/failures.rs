@@ -215,11 +215,11 @@ mod tests {
         Failures::new(KeptFailures { per_namespace, total })
     }
 
-    fn site(name: &str) -> Ground {
-        Some(Arc::new(Site {
+    fn site(name: &str) -> Arc<Site> {
+        Arc::new(Site {
             cluster: ClusterName::Platform(name.to_owned()),
             namespace: "renders".to_owned(),
-        }))
+        })
     }
 
     /// Everything that is cleared, as fast as it may be.
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn each_cluster_has_room_of_its_own() {
         let (mut failures, team) = (failures(1, 1), Arc::from("team"));
-        for (n, ground) in [None, site("east"), site("west"), site("east")]
+        for (n, ground) in [None, Some(site("east")), Some(site("west")), Some(site("east"))]
             .into_iter()
             .enumerate()
         {

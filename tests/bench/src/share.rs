@@ -50,7 +50,7 @@ pub struct Own {
     pub p99: f64,
     /// Events beside these that what is their own held up longest: their namespace's workers, their cluster's, its pace, or the
     /// bound on Jobs.
-    pub kept_by_their_own: u64,
+    pub held_up: u64,
 }
 
 impl Share {
@@ -130,7 +130,7 @@ impl Share {
             events,
             p50: self.percentile(50).context("no event was counted")?,
             p99: self.percentile(99).context("no event was counted")?,
-            kept_by_their_own: self.kept,
+            held_up: self.kept,
         })
     }
 
@@ -203,11 +203,11 @@ mod tests {
         }
         let since = read().since(&before);
         let own = since.own().unwrap();
-        assert_eq!((own.events, own.kept_by_their_own), (100, 50));
+        assert_eq!((own.events, own.held_up), (100, 50));
         let close = |a: f64, b: f64| (a / b - 1.0).abs() < 0.05;
         assert!(close(own.p50, 50.0) && close(own.p99, 99.0), "{own:?}");
         let twice = Share::default().and(&since).and(&since).own().unwrap();
-        assert_eq!((twice.events, twice.kept_by_their_own), (200, 100));
+        assert_eq!((twice.events, twice.held_up), (200, 100));
         assert!(close(twice.p99, own.p99));
         assert!(Share::default().own().is_err());
     }

@@ -316,7 +316,7 @@ fn a_secret_of_a_tenants_own_that_names_another_host_is_not_copied() {
         "oci://registry.mine:5000",
         "",
     ] {
-        let refusal = named(another).err().expect("it is refused");
+        let refusal = named(another).expect_err("it is refused");
         assert_eq!(refusal.reason, Reason::PushSecretInvalid, "{another}");
     }
 }

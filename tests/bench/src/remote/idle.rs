@@ -103,21 +103,11 @@ async fn turn(
     rate: Rate,
     is_with: bool,
 ) -> Result<Turn> {
-    let (mut servers, mut names) = (Vec::new(), Vec::new());
-    if is_with {
-        for number in 0..DEAD {
-            let server = Hostile::start(Http::Two, idle).await?;
-            let name = format!("idle-{number}");
-            stage.register(&name, "renders", &kubeconfig(&server)).await?;
-            servers.push(server);
-            names.push(name);
-        }
-        let pace = Pace { qps: 1, burst: 1 };
-        let kubeconfig = slow.identity.kubeconfig_text()?;
-        stage
-            .register_with(SLOW, &slow.namespace, &kubeconfig, pace)
-            .await?;
-    }
+    let (servers, mut names) = if is_with {
+        register_idle(stage, slow).await?
+    } else {
+        (Vec::new(), Vec::new())
+    };
     let more = if is_with { DEAD + 1 } else { 0 };
     let hub = stage.hub(living.len() + more).await?;
     let follower = Follower::start(stage, RUNS).await?;
@@ -132,14 +122,7 @@ async fn turn(
     };
     let before = Share::of(&hub, Runs::Elsewhere).await?;
     let first = made.len();
-    let loaded = load(&stage.world, rate, first, |number| {
-        let place = number % (living.len() + DEAD);
-        match living.get(place) {
-            Some((cluster, _)) => Target::There(cluster.name.clone()),
-            None if is_with => Target::Dead(names[place - living.len()].clone()),
-            None => Target::Nowhere,
-        }
-    });
+    let loaded = load(&stage.world, rate, first, |number| target(living, &names, number));
     made.extend(loaded.await?);
     let others: Vec<&Made> = made
         .iter()
@@ -158,6 +141,35 @@ async fn turn(
         stage.forget(&names).await?;
     }
     Ok(Turn { took, share, failed })
+}
+
+/// Registers the clusters that are of no use: those that do no work, and the slow one.
+async fn register_idle(stage: &Stage, slow: &Cluster) -> Result<(Vec<Hostile>, Vec<String>)> {
+    let (mut servers, mut names) = (Vec::new(), Vec::new());
+    for number in 0..DEAD {
+        let server = Hostile::start(Http::Two, idle).await?;
+        let name = format!("idle-{number}");
+        stage.register(&name, "renders", &kubeconfig(&server)).await?;
+        servers.push(server);
+        names.push(name);
+    }
+    let pace = Pace { qps: 1, burst: 1 };
+    let kubeconfig = slow.identity.kubeconfig_text()?;
+    stage
+        .register_with(SLOW, &slow.namespace, &kubeconfig, pace)
+        .await?;
+    Ok((servers, names))
+}
+
+/// Where a task goes: each cluster in turn, and nowhere in place of those that are not there.
+fn target(living: &[(Cluster, Gate)], idle: &[String], number: usize) -> Target {
+    let place = number % (living.len() + DEAD);
+    match living.get(place) {
+        Some((cluster, _)) => Target::There(cluster.name.clone()),
+        None => idle
+            .get(place - living.len())
+            .map_or(Target::Nowhere, |name| Target::Dead(name.clone())),
+    }
 }
 
 /// Tasks for all that are of no use, at once.

@@ -120,6 +120,27 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What clusters cost that are of no use.
+    fn beside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(dead) = &self.dead {
+            let title = format!(
+                "{} clusters, {DEAD} of them dead, four loads at {PER_SECOND}/s",
+                dead.clusters
+            );
+            section(f, &title, &dead.rows())?;
+        }
+        if let Some(idle) = &self.idle {
+            let title = format!(
+                "{} clusters, {DEAD} of them answer probes and no work, and a slow one, four loads at {PER_SECOND}/s",
+                idle.clusters
+            );
+            section(f, &title, &idle.rows())?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let after = self
@@ -144,20 +165,7 @@ impl fmt::Display for Report {
             );
             section(f, &title, &rotation.rows())?;
         }
-        if let Some(dead) = &self.dead {
-            let title = format!(
-                "{} clusters, {DEAD} of them dead, four loads at {PER_SECOND}/s",
-                dead.clusters
-            );
-            section(f, &title, &dead.rows())?;
-        }
-        if let Some(idle) = &self.idle {
-            let title = format!(
-                "{} clusters, {DEAD} of them answer probes and no work, and a slow one, four loads at {PER_SECOND}/s",
-                idle.clusters
-            );
-            section(f, &title, &idle.rows())?;
-        }
+        self.beside(f)?;
         if let Some(crowd) = &self.crowd {
             let title = format!("{} idle clusters", crowd.clusters);
             section(f, &title, &crowd.rows())?;
@@ -228,7 +236,7 @@ fn beside(own: [&Own; 2], whole: [&Latency; 2], failed: usize) -> Vec<Row> {
         Row::new("p99 of it as a multiple", format!("{ratio:.2}")).at_most(BESIDE_RATIO, ratio, ""),
         Row::new(
             "events that their own cluster held up",
-            own_with.kept_by_their_own.to_string(),
+            own_with.held_up.to_string(),
         ),
         latency("create → Job without them", without),
         latency("create → Job of the others with them", with),
