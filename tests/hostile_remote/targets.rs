@@ -13,6 +13,7 @@ use renderhub::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
 use renderhub::object::SlimObject;
 use renderhub::plan::adoption::{Maker, Verdict, is_its, judge, maker};
 use renderhub::plan::ledger::{Changes, Ledger, leave, lose, regain, settle};
+use renderhub::plan::path::TaskPath;
 use renderhub::plan::retention::KEPT_AT_MOST;
 use renderhub::plan::seal::{KEY_BYTES, SealKey};
 use renderhub::plan::task::{Task, TaskId};
@@ -198,6 +199,26 @@ fn written(changes: Changes) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What an object says of its task leads to a path of names alone, or to none.
+fn becomes_a_path_of_names(meta: &ObjectMeta) {
+    let said = |key: &str| {
+        let annotations = meta.annotations.as_ref();
+        annotations
+            .and_then(|all| all.get(key))
+            .map_or("", String::as_str)
+    };
+    let uid = meta.labels.as_ref().and_then(|all| all.get(TASK_UID));
+    let (kind, namespace, name) = (said(TASK_KIND), said(TASK_NAMESPACE), said(TASK_NAME));
+    let Some(id) = TaskId::parse(kind, namespace, name, uid.map_or("", String::as_str)) else {
+        return;
+    };
+    let path = TaskPath::of(&id).expect("what is parsed has a path").into_text();
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '/');
+    assert!(path.chars().all(is_plain) && !path.contains("..") && !id.name.contains(['/', '?', '%', '#']));
+    let names = path.split('/').count();
+    assert_eq!(names, if id.namespace.is_empty() { 5 } else { 7 });
+}
+
 /// Whatever an object's metadata say, it is a hub's only with the name that follows from its task; and a pod's last word is
 /// one of the closed list, or none.
 pub fn annotations(bytes: &[u8]) {
@@ -223,6 +244,7 @@ pub fn annotations(bytes: &[u8]) {
         name: "shop".to_owned(),
         uid: task.unwrap_or_else(|| TaskUid::new("t1")),
     };
+    becomes_a_path_of_names(&meta);
     assert!(!is_its(&hub, &meta, &id, "abc") || maker != Maker::Foreign);
     let known = Some((&id, Some("abc")));
     assert!(maker == Maker::Kin || judge(&hub, &meta, true, known) == Verdict::Leave);
