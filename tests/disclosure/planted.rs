@@ -142,17 +142,18 @@ async fn a_leak_in_an_object_is_found() -> Result<()> {
     stage
         .finds_patched(&secrets, &job, "annotations", json!({"x": OTHER_KEY}))
         .await?;
+    let planted = format!("planted-{}", stage.scope.tenant);
     for namespace in [stage.scope.tenant.as_str(), &stage.scope.rendering, "default"] {
         let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": {"name": "planted", "namespace": namespace}, "eventTime": "2026-01-01T00:00:00.000000Z",
+            "metadata": {"name": planted, "namespace": namespace}, "eventTime": "2026-01-01T00:00:00.000000Z",
             "reportingController": "x", "reportingInstance": "x", "action": "x", "reason": "x", "type": "Normal",
             "regarding": {"kind": "RenderTask", "name": name, "namespace": namespace}, "note": VALUE});
         let client = stage.plane.admin().client().await?;
         apply::object(&client, event).await?;
-        stage.finds("events planted").await?;
+        stage.finds(&format!("events {planted}")).await?;
         let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client, namespace);
         events
-            .delete("planted", &kube::api::DeleteParams::default())
+            .delete(&planted, &kube::api::DeleteParams::default())
             .await?;
     }
     ensure!(stage.hits().await?.is_empty(), "everything was taken back");

@@ -101,6 +101,15 @@ impl Stage {
         for namespace in [&self.scope.tenant, &self.scope.rendering, "default"] {
             all.extend(reach::objects(&client, kinds, Some(namespace)).await?);
         }
+        // All stages of a plane have one default namespace: what another one planted there is its own to find.
+        all.retain(|(_, object)| {
+            let planted = object
+                .metadata
+                .name
+                .as_deref()
+                .and_then(|name| name.strip_prefix("planted-"));
+            planted.is_none_or(|by| by == self.scope.tenant)
+        });
         let is_ours = |kind: &&Kind| kind.resource.group == GROUP && !kind.is_namespaced;
         let own: Vec<_> = kinds.iter().filter(is_ours).cloned().collect();
         all.extend(reach::objects(&client, &own, None).await?);
