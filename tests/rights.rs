@@ -259,11 +259,12 @@ async fn requests(stage: &Stage) -> Result<Vec<audit::Event>> {
     Ok(events)
 }
 
+/// One hub at a time on the old plane: what is the platform's, each would keep, and the second would have nothing to do.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
 /// Runs a hub with these flags through everything and compares what it may with what it did. Its kubeconfigs are in a
 /// namespace of their own, or in the rendering namespace.
 async fn every_right_is_used(prefix: &str, flags: &[&str], kubeconfigs: Option<&str>) -> Result<()> {
-    // One hub at a time: what is the platform's, each would keep, and the second would have nothing to do.
-    static ALONE: Mutex<()> = Mutex::const_new(());
     let _alone = ALONE.lock().await;
     let place = kubeconfigs.map(|namespace| format!("--cluster-namespace={namespace}"));
     let mut flags_of_hub = [flags, &["--gc-interval=1s", elsewhere::REACH]].concat();
@@ -331,6 +332,7 @@ async fn a_hub_of_some_namespaces_uses_every_right_it_has() -> Result<()> {
 /// The one right that the audit log does not show: without it the policies keep the hub from writing a status.
 #[tokio::test]
 async fn a_hub_that_may_not_act_as_one_writes_no_status() -> Result<()> {
+    let _alone = ALONE.lock().await;
     let mut stage = Stage::on(old_plane().await?, "act", &[]).await?;
     stage.make_registry().await?;
     stage.grant(|resource| resource != "hubs").await?;
