@@ -448,7 +448,7 @@ mod tests {
     proptest! {
         /// Holds: B2.
         ///
-        /// Whatever comes and goes, nobody has more than it may, nobody waits who may go on, and all come in the end.
+        /// Whatever comes and goes, no owner has more than it may, none waits that may go on, and all come in the end.
         #[test]
         fn bounds_hold_and_nobody_is_forgotten(steps in prop::collection::vec((0..6_u8, 0..24_usize), 0..300)) {
             let (mut queue, now) = (WorkQueue::default(), Instant::now());

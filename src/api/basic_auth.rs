@@ -110,7 +110,7 @@ mod tests {
             let annotations = named.map(|host| [(REGISTRY_HOST.to_owned(), host.to_owned())].into());
             assert_eq!(NamedHost::of(annotations.as_ref(), host), expected, "{named:?}");
         }
-        // What is no host is nobody's, even where both say it.
+        // What is no host is the registry's in no case, even where both say it.
         let both = [(REGISTRY_HOST.to_owned(), "https://x".to_owned())].into();
         assert_eq!(NamedHost::of(Some(&both), "https://x"), NamedHost::Another);
     }

@@ -260,7 +260,7 @@ pub const FAMILIES: &[Family] = &[
             "A spec of more than 10,000 values is not decoded; pages of what tenants make hold 8 objects, are kept as text, and are decoded one by one."),
         row("B12", "A careless role lets a user write to which namespace a RenderCluster, a ClusterRegistry or a RendererClass is granted.",
             "Admission lets only hubs write these statuses; where that is off, a hub that runs believes no such change under an unchanged spec, and puts it right."),
-        row("B13", "The destination in a task's config Secret comes to point at somebody else's repository on the same registry.",
+        row("B13", "The destination in a task's config Secret comes to point at another tenant's repository on the same registry.",
             "The pusher is told the registry's prefix for the namespace besides its host, by the pod's template, and refuses what is not within it, component by component, before it opens the credential."),
         row("B14", "A pod that reaches the admin port reads the names of other tenants' namespaces in the metrics.",
             "The port asks for no credential, so it names none: the queue is told as a whole, unless the platform wants it by namespace."),
@@ -282,7 +282,7 @@ pub const FAMILIES: &[Family] = &[
             "Where an arm decides about either, every kind is named: a new one does not compile without an arm of its own."),
         row("B23", "A hub that starts writes to tasks that ended long ago.",
             "A start where finished tasks are writes the hub's Lease and nothing else."),
-        row("B24", "Nobody can tell whether the hub or an API server made a task wait.",
+        row("B24", "A task waits, and no figure tells whether the hub or an API server made it wait.",
             "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
     ]},
 ];

@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// Starts what is due, as far as there are workers for it; namespaces take turns, so that nobody's many tasks keep
+    /// Starts what is due, as far as there are workers for it; namespaces take turns, so that the many tasks of one do not keep
     /// another's from being looked at.
     pub(super) fn start_passes(&mut self, now: Instant) {
         loop {
