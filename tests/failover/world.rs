@@ -28,8 +28,10 @@ use crate::support::record::is_housekeeping;
 use crate::support::rights::chart_values;
 use crate::support::{DIGEST, Stage, job_name_of};
 
-/// Longest that a load takes to end once somebody works on it.
+/// Longest that a load takes to end once an instance works on it.
 const ENDS: Duration = Duration::from_secs(600);
+/// Tasks of a load that have not ended at a time, at most: a machine that is busy with other things gets no more than it can end.
+const UNENDED: usize = 60;
 /// Requests that were sent just before are received a little later.
 pub const SENT: SignedDuration = SignedDuration::from_millis(500);
 
@@ -153,8 +155,8 @@ impl World {
         .await
     }
 
-    /// Submits tasks from now on, so many a second, every other one for the cluster; so many at most, for a machine that is
-    /// busy with other things falls behind.
+    /// Submits tasks from now on, so many a second, every other one for the cluster; so many at most, and fewer while
+    /// [`UNENDED`] have not ended.
     pub fn load(&self, per_second: u32, most: u32) -> Load {
         self.load_for(per_second, most, |number| number % 2 == 1)
     }
@@ -167,11 +169,15 @@ impl World {
             self.stage.task("name"),
             self.cluster.name.clone(),
         );
-        let stopped = stop.clone();
+        let (stopped, ended) = (stop.clone(), Arc::clone(&self.ended));
         let submitting = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
             let (mut all, mut number) = (JoinSet::new(), 0_u32);
             while number < most && stopped.run_until_cancelled(ticks.tick()).await.is_some() {
+                let has_ended = ended.lock().unwrap_or_else(PoisonError::into_inner).len();
+                if usize::try_from(number)? >= has_ended + UNENDED {
+                    continue;
+                }
                 let mut task = template.clone();
                 task["metadata"]["name"] = json!(format!("t{number:04}"));
                 if is_abroad(number) {

@@ -111,7 +111,7 @@ async fn a_write_under_way_is_given_up_when_the_claim_ends_and_goes_on_while_it_
         assert_eq!(failed(given_up), CallError::NoClaim);
         let took = begin.elapsed();
         assert!(
-            took >= Duration::from_secs(1) && took < Duration::from_secs(5),
+            took >= Duration::from_secs(1) && took < Duration::from_secs(25),
             "{http:?} {took:?}"
         );
         assert_eq!(server.counts()["POST"], 1);

@@ -192,7 +192,7 @@ async fn frames_that_break_the_rules_end_the_call_and_nothing_else() {
         assert!(expected.contains(&error), "{what}: {error:?}");
         assert_eq!(opened.load(Ordering::Relaxed), 1, "{what}: a write is sent once");
         assert!(
-            begin.elapsed() < Duration::from_secs(5),
+            begin.elapsed() < Duration::from_secs(30),
             "{what} {:?}",
             begin.elapsed()
         );
