@@ -34,17 +34,20 @@ pub enum Wait {
     Pace,
     /// The hub's claim on its Lease.
     Lease,
+    /// The pass of its own task that is under way.
+    Pass,
 }
 
 impl Wait {
     /// Everything that can be waited for.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Worker,
         Self::Namespace,
         Self::Cluster,
         Self::Turn,
         Self::Pace,
         Self::Lease,
+        Self::Pass,
     ];
 
     /// As a label says it.
@@ -57,6 +60,7 @@ impl Wait {
             Self::Turn => "turn",
             Self::Pace => "pace",
             Self::Lease => "lease",
+            Self::Pass => "pass",
         }
     }
 }

@@ -137,7 +137,9 @@ pub async fn while_others_work<T>(work: impl Future<Output = T>) -> T {
             loop {
                 asked = Instant::now();
                 other.send(get("/version"), None).await.unwrap();
-                slow += Some(asked.elapsed()).filter(|took| *took > SLOW).unwrap_or_default();
+                slow += Some(asked.elapsed())
+                    .filter(|took| *took > SLOW)
+                    .unwrap_or_default();
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
@@ -148,7 +150,9 @@ pub async fn while_others_work<T>(work: impl Future<Output = T>) -> T {
         }
     };
     // The last call may not have been answered.
-    slow += Some(asked.elapsed()).filter(|took| *took > SLOW).unwrap_or_default();
+    slow += Some(asked.elapsed())
+        .filter(|took| *took > SLOW)
+        .unwrap_or_default();
     let all = begin.elapsed();
     assert!(
         slow < SPARE.max(all / 2),

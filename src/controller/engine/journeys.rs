@@ -105,6 +105,15 @@ impl Journeys {
         Some(journey)
     }
 
+    /// A pass of the task ended: what arrived meanwhile waited for that pass, and waits for a worker from now on.
+    pub(super) fn pass_ended(&mut self, uid: &TaskUid, now: Instant) {
+        if self.of.get(uid).is_some_and(|leg| leg.wait.is_none())
+            && let Some(journey) = self.take(uid, Wait::Pass, now)
+        {
+            self.put(uid, journey, None, now);
+        }
+    }
+
     /// Nothing is to be done for the events of a task.
     pub(super) fn forget(&mut self, uid: &TaskUid) {
         self.of.remove(uid);
@@ -182,5 +191,28 @@ mod tests {
         }
         assert_eq!(journey, expected);
         assert!(journeys.depart(&uid, None, Runs::Here, at(73)).is_none());
+    }
+
+    /// Holds: B24.
+    #[test]
+    fn what_arrives_during_a_pass_of_its_task_waits_for_that_pass_first() {
+        let (uid, begin) = (TaskUid::new("task"), Instant::now());
+        let at = |second| begin + Duration::from_secs(second);
+        let mut journeys = Journeys::default();
+        journeys.pass_ended(&uid, at(0));
+        journeys.begin(&uid, at(1));
+        journeys.pass_ended(&uid, at(6));
+        let journey = journeys.depart(&uid, None, Runs::Here, at(8)).unwrap();
+        let mut expected = Journey::new(at(1));
+        expected.waited(Wait::Pass, Duration::from_secs(5));
+        expected.waited(Wait::Worker, Duration::from_secs(2));
+        assert_eq!(journey, expected);
+        // What the pass itself left to wait for a slot goes on waiting for it.
+        journeys.put(&uid, journey, Some(Wait::Turn), at(9));
+        journeys.pass_ended(&uid, at(10));
+        journeys.has_turn(&uid, at(19));
+        let journey = journeys.depart(&uid, None, Runs::Here, at(19)).unwrap();
+        expected.waited(Wait::Turn, Duration::from_secs(10));
+        assert_eq!(journey, expected);
     }
 }

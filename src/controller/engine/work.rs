@@ -159,6 +159,7 @@ impl Engine {
     /// A worker gives a task back.
     pub(super) fn end_pass(&mut self, uid: &TaskUid) {
         self.take_parked(uid);
+        self.journeys.pass_ended(uid, Instant::now());
         self.queue.done(uid);
         self.leave_territory(uid);
     }

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 /// The histogram that is read.
 const METRIC: &str = "renderhub_event_to_request_seconds_bucket{";
-/// What keeps an event longest that its own namespace, its own cluster or the bound on Jobs holds up; all others are held up by
-/// the hub, or by what they share with others.
-const BY_ITS_OWN: [&str; 4] = ["namespace", "cluster", "turn", "pace"];
+/// What keeps an event longest that its own namespace, its own cluster, the bound on Jobs or a pass of its own task holds up, which
+/// waits for an API server; all others are held up by the hub, or by what they share with others.
+const BY_ITS_OWN: [&str; 5] = ["namespace", "cluster", "turn", "pace", "pass"];
 
 /// Where the tasks run whose events are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

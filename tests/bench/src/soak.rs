@@ -84,7 +84,7 @@ pub async fn run(options: &Options, soak: &SoakOptions) -> Result<()> {
     let progress = Progress::start("waiting for the quiet tenant's last Jobs");
     let waits = quiet.end(LAST).await?;
     drop(progress);
-    let fared = watched.end()?;
+    let fared = watched.end().await?;
     let report = Report::new(
         soak.minutes,
         machine,

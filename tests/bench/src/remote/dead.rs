@@ -1,4 +1,6 @@
 //! Many clusters, five of which are dead in three ways: what the tasks of all others notice of it.
+//!
+//! Without the dead as many clusters live, so that the machine does the same work in all loads.
 
 use std::time::Duration;
 
@@ -30,9 +32,9 @@ const NOWHERE: [u16; 2] = [6443, 6444];
 /// Loads with and without dead clusters.
 #[derive(Debug, Serialize)]
 pub struct Dead {
-    /// Clusters, the dead included.
+    /// Clusters that tasks are for, in either kind of load.
     pub clusters: usize,
-    /// Tasks of the others in each load.
+    /// Tasks of a load.
     pub tasks: usize,
     /// The hub's own share of what events of tasks elsewhere waited, without dead clusters, over both loads.
     pub own_without: Own,
@@ -70,7 +72,7 @@ struct Ghost {
 /// # Errors
 /// If something cannot be measured.
 pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Dead> {
-    let cast = Cast::gather(stage, usize::from(clusters) - DEAD).await?;
+    let cast = Cast::gather(stage, usize::from(clusters)).await?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
     let (mut own_with, mut own_without) = (Share::default(), Share::default());
     let (mut tasks, mut failed) = (0, 0);
@@ -167,12 +169,11 @@ impl<'a> Cast<'a> {
         }
         // The one that will freeze stands at first.
         let hub = stage.hub(self.living.len() + usize::from(is_with)).await?;
+        // Who may not do so measures with more noise.
+        _ = hub.run_first();
         let follower = Follower::start(stage, RUNS).await?;
         let dead = if is_with { DEAD } else { 0 };
-        let progress = Progress::start(format!(
-            "{} clusters, {dead} of them dead",
-            self.living.len() + dead
-        ));
+        let progress = Progress::start(format!("{} clusters, {dead} of them dead", self.living.len()));
         let death = async {
             tokio::time::sleep(FREEZE).await;
             self.freezing.freeze();
@@ -213,13 +214,12 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    /// All clusters in turn; without the dead, their tasks are left out and all others come at the same moments.
+    /// All clusters in turn; the dead take the places of the first that live.
     fn target(&self, number: usize, is_with: bool) -> Target {
-        let place = number % (self.living.len() + DEAD);
-        match self.living.get(place) {
-            Some((cluster, _)) => Target::There(cluster.name.clone()),
-            None if is_with => Target::Dead(self.dead[place - self.living.len()].name.clone()),
-            None => Target::Nowhere,
+        let place = number % self.living.len();
+        match self.dead.get(place).filter(|_| is_with) {
+            Some(ghost) => Target::Dead(ghost.name.clone()),
+            None => Target::There(self.living[place].0.name.clone()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Many clusters, five of which answer probes and watches and no work, and one more that lets itself be asked once a second and
 //! has a hundred tasks: what the tasks of all others notice of it.
+//!
+//! Without them as many clusters work, so that the machine does the same work in all loads.
 
 use std::time::Duration;
 
@@ -35,9 +37,9 @@ const SLOW: &str = "slow";
 /// Loads with and without clusters that do no work.
 #[derive(Debug, Serialize)]
 pub struct Idle {
-    /// Clusters, those that do no work included, and the slow one not.
+    /// Clusters that tasks are for, in either kind of load; the slow one is one more.
     pub clusters: usize,
-    /// Tasks of the others in each load.
+    /// Tasks of a load.
     pub tasks: usize,
     /// The hub's own share of what events of tasks elsewhere waited, without those clusters, over both loads.
     pub own_without: Own,
@@ -63,8 +65,7 @@ struct Turn {
 /// If something cannot be measured.
 pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Idle> {
     let mut living = Vec::new();
-    let count = usize::from(clusters) - DEAD;
-    for (number, cluster) in (0..).zip(stage.clusters("working", count).await?) {
+    for (number, cluster) in (0..).zip(stage.clusters("working", clusters.into()).await?) {
         let gate = Gate::open(number, stage.address()).await?;
         let kubeconfig = cluster.identity.by_way_of(gate.url()).kubeconfig_text()?;
         stage
@@ -110,11 +111,10 @@ async fn turn(
     };
     let more = if is_with { DEAD + 1 } else { 0 };
     let hub = stage.hub(living.len() + more).await?;
+    // Who may not do so measures with more noise.
+    _ = hub.run_first();
     let follower = Follower::start(stage, RUNS).await?;
-    let progress = Progress::start(format!(
-        "{} clusters, {more} of them of no use",
-        living.len() + more
-    ));
+    let progress = Progress::start(format!("{} clusters, {more} of no use", living.len()));
     let mut made = if is_with {
         flood(stage, &names).await?
     } else {
@@ -161,14 +161,12 @@ async fn register_idle(stage: &Stage, slow: &Cluster) -> Result<(Vec<Hostile>, V
     Ok((servers, names))
 }
 
-/// Where a task goes: each cluster in turn, and nowhere in place of those that are not there.
+/// Where a task goes: each cluster in turn; those that do no work take the places of the first that do.
 fn target(living: &[(Cluster, Gate)], idle: &[String], number: usize) -> Target {
-    let place = number % (living.len() + DEAD);
-    match living.get(place) {
-        Some((cluster, _)) => Target::There(cluster.name.clone()),
-        None => idle
-            .get(place - living.len())
-            .map_or(Target::Nowhere, |name| Target::Dead(name.clone())),
+    let place = number % living.len();
+    match idle.get(place) {
+        Some(name) => Target::Dead(name.clone()),
+        None => Target::There(living[place].0.name.clone()),
     }
 }
 

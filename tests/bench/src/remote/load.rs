@@ -19,8 +19,6 @@ pub enum Target {
     There(String),
     /// On a `RenderCluster` that is dead.
     Dead(String),
-    /// It is not made, so that all others come when they would.
-    Nowhere,
 }
 
 /// A task that was made.
@@ -50,7 +48,6 @@ pub async fn load(
         async move {
             let target = place?;
             let cluster = match &target {
-                Target::Nowhere => return Ok(None),
                 Target::Here => None,
                 Target::There(name) | Target::Dead(name) => Some(name.as_str()),
             };
@@ -60,17 +57,16 @@ pub async fn load(
                 .create_task_with(first + usize::try_from(number)?, &placed(cluster))
                 .await?;
             let answered = Instant::now();
-            anyhow::Ok(Some(Made {
+            anyhow::Ok(Made {
                 task,
                 target,
                 answered,
-            }))
+            })
         }
     };
-    let made: Vec<Option<Made>> = futures::stream::iter(0..u32::try_from(rate.tasks)?)
+    futures::stream::iter(0..u32::try_from(rate.tasks)?)
         .map(one)
         .buffer_unordered(rate.tasks.max(1))
         .try_collect()
-        .await?;
-    Ok(made.into_iter().flatten().collect())
+        .await
 }

@@ -235,7 +235,7 @@ fn beside(own: [&Own; 2], whole: [&Latency; 2], failed: usize) -> Vec<Row> {
         share("the hub's own share of the others with them", own_with),
         Row::new("p99 of it as a multiple", format!("{ratio:.2}")).at_most(BESIDE_RATIO, ratio, ""),
         Row::new(
-            "events that their own cluster held up",
+            "events that what is their own held up",
             own_with.held_up.to_string(),
         ),
         latency("create → Job without them", without),

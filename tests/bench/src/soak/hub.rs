@@ -13,6 +13,7 @@ use super::tenants::served;
 use crate::burst::tail;
 use crate::measure::memory;
 use crate::objects;
+use crate::share::{Own, Runs, Share};
 use crate::world::AS_INSTALLED;
 
 /// Time between two looks at the hub's memory.
@@ -32,6 +33,8 @@ pub struct Sample {
 /// How the hub fared.
 #[derive(Clone, Debug, Default)]
 pub struct Fared {
+    /// Its own share of what events of tasks on its own cluster waited, of all tenants; of its last process, where it ended before.
+    pub own: Option<Own>,
     /// Times that it ended.
     pub restarts: u32,
     /// How often the kernel ended it because of its memory.
@@ -147,12 +150,15 @@ impl Watched {
     /// Ends it; how it fared.
     ///
     /// # Errors
-    /// If the control group cannot be read.
-    pub fn end(&self) -> Result<Fared> {
+    /// If the control group or the hub's metrics cannot be read.
+    pub async fn end(&self) -> Result<Fared> {
         let mut fared = self.fared().clone();
         fared.kills = self.group.kills()?;
-        // With calls under way to servers that never answer it might drain for long.
-        drop(self.hub().take());
+        // With calls under way to servers that never answer it might drain for long, so it is killed when it is dropped.
+        let hub = self.hub().take();
+        if let Some(hub) = hub {
+            fared.own = Some(Share::of(&hub, Runs::Here).await?.own()?);
+        }
         Ok(fared)
     }
 

@@ -35,9 +35,6 @@ pub struct Waits {
     /// Tasks that it made.
     pub tasks: usize,
     /// From the answer to a task's creation to its Job, as a watch sees it.
-    ///
-    /// This is the one place where the hub's part is read: where the hub tells its own share of a wait on `/metrics`, it is
-    /// read here instead.
     pub hub: Latency,
     /// The same of the bare writer.
     pub bare: Latency,

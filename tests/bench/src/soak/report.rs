@@ -11,6 +11,7 @@ use super::hub::{Fared, Sample};
 use super::quiet::Waits;
 use crate::measure::number;
 use crate::report::{Ground, Row, section, write_json};
+use crate::share::Own;
 
 /// Memory of the last minute as a multiple of that of the sixth, at most.
 const FLAT: f64 = 1.05;
@@ -31,6 +32,7 @@ pub struct Report {
     ground: Ground,
     limit_mib: f64,
     ratio: f64,
+    own: Own,
     fared: Fared,
     waits: Waits,
     refused: usize,
@@ -41,7 +43,7 @@ impl Report {
     /// Of a soak of so many minutes.
     ///
     /// # Errors
-    /// If the hub's memory was never seen.
+    /// If the hub's memory or its own share was never seen.
     pub fn new(
         minutes: u64,
         ground: Ground,
@@ -56,6 +58,7 @@ impl Report {
             ground,
             limit_mib: mib(limit),
             ratio: last_over_first(&samples).context("the hub's memory was not seen")?,
+            own: fared.own.context("the hub was down at the end")?,
             fared,
             waits,
             refused,
@@ -69,8 +72,9 @@ impl Report {
         if self.fared.kills > 0 { seen.max(1.0) } else { seen }
     }
 
+    /// What the hub adds to the wait that both have: its p99 by its own share, over that of the bare writer.
     fn slower(&self) -> f64 {
-        self.waits.hub.p99 / self.waits.bare.p99
+        1.0 + self.own.p99 / self.waits.bare.p99
     }
 
     /// Writes the figures.
@@ -97,6 +101,7 @@ impl Report {
             "lost": self.waits.lost,
             "oom_kills": self.fared.kills,
             "quiet_tasks": self.waits.tasks,
+            "hub_own_share_ms": self.own,
             "quiet_wait_ms": self.waits.hub,
             "bare_wait_ms": self.waits.bare,
             "refused_of_quiet_and_bare": self.waits.refused,
@@ -126,10 +131,11 @@ impl Report {
             waits("quiet tenant", &self.waits.hub),
             waits("bare writer", &self.waits.bare),
             Row::new(
-                "quiet p99 as a multiple of the bare writer's",
-                format!("{slower:.2}"),
-            )
-            .at_most(SLOWER, slower, ""),
+                "the hub's own share, ms: p50, p99, events",
+                format!("{:.2}, {:.2}, {}", self.own.p50, self.own.p99, self.own.events),
+            ),
+            Row::new("bare p99 and the hub's own over bare p99", format!("{slower:.2}"))
+                .at_most(SLOWER, slower, ""),
             none("restarts of the hub", f64::from(self.fared.restarts)),
             none("lost tasks of the quiet tenant", number(self.waits.lost)),
             Row::new("tasks of the quiet tenant", self.waits.tasks.to_string()),
