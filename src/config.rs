@@ -19,6 +19,7 @@ mod clusters;
 mod error;
 mod kept;
 mod parse;
+mod registries;
 mod shards;
 mod start;
 
@@ -26,6 +27,7 @@ pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
 pub use error::SettingsError;
 pub use kept::KeptArgs;
+pub use registries::RegistryArgs;
 pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
 
@@ -166,6 +168,9 @@ pub struct RunArgs {
         action = ArgAction::Set
     )]
     pub single_tenant: bool,
+    /// Where tenants may push with registries of their own.
+    #[command(flatten)]
+    pub registries: RegistryArgs,
     /// How the hub looks around before it starts.
     #[command(flatten)]
     pub start: StartArgs,
@@ -313,6 +318,7 @@ impl RunArgs {
             default_service_account: (!account.is_empty()).then(|| account.to_owned()),
             crosses_namespaces: !self.no_cross_namespace_refs,
             is_single_tenant: self.single_tenant,
+            own_hosts: self.registries.settings(self.single_tenant)?,
         })
     }
 

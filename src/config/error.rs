@@ -27,6 +27,11 @@ pub enum SettingsError {
         "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
     )]
     NotAServiceAccount,
+    /// Not a host, nor what stands for several.
+    #[error(
+        "--own-registry-hosts: \"{0}\" is neither a host such as registry.example.com:5000, nor *.example.com, nor *"
+    )]
+    NotAHost(String),
     /// A name that no check has.
     #[error("--skip-preflight must be a list of names of: {}", start::skippable())]
     NoSuchCheck,

@@ -237,6 +237,7 @@ pub fn wanted(
         ),
         (None, Some(host)) => {
             let own = host_of(spec, host);
+            tenancy.vet(task, &own, false)?;
             if own.push_secret_ref.is_none() {
                 return Ok(Wanted::Given(Own {
                     spec: own,

@@ -84,8 +84,14 @@ pub enum PushFailure {
     #[error("failed to build manifest")]
     Manifest,
     /// The registry.
-    #[error("failed to push chart to registry: {0}")]
-    Registry(#[from] PushError),
+    #[error("failed to push chart to registry: {error}")]
+    Registry {
+        /// Why.
+        #[source]
+        error: PushError,
+        /// Whether it was sent the credential.
+        credential_sent: bool,
+    },
 }
 
 impl Failure {
@@ -122,11 +128,15 @@ impl Failure {
                     PushFailure::Credential(_) => Reason::BadCredentials,
                     // What is missing is trust in the registry, as where its certificate is not trusted.
                     PushFailure::Tls(_) => Reason::RegistryUnreachable,
-                    PushFailure::Registry(error) => error.reason(),
+                    PushFailure::Registry { error, .. } => error.reason(),
                 },
             ),
         };
-        Termination::failed(phase, reason)
+        let is_sent = |failure: &PushFailure| matches!(failure, PushFailure::Registry { credential_sent, .. } if *credential_sent);
+        Termination {
+            credential_sent: matches!(self, Self::Push(failure) if is_sent(failure)),
+            ..Termination::failed(phase, reason)
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use super::cli::{Cli, Command, Connection, OneShot, Push, Render, TERMINATION_LO
 use super::config::{ChartMeta, Config};
 use super::credentials::{self, CredentialError, Source};
 use super::document;
+use super::error::PushError;
 use super::failure::{Failure, PushFailure};
 use super::file::{self, FileError};
 use super::manifest::Artifact;
@@ -156,10 +157,8 @@ async fn push(args: Push) -> Result<Termination, Failure> {
     let credential = credentials::load(&source, &reference.host).map_err(PushFailure::Credential)?;
     let artifact = artifact(&reference, &meta, archive)?;
     let mut registry = connect(&reference, credential, &args.connection)?;
-    let pushed = registry
-        .push(&reference.tag, &artifact)
-        .await
-        .map_err(PushFailure::Registry)?;
+    let pushed = registry.push(&reference.tag, &artifact).await;
+    let pushed = pushed.map_err(|error| failed(error, &registry))?;
     Ok(report(pushed, &reference, artifact))
 }
 
@@ -235,6 +234,13 @@ fn connect(
     Ok(Registry::new(Transport::new(tls, limits), auth))
 }
 
+const fn failed(error: PushError, registry: &Registry) -> PushFailure {
+    PushFailure::Registry {
+        error,
+        credential_sent: registry.has_sent_credential(),
+    }
+}
+
 fn report(pushed: Pushed, reference: &Reference, artifact: Artifact) -> Termination {
     let digest = artifact.manifest.digest;
     match pushed {
@@ -273,19 +279,14 @@ async fn one_shot(args: OneShot) -> Result<Termination, Failure> {
     let credential = one_shot_credential(&args, &reference).map_err(PushFailure::Credential)?;
     let artifact = artifact(&reference, &chart.meta, bytes)?;
     let mut registry = connect(&reference, credential, &args.connection)?;
-    if registry
-        .holds(&reference.tag, &artifact)
-        .await
-        .map_err(PushFailure::Registry)?
-    {
+    let held = registry.holds(&reference.tag, &artifact).await;
+    if held.map_err(|error| failed(error, &registry))? {
         return Ok(report(Pushed::AlreadyExists, &reference, artifact));
     }
     unpack(&chart, directory.path()).map_err(Failure::Write)?;
     say(&format!("Rendered {kind} to {place}"));
-    registry
-        .upload(&reference.tag, &artifact)
-        .await
-        .map_err(PushFailure::Registry)?;
+    let uploaded = registry.upload(&reference.tag, &artifact).await;
+    uploaded.map_err(|error| failed(error, &registry))?;
     Ok(report(Pushed::Uploaded, &reference, artifact))
 }
 

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Situation, at};
+use super::{Situation, at, every_host};
 use crate::api::RegistrySpec;
 use crate::api::basic_auth;
 use crate::api::conditions::Reason;
@@ -55,14 +55,14 @@ fn builder() -> Reader {
 /// Holds: I3.
 #[test]
 fn nobody_is_read_as_the_hub() {
-    let safe = Tenancy::default();
+    let safe = every_host();
     let filled = Tenancy {
         default_service_account: Some("builder".to_owned()),
-        ..Tenancy::default()
+        ..every_host()
     };
     let single = Tenancy {
         is_single_tenant: true,
-        ..Tenancy::default()
+        ..every_host()
     };
     let denied = Err(Reason::RBACDenied);
     let table = [
@@ -112,6 +112,22 @@ fn what_a_task_names_is_read_with_a_slot_in_hand() {
         "create",
         "nothing is named, nothing is read"
     );
+}
+
+/// Holds: B25.
+#[test]
+fn nothing_is_read_or_made_for_a_host_that_is_not_listed() {
+    for changes in [
+        of_host(),
+        json!({"registryRef": null, "baseURL": "registry.mine"}),
+    ] {
+        let unlisted = situation(changes).with(|s| s.tenancy = Tenancy::default());
+        assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
+    }
+    let read = situation(of_registry()).with(|s| s.own = Some(Ok(own(json!({})))));
+    assert_eq!(read.word(), "create");
+    let unlisted = read.with(|s| s.tenancy = Tenancy::default());
+    assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
 }
 
 #[test]
