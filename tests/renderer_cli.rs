@@ -157,11 +157,16 @@ async fn configurations_that_cannot_be_rendered() {
             "failed to parse config-file: ",
         ),
         (
-            "type: canary",
+            "type: widget",
             Reason::BadConfig,
-            "unknown type specified in config: ",
+            "unknown type specified in config: expected release or bootstrap, found \"widget\"",
         ),
-        ("", Reason::BadConfig, "unknown type specified in config: "),
+        (
+            "type: \"canary \\e[31m\"",
+            Reason::BadConfig,
+            "expected release or bootstrap, found something else than a plain word",
+        ),
+        ("", Reason::BadConfig, "expected release or bootstrap, found none"),
         (
             "type: release\nrelease: {chart: {name: ../canary, version: 1}}",
             Reason::BadConfig,
@@ -175,7 +180,7 @@ async fn configurations_that_cannot_be_rendered() {
         (
             &" ".repeat(5 << 20),
             Reason::ChartTooLarge,
-            "failed to read config-file: file is too large",
+            "failed to read config-file bad.yaml: file is too large",
         ),
     ] {
         sandbox.write("bad.yaml", content);
@@ -191,13 +196,45 @@ async fn configurations_that_cannot_be_rendered() {
     missing.failed(
         Phase::Render,
         Reason::BadConfig,
-        "failed to read config-file: no such file or directory",
+        "failed to read config-file none: no such file or directory",
     );
-    sandbox.run(&["--skip-push"]).await.failed(
-        Phase::Render,
-        Reason::BadConfig,
-        "failed to read config-file",
+    for args in [&[][..], &["--skip-push"]] {
+        let none = sandbox.run(args).await;
+        none.failed(Phase::Render, Reason::BadConfig, "config-file is required");
+    }
+}
+
+/// Helm would say so only at the installation, when the tag is taken and a corrected chart meets a conflict.
+#[tokio::test]
+async fn a_release_whose_entrypoint_leads_nowhere_is_rendered_by_the_one_shot_form_alone() {
+    let sandbox = Sandbox::new();
+    let entrypoint = "\"resourceName\":\"r\"";
+    assert!(RELEASE.contains(entrypoint), "{RELEASE}");
+    sandbox.write("bad.yaml", &RELEASE.replace(entrypoint, "\"resourceName\":\"x\""));
+    sandbox
+        .run(&["render", "bad.yaml", "--out", "chart.tgz"])
+        .await
+        .failed(
+            Phase::Render,
+            Reason::BadConfig,
+            "entrypoint.resourceName in config is not a key of resources",
+        );
+    assert!(!sandbox.path("chart.tgz").exists());
+    let one_shot = sandbox.run(&["--skip-push", "bad.yaml"]).await;
+    one_shot.succeeded(Reason::Rendered, &["Rendered release to "]);
+}
+
+#[tokio::test]
+async fn what_was_rendered_is_told_before_a_push_that_fails() {
+    let sandbox = Sandbox::new();
+    let url = "--url=oci://127.0.0.1:1/team-a/shop:1.0.0";
+    let ran = sandbox.run(&["--plain-http", url, "config.json"]).await;
+    ran.failed(
+        Phase::Push,
+        Reason::RegistryUnreachable,
+        "cannot reach the registry",
     );
+    assert!(ran.stdout.starts_with("Rendered release to "), "{}", ran.stdout);
 }
 
 #[tokio::test]
@@ -368,7 +405,7 @@ async fn destinations_that_are_none() {
     ran.failed(
         Phase::Push,
         Reason::BadDestination,
-        "failed to read url-file: no such file or directory",
+        "failed to read url-file none: no such file or directory",
     );
 }
 

@@ -4,6 +4,7 @@
 //! ignored. Only the branch that `type` names is looked at. Errors name our own fields, never what was found in them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
@@ -24,8 +25,14 @@ pub enum ConfigError {
         expected: &'static str,
     },
     /// `type` is neither `release` nor `bootstrap`.
-    #[error("unknown type specified in config: expected release or bootstrap")]
-    UnknownType,
+    #[error("unknown type specified in config: expected release or bootstrap, found {0}")]
+    UnknownType(Found),
+    /// The entrypoint is none of the resources.
+    #[error("entrypoint.resourceName in config is not a key of resources")]
+    NoEntrypoint,
+    /// The entrypoint's resource does not say where it is.
+    #[error("the resource that entrypoint.resourceName in config names has no {0}")]
+    EmptyEntrypoint(&'static str),
     /// The chart's name is not a plain file name that a registry can hold.
     #[error("invalid chart name in config: expected letters, digits, '.', '_' and '-', at most 250")]
     ChartName,
@@ -37,6 +44,30 @@ pub enum ConfigError {
     ChartText,
 }
 
+/// A word of the configuration that an error may show: a short plain word, or that it is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found(Option<String>);
+
+impl Found {
+    fn of(text: &str) -> Self {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        let is_shown = text.len() <= MAX_FOUND && text.chars().all(is_plain);
+        Self(is_shown.then(|| text.to_owned()))
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_deref() {
+            None => f.write_str("something else than a plain word"),
+            Some("") => f.write_str("none"),
+            Some(word) => write!(f, "\"{word}\""),
+        }
+    }
+}
+
+/// Longest word in bytes that an error shows.
+const MAX_FOUND: usize = 63;
 /// Longest chart name in bytes, as `helm lint` has it.
 const MAX_NAME: usize = 250;
 /// Longest chart version in bytes, as Helm has it.
@@ -140,8 +171,24 @@ impl Config {
         match root.text("type")?.as_str() {
             "release" => Release::read(&root.fields("release")?).map(Self::Release),
             "bootstrap" => Bootstrap::read(&root.fields("bootstrap")?).map(Self::Bootstrap),
-            _ => Err(ConfigError::UnknownType),
+            other => Err(ConfigError::UnknownType(Found::of(other))),
         }
+    }
+
+    /// Whether Helm can install the chart: what the configuration refers to is in it.
+    ///
+    /// # Errors
+    /// What a release's chart would fail with at its installation.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let Self::Release(release) = self else {
+            return Ok(());
+        };
+        let resources = release.resources.as_ref();
+        let found = resources.and_then(|resources| resources.get(&release.entrypoint));
+        let resource = found.ok_or(ConfigError::NoEntrypoint)?;
+        let parts = [("repository", &resource.repository), ("tag", &resource.tag)];
+        let empty = parts.into_iter().find(|(_, text)| text.is_empty());
+        empty.map_or(Ok(()), |(part, _)| Err(ConfigError::EmptyEntrypoint(part)))
     }
 
     /// The word in `type`.
@@ -418,19 +465,18 @@ mod tests {
 
     #[test]
     fn unknown_types() {
-        for text in [
-            "",
-            "type: Release",
-            "type: profile",
-            "type: unknown",
-            "{}",
-            "type:",
+        for (text, shown) in [
+            ("", "none"),
+            ("{}", "none"),
+            ("type:", "none"),
+            ("type: Release", "\"Release\""),
+            ("type: my.org/profile-1", "\"my.org/profile-1\""),
+            ("type: two words", "something else than a plain word"),
+            ("type: \"a\\e[31m\"", "something else than a plain word"),
         ] {
-            assert_eq!(
-                Config::parse(text.as_bytes()),
-                Err(ConfigError::UnknownType),
-                "{text}"
-            );
+            let error = Config::parse(text.as_bytes()).unwrap_err();
+            assert!(matches!(error, ConfigError::UnknownType(_)), "{text}");
+            assert!(error.to_string().ends_with(&format!("found {shown}")), "{error}");
         }
     }
 
