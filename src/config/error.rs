@@ -8,8 +8,22 @@ use crate::plan::preflight::Check;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A flag whose value is no DNS label.
-    #[error("--{0} must be a lower-case DNS label (a-z, 0-9 and -, at most 63 characters)")]
-    NotALabel(&'static str),
+    #[error("--{flag} must be a lower-case DNS label (a-z, 0-9 and -, at most 63 characters), not {value:?}")]
+    NotALabel {
+        /// The flag.
+        flag: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// A list of namespaces that holds other than their names.
+    #[error(
+        "--watch-namespaces must be names of namespaces (a-z, 0-9 and -, at most 63 characters), not {0:?}; to serve all \
+         namespaces, leave it out"
+    )]
+    NotANamespace(String),
+    /// A list without a name would mean all namespaces, which is more than what was asked for.
+    #[error("--watch-namespaces={0:?} names no namespace; to serve all namespaces, leave it out")]
+    NoNamespaces(String),
     /// A flag that must be at least 1.
     #[error("--{0} must be at least 1")]
     Zero(&'static str),
