@@ -288,5 +288,7 @@ pub const FAMILIES: &[Family] = &[
             "Tenants name only hosts that the platform operator lists, none by default; the NetworkPolicy of the namespace bounds the rest."),
         row("B26", "A failed push tells a tenant which hosts can be reached from the rendering namespace.",
             "Where the tenant chose the host, all failures read the same until the host was sent a credential of the tenant's. How long they took still differs."),
+        row("B27", "A task in a namespace that no hub serves has the hub's finalizer, and keeps its namespace from being deleted.",
+            "Each release binds the policy that sets the finalizer to the namespaces that its hub serves; who makes a task elsewhere is warned."),
     ]},
 ];
