@@ -225,7 +225,9 @@ async fn the_platforms_secrets_cannot_be_named() -> Result<()> {
             let task = stage
                 .submit_with(&format!("steal-{number}-{host_number}"), spec)
                 .await?;
-            messages.insert(stage.refused(&task, "PushSecretNotFound").await?);
+            let message = stage.refused(&task, "PushSecretNotFound").await?;
+            assert!(message.contains(&format!("Secret \"{name}\"")), "{message}");
+            messages.insert(message.replace(name, "NAME"));
         }
     }
     assert_eq!(

@@ -237,7 +237,9 @@ fn explain(said: Option<&Termination>, deadline: bool, stop: Option<Stop>) -> &'
             "the pod was evicted from its node, as when it uses more disk than its limit"
         }
         None if deadline => "the Job ran into its deadline; its pod may not have started",
-        None => "the pod ended without a word of the renderer",
+        None => {
+            "the renderer's pod ended without saying why, as when it was killed or its image is not a renderer; ask the platform operator to look at the pod"
+        }
     }
 }
 

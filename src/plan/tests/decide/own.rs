@@ -185,9 +185,9 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
     };
     for missing in [
         Missing::Registry,
-        Missing::Secret,
+        Missing::Secret("push"),
         Missing::Account,
-        Missing::Right("Secret"),
+        Missing::Right("Secret", "push"),
     ] {
         let refusal = reference.refusal(missing);
         assert_eq!(refusal.reason, Reason::CrossNamespaceRefDenied);
@@ -198,6 +198,29 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
                 .any(|c| c.message.starts_with(&refusal.message)),
             "{missing:?} reads like a missing grant"
         );
+    }
+}
+
+#[test]
+fn a_refusal_names_the_tenants_own_objects() {
+    let reference = Reference {
+        reader: builder(),
+        namespace: "team-a".to_owned(),
+        crosses: false,
+        named: crate::plan::tenant::Named::Registry("mine".to_owned()),
+    };
+    for (missing, names) in [
+        (Missing::Registry, &["Registry \"mine\""][..]),
+        (Missing::Secret("push"), &["push Secret \"push\""]),
+        (Missing::Certificates("ca"), &["ConfigMap \"ca\""]),
+        (Missing::Account, &["ServiceAccount \"builder\""]),
+        (
+            Missing::Right("Secret", "push"),
+            &["ServiceAccount \"builder\"", "Secret \"push\""],
+        ),
+    ] {
+        let told = reference.refusal(missing).message;
+        assert!(names.iter().all(|name| told.contains(name)), "{told}");
     }
 }
 
