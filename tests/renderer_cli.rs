@@ -279,6 +279,10 @@ async fn exit_codes_say_whether_a_second_attempt_can_help() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", "type: unknown");
     let url = "oci://127.0.0.1:1/team-a/other:1.0.0";
+    let absent = "oci://127.0.0.1:1/team-a/shop:1.0.0";
+    // No credential becomes another one by trying it again.
+    let registry = guarded().await;
+    let refusing = format!("oci://{}/team-a/shop:1.0.0", registry.address);
     let render = ["render", "config.json", "--out", "chart.tgz"];
     assert_eq!(sandbox.run(&render).await.code, Some(0));
     for (args, code) in [
@@ -298,8 +302,10 @@ async fn exit_codes_say_whether_a_second_attempt_can_help() {
                 "--password-file",
                 "y",
             ],
-            1,
+            2,
         ),
+        (&["push", "chart.tgz", "--plain-http", "--url", &refusing], 2),
+        (&["push", "chart.tgz", "--plain-http", "--url", absent], 1),
         (&["push"], 1),
     ] {
         assert_eq!(sandbox.run(args).await.code, Some(code), "{args:?}");
@@ -466,16 +472,22 @@ async fn credentials_of_the_one_shot_form() {
     let refused = sandbox.finish(with(&[]).output().await.unwrap());
     refused.failed(
         Phase::Push,
-        Reason::Unauthorized,
-        "failed to push result: failed to push chart to registry: ",
+        Reason::CredentialRequired,
+        "failed to push result: failed to push chart to registry: the registry does not allow this push without a credential",
     );
+    assert!(refused.message.is_some_and(|message| !message.credential_sent));
     let wrong = sandbox.finish(
         with(&["--username=canary-user", "--password=x"])
             .output()
             .await
             .unwrap(),
     );
-    wrong.failed(Phase::Push, Reason::Unauthorized, "failed to push result");
+    wrong.failed(
+        Phase::Push,
+        Reason::Unauthorized,
+        "does not accept the credential (401)",
+    );
+    assert!(wrong.message.is_some_and(|message| message.credential_sent));
     assert!(
         registry.steps().iter().all(|step| *step == "lookup"),
         "nothing is uploaded"
@@ -518,12 +530,12 @@ async fn credentials_of_the_one_shot_form() {
     let absent = with(&[]).env("DOCKER_CONFIG", "/none").output().await;
     sandbox
         .finish(absent.unwrap())
-        .failed(Phase::Push, Reason::Unauthorized, "(401)");
+        .failed(Phase::Push, Reason::CredentialRequired, "none was sent to it");
     sandbox.write("auth.json", r#"{"auths":{"other.example":{"auth":"canary"}}}"#);
     let other = with(&[]).env("DOCKER_CONFIG", &file).output().await;
     sandbox
         .finish(other.unwrap())
-        .failed(Phase::Push, Reason::Unauthorized, "(401)");
+        .failed(Phase::Push, Reason::CredentialRequired, "none was sent to it");
     sandbox.write("auth.json", "canary");
     let broken = with(&[]).env("DOCKER_CONFIG", &file).output().await;
     sandbox.finish(broken.unwrap()).failed(
