@@ -117,7 +117,7 @@ async fn a_registry_of_the_tenants_own_is_used_where_the_platform_lists_its_host
             .to_owned();
         let task = stage.submit_with(name, spec).await?;
         let message = stage.refused(&task, "RegistryNotAllowed").await?;
-        assert!(message.contains(&format!("use {host} as")), "{message}");
+        assert!(message.contains(&format!("push to {host} by")), "{message}");
         assert!(message.contains("platform operator"), "{message}");
     }
     let spec = json!({"registryRef": null, "baseURL": "a.listed.test"});

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::api::conditions::Reason;
 use crate::api::oci::{OciError, RegistryHost};
 use crate::api::termination::{Reason as Said, Termination};
-use crate::api::{RegistryKind, RegistrySpec};
+use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec};
 use crate::names::TaskKind;
 
 use super::catalog::Refusal;
@@ -39,8 +39,8 @@ impl Tenancy {
         }
         let realm = spec.token_realm.as_deref();
         let named = [
-            Some(("", spec.hostname.as_str())),
-            realm.map(|url| ("the tokenRealm on ", host_of(url))),
+            Some(("push to", spec.hostname.as_str())),
+            realm.map(|url| ("ask for tokens at", host_of(url))),
         ];
         let refused = named
             .into_iter()
@@ -48,13 +48,13 @@ impl Tenancy {
             .find(|(_, host)| !self.own_hosts.admit(host));
         refused.map_or(Ok(()), |(what, host)| {
             let told = match host.parse::<RegistryHost>() {
-                Ok(host) if !crosses => format!("{what}{}", host.as_str()),
-                _ => "the registry's host".to_owned(),
+                Ok(host) if !crosses => host.as_str().to_owned(),
+                _ => "this host".to_owned(),
             };
             Err(Refusal::new(
                 Reason::RegistryNotAllowed,
                 format!(
-                    "the platform does not let tasks use {told} as a registry of their own; make a new task that names a \
+                    "the platform does not let tasks {what} {told} by a registry of their own; make a new task that names a \
                      ClusterRegistry, or ask the platform operator to add the host to tenancy.ownRegistries.hosts"
                 ),
             ))
@@ -65,11 +65,13 @@ impl Tenancy {
     /// credential of the tenant's, so that it may be any host that the pod reaches.
     #[must_use]
     pub fn hides(&self, task: &Task, said: &Termination) -> bool {
-        let is_platforms = |spec: &crate::api::RenderTaskSpec| {
+        let is_theirs = |spec: &RenderTaskSpec| {
             let named = spec.registry_ref.as_ref();
-            named.is_some_and(|named| named.kind == RegistryKind::ClusterRegistry)
+            let is_platforms = named.is_some_and(|named| named.kind == RegistryKind::ClusterRegistry);
+            // On a cluster of the tenant's own, the pod reaches what the tenant reaches anyway.
+            !is_platforms && spec.kube_config.is_none()
         };
-        let is_chosen = task.id.kind == TaskKind::RenderTask && !task.spec.as_ref().is_some_and(is_platforms);
+        let is_chosen = task.id.kind == TaskKind::RenderTask && task.spec.as_ref().is_none_or(is_theirs);
         is_chosen && !self.is_single_tenant && !said.credential_sent && tells_of_host(said.reason)
     }
 }
@@ -276,6 +278,8 @@ mod tests {
             json!({"registryRef": null, "baseURL": "registry.mine"}),
         ));
         let platforms = task_of(spec_with(json!({})));
+        let at_home = json!({"registryRef": null, "baseURL": "registry.mine", "kubeConfig": {"secretRef": {"name": "k"}}});
+        let at_home = task_of(spec_with(at_home));
         let single = Tenancy {
             is_single_tenant: true,
             ..Tenancy::default()
@@ -291,6 +295,7 @@ mod tests {
             assert_eq!(many.hides(&own, &unsent), is_hosts, "{reason:?}");
             assert!(!many.hides(&own, &sent), "{reason:?}");
             assert!(!many.hides(&platforms, &unsent), "{reason:?}");
+            assert!(!many.hides(&at_home, &unsent), "{reason:?}");
             assert!(!single.hides(&own, &unsent), "{reason:?}");
         }
     }
