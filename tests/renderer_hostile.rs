@@ -337,7 +337,10 @@ async fn an_error_is_never_an_absence() {
         );
     }
     let registry = Hostile::start(|_, _| Some(say(403, &[]))).await;
-    assert_eq!(push(registry.address, "a").await, Err(PushError::Forbidden));
+    assert_eq!(
+        push(registry.address, "a").await,
+        Err(PushError::CredentialRequired)
+    );
 }
 
 #[tokio::test]

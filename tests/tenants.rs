@@ -227,7 +227,7 @@ async fn the_platforms_secrets_cannot_be_named() -> Result<()> {
                 .await?;
             let message = stage.refused(&task, "PushSecretNotFound").await?;
             assert!(message.contains(&format!("Secret \"{name}\"")), "{message}");
-            messages.insert(message.replace(name, "NAME"));
+            messages.insert(message.replace(&format!("\"{name}\""), "NAME"));
         }
     }
     assert_eq!(

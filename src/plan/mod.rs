@@ -324,7 +324,9 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
             Belief::Yes => status::succeeded(&task(), report, cut(ended), o.note, o.now),
             Belief::No(why) => status::unverified(&task(), report, cut(ended), why, o.now),
         },
-        Verdict::Failed(ended, _) if is_hidden(o) => status::failed_out_of_sight(&task(), cut(ended), o.now),
+        Verdict::Failed(ended, _) if o.tenancy.hides(o.task, o.note) => {
+            status::failed_out_of_sight(&task(), cut(ended), o.now)
+        }
         Verdict::Failed(ended, deadline) => {
             status::failed(&task(), report, (cut(ended), deadline), o.note, o.now)
         }
@@ -333,12 +335,6 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
     status.chart_url = chart_url(o).or(status.chart_url);
     status::say_how_long(&mut status, o.task, o.patience.kept_at_most);
     Step::WriteStatus(Box::new(status))
-}
-
-/// Whether the cause of a failure would tell a tenant what a host is that it does not own.
-fn is_hidden(o: &Observed<'_>) -> bool {
-    let said = o.note.and_then(|note| note.message.as_ref());
-    said.is_some_and(|said| o.tenancy.hides(o.task, said))
 }
 
 /// Where the chart goes: the Job says it, but of a Job on another cluster nothing is repeated that others may have written.

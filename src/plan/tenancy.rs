@@ -6,11 +6,12 @@ use std::str::FromStr;
 
 use crate::api::conditions::Reason;
 use crate::api::oci::{OciError, RegistryHost};
-use crate::api::termination::{Reason as Said, Termination};
+use crate::api::termination::Reason as Said;
 use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec};
 use crate::names::TaskKind;
 
 use super::catalog::Refusal;
+use super::outcome::PodNote;
 use super::task::Task;
 
 /// How far a task's references reach, and as whom they are read.
@@ -64,7 +65,10 @@ impl Tenancy {
     /// Whether a failure is told without its cause: the pod asked a host that a tenant chose, and the host never asked for a
     /// credential of the tenant's, so that it may be any host that the pod reaches.
     #[must_use]
-    pub fn hides(&self, task: &Task, said: &Termination) -> bool {
+    pub fn hides(&self, task: &Task, note: Option<&PodNote>) -> bool {
+        let Some(said) = note.and_then(|note| note.message.as_ref()) else {
+            return false;
+        };
         let is_theirs = |spec: &RenderTaskSpec| {
             let named = spec.registry_ref.as_ref();
             let is_platforms = named.is_some_and(|named| named.kind == RegistryKind::ClusterRegistry);
@@ -182,7 +186,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::termination::Phase;
+    use crate::api::termination::{Phase, Termination};
     use crate::plan::tests::{spec_with, task_of};
 
     fn tenancy(hosts: &[&str]) -> Tenancy {
@@ -285,18 +289,27 @@ mod tests {
             ..Tenancy::default()
         };
         let many = Tenancy::default();
+        let note = |message: Termination| PodNote {
+            pod_uid: "p".to_owned(),
+            created: crate::plan::tests::at(0),
+            succeeded: false,
+            exit_code: Some(1),
+            message: Some(message),
+            stop: None,
+        };
         for reason in Said::ALL.into_iter().filter(|reason| !reason.is_success()) {
-            let unsent = Termination::failed(Phase::Push, reason);
-            let sent = Termination {
+            let word = Termination::failed(Phase::Push, reason);
+            let sent = note(Termination {
                 credential_sent: true,
-                ..unsent.clone()
-            };
+                ..word.clone()
+            });
+            let unsent = note(word);
             let is_hosts = tells_of_host(reason);
-            assert_eq!(many.hides(&own, &unsent), is_hosts, "{reason:?}");
-            assert!(!many.hides(&own, &sent), "{reason:?}");
-            assert!(!many.hides(&platforms, &unsent), "{reason:?}");
-            assert!(!many.hides(&at_home, &unsent), "{reason:?}");
-            assert!(!single.hides(&own, &unsent), "{reason:?}");
+            assert_eq!(many.hides(&own, Some(&unsent)), is_hosts, "{reason:?}");
+            assert!(!many.hides(&own, Some(&sent)), "{reason:?}");
+            assert!(!many.hides(&platforms, Some(&unsent)), "{reason:?}");
+            assert!(!many.hides(&at_home, Some(&unsent)), "{reason:?}");
+            assert!(!single.hides(&own, Some(&unsent)), "{reason:?}");
         }
     }
 }

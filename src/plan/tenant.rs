@@ -105,47 +105,39 @@ impl Reference {
         if self.crosses {
             return crossing();
         }
-        let (reason, message) = match missing {
-            Missing::Registry => (
-                Reason::RegistryNotFound,
-                format!(
-                    "the Registry{} does not exist in the task's namespace; the task starts by itself once it does",
-                    self.named.registry().map(quoted).unwrap_or_default()
-                ),
-            ),
-            Missing::Secret(name) => (
-                Reason::PushSecretNotFound,
-                format!(
-                    "the push Secret{} does not exist in the task's namespace; the task starts by itself within five minutes once it \
-                     does",
-                    quoted(name)
-                ),
-            ),
-            Missing::Certificates(name) => (
-                Reason::RegistryNotFound,
-                format!(
-                    "the ConfigMap{} with the registry's certificates, or the key in it, does not exist; the task starts by itself \
-                     within five minutes once it does",
-                    quoted(name)
-                ),
-            ),
-            Missing::Account => (
-                Reason::RBACDenied,
-                format!(
-                    "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator",
-                    self.account()
-                ),
-            ),
-            Missing::Right(what, name) => (
-                Reason::RBACDenied,
-                format!(
-                    "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right",
-                    self.account(),
-                    quoted(name)
-                ),
-            ),
+        let reason = match missing {
+            Missing::Registry | Missing::Certificates(_) => Reason::RegistryNotFound,
+            Missing::Secret(_) => Reason::PushSecretNotFound,
+            Missing::Account | Missing::Right(..) => Reason::RBACDenied,
         };
-        Refusal::new(reason, message)
+        Refusal::new(reason, self.told(missing))
+    }
+
+    fn told(&self, missing: Missing<'_>) -> String {
+        match missing {
+            Missing::Registry => format!(
+                "the Registry{} does not exist in the task's namespace; the task starts by itself once it does",
+                self.named.registry().map(quoted).unwrap_or_default()
+            ),
+            Missing::Secret(name) => format!(
+                "the push Secret{} does not exist in the task's namespace; the task starts by itself within five minutes once it does",
+                quoted(name)
+            ),
+            Missing::Certificates(name) => format!(
+                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist; the task starts by itself within \
+                 five minutes once it does",
+                quoted(name)
+            ),
+            Missing::Account => format!(
+                "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator",
+                self.account()
+            ),
+            Missing::Right(what, name) => format!(
+                "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right",
+                self.account(),
+                quoted(name)
+            ),
+        }
     }
 
     /// The name of the account that reads, as it stands in a sentence.

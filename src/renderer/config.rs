@@ -4,11 +4,11 @@
 //! ignored. Only the branch that `type` names is looked at. Errors name our own fields, never what was found in them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde_json::{Map, Value};
 
 use super::document::{self, DocumentError};
+use super::found::Found;
 
 /// Why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,30 +44,6 @@ pub enum ConfigError {
     ChartText,
 }
 
-/// A word of the configuration that an error may show: a short plain word, or that it is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found(Option<String>);
-
-impl Found {
-    fn of(text: &str) -> Self {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-        let is_shown = text.len() <= MAX_FOUND && text.chars().all(is_plain);
-        Self(is_shown.then(|| text.to_owned()))
-    }
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_deref() {
-            None => f.write_str("something else than a plain word"),
-            Some("") => f.write_str("none"),
-            Some(word) => write!(f, "\"{word}\""),
-        }
-    }
-}
-
-/// Longest word in bytes that an error shows.
-const MAX_FOUND: usize = 63;
 /// Longest chart name in bytes, as `helm lint` has it.
 const MAX_NAME: usize = 250;
 /// Longest chart version in bytes, as Helm has it.

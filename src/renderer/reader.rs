@@ -73,9 +73,11 @@ impl Reader {
         call.read = true;
         let answer = self.send(call).await?;
         match answer.status {
-            StatusCode::OK if is_manifest(&answer.body) => Ok(Digest::of(&answer.body)),
             // A web server that answers everything with a page holds no chart, and no other one either.
-            StatusCode::OK => Err(PushError::Protocol(step)),
+            StatusCode::OK if step == Step::Lookup && !is_manifest(&answer.body) => {
+                Err(PushError::Protocol(step))
+            }
+            StatusCode::OK => Ok(Digest::of(&answer.body)),
             other => Err(unexpected(step, other)),
         }
     }
@@ -132,7 +134,8 @@ fn is_manifest(body: &[u8]) -> bool {
         #[expect(dead_code, reason = "only looked for")]
         schema_version: u64,
     }
-    serde_json::from_slice::<Manifest>(body).is_ok()
+    // A struct can be read from a list, too.
+    body.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<Manifest>(body).is_ok()
 }
 
 /// Whether a challenge was answered: by a header, or to a token service that had its say.

@@ -26,7 +26,7 @@ mod validate;
 /// When tasks of these tests are made.
 const CREATED: i64 = 1_700_000_000;
 
-fn at(seconds_after_creation: i64) -> Timestamp {
+pub(super) fn at(seconds_after_creation: i64) -> Timestamp {
     Timestamp::from_second(CREATED + seconds_after_creation).unwrap()
 }
 
