@@ -19,6 +19,7 @@ mod clusters;
 mod error;
 mod kept;
 mod parse;
+mod registries;
 mod shards;
 mod start;
 
@@ -26,6 +27,7 @@ pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
 pub use error::SettingsError;
 pub use kept::KeptArgs;
+pub use registries::RegistryArgs;
 pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
 
@@ -166,6 +168,9 @@ pub struct RunArgs {
         action = ArgAction::Set
     )]
     pub single_tenant: bool,
+    /// Where tenants may push with registries of their own.
+    #[command(flatten)]
+    pub registries: RegistryArgs,
     /// How the hub looks around before it starts.
     #[command(flatten)]
     pub start: StartArgs,
@@ -258,16 +263,11 @@ impl RunArgs {
             ("renderer-service-account", &self.renderer_service_account),
         ] {
             if !is_dns_label(value) {
-                return Err(SettingsError::NotALabel(flag));
+                let value = value.clone();
+                return Err(SettingsError::NotALabel { flag, value });
             }
         }
-        let watch_namespaces = trimmed(&self.watch_namespaces);
-        if watch_namespaces.iter().any(|name| !is_dns_label(name)) {
-            return Err(SettingsError::NotALabel("watch-namespaces"));
-        }
-        if watch_namespaces.contains(&self.rendering_namespace) {
-            return Err(SettingsError::WatchesRendering);
-        }
+        let watch_namespaces = self.watched()?;
         let limits = self.limits()?;
         Ok(Settings {
             rendering_namespace: self.rendering_namespace.clone(),
@@ -285,6 +285,20 @@ impl RunArgs {
             grace_period: self.grace_period,
             admin: self.admin,
         })
+    }
+
+    fn watched(&self) -> Result<Vec<String>, SettingsError> {
+        let names = trimmed(&self.watch_namespaces);
+        if names.is_empty() && !self.watch_namespaces.is_empty() {
+            return Err(SettingsError::NoNamespaces(self.watch_namespaces.join(",")));
+        }
+        if let Some(other) = names.iter().find(|name| !is_dns_label(name)) {
+            return Err(SettingsError::NotANamespace(other.clone()));
+        }
+        if names.contains(&self.rendering_namespace) {
+            return Err(SettingsError::WatchesRendering);
+        }
+        Ok(names)
     }
 
     fn limits(&self) -> Result<Limits, SettingsError> {
@@ -313,6 +327,7 @@ impl RunArgs {
             default_service_account: (!account.is_empty()).then(|| account.to_owned()),
             crosses_namespaces: !self.no_cross_namespace_refs,
             is_single_tenant: self.single_tenant,
+            own_hosts: self.registries.settings(self.single_tenant)?,
         })
     }
 
@@ -387,7 +402,25 @@ mod tests {
     #[test]
     fn illegal_and_contradictory_settings_are_refused() {
         let table: &[(&[&str], SettingsError)] = &[
-            (&["--shard-name", "A"], SettingsError::NotALabel("shard-name")),
+            (
+                &["--shard-name", "A"],
+                SettingsError::NotALabel {
+                    flag: "shard-name",
+                    value: "A".to_owned(),
+                },
+            ),
+            (
+                &["--watch-namespaces=,"],
+                SettingsError::NoNamespaces(",".to_owned()),
+            ),
+            (
+                &["--watch-namespaces="],
+                SettingsError::NoNamespaces(String::new()),
+            ),
+            (
+                &["--watch-namespaces=a,*"],
+                SettingsError::NotANamespace("*".to_owned()),
+            ),
             (
                 &["--max-active-jobs", "0"],
                 SettingsError::Zero("max-active-jobs"),

@@ -125,7 +125,7 @@ impl Verifier {
         let found = find(inquiry, certificates.as_deref(), None).await;
         let says_little = matches!(
             found,
-            Ok(None) | Err(PushError::Unauthorized | PushError::Forbidden)
+            Ok(None) | Err(PushError::Unauthorized | PushError::CredentialRequired | PushError::Forbidden)
         );
         let Some((name, host)) = inquiry.means.secret.as_ref().filter(|_| says_little) else {
             return Ok(found);
@@ -204,7 +204,15 @@ fn judge(inquiry: &Inquiry, found: &Result<Option<Digest>, PushError>) -> Findin
         (Ok(Some(found)), Some(named)) if found != named => Finding::Different,
         (Ok(Some(_)), _) => Finding::Held,
         (Ok(None) | Err(PushError::Status { status: 404, .. }), _) => Finding::Missing,
-        (Err(PushError::Unauthorized | PushError::Forbidden | PushError::Realm), _) => Finding::Refused,
+        (
+            Err(
+                PushError::Unauthorized
+                | PushError::CredentialRequired
+                | PushError::Forbidden
+                | PushError::Realm,
+            ),
+            _,
+        ) => Finding::Refused,
         (Err(_), _) => Finding::Silent,
     }
 }

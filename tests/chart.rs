@@ -9,9 +9,14 @@ mod network;
 #[path = "chart/values.rs"]
 mod values;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use renderhub::plan::gates::Gates;
+use renderhub::plan::posture::Posture;
+use renderhub::plan::preflight::Check;
+use renderhub::plan::tenancy::{OwnHosts, Tenancy};
 use renderhub_harness::Rights;
 use renderhub_harness::helm::{self, Helm};
 use serde_json::{Value, json};
@@ -320,6 +325,104 @@ async fn the_notes_say_what_was_relaxed() -> Result<()> {
         assert!(told.contains(part), "{part}: {told}");
     }
     assert!(!told.contains("CrossNamespace"), "a closed gate relaxes nothing");
+    Ok(())
+}
+
+/// What the hub's log calls a setting, the value that sets it, and what the notes begin with.
+const TOLD: &[(&str, &str, &str)] = &[
+    ("single-tenant", "rbac.clusterAdmin=true", "rbac.clusterAdmin"),
+    (
+        "cross-namespace-refs",
+        "controller.noCrossNamespaceRefs=false",
+        "controller.noCrossNamespaceRefs=false",
+    ),
+    (
+        "default-service-account",
+        "tenancy.defaultServiceAccount=builder",
+        "tenancy.defaultServiceAccount=builder",
+    ),
+    (
+        "own-registry-hosts",
+        "tenancy.ownRegistries.hosts={*.example.com}",
+        "tenancy.ownRegistries.hosts",
+    ),
+    (
+        "tenant-identity-impersonate",
+        "tenancy.identity=impersonate",
+        "tenancy.identity=impersonate",
+    ),
+    (
+        "cluster-allow-cidrs",
+        "clusters.allowCidrs={192.0.2.0/24}",
+        "clusters.allowCidrs",
+    ),
+    (
+        "metrics-by-namespace",
+        "metrics.byNamespace=true",
+        "metrics.byNamespace=true",
+    ),
+    (
+        "feature-gate-external-cluster-reference",
+        "featureGates.ExternalClusterReference=true",
+        "featureGates.ExternalClusterReference",
+    ),
+    (
+        "feature-gate-external-cluster-reference-cross-namespace",
+        "featureGates.ExternalClusterReferenceCrossNamespace=true",
+        "featureGates.ExternalClusterReferenceCrossNamespace",
+    ),
+    (
+        "skip-preflight",
+        "controller.skipPreflight={pod-security}",
+        "controller.skipPreflight",
+    ),
+];
+
+/// Every name that the hub's log can have, with all checks that can be skipped as one.
+fn every_relaxed_setting() -> Result<BTreeSet<&'static str>> {
+    let posture = |is_single_tenant| -> Result<Posture> {
+        Ok(Posture {
+            tenancy: Tenancy {
+                default_service_account: Some("builder".to_owned()),
+                crosses_namespaces: true,
+                is_single_tenant,
+                own_hosts: OwnHosts::any(),
+            },
+            impersonates: true,
+            skipped: Check::ALL
+                .into_iter()
+                .filter(|check| check.can_be_skipped())
+                .collect(),
+            gates: Gates::parse(["ExternalClusterReferenceCrossNamespace=true"])?,
+            allows_refused_addresses: true,
+            names_namespaces: true,
+        })
+    };
+    let names = [posture(false)?.relaxed(), posture(true)?.relaxed()].concat();
+    let short = |name: &'static str| {
+        if name.starts_with("skip-preflight-") {
+            "skip-preflight"
+        } else {
+            name
+        }
+    };
+    Ok(names.into_iter().map(short).collect())
+}
+
+/// Holds: M6.
+#[tokio::test]
+async fn the_notes_name_whatever_the_hubs_log_calls_relaxed() -> Result<()> {
+    let told: BTreeSet<_> = TOLD.iter().map(|(setting, ..)| *setting).collect();
+    assert_eq!(told, every_relaxed_setting()?);
+    for (setting, set, name) in TOLD {
+        let said = notes(&["controller.watchNamespaces={a}", set]).await?;
+        let relaxed: Vec<_> = said.lines().filter(|line| line.starts_with("- ")).collect();
+        ensure!(relaxed.len() == 1, "{setting}: {relaxed:?}");
+        ensure!(
+            relaxed[0].starts_with(&format!("- {name}: ")),
+            "{setting}: {relaxed:?}"
+        );
+    }
     Ok(())
 }
 

@@ -212,8 +212,13 @@ fn every_failure_has_a_section_with_its_sentence() {
             .iter()
             .filter(|r| !r.is_success())
             .count()
-            + 1
+            + 2
     );
+    let (own, hidden) = (
+        sections["A registry of your own"],
+        renderhub::plan::status::OUT_OF_SIGHT,
+    );
+    assert!(own.contains(&format!("> {hidden}\n")), "{own}");
 }
 
 // === flags and metrics ===

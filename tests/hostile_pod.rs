@@ -126,7 +126,7 @@ async fn what_is_put_in_place_of_the_chart_is_not_followed() -> Result<()> {
             "lie",
             "lie",
             json!({}),
-            "the pod ended without a word of the renderer",
+            "the renderer's pod ended without saying why, as when it was killed or its image is not a renderer; ask the platform operator to look at the pod",
         ),
     ];
     for (name, mode, more, _) in &table {
@@ -238,7 +238,7 @@ async fn who_has_no_token_gets_nothing_from_the_api_server() -> Result<()> {
 #[tokio::test]
 async fn bombs_end_by_themselves_and_neighbours_do_not_notice() -> Result<()> {
     let world = world().await?;
-    let silent = "the pod ended without a word of the renderer";
+    let silent = "the renderer's pod ended without saying why, as when it was killed or its image is not a renderer; ask the platform operator to look at the pod";
     let memory = "the renderer used more memory than its limit";
     let evicted = "the pod was evicted from its node, as when it uses more disk than its limit";
     let deadline = "the Job ran into its deadline; its pod may not have started";

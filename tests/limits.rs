@@ -386,6 +386,18 @@ const SPELLINGS: &[(&str, &[&str], &[&str])] = &[
     ("RenderTask/serviceAccountName", &["a"], &["a:b", "system:masters", "a\r\nb"]),
 ];
 
+/// What a refusal says in words, where a pattern would say nothing to most people.
+fn said_of(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "hostname" => "must be a host without scheme or path, in lower case, e.g. registry.example.com:5000",
+        "repositoryPrefix" => "must be the beginning of a repository",
+        "tokenRealm" => "must be a URL of https or http",
+        "repository" => "must be a repository without host and tag",
+        "tag" => "must be a tag",
+        _ => return None,
+    })
+}
+
 /// Holds: T5.
 #[tokio::test]
 async fn each_pattern_takes_and_refuses() -> Result<()> {
@@ -407,6 +419,9 @@ async fn each_pattern_takes_and_refuses() -> Result<()> {
             whole["spec"][name] = json!(text);
             let answer = verdict(&client, &whole).await?;
             assert_eq!(answer.is_ok(), is_legal, "{field} {text:?}: {answer:?}");
+            if let (Some(told), Err(refusal)) = (said_of(name), answer) {
+                assert!(refusal.contains(told), "{field} {text:?}: {refusal}");
+            }
         }
     }
     Ok(())

@@ -106,12 +106,11 @@ impl Ran {
             self.code,
             self.stderr
         );
-        assert_eq!(
-            self.message,
-            Some(Termination::failed(phase, reason)),
-            "{}",
-            self.stderr
-        );
+        let said = self
+            .message
+            .as_ref()
+            .map(|message| (message.phase, message.reason));
+        assert_eq!(said, Some((phase, reason)), "{}", self.stderr);
         assert!(self.stderr.contains(text), "{} lacks {text}", self.stderr);
         assert!(
             self.stderr.contains("Error: ") && self.stderr.contains("Failed with: "),
@@ -158,11 +157,16 @@ async fn configurations_that_cannot_be_rendered() {
             "failed to parse config-file: ",
         ),
         (
-            "type: canary",
+            "type: widget",
             Reason::BadConfig,
-            "unknown type specified in config: ",
+            "unknown type specified in config: expected release or bootstrap, found \"widget\"",
         ),
-        ("", Reason::BadConfig, "unknown type specified in config: "),
+        (
+            "type: \"canary \\e[31m\"",
+            Reason::BadConfig,
+            "expected release or bootstrap, found something else than a plain word",
+        ),
+        ("", Reason::BadConfig, "expected release or bootstrap, found none"),
         (
             "type: release\nrelease: {chart: {name: ../canary, version: 1}}",
             Reason::BadConfig,
@@ -176,7 +180,7 @@ async fn configurations_that_cannot_be_rendered() {
         (
             &" ".repeat(5 << 20),
             Reason::ChartTooLarge,
-            "failed to read config-file: file is too large",
+            "failed to read config-file bad.yaml: file is too large",
         ),
     ] {
         sandbox.write("bad.yaml", content);
@@ -192,13 +196,45 @@ async fn configurations_that_cannot_be_rendered() {
     missing.failed(
         Phase::Render,
         Reason::BadConfig,
-        "failed to read config-file: no such file or directory",
+        "failed to read config-file none: no such file or directory",
     );
-    sandbox.run(&["--skip-push"]).await.failed(
-        Phase::Render,
-        Reason::BadConfig,
-        "failed to read config-file",
+    for args in [&[][..], &["--skip-push"]] {
+        let none = sandbox.run(args).await;
+        none.failed(Phase::Render, Reason::BadConfig, "config-file is required");
+    }
+}
+
+/// Helm would say so only at the installation, when the tag is taken and a corrected chart meets a conflict.
+#[tokio::test]
+async fn a_release_whose_entrypoint_leads_nowhere_is_rendered_by_the_one_shot_form_alone() {
+    let sandbox = Sandbox::new();
+    let entrypoint = "\"resourceName\":\"r\"";
+    assert!(RELEASE.contains(entrypoint), "{RELEASE}");
+    sandbox.write("bad.yaml", &RELEASE.replace(entrypoint, "\"resourceName\":\"x\""));
+    sandbox
+        .run(&["render", "bad.yaml", "--out", "chart.tgz"])
+        .await
+        .failed(
+            Phase::Render,
+            Reason::BadConfig,
+            "entrypoint.resourceName in config is not a key of resources",
+        );
+    assert!(!sandbox.path("chart.tgz").exists());
+    let one_shot = sandbox.run(&["--skip-push", "bad.yaml"]).await;
+    one_shot.succeeded(Reason::Rendered, &["Rendered release to "]);
+}
+
+#[tokio::test]
+async fn what_was_rendered_is_told_before_a_push_that_fails() {
+    let sandbox = Sandbox::new();
+    let url = "--url=oci://127.0.0.1:1/team-a/shop:1.0.0";
+    let ran = sandbox.run(&["--plain-http", url, "config.json"]).await;
+    ran.failed(
+        Phase::Push,
+        Reason::RegistryUnreachable,
+        "cannot reach the registry",
     );
+    assert!(ran.stdout.starts_with("Rendered release to "), "{}", ran.stdout);
 }
 
 #[tokio::test]
@@ -243,6 +279,10 @@ async fn exit_codes_say_whether_a_second_attempt_can_help() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", "type: unknown");
     let url = "oci://127.0.0.1:1/team-a/other:1.0.0";
+    let absent = "oci://127.0.0.1:1/team-a/shop:1.0.0";
+    // No credential becomes another one by trying it again.
+    let registry = guarded().await;
+    let refusing = format!("oci://{}/team-a/shop:1.0.0", registry.address);
     let render = ["render", "config.json", "--out", "chart.tgz"];
     assert_eq!(sandbox.run(&render).await.code, Some(0));
     for (args, code) in [
@@ -262,8 +302,10 @@ async fn exit_codes_say_whether_a_second_attempt_can_help() {
                 "--password-file",
                 "y",
             ],
-            1,
+            2,
         ),
+        (&["push", "chart.tgz", "--plain-http", "--url", &refusing], 2),
+        (&["push", "chart.tgz", "--plain-http", "--url", absent], 1),
         (&["push"], 1),
     ] {
         assert_eq!(sandbox.run(args).await.code, Some(code), "{args:?}");
@@ -369,7 +411,7 @@ async fn destinations_that_are_none() {
     ran.failed(
         Phase::Push,
         Reason::BadDestination,
-        "failed to read url-file: no such file or directory",
+        "failed to read url-file none: no such file or directory",
     );
 }
 
@@ -430,16 +472,22 @@ async fn credentials_of_the_one_shot_form() {
     let refused = sandbox.finish(with(&[]).output().await.unwrap());
     refused.failed(
         Phase::Push,
-        Reason::Unauthorized,
-        "failed to push result: failed to push chart to registry: ",
+        Reason::CredentialRequired,
+        "failed to push result: failed to push chart to registry: the registry does not allow this push without a credential",
     );
+    assert!(refused.message.is_some_and(|message| !message.credential_sent));
     let wrong = sandbox.finish(
         with(&["--username=canary-user", "--password=x"])
             .output()
             .await
             .unwrap(),
     );
-    wrong.failed(Phase::Push, Reason::Unauthorized, "failed to push result");
+    wrong.failed(
+        Phase::Push,
+        Reason::Unauthorized,
+        "does not accept the credential (401)",
+    );
+    assert!(wrong.message.is_some_and(|message| message.credential_sent));
     assert!(
         registry.steps().iter().all(|step| *step == "lookup"),
         "nothing is uploaded"
@@ -482,12 +530,12 @@ async fn credentials_of_the_one_shot_form() {
     let absent = with(&[]).env("DOCKER_CONFIG", "/none").output().await;
     sandbox
         .finish(absent.unwrap())
-        .failed(Phase::Push, Reason::Unauthorized, "(401)");
+        .failed(Phase::Push, Reason::CredentialRequired, "none was sent to it");
     sandbox.write("auth.json", r#"{"auths":{"other.example":{"auth":"canary"}}}"#);
     let other = with(&[]).env("DOCKER_CONFIG", &file).output().await;
     sandbox
         .finish(other.unwrap())
-        .failed(Phase::Push, Reason::Unauthorized, "(401)");
+        .failed(Phase::Push, Reason::CredentialRequired, "none was sent to it");
     sandbox.write("auth.json", "canary");
     let broken = with(&[]).env("DOCKER_CONFIG", &file).output().await;
     sandbox.finish(broken.unwrap()).failed(

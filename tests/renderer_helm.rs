@@ -25,7 +25,15 @@ struct Rendered {
 }
 
 impl Rendered {
+    /// A chart that Helm can make objects of, as every chart that is rendered must be.
     async fn new(config: &Value) -> Result<Self> {
+        let rendered = Self::unchecked(config).await?;
+        rendered.template().await?;
+        Ok(rendered)
+    }
+
+    /// A chart of which that is a matter of its test.
+    async fn unchecked(config: &Value) -> Result<Self> {
         let rendered = Self {
             dir: tempfile::tempdir()?,
             helm: Helm::new()?,
@@ -265,31 +273,87 @@ async fn long_names_are_cut_as_the_contract_has_it() -> Result<()> {
 
 #[tokio::test]
 async fn what_helm_refuses_at_install() -> Result<()> {
-    let mut missing = release();
-    missing["release"]["input"]["entrypoint"]["resourceName"] = "x".into();
-    let mut none = release();
-    none["release"]["input"]["resources"] = Value::Null;
-    let mut repository = release();
-    repository["release"]["input"]["resources"]["r"]["repository"] = "".into();
-    let mut tag = release();
-    tag["release"]["input"]["resources"]["r"]["tag"] = "".into();
-    for (config, text) in [
+    let rendered = Rendered::new(&release()).await?;
+    for (set, text) in [
         (
-            missing,
+            "entrypoint.resourceName=x",
             "entrypoint resource \"x\" not found in .Values.resources",
         ),
-        (none, "entrypoint resource \"r\" not found in .Values.resources"),
-        (repository, "resource \"r\" has empty repository"),
-        (tag, "resource \"r\" has empty tag"),
+        (
+            "resources=null",
+            "entrypoint resource \"r\" not found in .Values.resources",
+        ),
+        ("resources.r.repository=", "resource \"r\" has empty repository"),
+        ("resources.r.tag=", "resource \"r\" has empty tag"),
     ] {
-        let error = Rendered::new(&config)
-            .await?
-            .template()
-            .await
-            .err()
-            .context("helm accepts it")?;
+        let told = rendered.helm(&["template", "bar", "CHART", "--set", set]).await;
+        let error = told.err().context("helm accepts it")?;
         assert!(error.to_string().contains(text), "{error}");
     }
+    Ok(())
+}
+
+/// What Helm would refuse at the installation is not rendered for a task: its tag would be taken, and the right chart would meet
+/// a conflict.
+#[tokio::test]
+async fn what_helm_would_refuse_is_not_rendered() -> Result<()> {
+    let at = |path: &str, value: Value| {
+        let mut config = release();
+        *config["release"]["input"].pointer_mut(path).expect("it is there") = value;
+        config
+    };
+    for (config, text) in [
+        (
+            at("/entrypoint/resourceName", json!("x")),
+            "is not a key of resources",
+        ),
+        (
+            at("/entrypoint/resourceName", json!("")),
+            "is not a key of resources",
+        ),
+        (at("/resources", json!(null)), "is not a key of resources"),
+        (at("/resources", json!({})), "is not a key of resources"),
+        (at("/resources/r/repository", json!("")), "has no repository"),
+        (at("/resources/r/tag", json!(null)), "has no tag"),
+    ] {
+        let error = Rendered::unchecked(&config)
+            .await
+            .err()
+            .context("it is rendered")?;
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    Ok(())
+}
+
+/// What people copy can be installed.
+#[tokio::test]
+async fn the_configurations_of_the_examples_and_pages_can_be_installed() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut tried = 0;
+    for file in [
+        "examples/quickstart/manifests/release.yaml",
+        "examples/quickstart/manifests/release-edge.yaml",
+        "examples/quickstart/manifests/bootstrap.yaml",
+    ] {
+        let text = std::fs::read_to_string(root.join(file))?.replace("${VERSION}", "1.0.0");
+        for text in text.split("\n---\n") {
+            let config = &document::parse(text.as_bytes())?["spec"]["config"];
+            if !config.is_null() {
+                Rendered::new(config).await?;
+                tried += 1;
+            }
+        }
+    }
+    let page = std::fs::read_to_string(root.join("docs/renderer.md"))?;
+    for block in page.split("```yaml\n").skip(1) {
+        let text = block.split("```").next().unwrap_or_default();
+        let config = document::parse(text.as_bytes())?;
+        if !config["type"].is_null() {
+            Rendered::new(&config).await?;
+            tried += 1;
+        }
+    }
+    assert!(tried >= 3, "only {tried} found");
     Ok(())
 }
 
@@ -316,7 +380,7 @@ async fn actions_in_values_are_evaluated_at_install() -> Result<()> {
     let mut failing = release();
     failing["release"]["values"] = json!({"a": "{{ .resources.r.tag }}"});
     assert!(
-        Rendered::new(&failing).await?.template().await.is_err(),
+        Rendered::unchecked(&failing).await?.template().await.is_err(),
         "as with the values of any chart"
     );
     Ok(())

@@ -90,7 +90,12 @@ async fn challenges_nobody_can_answer() {
             Hostile::start(move |_, _| Some(say(401, &[("WWW-Authenticate", challenge.clone())]))).await;
         let error = push(registry.address, "a").await.unwrap_err();
         assert!(
-            [PushError::Unauthorized, PushError::Realm, PushError::Unreachable].contains(&error),
+            [
+                PushError::CredentialRequired,
+                PushError::Realm,
+                PushError::Unreachable
+            ]
+            .contains(&error),
             "{error}"
         );
         assert!(registry.seen().iter().all(|seen| seen.authorization().is_none()));
@@ -112,8 +117,59 @@ async fn without_a_credential_none_is_sent() {
     let outcome = client(registry.address, None, limits())
         .push(&tag, &artifact("a"))
         .await;
-    assert_eq!(outcome, Err(PushError::Unauthorized));
+    assert_eq!(outcome, Err(PushError::CredentialRequired));
     assert!(registry.seen().iter().all(|seen| seen.authorization().is_none()));
+}
+
+/// A web server that answers everything with a page is no registry, so its tag is not taken either.
+///
+/// Holds: B26.
+#[tokio::test]
+async fn a_page_under_the_tag_is_no_manifest() {
+    for body in ["<html></html>", "{}", "[1]", ""] {
+        let server = Hostile::start(|_, _| Some(Reply::Say(200, Vec::new(), body.as_bytes().to_vec()))).await;
+        let error = push(server.address, "a").await.unwrap_err();
+        assert_eq!(error, PushError::Protocol(Step::Lookup), "{body}");
+    }
+}
+
+/// Whether a credential was sent is known for each way to fail, since the hub tells a tenant more where it was.
+///
+/// Holds: B26.
+#[tokio::test]
+async fn a_push_knows_whether_its_credential_was_sent() {
+    let basic = || [("WWW-Authenticate", "Basic realm=\"x\"".to_owned())];
+    for (status, is_challenged, error, is_sent) in [
+        (401, true, PushError::Unauthorized, true),
+        (403, true, PushError::Forbidden, true),
+        (401, false, PushError::CredentialRequired, false),
+        (403, false, PushError::CredentialRequired, false),
+        (302, false, PushError::Redirect(Step::Lookup), false),
+        (
+            400,
+            true,
+            PushError::Status {
+                step: Step::Lookup,
+                status: 400,
+            },
+            true,
+        ),
+    ] {
+        let server = Hostile::start(move |seen, _| {
+            Some(if is_challenged && seen.authorization().is_none() {
+                say(401, &basic())
+            } else {
+                say(status, &[])
+            })
+        })
+        .await;
+        let mut client = client(server.address, Some(credential()), limits());
+        let tag = reference(server.address).tag;
+        assert_eq!(client.push(&tag, &artifact("a")).await, Err(error), "{status}");
+        assert_eq!(client.has_sent_credential(), is_sent, "{status} {is_challenged}");
+        let was_sent = server.seen().iter().any(|seen| seen.authorization().is_some());
+        assert_eq!(was_sent, is_sent);
+    }
 }
 
 /// A registry with a token service of its own; uploading the manifest needs the token of number `last`.
@@ -281,7 +337,10 @@ async fn an_error_is_never_an_absence() {
         );
     }
     let registry = Hostile::start(|_, _| Some(say(403, &[]))).await;
-    assert_eq!(push(registry.address, "a").await, Err(PushError::Forbidden));
+    assert_eq!(
+        push(registry.address, "a").await,
+        Err(PushError::CredentialRequired)
+    );
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ async fn a_registry_with_a_password() -> Result<()> {
     let plain = ["--plain-http"];
     assert_eq!(
         pusher.push(&host, &plain, &[]).await?.reason,
-        Reason::Unauthorized
+        Reason::CredentialRequired
     );
     let wrong = registry
         .docker_config_json()
@@ -361,7 +361,7 @@ async fn a_plain_registry_with_an_encrypted_token_service() -> Result<()> {
     let trusted = [&plain[..], &["--ca-file", "ca.pem"]].concat();
     assert_eq!(
         pusher.push(&host, &trusted, &[]).await?.reason,
-        Reason::Unauthorized,
+        Reason::CredentialRequired,
         "the service itself refuses"
     );
     Ok(())

@@ -11,12 +11,13 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub::api::{ClusterRenderTask, RenderTask};
+use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 use support::tenant::{BUILDER, OWN, account};
-use support::{CANARY, EVERYWHERE, FIXED_LIMIT, LIMIT, Stage, has, job_name_of};
+use support::{CANARY, EVERYWHERE, FIXED_LIMIT, LIMIT, OWN_HOSTS, Stage, has, job_name_of};
 
 impl Stage {
     /// A stage whose tenant has everything of its own.
@@ -89,6 +90,116 @@ async fn a_tenants_own_registry_is_read_as_its_service_account() -> Result<()> {
     Ok(())
 }
 
+/// Holds: B25.
+#[tokio::test]
+async fn a_registry_of_the_tenants_own_is_used_where_the_platform_lists_its_host() -> Result<()> {
+    let listed = format!("{OWN_HOSTS}=registry.mine:5000,*.listed.test");
+    let stage = Stage::with_tenant("hosts", &[&listed], "create").await?;
+    let other = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "Registry",
+        "metadata": {"name": "other", "namespace": stage.scope.tenant},
+        "spec": {"hostname": "registry.other:5000"}});
+    apply::object(&stage.admin, other).await?;
+    for (name, spec) in [
+        (
+            "port",
+            json!({"registryRef": null, "baseURL": "registry.mine:6443"}),
+        ),
+        ("address", json!({"registryRef": null, "baseURL": "10.0.0.1"})),
+        ("below", json!({"registryRef": null, "baseURL": "listed.test"})),
+        (
+            "registry",
+            json!({"registryRef": {"kind": "Registry", "name": "other"}, "serviceAccountName": BUILDER}),
+        ),
+    ] {
+        let host = spec["baseURL"]
+            .as_str()
+            .unwrap_or("registry.other:5000")
+            .to_owned();
+        let task = stage.submit_with(name, spec).await?;
+        let message = stage.refused(&task, "RegistryNotAllowed").await?;
+        assert!(message.contains(&format!("push to {host} by")), "{message}");
+        assert!(message.contains("platform operator"), "{message}");
+    }
+    let spec = json!({"registryRef": null, "baseURL": "a.listed.test"});
+    for task in [
+        stage.submit_with("anonymous", spec).await?,
+        stage
+            .submit_for_registry("listed", json!({"name": "mine"}))
+            .await?,
+    ] {
+        stage.serves(&task).await?;
+    }
+    stage.passed();
+    Ok(())
+}
+
+/// What a task's failure shows of a host: everything that is not a time or a name of its own.
+async fn shown(stage: &Stage, name: &str, spec: Value, exit: Exit) -> Result<Value> {
+    let task = stage.submit_with(name, spec).await?;
+    let job = stage.job_of(&task).await?;
+    finish::end_job(
+        &stage.admin,
+        &job,
+        &Outcome::Failed("BackoffLimitExceeded".to_owned(), exit),
+    )
+    .await?;
+    let status = stage.condition(&task, JobFailed, "True", "JobFailed").await?;
+    let conditions = status
+        .conditions
+        .iter()
+        .map(|c| (&c.type_, &c.reason, &c.message));
+    Ok(
+        json!({"failure": status.failure, "attempts": status.attempts, "conditions": conditions.collect::<Vec<_>>()}),
+    )
+}
+
+/// Holds: B26.
+#[tokio::test]
+async fn a_failure_does_not_tell_whether_a_host_that_the_tenant_chose_is_there() -> Result<()> {
+    let stage = Stage::with_tenant("oracle", &[], "create").await?;
+    let host = || json!({"registryRef": null, "baseURL": "registry.mine:5000"});
+    let push = |code, reason: &str, more: &str| {
+        let word = format!(r#"{{"phase":"Push","reason":"{reason}"{more}}}"#);
+        Exit::new("renderer", code, word)
+    };
+    let silent = shown(&stage, "silent", host(), push(1, "RegistryUnreachable", "")).await?;
+    assert!(
+        silent["failure"].to_string().contains("cannot be reached, or"),
+        "{silent}"
+    );
+    for (number, exit) in [
+        push(2, "CredentialRequired", ""),
+        push(1, "RegistryRefused", ""),
+        push(2, "RedirectRefused", ""),
+        push(2, "Unauthorized", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let told = shown(&stage, &format!("answers-{number}"), host(), exit).await?;
+        assert_eq!(told, silent);
+    }
+    let own = json!({"registryRef": null, "baseURL": "registry.mine:5000", "pushSecretRef": {"name": "own-push"},
+        "serviceAccountName": BUILDER});
+    let sent = push(2, "Unauthorized", r#","credentialSent":true"#);
+    let told = shown(&stage, "sent", own, sent).await?;
+    assert!(
+        told["failure"]
+            .to_string()
+            .contains("does not accept the push credential"),
+        "{told}"
+    );
+    let platforms = shown(&stage, "platform", json!({}), push(1, "RegistryUnreachable", "")).await?;
+    assert!(
+        platforms["failure"]
+            .to_string()
+            .contains("the registry cannot be reached\""),
+        "{platforms}"
+    );
+    stage.passed();
+    Ok(())
+}
+
 /// Holds: C1, T9.
 #[tokio::test]
 async fn the_platforms_secrets_cannot_be_named() -> Result<()> {
@@ -114,7 +225,9 @@ async fn the_platforms_secrets_cannot_be_named() -> Result<()> {
             let task = stage
                 .submit_with(&format!("steal-{number}-{host_number}"), spec)
                 .await?;
-            messages.insert(stage.refused(&task, "PushSecretNotFound").await?);
+            let message = stage.refused(&task, "PushSecretNotFound").await?;
+            assert!(message.contains(&format!("Secret \"{name}\"")), "{message}");
+            messages.insert(message.replace(&format!("\"{name}\""), "NAME"));
         }
     }
     assert_eq!(

@@ -10,6 +10,7 @@ mod remote;
 mod tenant;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
@@ -24,10 +25,8 @@ use tenant::Tenant;
 async fn main() -> ExitCode {
     // Whatever is running is dropped, and with it the whole world, when the user has seen enough.
     let outcome = tokio::select! {
-        // In this order: a signal that ends KEEP=1 is no interruption.
-        biased;
         outcome = run() => outcome,
-        stopped = stop() => stopped.and_then(|()| Err(anyhow!("interrupted"))),
+        stopped = stop() => stopped.and_then(|()| ended()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,6 +34,18 @@ async fn main() -> ExitCode {
             eprintln!("quickstart: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Whether everything was shown, and is only left running.
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// What the end by a signal is: the way to end what is left running, and an interruption before.
+fn ended() -> Result<()> {
+    if IS_KEPT.load(Ordering::SeqCst) {
+        Ok(())
+    } else {
+        Err(anyhow!("interrupted"))
     }
 }
 
@@ -55,7 +66,10 @@ async fn run() -> Result<()> {
         begin.elapsed().as_secs()
     );
     if is_set("KEEP") {
-        return keep(&platform, edge.as_ref()).await;
+        // Before anything is said of it: a user can end it as soon as the text is there.
+        IS_KEPT.store(true, Ordering::SeqCst);
+        say_how_to_look_around(&platform, edge.as_ref())?;
+        return std::future::pending().await;
     }
     println!("Everything is removed again; KEEP=1 make quickstart leaves it running.");
     Ok(())
@@ -94,8 +108,8 @@ async fn show(platform: &Platform) -> Result<Option<Edge>> {
     Ok(Some(edge))
 }
 
-/// Leaves everything running until the user ends it.
-async fn keep(platform: &Platform, edge: Option<&Edge>) -> Result<()> {
+/// Everything is left running until the user ends it.
+fn say_how_to_look_around(platform: &Platform, edge: Option<&Edge>) -> Result<()> {
     let kubectl = Tools::path("kubectl")?;
     println!("\nLook around:");
     println!("  export KUBECONFIG={}", platform.kubeconfig().display());
@@ -114,7 +128,7 @@ async fn keep(platform: &Platform, edge: Option<&Edge>) -> Result<()> {
         "\nEnd it with Ctrl-C here, or from elsewhere: kill {}",
         std::process::id()
     );
-    stop().await
+    Ok(())
 }
 
 /// Until Ctrl-C or SIGTERM.

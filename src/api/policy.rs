@@ -4,10 +4,9 @@
 //! it did not write (it has no seal of the hub's), finds the objects of a task that vanished, and sets the finalizer itself.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    JSONPatch, MatchCondition, MatchResources, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding,
-    MutatingAdmissionPolicyBindingSpec, MutatingAdmissionPolicySpec, Mutation, NamedRuleWithOperations,
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec,
-    ValidatingAdmissionPolicySpec, Validation,
+    JSONPatch, MatchCondition, MatchResources, MutatingAdmissionPolicy, MutatingAdmissionPolicySpec,
+    Mutation, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation,
 };
 use kube::api::ObjectMeta;
 
@@ -19,8 +18,10 @@ pub const IMMUTABLE_SPEC: &str = "renderhub-immutable-spec";
 pub const HUB_ONLY_STATUS: &str = "renderhub-hub-only-status";
 /// Name of the policy that lets only hubs take the finalizer off, and of its binding.
 pub const HUB_ONLY_FINALIZER: &str = "renderhub-hub-only-finalizer";
-/// Name of the policy that gives a task its finalizer, and of its binding.
+/// Name of the policy that gives a task its finalizer; each release binds it to the namespaces that its hub serves.
 pub const SET_FINALIZER: &str = "renderhub-finalizer";
+/// Name of the policy that warns of a task that no hub serves, and of its binding.
+pub const UNSERVED: &str = "renderhub-unserved";
 
 /// Either kind of task.
 const TASKS: [&str; 2] = ["rendertasks", "clusterrendertasks"];
@@ -88,6 +89,27 @@ pub fn validating_policies() -> [Validating; 3] {
     [immutable_spec(), hub_only_status(), hub_only_finalizer()]
 }
 
+/// Warns who makes a task that no hub serves: no release gave it the finalizer. So it says nothing true unless
+/// [`set_finalizer`] is there.
+#[must_use]
+pub fn unserved() -> Validating {
+    let rule = Validation {
+        expression: format!("'{FINALIZER}' in object.metadata.?finalizers.orValue([])"),
+        message: Some(
+            "no hub of this cluster serves the task, so nothing is rendered for it; ask the platform operator which namespaces are \
+             served"
+                .to_owned(),
+        ),
+        ..Validation::default()
+    };
+    let (mut policy, mut binding) = validating(UNSERVED, requests("CREATE", &TASKS), rule);
+    if let Some(spec) = &mut policy.spec {
+        spec.failure_policy = Some("Ignore".to_owned());
+    }
+    binding.spec.validation_actions = vec!["Warn".to_owned()];
+    (policy, binding)
+}
+
 /// A policy with one rule, and its binding; it fails closed.
 fn validating(name: &str, requests: MatchResources, rule: Validation) -> Validating {
     let policy = ValidatingAdmissionPolicy {
@@ -113,10 +135,11 @@ fn validating(name: &str, requests: MatchResources, rule: Validation) -> Validat
 
 /// Adds the finalizer to a task that is made without it, and leaves what others put there.
 ///
-/// It fails open: a task without the finalizer gets it from the hub, a task that cannot be made helps nobody.
+/// It fails open: a task without the finalizer gets it from the hub, a task that cannot be made helps nobody. Where it is bound is
+/// for each release to say: a finalizer that no hub takes off would keep a task, and its namespace, for ever.
 #[must_use]
-pub fn set_finalizer() -> (MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding) {
-    let policy = MutatingAdmissionPolicy {
+pub fn set_finalizer() -> MutatingAdmissionPolicy {
+    MutatingAdmissionPolicy {
         metadata: metadata(SET_FINALIZER),
         spec: Some(MutatingAdmissionPolicySpec {
             failure_policy: Some("Ignore".to_owned()),
@@ -142,15 +165,7 @@ pub fn set_finalizer() -> (MutatingAdmissionPolicy, MutatingAdmissionPolicyBindi
             }]),
             ..MutatingAdmissionPolicySpec::default()
         }),
-    };
-    let binding = MutatingAdmissionPolicyBinding {
-        metadata: metadata(SET_FINALIZER),
-        spec: Some(MutatingAdmissionPolicyBindingSpec {
-            policy_name: Some(SET_FINALIZER.to_owned()),
-            ..MutatingAdmissionPolicyBindingSpec::default()
-        }),
-    };
-    (policy, binding)
+    }
 }
 
 /// Names do not depend on the release: the policies serve every hub of the cluster, as the CRDs do.

@@ -86,6 +86,10 @@ pub struct ChartMetadata {
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[x_kube(
+    validation = Rule::new("has(self.resources) && self.entrypoint.resourceName in self.resources")
+        .message("entrypoint.resourceName must be a key of resources")
+)]
 pub struct ReleaseInput {
     /// The component that is released.
     pub component: Component,

@@ -59,21 +59,43 @@ macro_rules! texts {
     };
 }
 
+/// A text whose rule says in words what is wrong with it; of a pattern the API server shows the pattern itself.
+fn told(max: u32, pattern: &str, message: &str) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": max,
+        "x-kubernetes-validations": [{ "rule": format!("self.matches(r'{pattern}')"), "message": message }],
+    })
+}
+
+macro_rules! told_texts {
+    ($($(#[$doc:meta])* $name:ident = $pattern:ident, $max:expr, $message:literal;)+) => {
+        $($(#[$doc])*
+        pub(super) fn $name(_: &mut SchemaGenerator) -> Schema {
+            told($max, $pattern, $message)
+        })+
+    };
+}
+
+told_texts! {
+    /// Host of a registry, with an optional port.
+    host = HOST, 259, "must be a host without scheme or path, in lower case, e.g. registry.example.com:5000";
+    /// Repository of a registry, without host.
+    repository = REPOSITORY, 255, "must be a repository without host and tag, in lower case, e.g. team-a/shop";
+    /// One segment of a repository: the name of a chart, which is the last one.
+    chart_name = REPOSITORY_SEGMENT, 128, "must be lower-case letters, digits and single '.', '_' or '-' between them, e.g. my-shop";
+    /// Tag of a chart.
+    tag = TAG, 128, "must be a tag of letters, digits, '.', '_' and '-', e.g. 1.0.0; write '_' for the '+' of a version";
+    /// Version of a chart that is made.
+    chart_version = CHART_VERSION, 128, "must be a semantic version, e.g. 1.0.0";
+    /// URL of a token service.
+    url = URL, 1024, "must be a URL of https or http with a host, without user and fragment, e.g. https://auth.example.com/token";
+}
+
 texts! {
     /// Name of an object.
     object_name = DNS_SUBDOMAIN, NAME_MAX;
     /// Name of a namespace.
     namespace = DNS_LABEL, LABEL_MAX;
-    /// Host of a registry, with an optional port.
-    host = HOST, 259;
-    /// Repository of a registry, without host.
-    repository = REPOSITORY, 255;
-    /// One segment of a repository: the name of a chart, which is the last one.
-    chart_name = REPOSITORY_SEGMENT, 128;
-    /// Tag of a chart.
-    tag = TAG, 128;
-    /// Version of a chart that is made.
-    chart_version = CHART_VERSION, 128;
     /// Key of a Secret or `ConfigMap`.
     data_key = DATA_KEY, NAME_MAX;
     /// Reference to an artifact or image: checked by whoever pulls it.
@@ -82,8 +104,6 @@ texts! {
     word = WORD, NAME_MAX;
     /// Kind of an object.
     kind = KIND, LABEL_MAX;
-    /// URL of a token service.
-    url = URL, 1024;
     /// URL of a pushed chart.
     chart_url = WORD, 1024;
     /// Digest of a pushed manifest.
@@ -109,7 +129,12 @@ pub(super) fn resource_tag(_: &mut SchemaGenerator) -> Schema {
 
 /// Start of the repositories of a registry.
 pub(super) fn repository_prefix(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": 255, "pattern": REPOSITORY_PREFIX })
+    let rule = format!("self.matches(r'{REPOSITORY_PREFIX}')");
+    let message = "must be the beginning of a repository, in lower case, in which {namespace} may stand, e.g. {namespace}/";
+    json_schema!({
+        "type": "string", "maxLength": 255,
+        "x-kubernetes-validations": [{ "rule": rule, "message": message }],
+    })
 }
 
 /// One line of prose.

@@ -55,6 +55,8 @@ pub enum Reason {
     BadDestination,
     /// The registry does not accept the credential (401).
     Unauthorized,
+    /// The registry does not allow this push to a client that sent it no credential (401 or 403).
+    CredentialRequired,
     /// The registry accepts the credential but not this push (403).
     Forbidden,
     /// The tag exists with other content, or does not hold the chart right after its upload.
@@ -75,7 +77,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, for tables and documentation checks.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Rendered,
         Self::Pushed,
         Self::AlreadyExists,
@@ -85,6 +87,7 @@ impl Reason {
         Self::BadCredentials,
         Self::BadDestination,
         Self::Unauthorized,
+        Self::CredentialRequired,
         Self::Forbidden,
         Self::TagConflict,
         Self::RegistryUnreachable,
@@ -108,6 +111,7 @@ impl Reason {
             Self::BadCredentials => "BadCredentials",
             Self::BadDestination => "BadDestination",
             Self::Unauthorized => "Unauthorized",
+            Self::CredentialRequired => "CredentialRequired",
             Self::Forbidden => "Forbidden",
             Self::TagConflict => "TagConflict",
             Self::RegistryUnreachable => "RegistryUnreachable",
@@ -133,8 +137,14 @@ impl Reason {
             Self::BadConfig
                 | Self::ChartTooLarge
                 | Self::BadArchive
+                | Self::BadCredentials
                 | Self::BadDestination
+                | Self::Unauthorized
+                | Self::CredentialRequired
+                | Self::Forbidden
                 | Self::TagConflict
+                | Self::RedirectRefused
+                | Self::RealmRefused
         )
     }
 
@@ -153,6 +163,9 @@ impl Reason {
                 "the destination is not valid or does not match the chart's name and version"
             }
             Self::Unauthorized => "the registry does not accept the push credential",
+            Self::CredentialRequired => {
+                "the registry does not allow this push without a credential, and none was sent to it"
+            }
             Self::Forbidden => "the push credential may not push to this repository",
             Self::TagConflict => "the tag already exists with other content",
             Self::RegistryUnreachable => "the registry cannot be reached",
@@ -176,6 +189,14 @@ pub struct Termination {
     /// Digest of the manifest under the tag; there for `Pushed` and `AlreadyExists`, and only for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// Whether the registry, or its token service, was sent the credential before a push failed.
+    #[serde(default, rename = "credentialSent", skip_serializing_if = "is_false")]
+    pub credential_sent: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Termination {
@@ -186,6 +207,7 @@ impl Termination {
             phase: Phase::Render,
             reason: Reason::Rendered,
             digest: None,
+            credential_sent: false,
         }
     }
 
@@ -196,6 +218,7 @@ impl Termination {
             phase: Phase::Push,
             reason: Reason::Pushed,
             digest: Some(digest),
+            credential_sent: false,
         }
     }
 
@@ -206,6 +229,7 @@ impl Termination {
             phase: Phase::Push,
             reason: Reason::AlreadyExists,
             digest: Some(digest),
+            credential_sent: false,
         }
     }
 
@@ -221,6 +245,7 @@ impl Termination {
             phase,
             reason,
             digest: None,
+            credential_sent: false,
         }
     }
 
@@ -242,15 +267,20 @@ impl Termination {
             phase,
             reason,
             digest,
+            credential_sent,
         } = self;
         let head = format!(r#"{{"phase":"{}","reason":"{}""#, phase.as_str(), reason.as_str());
         match digest {
             Some(digest) => format!(r#"{head},"digest":"{digest}"}}"#),
+            None if *credential_sent => format!(r#"{head},"credentialSent":true}}"#),
             None => format!("{head}}}"),
         }
     }
 
     fn is_consistent(&self) -> bool {
+        if self.credential_sent && (self.phase == Phase::Render || self.reason.is_success()) {
+            return false;
+        }
         match self.reason {
             Reason::Rendered => self.phase == Phase::Render && self.digest.is_none(),
             Reason::Pushed | Reason::AlreadyExists => self.phase == Phase::Push && self.digest.is_some(),
@@ -282,6 +312,10 @@ mod tests {
                     .map(|reason| Termination::failed(phase, *reason)),
             );
         }
+        all.push(Termination {
+            credential_sent: true,
+            ..Termination::failed(Phase::Push, Reason::Forbidden)
+        });
         for message in all {
             let text = message.to_json();
             assert!(text.len() < 160);
@@ -334,6 +368,8 @@ mod tests {
             format!(r#"{{"phase":"Render","reason":"Pushed","digest":"sha256:{hex}"}}"#),
             format!(r#"{{"phase":"Push","reason":"Internal","digest":"sha256:{hex}"}}"#),
             r#"{"phase":"Push","reason":"Rendered"}"#.into(),
+            r#"{"phase":"Render","reason":"Internal","credentialSent":true}"#.into(),
+            r#"{"phase":"Push","reason":"Internal","credentialSent":"yes"}"#.into(),
             format!(
                 r#"{{"phase":"Push","reason":"Internal"}}{}"#,
                 " ".repeat(MAX_BYTES)

@@ -47,11 +47,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         validating.extend([yaml(&policy)?, yaml(&binding)?]);
     }
     write_yaml(&policies.join("validating.yaml"), &validating.join("---\n"))?;
-    let (policy, binding) = policy::set_finalizer();
-    write_yaml(
-        &policies.join("mutating.yaml"),
-        &(yaml(&policy)? + "---\n" + &yaml(&binding)?),
-    )?;
+    let (warning, binding) = policy::unserved();
+    let mutating = [yaml(&policy::set_finalizer())?, yaml(&warning)?, yaml(&binding)?];
+    write_yaml(&policies.join("mutating.yaml"), &mutating.join("---\n"))?;
     if let Some(docs) = args.docs {
         write(
             &docs,

@@ -53,7 +53,10 @@ impl ClusterArgs {
     pub(super) fn settings(&self, rendering: &str) -> Result<ClusterSettings, SettingsError> {
         let namespace = self.cluster_namespace.as_deref().unwrap_or(rendering).trim();
         if !is_dns_label(namespace) {
-            return Err(SettingsError::NotALabel("cluster-namespace"));
+            return Err(SettingsError::NotALabel {
+                flag: "cluster-namespace",
+                value: namespace.to_owned(),
+            });
         }
         Ok(ClusterSettings {
             gates: Gates::parse(self.feature_gates.iter().map(String::as_str))?,

@@ -8,8 +8,22 @@ use crate::plan::preflight::Check;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A flag whose value is no DNS label.
-    #[error("--{0} must be a lower-case DNS label (a-z, 0-9 and -, at most 63 characters)")]
-    NotALabel(&'static str),
+    #[error("--{flag} must be a lower-case DNS label (a-z, 0-9 and -, at most 63 characters), not {value:?}")]
+    NotALabel {
+        /// The flag.
+        flag: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// A list of namespaces that holds other than their names.
+    #[error(
+        "--watch-namespaces must be names of namespaces (a-z, 0-9 and -, at most 63 characters), not {0:?}; to serve all \
+         namespaces, leave it out"
+    )]
+    NotANamespace(String),
+    /// A list without a name would mean all namespaces, which is more than what was asked for.
+    #[error("--watch-namespaces={0:?} names no namespace; to serve all namespaces, leave it out")]
+    NoNamespaces(String),
     /// A flag that must be at least 1.
     #[error("--{0} must be at least 1")]
     Zero(&'static str),
@@ -27,6 +41,11 @@ pub enum SettingsError {
         "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
     )]
     NotAServiceAccount,
+    /// Not a host, nor what stands for several.
+    #[error(
+        "--own-registry-hosts: \"{0}\" is neither a host such as registry.example.com:5000, nor *.example.com, nor *"
+    )]
+    NotAHost(String),
     /// A name that no check has.
     #[error("--skip-preflight must be a list of names of: {}", start::skippable())]
     NoSuchCheck,

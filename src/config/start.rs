@@ -52,7 +52,10 @@ impl StartArgs {
     pub(super) fn settings(&self, rendering: &str) -> Result<StartSettings, SettingsError> {
         let lease_namespace = self.lease_namespace.as_deref().unwrap_or(rendering).trim();
         if !is_dns_label(lease_namespace) {
-            return Err(SettingsError::NotALabel("lease-namespace"));
+            return Err(SettingsError::NotALabel {
+                flag: "lease-namespace",
+                value: lease_namespace.to_owned(),
+            });
         }
         let instance_name = match &self.instance_name {
             Some(name) => name.trim().to_owned(),

@@ -324,6 +324,9 @@ fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
             Belief::Yes => status::succeeded(&task(), report, cut(ended), o.note, o.now),
             Belief::No(why) => status::unverified(&task(), report, cut(ended), why, o.now),
         },
+        Verdict::Failed(ended, _) if o.tenancy.hides(o.task, o.note) => {
+            status::failed_out_of_sight(&task(), cut(ended), o.now)
+        }
         Verdict::Failed(ended, deadline) => {
             status::failed(&task(), report, (cut(ended), deadline), o.note, o.now)
         }

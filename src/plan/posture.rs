@@ -47,11 +47,14 @@ impl Posture {
             default_service_account,
             crosses_namespaces,
             is_single_tenant,
+            own_hosts,
         } = &self.tenancy;
         let settings = [
             (*is_single_tenant, "single-tenant"),
             (*crosses_namespaces, "cross-namespace-refs"),
             (default_service_account.is_some(), "default-service-account"),
+            // One team that owns the cluster pushes where it likes without this setting.
+            (!own_hosts.is_empty() && !is_single_tenant, "own-registry-hosts"),
             (self.impersonates, "tenant-identity-impersonate"),
             (self.allows_refused_addresses, "cluster-allow-cidrs"),
             (self.names_namespaces, "metrics-by-namespace"),
@@ -95,6 +98,7 @@ const fn skip_of(check: Check) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::tenancy::OwnHosts;
 
     #[test]
     fn the_default_is_relaxed_in_nothing() {
@@ -110,6 +114,7 @@ mod tests {
                 default_service_account: Some("builder".to_owned()),
                 crosses_namespaces: true,
                 is_single_tenant: true,
+                own_hosts: OwnHosts::any(),
             },
             impersonates: true,
             skipped: Check::ALL

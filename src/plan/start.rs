@@ -128,7 +128,11 @@ fn own<'a>(o: &Observed<'a>, spec: &RenderTaskSpec) -> Result<Option<Cow<'a, Own
         Ok(Wanted::Platform) => Ok(None),
         Ok(Wanted::Given(own)) => Ok(Some(Cow::Owned(own))),
         Ok(Wanted::Read(reference)) => match o.own {
-            Some(Ok(own)) => Ok(Some(Cow::Borrowed(own))),
+            Some(Ok(own)) => {
+                let vetted = o.tenancy.vet(o.task, &own.spec, reference.crosses);
+                vetted.map_err(|refusal| refused(o, spec, &refusal))?;
+                Ok(Some(Cow::Borrowed(own)))
+            }
             Some(Err(refusal)) => Err(refused(o, spec, refusal)),
             None => {
                 reached(o, spec)?;

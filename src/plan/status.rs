@@ -128,6 +128,25 @@ pub fn failed(
     status
 }
 
+/// What is told of it.
+pub const OUT_OF_SIGHT: &str = "the registry cannot be reached, or refuses the push without a credential, or is no registry; \
+    which of these is told only once it was sent a credential of yours: check baseURL or the Registry, name a push Secret there, \
+    or ask the platform operator, who can read the log of the pod";
+
+/// The status of a task whose Job failed at a registry that the tenant chose, and that may be any host that the pod reaches:
+/// nothing in it tells whether the host answered, neither the exit code nor the number of attempts.
+#[must_use]
+pub fn failed_out_of_sight(task: &Task, ended: Timestamp, now: Timestamp) -> RenderTaskStatus {
+    let message = OUT_OF_SIGHT;
+    let mut status = ended_badly(task, Reason::JobFailed, message, ended, now);
+    status.failure = Some(TaskFailure {
+        phase: FailurePhase::Push,
+        exit_code: None,
+        message: message.to_owned(),
+    });
+    status
+}
+
 /// Says in the conditions of a failure that its Job is kept for less time than the task asks for.
 pub fn say_how_long(status: &mut RenderTaskStatus, task: &Task, longest: SignedDuration) {
     if phase_of(status) != Phase::Failed || !task.asks_to_be_kept_beyond(longest) {
@@ -218,7 +237,9 @@ fn explain(said: Option<&Termination>, deadline: bool, stop: Option<Stop>) -> &'
             "the pod was evicted from its node, as when it uses more disk than its limit"
         }
         None if deadline => "the Job ran into its deadline; its pod may not have started",
-        None => "the pod ended without a word of the renderer",
+        None => {
+            "the renderer's pod ended without saying why, as when it was killed or its image is not a renderer; ask the platform operator to look at the pod"
+        }
     }
 }
 

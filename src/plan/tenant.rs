@@ -101,51 +101,72 @@ pub struct Reference {
 impl Reference {
     /// What is said of something that the reader did not find, or may not read.
     #[must_use]
-    pub fn refusal(&self, missing: Missing) -> Refusal {
+    pub fn refusal(&self, missing: Missing<'_>) -> Refusal {
         if self.crosses {
             return crossing();
         }
+        let reason = match missing {
+            Missing::Registry | Missing::Certificates(_) => Reason::RegistryNotFound,
+            Missing::Secret(_) => Reason::PushSecretNotFound,
+            Missing::Account | Missing::Right(..) => Reason::RBACDenied,
+        };
+        Refusal::new(reason, self.told(missing))
+    }
+
+    fn told(&self, missing: Missing<'_>) -> String {
         match missing {
-            Missing::Registry => Refusal::new(
-                Reason::RegistryNotFound,
-                "the Registry does not exist in the task's namespace; the task starts by itself once it does",
+            Missing::Registry => format!(
+                "the Registry{} does not exist in the task's namespace; the task starts by itself once it does",
+                self.named.registry().map(quoted).unwrap_or_default()
             ),
-            Missing::Secret => Refusal::new(
-                Reason::PushSecretNotFound,
-                "the push Secret does not exist in the task's namespace; the task starts by itself within five minutes once it does",
+            Missing::Secret(name) => format!(
+                "the push Secret{} does not exist in the task's namespace; the task starts by itself within five minutes once it does",
+                quoted(name)
             ),
-            Missing::Certificates => Refusal::new(
-                Reason::RegistryNotFound,
-                "the ConfigMap with the registry's certificates, or the key in it, does not exist; the task starts by itself \
-                 within five minutes once it does",
+            Missing::Certificates(name) => format!(
+                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist; the task starts by itself within \
+                 five minutes once it does",
+                quoted(name)
             ),
-            Missing::Account => Refusal::new(
-                Reason::RBACDenied,
-                "the task's ServiceAccount does not exist, or the hub may not act as it; make it, or ask the platform operator",
+            Missing::Account => format!(
+                "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator",
+                self.account()
             ),
-            Missing::Right(what) => Refusal::new(
-                Reason::RBACDenied,
-                format!(
-                    "the task's ServiceAccount may not get the {what} that the task names; give it that right"
-                ),
+            Missing::Right(what, name) => format!(
+                "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right",
+                self.account(),
+                quoted(name)
             ),
+        }
+    }
+
+    /// The name of the account that reads, as it stands in a sentence.
+    fn account(&self) -> String {
+        match &self.reader {
+            Reader::ServiceAccount(account) => quoted(account.name()),
+            Reader::Hub => String::new(),
         }
     }
 }
 
-/// What keeps something from being read.
+/// A name as it stands in a sentence, after what it names.
+fn quoted(name: &str) -> String {
+    format!(" \"{name}\"")
+}
+
+/// What keeps something from being read; names are those that the tenant gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum Missing<'a> {
     /// The `Registry` does not exist.
     Registry,
-    /// The Secret does not exist.
-    Secret,
-    /// The certificates do not exist.
-    Certificates,
+    /// The Secret of this name does not exist.
+    Secret(&'a str),
+    /// The certificates do not exist in the `ConfigMap` of this name.
+    Certificates(&'a str),
     /// The ServiceAccount does not exist, or the hub may not act as it.
     Account,
-    /// The ServiceAccount may not read this kind of object.
-    Right(&'static str),
+    /// The ServiceAccount may not read the object of this kind and name.
+    Right(&'static str, &'a str),
 }
 
 /// A credential that a tenant owns, and which state of its Secret it was read from.
@@ -237,6 +258,7 @@ pub fn wanted(
         ),
         (None, Some(host)) => {
             let own = host_of(spec, host);
+            tenancy.vet(task, &own, false)?;
             if own.push_secret_ref.is_none() {
                 return Ok(Wanted::Given(Own {
                     spec: own,
@@ -339,11 +361,12 @@ pub fn login(secret: &Secret, hostname: &str) -> Result<Login, Refusal> {
         version: version.join("/"),
     });
     login.ok_or_else(|| {
+        let name = quoted(secret.metadata.name.as_deref().unwrap_or_default());
         Refusal::new(
             Reason::PushSecretInvalid,
-            "the push Secret must be of type kubernetes.io/basic-auth with username and password, and an annotation \
+            format!("the push Secret{name} must be of type kubernetes.io/basic-auth with username and password, and an annotation \
              renderhub.dev/registry-host on it must name the host, or of type kubernetes.io/dockerconfigjson with an entry for the \
-             host; the task starts by itself within five minutes once it is",
+             host; the task starts by itself within five minutes once it is"),
         )
     })
 }

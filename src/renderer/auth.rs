@@ -57,8 +57,8 @@ impl Authenticator {
     /// # Errors
     /// When there is no credential, no challenge we know, or the token service is not allowed, refuses or fails.
     pub async fn answer(&self, transport: &Transport, headers: &HeaderMap) -> Result<HeaderValue, PushError> {
-        let text = challenges(headers).ok_or(PushError::Unauthorized)?;
-        let challenges = http_auth::parse_challenges(&text).map_err(|_| PushError::Unauthorized)?;
+        let text = challenges(headers).ok_or(PushError::CredentialRequired)?;
+        let challenges = http_auth::parse_challenges(&text).map_err(|_| PushError::CredentialRequired)?;
         let find = |scheme: &str| {
             challenges
                 .iter()
@@ -66,8 +66,8 @@ impl Authenticator {
         };
         match (find("Bearer"), find("Basic")) {
             (Some(bearer), _) => self.bearer(transport, bearer).await,
-            (None, Some(_)) => self.basic()?.ok_or(PushError::Unauthorized),
-            (None, None) => Err(PushError::Unauthorized),
+            (None, Some(_)) => self.basic()?.ok_or(PushError::CredentialRequired),
+            (None, None) => Err(PushError::CredentialRequired),
         }
     }
 
@@ -102,6 +102,7 @@ impl Authenticator {
         match answer.status.as_u16() {
             200 => token_header(&answer.body),
             300..=399 => Err(PushError::Redirect(Step::Token)),
+            401 | 403 if self.credential.is_none() => Err(PushError::CredentialRequired),
             401 => Err(PushError::Unauthorized),
             403 => Err(PushError::Forbidden),
             status => Err(PushError::Status {

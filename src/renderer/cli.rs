@@ -13,7 +13,12 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Renders a Helm chart from a configuration and pushes it to an OCI registry.
 #[derive(Debug, Parser)]
-#[command(name = "renderhub-renderer", version, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "renderhub-renderer",
+    version,
+    args_conflicts_with_subcommands = true,
+    args_override_self = true
+)]
 pub struct Cli {
     /// One half of the work; without it, both.
     #[command(subcommand)]
@@ -164,6 +169,22 @@ mod tests {
         }
         assert!(!one_shot(&["c", "--skip-push=false"]).skip_push);
         assert!(one_shot(&["--skip-push", "c"]).skip_push);
+    }
+
+    #[test]
+    fn of_a_flag_that_is_given_twice_the_last_wins() {
+        assert!(one_shot(&["--skip-push", "--skip-push", "c"]).skip_push);
+        assert!(!one_shot(&["--skip-push", "--skip-push=false", "c"]).skip_push);
+        let twice = one_shot(&[
+            "--url=oci://h/a:1",
+            "--url",
+            "oci://h/b:2",
+            "--timeout=1",
+            "--timeout=2",
+            "c",
+        ]);
+        assert_eq!(twice.url, "oci://h/b:2");
+        assert_eq!(twice.connection.timeout, Duration::from_secs(2));
     }
 
     #[test]

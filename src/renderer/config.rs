@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::document::{self, DocumentError};
+use super::found::Found;
 
 /// Why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,8 +25,14 @@ pub enum ConfigError {
         expected: &'static str,
     },
     /// `type` is neither `release` nor `bootstrap`.
-    #[error("unknown type specified in config: expected release or bootstrap")]
-    UnknownType,
+    #[error("unknown type specified in config: expected release or bootstrap, found {0}")]
+    UnknownType(Found),
+    /// The entrypoint is none of the resources.
+    #[error("entrypoint.resourceName in config is not a key of resources")]
+    NoEntrypoint,
+    /// The entrypoint's resource does not say where it is.
+    #[error("the resource that entrypoint.resourceName in config names has no {0}")]
+    EmptyEntrypoint(&'static str),
     /// The chart's name is not a plain file name that a registry can hold.
     #[error("invalid chart name in config: expected letters, digits, '.', '_' and '-', at most 250")]
     ChartName,
@@ -140,8 +147,24 @@ impl Config {
         match root.text("type")?.as_str() {
             "release" => Release::read(&root.fields("release")?).map(Self::Release),
             "bootstrap" => Bootstrap::read(&root.fields("bootstrap")?).map(Self::Bootstrap),
-            _ => Err(ConfigError::UnknownType),
+            other => Err(ConfigError::UnknownType(Found::of(other))),
         }
+    }
+
+    /// Whether Helm can install the chart: what the configuration refers to is in it.
+    ///
+    /// # Errors
+    /// What a release's chart would fail with at its installation.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let Self::Release(release) = self else {
+            return Ok(());
+        };
+        let resources = release.resources.as_ref();
+        let found = resources.and_then(|resources| resources.get(&release.entrypoint));
+        let resource = found.ok_or(ConfigError::NoEntrypoint)?;
+        let parts = [("repository", &resource.repository), ("tag", &resource.tag)];
+        let empty = parts.into_iter().find(|(_, text)| text.is_empty());
+        empty.map_or(Ok(()), |(part, _)| Err(ConfigError::EmptyEntrypoint(part)))
     }
 
     /// The word in `type`.
@@ -418,19 +441,18 @@ mod tests {
 
     #[test]
     fn unknown_types() {
-        for text in [
-            "",
-            "type: Release",
-            "type: profile",
-            "type: unknown",
-            "{}",
-            "type:",
+        for (text, shown) in [
+            ("", "none"),
+            ("{}", "none"),
+            ("type:", "none"),
+            ("type: Release", "\"Release\""),
+            ("type: my.org/profile-1", "\"my.org/profile-1\""),
+            ("type: two words", "something else than a plain word"),
+            ("type: \"a\\e[31m\"", "something else than a plain word"),
         ] {
-            assert_eq!(
-                Config::parse(text.as_bytes()),
-                Err(ConfigError::UnknownType),
-                "{text}"
-            );
+            let error = Config::parse(text.as_bytes()).unwrap_err();
+            assert!(matches!(error, ConfigError::UnknownType(_)), "{text}");
+            assert!(error.to_string().ends_with(&format!("found {shown}")), "{error}");
         }
     }
 

@@ -11,9 +11,12 @@ pub enum PushError {
     /// A call, or all of them together, took too long.
     #[error("the registry did not answer in time")]
     Deadline,
-    /// 401 after the credential was sent, or without one to send.
+    /// 401 after the credential was sent.
     #[error("the registry does not accept the credential (401)")]
     Unauthorized,
+    /// 401 or 403 where none was sent: there is none, or the registry asks for it in no way that is known here.
+    #[error("the registry does not allow this push without a credential, and none was sent to it")]
+    CredentialRequired,
     /// 403.
     #[error("the registry does not allow this push (403)")]
     Forbidden,
@@ -82,6 +85,7 @@ impl PushError {
         match self {
             Self::Unreachable | Self::Deadline => Reason::RegistryUnreachable,
             Self::Unauthorized => Reason::Unauthorized,
+            Self::CredentialRequired => Reason::CredentialRequired,
             Self::Forbidden => Reason::Forbidden,
             Self::Status { .. } | Self::Protocol(_) => Reason::RegistryRefused,
             Self::TagConflict => Reason::TagConflict,

@@ -1,5 +1,7 @@
 //! Why a command fails, for the terminal and for the termination message.
 
+use std::path::PathBuf;
+
 use super::archive::NotAChart;
 use super::chart::ChartTooLarge;
 use super::config::ConfigError;
@@ -15,8 +17,17 @@ use crate::api::termination::{Phase, Reason, Termination};
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The configuration file cannot be read.
-    #[error("failed to read config-file: {0}")]
-    ReadConfig(#[source] FileError),
+    #[error("failed to read config-file {}: {error}", .path.display())]
+    ReadConfig {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: FileError,
+    },
+    /// No configuration file was named.
+    #[error("config-file is required: renderhub-renderer [flags] CONFIG-FILE, or try '--help'")]
+    NoConfig,
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(ConfigError),
@@ -52,8 +63,14 @@ pub enum PushFailure {
     #[error("registry reference is required")]
     NoReference,
     /// The file with the destination cannot be read.
-    #[error("failed to read url-file: {0}")]
-    UrlFile(#[source] FileError),
+    #[error("failed to read url-file {}: {error}", .path.display())]
+    UrlFile {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: FileError,
+    },
     /// The destination is not one.
     #[error("failed to parse reference: {0}")]
     Reference(#[from] OciError),
@@ -69,8 +86,14 @@ pub enum PushFailure {
     )]
     Strict,
     /// The archive cannot be read.
-    #[error("failed to read chart archive: {0}")]
-    ReadArchive(#[source] FileError),
+    #[error("failed to read chart archive {}: {error}", .path.display())]
+    ReadArchive {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: FileError,
+    },
     /// The archive is not a chart.
     #[error(transparent)]
     NotAChart(#[from] NotAChart),
@@ -84,49 +107,89 @@ pub enum PushFailure {
     #[error("failed to build manifest")]
     Manifest,
     /// The registry.
-    #[error("failed to push chart to registry: {0}")]
-    Registry(#[from] PushError),
+    #[error("failed to push chart to registry: {error}")]
+    Registry {
+        /// Why.
+        #[source]
+        error: PushError,
+        /// Whether it was sent the credential.
+        credential_sent: bool,
+    },
 }
 
 impl Failure {
     /// What the hub is told.
     #[must_use]
     pub fn termination(&self) -> Termination {
-        use Reason::{BadArchive, BadConfig, BadDestination, ChartTooLarge, Internal};
+        use Reason::{BadConfig, ChartTooLarge, Internal};
         let (phase, reason) = match self {
-            Self::ReadConfig(FileError::TooLarge) | Self::Chart { .. } => (Phase::Render, ChartTooLarge),
+            Self::ReadConfig {
+                error: FileError::TooLarge,
+                ..
+            }
+            | Self::Chart { .. } => (Phase::Render, ChartTooLarge),
             Self::Config(ConfigError::Document(DocumentError::TooLarge) | ConfigError::ChartText) => {
                 (Phase::Render, ChartTooLarge)
             }
             // An I/O error says nothing about the input, and a second attempt may be on a better machine.
-            Self::ReadConfig(FileError::Other) | Self::Package | Self::Write(_) | Self::Start => {
-                (Phase::Render, Internal)
+            Self::ReadConfig {
+                error: FileError::Other,
+                ..
             }
-            Self::ReadConfig(_) | Self::Config(_) => (Phase::Render, BadConfig),
+            | Self::Package
+            | Self::Write(_)
+            | Self::Start => (Phase::Render, Internal),
+            Self::ReadConfig { .. } | Self::NoConfig | Self::Config(_) => (Phase::Render, BadConfig),
             Self::Interrupted(phase) => (*phase, Internal),
-            Self::Push(failure) => (
-                Phase::Push,
-                match failure {
-                    PushFailure::UrlFile(FileError::Other)
-                    | PushFailure::ReadArchive(FileError::Other)
-                    | PushFailure::Tls(TlsError::Setup)
-                    | PushFailure::Manifest => Internal,
-                    PushFailure::NoReference
-                    | PushFailure::UrlFile(_)
-                    | PushFailure::Reference(_)
-                    | PushFailure::OtherRegistry
-                    | PushFailure::OtherRepository
-                    | PushFailure::Strict => BadDestination,
-                    PushFailure::ReadArchive(FileError::TooLarge) => ChartTooLarge,
-                    PushFailure::ReadArchive(_) | PushFailure::NotAChart(_) => BadArchive,
-                    PushFailure::Credential(_) => Reason::BadCredentials,
-                    // What is missing is trust in the registry, as where its certificate is not trusted.
-                    PushFailure::Tls(_) => Reason::RegistryUnreachable,
-                    PushFailure::Registry(error) => error.reason(),
-                },
-            ),
+            Self::Push(failure) => (Phase::Push, failure.reason()),
         };
-        Termination::failed(phase, reason)
+        Termination {
+            credential_sent: matches!(self, Self::Push(failure) if failure.is_credential_sent()),
+            ..Termination::failed(phase, reason)
+        }
+    }
+}
+
+impl PushFailure {
+    const fn reason(&self) -> Reason {
+        use Reason::{BadArchive, BadDestination, ChartTooLarge, Internal};
+        match self {
+            Self::UrlFile {
+                error: FileError::Other,
+                ..
+            }
+            | Self::ReadArchive {
+                error: FileError::Other,
+                ..
+            }
+            | Self::Tls(TlsError::Setup)
+            | Self::Manifest => Internal,
+            Self::NoReference
+            | Self::UrlFile { .. }
+            | Self::Reference(_)
+            | Self::OtherRegistry
+            | Self::OtherRepository
+            | Self::Strict => BadDestination,
+            Self::ReadArchive {
+                error: FileError::TooLarge,
+                ..
+            } => ChartTooLarge,
+            Self::ReadArchive { .. } | Self::NotAChart(_) => BadArchive,
+            Self::Credential(_) => Reason::BadCredentials,
+            // What is missing is trust in the registry, as where its certificate is not trusted.
+            Self::Tls(_) => Reason::RegistryUnreachable,
+            Self::Registry { error, .. } => error.reason(),
+        }
+    }
+
+    const fn is_credential_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::Registry {
+                credential_sent: true,
+                ..
+            }
+        )
     }
 }
 
@@ -137,9 +200,29 @@ mod tests {
     #[test]
     fn a_machine_that_cannot_read_is_no_fault_of_the_input() {
         for (failure, phase) in [
-            (Failure::ReadConfig(FileError::Other), Phase::Render),
-            (PushFailure::UrlFile(FileError::Other).into(), Phase::Push),
-            (PushFailure::ReadArchive(FileError::Other).into(), Phase::Push),
+            (
+                Failure::ReadConfig {
+                    path: "x".into(),
+                    error: FileError::Other,
+                },
+                Phase::Render,
+            ),
+            (
+                PushFailure::UrlFile {
+                    path: "x".into(),
+                    error: FileError::Other,
+                }
+                .into(),
+                Phase::Push,
+            ),
+            (
+                PushFailure::ReadArchive {
+                    path: "x".into(),
+                    error: FileError::Other,
+                }
+                .into(),
+                Phase::Push,
+            ),
         ] {
             let message = failure.termination();
             assert_eq!(message, Termination::failed(phase, Reason::Internal), "{failure}");

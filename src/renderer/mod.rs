@@ -14,6 +14,7 @@ pub mod document;
 pub mod error;
 pub mod failure;
 pub mod file;
+pub mod found;
 pub mod manifest;
 pub mod origin;
 pub mod reader;

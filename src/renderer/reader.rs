@@ -22,6 +22,7 @@ pub struct Reader {
     transport: Transport,
     pub(super) auth: Authenticator,
     authorization: Option<HeaderValue>,
+    has_sent_credential: bool,
 }
 
 impl Reader {
@@ -32,7 +33,14 @@ impl Reader {
             transport,
             auth,
             authorization: None,
+            has_sent_credential: false,
         }
+    }
+
+    /// Whether the registry, or its token service, was sent the credential.
+    #[must_use]
+    pub const fn has_sent_credential(&self) -> bool {
+        self.has_sent_credential
     }
 
     /// Digest of the manifest under a tag or digest; `None` if there is none.
@@ -65,6 +73,10 @@ impl Reader {
         call.read = true;
         let answer = self.send(call).await?;
         match answer.status {
+            // A web server that answers everything with a page holds no chart, and no other one either.
+            StatusCode::OK if step == Step::Lookup && !is_manifest(&answer.body) => {
+                Err(PushError::Protocol(step))
+            }
             StatusCode::OK => Ok(Digest::of(&answer.body)),
             other => Err(unexpected(step, other)),
         }
@@ -90,17 +102,48 @@ impl Reader {
             let answer = self.transport.send(&call).await?;
             match answer.status {
                 status if status.is_redirection() => return Err(PushError::Redirect(call.step)),
-                StatusCode::FORBIDDEN => return Err(PushError::Forbidden),
+                StatusCode::FORBIDDEN => return Err(self.denied(PushError::Forbidden)),
                 // A second 401 for the same call means the credential is wrong; a token may expire between calls.
-                StatusCode::UNAUTHORIZED if challenged => return Err(PushError::Unauthorized),
+                StatusCode::UNAUTHORIZED if challenged => return Err(self.denied(PushError::Unauthorized)),
                 StatusCode::UNAUTHORIZED => {
                     challenged = true;
-                    self.authorization = Some(self.auth.answer(&self.transport, &answer.headers).await?);
+                    let authorization = self.auth.answer(&self.transport, &answer.headers).await;
+                    self.has_sent_credential |= self.auth.credential.is_some() && is_answered(&authorization);
+                    self.authorization = Some(authorization?);
                 }
                 _ => return Ok(answer),
             }
         }
     }
+
+    /// A refusal, as one of the credential only where it was sent.
+    const fn denied(&self, error: PushError) -> PushError {
+        if self.has_sent_credential {
+            error
+        } else {
+            PushError::CredentialRequired
+        }
+    }
+}
+
+/// What every kind of manifest has in common.
+fn is_manifest(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Manifest {
+        #[expect(dead_code, reason = "only looked for")]
+        schema_version: u64,
+    }
+    // A struct can be read from a list, too.
+    body.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<Manifest>(body).is_ok()
+}
+
+/// Whether a challenge was answered: by a header, or to a token service that had its say.
+const fn is_answered(authorization: &Result<HeaderValue, PushError>) -> bool {
+    !matches!(
+        authorization,
+        Err(PushError::CredentialRequired | PushError::Realm | PushError::Unreachable | PushError::Deadline)
+    )
 }
 
 pub(super) const fn unexpected(step: Step, status: StatusCode) -> PushError {

@@ -34,6 +34,12 @@ impl Registry {
         Self(Reader::new(transport, auth))
     }
 
+    /// Whether the registry, or its token service, was sent the credential.
+    #[must_use]
+    pub const fn has_sent_credential(&self) -> bool {
+        self.0.has_sent_credential()
+    }
+
     /// Whether the tag holds exactly this manifest.
     ///
     /// # Errors

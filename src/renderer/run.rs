@@ -15,6 +15,7 @@ use super::cli::{Cli, Command, Connection, OneShot, Push, Render, TERMINATION_LO
 use super::config::{ChartMeta, Config};
 use super::credentials::{self, CredentialError, Source};
 use super::document;
+use super::error::PushError;
 use super::failure::{Failure, PushFailure};
 use super::file::{self, FileError};
 use super::manifest::Artifact;
@@ -121,16 +122,24 @@ fn say(line: &str) {
 
 // === render ===
 
-fn load(path: &Path) -> Result<(&'static str, Chart), Failure> {
-    let bytes = file::read(path, document::MAX_BYTES as u64).map_err(Failure::ReadConfig)?;
-    let config = Config::parse(&bytes).map_err(Failure::Config)?;
+fn load(path: &Path) -> Result<Config, Failure> {
+    let bytes = file::read(path, document::MAX_BYTES as u64).map_err(|error| Failure::ReadConfig {
+        path: path.to_owned(),
+        error,
+    })?;
+    Config::parse(&bytes).map_err(Failure::Config)
+}
+
+fn build(config: &Config) -> Result<(&'static str, Chart), Failure> {
     let kind = config.kind();
-    let chart = Chart::render(&config).map_err(|source| Failure::Chart { kind, source })?;
+    let chart = Chart::render(config).map_err(|source| Failure::Chart { kind, source })?;
     Ok((kind, chart))
 }
 
 fn render(args: &Render) -> Result<Termination, Failure> {
-    let (kind, chart) = load(&args.config)?;
+    let config = load(&args.config)?;
+    config.check().map_err(Failure::Config)?;
+    let (kind, chart) = build(&config)?;
     let bytes = archive::pack(&chart).map_err(|_| Failure::Package)?;
     file::write_atomically(&args.out, &bytes).map_err(Failure::Write)?;
     say(&format!("Rendered {kind} to {}", args.out.display()));
@@ -141,8 +150,10 @@ fn render(args: &Render) -> Result<Termination, Failure> {
 
 async fn push(args: Push) -> Result<Termination, Failure> {
     let reference = destination(&args)?;
-    let archive =
-        file::read_untrusted(&args.archive, archive::MAX_BYTES).map_err(PushFailure::ReadArchive)?;
+    let archive = file::read_untrusted(&args.archive, archive::MAX_BYTES).map_err(|error| {
+        let path = args.archive.clone();
+        PushFailure::ReadArchive { path, error }
+    })?;
     let meta = archive::read_meta(&archive).map_err(PushFailure::NotAChart)?;
     let source = match (args.username_file, args.password_file) {
         (Some(username), Some(password)) => Source::Files { username, password },
@@ -156,10 +167,8 @@ async fn push(args: Push) -> Result<Termination, Failure> {
     let credential = credentials::load(&source, &reference.host).map_err(PushFailure::Credential)?;
     let artifact = artifact(&reference, &meta, archive)?;
     let mut registry = connect(&reference, credential, &args.connection)?;
-    let pushed = registry
-        .push(&reference.tag, &artifact)
-        .await
-        .map_err(PushFailure::Registry)?;
+    let pushed = registry.push(&reference.tag, &artifact).await;
+    let pushed = pushed.map_err(|error| failed(error, &registry))?;
     Ok(report(pushed, &reference, artifact))
 }
 
@@ -167,7 +176,10 @@ fn destination(args: &Push) -> Result<Reference, PushFailure> {
     let text = match &args.url_file {
         None => args.url.clone().unwrap_or_default(),
         Some(path) => {
-            let bytes = file::read(path, MAX_URL).map_err(PushFailure::UrlFile)?;
+            let bytes = file::read(path, MAX_URL).map_err(|error| PushFailure::UrlFile {
+                path: path.clone(),
+                error,
+            })?;
             String::from_utf8(bytes).map_err(|_| OciError::Reference)?
         }
     };
@@ -235,6 +247,13 @@ fn connect(
     Ok(Registry::new(Transport::new(tls, limits), auth))
 }
 
+const fn failed(error: PushError, registry: &Registry) -> PushFailure {
+    PushFailure::Registry {
+        error,
+        credential_sent: registry.has_sent_credential(),
+    }
+}
+
 fn report(pushed: Pushed, reference: &Reference, artifact: Artifact) -> Termination {
     let digest = artifact.manifest.digest;
     match pushed {
@@ -255,11 +274,9 @@ fn report(pushed: Pushed, reference: &Reference, artifact: Artifact) -> Terminat
 // === one-shot ===
 
 async fn one_shot(args: OneShot) -> Result<Termination, Failure> {
-    let config = args
-        .config
-        .as_deref()
-        .ok_or(Failure::ReadConfig(FileError::NotFound))?;
-    let (kind, chart) = load(config)?;
+    let config = args.config.as_deref().ok_or(Failure::NoConfig)?;
+    // A chart that Helm cannot install is made all the same, as other renderers of these configurations do.
+    let (kind, chart) = build(&load(config)?)?;
     let directory = tempfile::Builder::new().prefix("renderhub-chart-").tempdir();
     let directory = directory.map_err(|error| Failure::Write(error.into()))?;
     let place = directory.path().display();
@@ -273,19 +290,16 @@ async fn one_shot(args: OneShot) -> Result<Termination, Failure> {
     let credential = one_shot_credential(&args, &reference).map_err(PushFailure::Credential)?;
     let artifact = artifact(&reference, &chart.meta, bytes)?;
     let mut registry = connect(&reference, credential, &args.connection)?;
-    if registry
-        .holds(&reference.tag, &artifact)
-        .await
-        .map_err(PushFailure::Registry)?
-    {
+    let held = registry.holds(&reference.tag, &artifact).await;
+    if held == Ok(true) {
         return Ok(report(Pushed::AlreadyExists, &reference, artifact));
     }
     unpack(&chart, directory.path()).map_err(Failure::Write)?;
     say(&format!("Rendered {kind} to {place}"));
-    registry
-        .upload(&reference.tag, &artifact)
-        .await
-        .map_err(PushFailure::Registry)?;
+    // Said after what was rendered, which is on standard output whatever becomes of the push.
+    held.map_err(|error| failed(error, &registry))?;
+    let uploaded = registry.upload(&reference.tag, &artifact).await;
+    uploaded.map_err(|error| failed(error, &registry))?;
     Ok(report(Pushed::Uploaded, &reference, artifact))
 }
 

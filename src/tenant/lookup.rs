@@ -90,7 +90,7 @@ struct Loose {
 
 async fn registry(session: &Session, reference: &Reference, name: &str) -> Result<RegistrySpec, Stop> {
     let read = session.get::<Registry, Loose>(&reference.namespace, name).await;
-    let object = read.map_err(|error| stop(reference, error, Missing::Registry, "Registry"))?;
+    let object = read.map_err(|error| stop(reference, error, Missing::Registry, ("Registry", name)))?;
     serde_json::from_value(object.spec).map_err(|_| {
         let message = "the Registry does not have the shape this hub understands; mend it";
         refused(reference, Refusal::new(Reason::RegistryNotFound, message))
@@ -104,7 +104,14 @@ async fn access(session: &Session, reference: &Reference, spec: &RegistrySpec) -
     let read = session
         .get::<Secret, WipedSecret>(&reference.namespace, &named.name)
         .await;
-    let secret = read.map_err(|error| stop(reference, error, Missing::Secret, "Secret"))?;
+    let secret = read.map_err(|error| {
+        stop(
+            reference,
+            error,
+            Missing::Secret(&named.name),
+            ("Secret", &named.name),
+        )
+    })?;
     let login = login(&secret, &spec.hostname).map_err(|refusal| refused(reference, refusal))?;
     Ok(Access::Copied(login))
 }
@@ -120,26 +127,38 @@ async fn certificates(
     let read = session
         .get::<ConfigMap, ConfigMap>(&reference.namespace, &named.name)
         .await;
-    let map = read.map_err(|error| stop(reference, error, Missing::Certificates, "ConfigMap"))?;
+    let map = read.map_err(|error| {
+        stop(
+            reference,
+            error,
+            Missing::Certificates(&named.name),
+            ("ConfigMap", &named.name),
+        )
+    })?;
     let bundle = map.data.and_then(|mut data| data.remove(&named.key));
     let usable = bundle.filter(|text| text.len() <= MAX_CERTIFICATES);
-    let missing = || Stop::Refused(reference.refusal(Missing::Certificates));
+    let missing = || Stop::Refused(reference.refusal(Missing::Certificates(&named.name)));
     usable.map(Some).ok_or_else(missing)
 }
 
 /// What keeps the task from starting; nothing is told of another namespace.
 fn refused(reference: &Reference, refusal: Refusal) -> Stop {
     Stop::Refused(if reference.crosses {
-        reference.refusal(Missing::Secret)
+        reference.refusal(Missing::Registry)
     } else {
         refusal
     })
 }
 
-fn stop(reference: &Reference, error: ReadError, missing: Missing, what: &'static str) -> Stop {
+fn stop(
+    reference: &Reference,
+    error: ReadError,
+    missing: Missing<'_>,
+    (kind, name): (&'static str, &str),
+) -> Stop {
     match error {
         ReadError::NotFound => Stop::Refused(reference.refusal(missing)),
-        ReadError::Forbidden => Stop::Refused(reference.refusal(Missing::Right(what))),
+        ReadError::Forbidden => Stop::Refused(reference.refusal(Missing::Right(kind, name))),
         ReadError::Unauthorized => Stop::Unknown,
         ReadError::Call(error) => Stop::Failed(error),
     }

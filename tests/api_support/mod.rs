@@ -42,6 +42,10 @@ pub async fn install_policies(plane: &ControlPlane) -> Result<()> {
     for entry in std::fs::read_dir(files("policies"))? {
         plane.apply_file(&entry?.path()).await?;
     }
+    // As a release that serves all namespaces binds it.
+    let binding = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: renderhub-finalizer}\n\
+        spec: {policyName: renderhub-finalizer}\n";
+    plane.apply_yaml(binding).await?;
     let tasks = api(&plane.admin().client().await?, "ClusterRenderTask");
     let made = json!({ "x-probe": { "a": 1 } });
     let mut probe = release("ClusterRenderTask", "policy-probe");

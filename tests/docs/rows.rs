@@ -284,5 +284,11 @@ pub const FAMILIES: &[Family] = &[
             "A start where finished tasks are writes the hub's Lease and nothing else."),
         row("B24", "A task waits, and no figure tells whether the hub or an API server made it wait.",
             "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
+        row("B25", "A tenant has pods of the rendering namespace connect to hosts of its choice, by a registry or a token service of its own.",
+            "Tenants name only hosts that the platform operator lists, none by default; the NetworkPolicy of the namespace bounds the rest."),
+        row("B26", "A failed push tells a tenant which hosts can be reached from the rendering namespace.",
+            "Where the tenant chose the host, all failures read the same until the host was sent a credential of the tenant's. How long they took still differs."),
+        row("B27", "A task in a namespace that no hub serves has the hub's finalizer, and keeps its namespace from being deleted.",
+            "Each release binds the policy that sets the finalizer to the namespaces that its hub serves; who makes a task elsewhere is warned."),
     ]},
 ];

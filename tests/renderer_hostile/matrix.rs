@@ -647,7 +647,11 @@ async fn run(rows: &[Row], tls: Option<&TlsAcceptor>, trust: &ClientConfig) {
         let world = World::start(row, tls).await;
         let outcome = world.push(identity, trust.clone()).await;
         let expected = match row.ends {
-            Ends::WithCredential(_) if !identity.has_credential() => Err(PushError::Unauthorized),
+            Ends::WithCredential(_) | Ends::So(Err(PushError::Unauthorized | PushError::Forbidden))
+                if !identity.has_credential() =>
+            {
+                Err(PushError::CredentialRequired)
+            }
             Ends::So(ends) | Ends::WithCredential(ends) => ends,
         };
         assert_eq!(outcome, expected, "{row:?} as {identity:?}");

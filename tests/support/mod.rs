@@ -138,6 +138,9 @@ impl Stage {
             let watched: Vec<_> = watched.map(String::as_str).collect();
             flags.push(format!("--watch-namespaces={}", watched.join(",")));
         }
+        if !self.flags.iter().any(|flag| flag.starts_with(OWN_HOSTS)) {
+            flags.push(format!("{OWN_HOSTS}=*"));
+        }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
         let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
@@ -395,6 +398,9 @@ pub fn has(status: &RenderTaskStatus, type_: ConditionType, value: &str, reason:
 
 /// Flag of a stage only: its hub serves every namespace and the platform's own tasks.
 pub const EVERYWHERE: &str = "everywhere";
+
+/// Flag with the hosts that tenants may name; a stage lists all of them unless it is given.
+pub const OWN_HOSTS: &str = "--own-registry-hosts";
 
 /// Selects the Job, the config Secret and the pods of a task.
 pub fn of_task(task: &RenderTask) -> ListParams {

@@ -253,6 +253,15 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 {{- if eq .tenancy.identity "impersonate" }}
 - tenancy.identity=impersonate: the hub's own token is enough to act as the ServiceAccounts that it may impersonate.
 {{- end -}}
+{{- with .tenancy.defaultServiceAccount }}
+- tenancy.defaultServiceAccount={{ . }}: a task that names no ServiceAccount reads with the rights of this one in its namespace.
+{{- end -}}
+{{- if not .rbac.clusterAdmin }}{{- with .tenancy.ownRegistries.hosts }}
+- tenancy.ownRegistries.hosts: tenants make pods of the rendering namespace connect to: {{ join ", " . }}.
+{{- end }}{{- end -}}
+{{- if .metrics.byNamespace }}
+- metrics.byNamespace=true: whatever reaches the admin port reads names of tenants' namespaces.
+{{- end -}}
 {{- with .controller.skipPreflight }}
 - controller.skipPreflight: these checks do not keep the hub from starting: {{ join ", " . }}.
 {{- end -}}

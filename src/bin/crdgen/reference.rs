@@ -125,6 +125,9 @@ impl Page {
         if let Some(pattern) = &schema.pattern {
             all.push(self.pattern(pattern));
         }
+        if let Some((pattern, message)) = told_pattern(schema) {
+            all.push(format!("{message} ({})", self.pattern(pattern)));
+        }
         if let Some(element) = element(schema).filter(|e| e.properties.is_none()) {
             let each = self.bounds(element);
             if !each.is_empty() {
@@ -151,6 +154,15 @@ impl Page {
             let _ = writeln!(self.text, "{}. `{pattern}`", index + 1);
         }
     }
+}
+
+/// A pattern that says in words what it takes.
+fn told_pattern(schema: &JSONSchemaProps) -> Option<(&str, &str)> {
+    let mut rules = schema.x_kubernetes_validations.iter().flatten();
+    rules.find_map(|rule| {
+        let pattern = rule.rule.strip_prefix("self.matches(r'")?.strip_suffix("')")?;
+        Some((pattern, rule.message.as_deref()?))
+    })
 }
 
 /// The schema of a kind.
@@ -193,6 +205,10 @@ fn collect<'a>(path: &str, node: &'a JSONSchemaProps, fields: &mut Vec<Field<'a>
         } else {
             format!("`{path}`: ")
         };
+        // A pattern stands with its field.
+        if told_pattern(node).is_some_and(|(_, message)| Some(message) == rule.message.as_deref()) {
+            continue;
+        }
         let text = rule.message.as_ref().unwrap_or(&rule.rule);
         rules.push(format!("{scope}{text}"));
     }

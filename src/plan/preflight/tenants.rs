@@ -201,8 +201,13 @@ pub(super) fn have_no_right(facts: &Facts) -> Finding {
         return Finding::ok(
             check,
             format!(
-                "asked for everybody and the ServiceAccounts of {} namespaces{sample}: no right in {name}",
-                rights.namespaces
+                "asked for everybody and the ServiceAccounts of {} {}{sample}: no right in {name}",
+                rights.namespaces,
+                if rights.namespaces == 1 {
+                    "namespace"
+                } else {
+                    "namespaces"
+                }
             ),
         );
     }

@@ -18,7 +18,7 @@ use crate::plan::proof::Proof;
 use crate::plan::retention::Removal;
 use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
-use crate::plan::tenancy::Tenancy;
+use crate::plan::tenancy::{OwnHosts, Tenancy};
 use crate::plan::tenant::Own;
 use crate::plan::{Held, JobState, Observed, Step, decide};
 
@@ -26,6 +26,14 @@ mod abroad;
 mod ended;
 mod own;
 mod proof;
+
+/// Tenancy as it is by default, where tenants may name every host.
+fn every_host() -> Tenancy {
+    Tenancy {
+        own_hosts: OwnHosts::any(),
+        ..Tenancy::default()
+    }
+}
 
 /// A situation; what is not said is as it is for a task that may start at once.
 struct Situation {
@@ -63,7 +71,7 @@ impl Situation {
             note: None,
             proof: None,
             catalog: platform(),
-            tenancy: Tenancy::default(),
+            tenancy: every_host(),
             grants: Grants::default(),
             own: None,
             place: place(),

@@ -26,7 +26,7 @@ mod validate;
 /// When tasks of these tests are made.
 const CREATED: i64 = 1_700_000_000;
 
-fn at(seconds_after_creation: i64) -> Timestamp {
+pub(super) fn at(seconds_after_creation: i64) -> Timestamp {
     Timestamp::from_second(CREATED + seconds_after_creation).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn spec() -> Value {
 }
 
 /// The spec with some of its fields replaced; `null` removes one.
-fn spec_with(changes: Value) -> Value {
+pub(super) fn spec_with(changes: Value) -> Value {
     let mut spec = spec();
     overlay(&mut spec, changes);
     spec
@@ -66,7 +66,7 @@ fn overlay(base: &mut Value, changes: Value) {
 }
 
 /// A task of `team-a` that the hub's finalizer is on.
-fn task_of(spec: Value) -> Task {
+pub(super) fn task_of(spec: Value) -> Task {
     task_in("team-a", TaskKind::RenderTask, spec)
 }
 

@@ -150,7 +150,7 @@ fn what_stopped_a_pod_that_had_no_word_is_said() {
     let table = [
         (silent(Some(Stop::OutOfMemory)), "the renderer used more memory than its limit"),
         (silent(Some(Stop::Evicted)), "the pod was evicted from its node, as when it uses more disk than its limit"),
-        (silent(None), "the pod ended without a word of the renderer"),
+        (silent(None), "the renderer's pod ended without saying why, as when it was killed or its image is not a renderer; ask the platform operator to look at the pod"),
         (spoke, "the configuration cannot be parsed or rendered"),
     ];
     let page = include_str!("../../../docs/reasons/failures.md");

@@ -349,6 +349,14 @@ impl World {
     }
 }
 
+/// The binding of the policy for tasks' finalizers, as of a release that serves all namespaces.
+const FINALIZER_EVERYWHERE: &str = "\
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: renderhub-finalizer}
+spec: {policyName: renderhub-finalizer}
+";
+
 async fn apply_chart(plane: &ControlPlane, with_policy: bool) -> Result<()> {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/renderhub/files");
     let crds: std::io::Result<Vec<PathBuf>> = std::fs::read_dir(files.join("crds"))?
@@ -360,6 +368,7 @@ async fn apply_chart(plane: &ControlPlane, with_policy: bool) -> Result<()> {
     plane.apply_file(&files.join("policies/validating.yaml")).await?;
     if with_policy {
         plane.apply_file(&files.join("policies/mutating.yaml")).await?;
+        plane.apply_yaml(FINALIZER_EVERYWHERE).await?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Situation, at};
+use super::{Situation, at, every_host};
 use crate::api::RegistrySpec;
 use crate::api::basic_auth;
 use crate::api::conditions::Reason;
@@ -55,14 +55,14 @@ fn builder() -> Reader {
 /// Holds: I3.
 #[test]
 fn nobody_is_read_as_the_hub() {
-    let safe = Tenancy::default();
+    let safe = every_host();
     let filled = Tenancy {
         default_service_account: Some("builder".to_owned()),
-        ..Tenancy::default()
+        ..every_host()
     };
     let single = Tenancy {
         is_single_tenant: true,
-        ..Tenancy::default()
+        ..every_host()
     };
     let denied = Err(Reason::RBACDenied);
     let table = [
@@ -112,6 +112,22 @@ fn what_a_task_names_is_read_with_a_slot_in_hand() {
         "create",
         "nothing is named, nothing is read"
     );
+}
+
+/// Holds: B25.
+#[test]
+fn nothing_is_read_or_made_for_a_host_that_is_not_listed() {
+    for changes in [
+        of_host(),
+        json!({"registryRef": null, "baseURL": "registry.mine"}),
+    ] {
+        let unlisted = situation(changes).with(|s| s.tenancy = Tenancy::default());
+        assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
+    }
+    let read = situation(of_registry()).with(|s| s.own = Some(Ok(own(json!({})))));
+    assert_eq!(read.word(), "create");
+    let unlisted = read.with(|s| s.tenancy = Tenancy::default());
+    assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
 }
 
 #[test]
@@ -169,9 +185,9 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
     };
     for missing in [
         Missing::Registry,
-        Missing::Secret,
+        Missing::Secret("push"),
         Missing::Account,
-        Missing::Right("Secret"),
+        Missing::Right("Secret", "push"),
     ] {
         let refusal = reference.refusal(missing);
         assert_eq!(refusal.reason, Reason::CrossNamespaceRefDenied);
@@ -182,6 +198,29 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
                 .any(|c| c.message.starts_with(&refusal.message)),
             "{missing:?} reads like a missing grant"
         );
+    }
+}
+
+#[test]
+fn a_refusal_names_the_tenants_own_objects() {
+    let reference = Reference {
+        reader: builder(),
+        namespace: "team-a".to_owned(),
+        crosses: false,
+        named: crate::plan::tenant::Named::Registry("mine".to_owned()),
+    };
+    for (missing, names) in [
+        (Missing::Registry, &["Registry \"mine\""][..]),
+        (Missing::Secret("push"), &["push Secret \"push\""]),
+        (Missing::Certificates("ca"), &["ConfigMap \"ca\""]),
+        (Missing::Account, &["ServiceAccount \"builder\""]),
+        (
+            Missing::Right("Secret", "push"),
+            &["ServiceAccount \"builder\"", "Secret \"push\""],
+        ),
+    ] {
+        let told = reference.refusal(missing).message;
+        assert!(names.iter().all(|name| told.contains(name)), "{told}");
     }
 }
 

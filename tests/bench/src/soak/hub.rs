@@ -84,6 +84,7 @@ impl Watched {
                 format!("--shard-name={}", objects::SHARD),
                 format!("--watch-namespaces={}", served(world).join(",")),
                 crate::remote::stage::LOOPBACK.to_owned(),
+                "--own-registry-hosts=*".to_owned(),
             ],
             begin: Instant::now(),
             fared: Mutex::default(),
