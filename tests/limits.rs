@@ -169,6 +169,13 @@ fn applied(whole: &Value, probe: &Probe) -> Value {
         object["spec"]["repository"] = json!(format!("t/{text}"));
     } else if pointer.ends_with("/chart/version") {
         object["spec"]["tag"] = json!(text);
+    } else if pointer.ends_with("/entrypoint/resourceName") {
+        let resources = &mut object["spec"]["config"]["release"]["input"]["resources"];
+        let resource = resources.as_object().unwrap().values().next().unwrap().clone();
+        *resources = json!({ text: resource });
+    } else if pointer.ends_with("/input/resources") {
+        let name = probe.value.as_object().unwrap().keys().next().unwrap();
+        object["spec"]["config"]["release"]["input"]["entrypoint"]["resourceName"] = json!(name);
     }
     object
 }
@@ -323,6 +330,8 @@ fn cross_field_cases() -> Vec<(Value, Option<&'static str>)> {
         (json!({ "config": { "type": "other" } }), Some("release is required if type is release, and forbidden otherwise")),
         (json!({ "config": { "type": "bootstrap" } }), Some("bootstrap is required if type is bootstrap")),
         (json!({ "config": { "type": "other", "release": null, "anything": [1, { "a": null }] } }), None),
+        (json!({ "config": { "release": { "input": { "entrypoint": { "resourceName": "absent" } } } } }), Some("entrypoint.resourceName must be a key of resources")),
+        (json!({ "config": { "release": { "input": { "resources": null } } } }), Some("entrypoint.resourceName must be a key of resources")),
         (json!({ "repository": "web" }), None),
         (json!({ "repository": "a/b/web" }), None),
         (json!({ "repository": "team-a/theweb" }), Some("the last segment of repository must equal")),

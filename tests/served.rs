@@ -28,6 +28,20 @@ async fn admission_of(release: &str, sets: &[&str]) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
+/// Two releases that divide the namespaces.
+const TWO: &[(&str, &[&str])] = &[
+    ("one", &["controller.watchNamespaces={team-a}"]),
+    (
+        "two",
+        &[
+            "controller.watchNamespaces={team-b}",
+            "controller.shardName=two",
+            "policies.install=false",
+            "renderingNamespace.name=two-rendering",
+        ],
+    ),
+];
+
 struct Served {
     plane: ControlPlane,
 }
@@ -91,19 +105,7 @@ impl Served {
 /// Holds: B27.
 #[tokio::test]
 async fn a_task_that_no_hub_serves_is_warned_of_and_can_be_deleted() -> Result<()> {
-    let served = Served::start(&[
-        ("one", &["controller.watchNamespaces={team-a}"]),
-        (
-            "two",
-            &[
-                "controller.watchNamespaces={team-b}",
-                "controller.shardName=two",
-                "policies.install=false",
-                "renderingNamespace.name=two-rendering",
-            ],
-        ),
-    ])
-    .await?;
+    let served = Served::start(TWO).await?;
     // Both bindings and the policy that warns are in force some seconds after they were made.
     wait_for("the policies to be in force", LIMIT, async || {
         let probe = format!("probe-{}", rundir::random_hex(4)?);

@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    fn registry(host: &str, realm: Value) -> RegistrySpec {
+    fn registry(host: &str, realm: &Value) -> RegistrySpec {
         serde_json::from_value(json!({"hostname": host, "tokenRealm": realm})).unwrap()
     }
 
@@ -224,7 +224,7 @@ mod tests {
             (&["*.example.com:22"], "a.example.com:22", true),
             (&["one.test", "[::1]:5000"], "[::1]:5000", true),
         ] {
-            let found = tenancy(hosts).vet(&task, &registry(host, json!(null)), false);
+            let found = tenancy(hosts).vet(&task, &registry(host, &json!(null)), false);
             assert_eq!(found.is_ok(), is_allowed, "{hosts:?} {host}");
         }
         for text in ["", "*.", "**", "*.*", "a.*.com", "https://a", "*.[::1]", "a/b"] {
@@ -247,7 +247,7 @@ mod tests {
             (json!("https://r.example.com\\@10.0.0.1/"), false),
             (json!("https://"), false),
         ] {
-            let found = tenancy.vet(&task, &registry("r.example.com", realm.clone()), false);
+            let found = tenancy.vet(&task, &registry("r.example.com", &realm), false);
             assert_eq!(found.is_ok(), is_allowed, "{realm}");
         }
     }
@@ -257,7 +257,7 @@ mod tests {
         let task = task_of(spec_with(json!({})));
         let told = |crosses| {
             let refusal = Tenancy::default()
-                .vet(&task, &registry("r.example.com:5000", json!(null)), crosses)
+                .vet(&task, &registry("r.example.com:5000", &json!(null)), crosses)
                 .unwrap_err();
             assert_eq!(refusal.reason, Reason::RegistryNotAllowed);
             assert!(
@@ -271,7 +271,7 @@ mod tests {
         assert!(!told(true).contains("r.example.com"));
         let mut platforms = task;
         platforms.id.kind = TaskKind::ClusterRenderTask;
-        let found = Tenancy::default().vet(&platforms, &registry("r", json!(null)), false);
+        let found = Tenancy::default().vet(&platforms, &registry("r", &json!(null)), false);
         assert_eq!(found, Ok(()), "the platform's own tasks are bound by no list");
     }
 
