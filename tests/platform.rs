@@ -6,6 +6,8 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
+#[path = "platform/refused.rs"]
+mod refused;
 mod support;
 
 use anyhow::{Context, Result};

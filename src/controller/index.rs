@@ -219,13 +219,19 @@ impl Index {
         }
     }
 
-    /// Takes in what keeps a task's objects from being created; when to try it again in spite of that.
-    pub fn hold(&mut self, uid: &TaskUid, held: Option<Held>, now: Instant) -> Option<Instant> {
+    /// Takes in what keeps a task's objects from being created, and until when that is believed, where the plan says; when to
+    /// try it again in spite of that.
+    pub fn hold(
+        &mut self,
+        uid: &TaskUid,
+        (held, until): (Option<Held>, Option<Instant>),
+        now: Instant,
+    ) -> Option<Instant> {
         let record = self.tasks.get_mut(uid)?;
         let since_earlier = record
             .held
             .filter(|(known, until)| Some(*known) == held && now < *until);
-        record.held = since_earlier.or(held.map(|held| (held, now + retry(held))));
+        record.held = since_earlier.or(held.map(|held| (held, until.unwrap_or(now + retry(held)))));
         record.held.map(|(_, until)| until)
     }
 

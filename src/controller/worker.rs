@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
+use tokio::sync::mpsc;
 
 use crate::api::labels::REGISTRY_HOST;
 use crate::apply::Calls;
@@ -72,6 +73,8 @@ pub struct Context {
     pub patience: Patience,
     /// Asks registries what they hold.
     pub verifier: Verifier,
+    /// Renderer classes whose Jobs may not be accepted any more.
+    pub doubts: mpsc::Sender<String>,
 }
 
 /// Passes over a task until nothing is left to do now.

@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod lost;
 pub mod mailbag;
 pub mod namespaces;
+pub mod objection;
 pub mod outcome;
 pub mod path;
 pub mod placement;

@@ -13,7 +13,7 @@ use super::placement::{admit, open};
 use super::site::{SiteState, Where};
 use super::tenant::{Own, Wanted, wanted};
 use super::validate::{crowded, validate};
-use super::{Observed, Step, refuse};
+use super::{Held, Observed, Step, refuse};
 
 /// Shortest and longest pause before something that nobody watches is looked at again.
 const LOOK_AGAIN: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(300)];
@@ -30,11 +30,15 @@ fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
         return Err(refuse(o, &refusal, Step::REST));
     }
     if let Some(held) = o.held {
-        return Err(refuse(o, &held.refusal(), Step::REST));
+        return Err(held_back(o, held));
     }
     placed(o, spec)?;
     let own = own(o, spec)?;
     let resolved = resolve(o, spec, own.as_deref()).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+    if o.target.is_none() && o.catalog.refuses(spec) {
+        // Whether it still does is asked for all tasks of the class at once.
+        return Err(refuse(o, &Held::JobRefused.refusal(false), Step::REST));
+    }
     reached(o, spec)?;
     if !o.has_slot {
         return Err(queued(o));
@@ -44,6 +48,20 @@ fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
         return Err(Step::AddFinalizer);
     }
     Ok(Step::Create(Box::new(resolved)))
+}
+
+/// Records what holds the task. What the API server refused may be accepted later, and no watch tells when.
+fn held_back(o: &Observed<'_>, held: Held) -> Step {
+    let rest = match held {
+        Held::JobRefused => Step::Rest {
+            wake: Some(look_again(o)),
+            wants_slot: false,
+            waits_for: None,
+            wants_site: false,
+        },
+        Held::NameConflict | Held::NotAdmitted => Step::REST,
+    };
+    refuse(o, &held.refusal(o.target.is_some()), rest)
 }
 
 fn resolve(o: &Observed<'_>, spec: &RenderTaskSpec, own: Option<&Own>) -> Result<Resolved, Refusal> {

@@ -30,6 +30,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "cluster/handle/post.rs LIVED",
         "cluster/handle/report.rs STALE",
         "controller/catalog.rs RETRY",
+        "controller/catalog/trial.rs PAUSE",
         "controller/engine.rs SWEEP_RETRY",
         "controller/index.rs QUEUED_AFTER",
         "controller/record.rs RESTORE_PAUSE",

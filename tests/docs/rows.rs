@@ -284,5 +284,7 @@ pub const FAMILIES: &[Family] = &[
             "A start where finished tasks are writes the hub's Lease and nothing else."),
         row("B24", "A task waits, and no figure tells whether the hub or an API server made it wait.",
             "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
+        row("B25", "A policy or a webhook that refuses the hub's Jobs has its own words written into the log and the conditions.",
+            "Of the API server's answer only the path of a field, or the name of the policy or the webhook, is taken, and only in the form that such names have."),
     ]},
 ];

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{at, class, place, platform, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
-use crate::plan::catalog::{Carried, Catalog, Credential, Refusal};
+use crate::plan::catalog::{Carried, Catalog, Class, Credential, Refusal};
 use crate::plan::finalizers::Finalizers;
 use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
@@ -303,15 +303,40 @@ fn a_refusal_is_recorded_once_then_leftovers_go() {
 fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
     for (held, word) in [
         (Held::NameConflict, "write Pending NameConflict"),
-        (Held::JobRefused, "write Pending InvalidSpec"),
+        (Held::JobRefused, "write Pending JobRefused"),
         (Held::NotAdmitted, "write Pending Queued"),
     ] {
         let situation = fresh().with(|s| s.held = Some(held));
         assert_eq!(situation.word(), word);
         let told = Situation::of(written(&situation)).with(|s| s.held = Some(held));
-        assert_eq!(told.word(), "rest");
+        let rests = if held == Held::JobRefused {
+            "rest until 5"
+        } else {
+            "rest"
+        };
+        assert_eq!(told.word(), rests);
         assert_eq!(told.with(|s| s.held = None).word(), "create");
     }
+}
+
+/// Holds: B25.
+#[test]
+fn nothing_is_made_for_a_class_whose_jobs_are_refused_here() {
+    let mut refusing = platform();
+    let class = Class {
+        is_refused: true,
+        ..class(json!({}), true)
+    };
+    refusing.classes.insert("default".to_owned(), class);
+    let refused = fresh().with(|s| s.catalog = refusing);
+    assert_eq!(refused.word(), "write Pending JobRefused");
+    let task = written(&refused);
+    let told = || Situation::of(task.clone()).with(|s| s.catalog = refused.catalog.clone());
+    check(vec![
+        (told().with(|s| s.secret = Some("s1")), "delete s1"),
+        (told(), "rest"),
+        (Situation::of(task.clone()), "create"),
+    ]);
 }
 
 #[test]
