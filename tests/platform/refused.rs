@@ -107,7 +107,8 @@ async fn a_class_whose_jobs_are_refused_says_why_and_its_tasks_start_once_they_a
         "it starts by itself"
     );
     assert_eq!(stage.objects(&shop).await?, (false, false));
-    put_class(&stage, json!({"image": "a.test/b:1", "resources": {}})).await?;
+    let fits = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}});
+    put_class(&stage, json!({"image": "a.test/b:1", "resources": fits})).await?;
     told(&classes, "tried", "Ready", ("True", "Ready")).await?;
     starts(&stage, "shop").await?;
 
