@@ -132,7 +132,7 @@ fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &
         pod_failure_policy: Some(failure_policy(class.mode)),
         template: PodTemplateSpec {
             metadata: Some(pod_metadata),
-            spec: Some(pod::spec(&place.service_account, name, resolved)),
+            spec: Some(pod::spec(&place.service_account, name, &task.config, resolved)),
         },
         ..JobSpec::default()
     };

@@ -9,6 +9,7 @@ use super::error::PushError;
 use super::file::FileError;
 use super::tls::TlsError;
 use crate::api::oci::OciError;
+use crate::api::pinned::{CONFIG_SHA256, URL_SHA256};
 use crate::api::termination::{Phase, Reason, Termination};
 
 /// Why a command fails. Texts hold our own words only.
@@ -17,6 +18,9 @@ pub enum Failure {
     /// The configuration file cannot be read.
     #[error("failed to read config-file: {0}")]
     ReadConfig(#[source] FileError),
+    /// The configuration is not the one that the Job names.
+    #[error("config-file is not the one that {CONFIG_SHA256} names")]
+    ConfigReplaced,
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(ConfigError),
@@ -54,6 +58,9 @@ pub enum PushFailure {
     /// The file with the destination cannot be read.
     #[error("failed to read url-file: {0}")]
     UrlFile(#[source] FileError),
+    /// The destination is not the one that the Job names.
+    #[error("url-file is not the one that {URL_SHA256} names")]
+    UrlReplaced,
     /// The destination is not one.
     #[error("failed to parse reference: {0}")]
     Reference(#[from] OciError),
@@ -92,7 +99,7 @@ impl Failure {
     /// What the hub is told.
     #[must_use]
     pub fn termination(&self) -> Termination {
-        use Reason::{BadArchive, BadConfig, BadDestination, ChartTooLarge, Internal};
+        use Reason::{BadArchive, BadConfig, BadDestination, ChartTooLarge, InputReplaced, Internal};
         let (phase, reason) = match self {
             Self::ReadConfig(FileError::TooLarge) | Self::Chart { .. } => (Phase::Render, ChartTooLarge),
             Self::Config(ConfigError::Document(DocumentError::TooLarge) | ConfigError::ChartText) => {
@@ -102,6 +109,7 @@ impl Failure {
             Self::ReadConfig(FileError::Other) | Self::Package | Self::Write(_) | Self::Start => {
                 (Phase::Render, Internal)
             }
+            Self::ConfigReplaced => (Phase::Render, InputReplaced),
             Self::ReadConfig(_) | Self::Config(_) => (Phase::Render, BadConfig),
             Self::Interrupted(phase) => (*phase, Internal),
             Self::Push(failure) => (
@@ -111,6 +119,7 @@ impl Failure {
                     | PushFailure::ReadArchive(FileError::Other)
                     | PushFailure::Tls(TlsError::Setup)
                     | PushFailure::Manifest => Internal,
+                    PushFailure::UrlReplaced => InputReplaced,
                     PushFailure::NoReference
                     | PushFailure::UrlFile(_)
                     | PushFailure::Reference(_)

@@ -1,5 +1,6 @@
 //! The commands: from arguments to an exit code, lines on the terminal, and a termination message.
 
+use std::ffi::OsStr;
 use std::io::{self, Read as _, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use super::transport::{Limits, Transport};
 use crate::api::basic_auth::{self, BasicAuthError};
 use crate::api::docker_config::Credential;
 use crate::api::oci::{OciError, Reference};
+use crate::api::pinned::{CONFIG_SHA256, URL_SHA256, sha256};
 use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
 use crate::hardening;
 
@@ -121,16 +123,25 @@ fn say(line: &str) {
 
 // === render ===
 
-fn load(path: &Path) -> Result<(&'static str, Chart), Failure> {
+fn load(path: &Path, pin: Option<&OsStr>) -> Result<(&'static str, Chart), Failure> {
     let bytes = file::read(path, document::MAX_BYTES as u64).map_err(Failure::ReadConfig)?;
+    if !is_as_pinned(&bytes, pin) {
+        return Err(Failure::ConfigReplaced);
+    }
     let config = Config::parse(&bytes).map_err(Failure::Config)?;
     let kind = config.kind();
     let chart = Chart::render(&config).map_err(|source| Failure::Chart { kind, source })?;
     Ok((kind, chart))
 }
 
+/// Whether content is what the Job names by its hash, if it names any: what was put in its place is not read.
+fn is_as_pinned(content: &[u8], pin: Option<&OsStr>) -> bool {
+    pin.is_none_or(|pin| *pin == *sha256(content))
+}
+
 fn render(args: &Render) -> Result<Termination, Failure> {
-    let (kind, chart) = load(&args.config)?;
+    let pin = std::env::var_os(CONFIG_SHA256);
+    let (kind, chart) = load(&args.config, pin.as_deref())?;
     let bytes = archive::pack(&chart).map_err(|_| Failure::Package)?;
     file::write_atomically(&args.out, &bytes).map_err(Failure::Write)?;
     say(&format!("Rendered {kind} to {}", args.out.display()));
@@ -168,6 +179,9 @@ fn destination(args: &Push) -> Result<Reference, PushFailure> {
         None => args.url.clone().unwrap_or_default(),
         Some(path) => {
             let bytes = file::read(path, MAX_URL).map_err(PushFailure::UrlFile)?;
+            if !is_as_pinned(&bytes, std::env::var_os(URL_SHA256).as_deref()) {
+                return Err(PushFailure::UrlReplaced);
+            }
             String::from_utf8(bytes).map_err(|_| OciError::Reference)?
         }
     };
@@ -259,7 +273,7 @@ async fn one_shot(args: OneShot) -> Result<Termination, Failure> {
         .config
         .as_deref()
         .ok_or(Failure::ReadConfig(FileError::NotFound))?;
-    let (kind, chart) = load(config)?;
+    let (kind, chart) = load(config, None)?;
     let directory = tempfile::Builder::new().prefix("renderhub-chart-").tempdir();
     let directory = directory.map_err(|error| Failure::Write(error.into()))?;
     let place = directory.path().display();

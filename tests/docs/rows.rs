@@ -286,5 +286,13 @@ pub const FAMILIES: &[Family] = &[
             "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
         row("B25", "A policy or a webhook that refuses the hub's Jobs has its own words written into the log and the conditions.",
             "Of the API server's answer only the path of a field, or the name of the policy or the webhook, is taken, and only in the form that such names have."),
+        row("B26", "A writer in the rendering namespace puts a config Secret with every mark and other content under the name that the hub will use, or changes it before the pod reads it.",
+            "A Job is made with a config Secret that was just made, in the place of any other; it names the hash of the configuration and of the destination, and our renderer refuses what has another. A foreign renderer of mode Single cannot tell."),
+        row("B27", "A writer in the rendering namespace takes the hub's labels off a running Job, whose task then ends as lost while the Job goes on and pushes.",
+            "The Job whose UID is in the sealed status gets its labels back, and its result counts."),
+        row("B28", "A tenant who comes to make tasks in the rendering namespace is served there until the hub starts anew.",
+            "No task in the rendering namespace is served; it is told so, and goes when it is deleted."),
+        row("B29", "A task names a ServiceAccount that does not exist, nothing of it is needed today, and another user makes it later.",
+            "A ServiceAccount that is named must be one that the hub may act as, whatever else the task names; else the task is refused."),
     ]},
 ];

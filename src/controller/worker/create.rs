@@ -1,4 +1,4 @@
-//! Makes the config Secret and the Job of a task, and takes over what is provably ours of an earlier attempt.
+//! Makes the config Secret and the Job of a task, and takes over a Job that is provably ours of an earlier attempt.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ObjectMeta;
 
 use crate::api::conditions::Reason;
-use crate::api::labels::DESTINATION;
+use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
 use crate::api::wiped::WipedSecret;
 use crate::apply::{CallError, Declined};
 use crate::plan::adoption::is_its;
@@ -55,7 +55,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// UID of the config Secret: the one just made, or one that is provably ours and has the same destination.
+    /// UID of the config Secret, which is always the one just made: in the place of one that is provably ours, whatever it holds.
     async fn created_secret(
         &mut self,
         task: &Task,
@@ -78,9 +78,7 @@ impl Pass<'_> {
             self.view.held = Some(Held::NameConflict);
             return Ok(None);
         };
-        if has_same(DESTINATION, &found, &wanted.metadata) {
-            return Ok(Some(uid));
-        }
+        // Its marks say nothing of its content: it may be of an earlier attempt with another destination, or of another writer.
         // No Job uses it, because one would have been found; a Job never gets it with a credential of now.
         objects.delete_secret(name, &uid).await?;
         let created = objects.create_secret(wanted).await;
@@ -152,15 +150,4 @@ fn mark_of(made: &ObjectMeta, uid: String) -> Option<JobMark> {
         hint: EndHint::No,
         ..mark
     })
-}
-
-/// Whether two objects agree on an annotation.
-fn has_same(annotation: &str, a: &ObjectMeta, b: &ObjectMeta) -> bool {
-    let of = |meta: &ObjectMeta| {
-        meta.annotations
-            .as_ref()
-            .and_then(|all| all.get(annotation))
-            .cloned()
-    };
-    of(a).is_some() && of(a) == of(b)
 }
