@@ -63,6 +63,8 @@ pub struct Index {
     /// How long what a failure left stays.
     patience: Patience,
     targets: Interned<Target>,
+    /// Tasks that wait for the tenant of each namespace.
+    waiting: HashMap<Arc<str>, usize>,
 }
 
 /// The phases as metric labels.
@@ -116,6 +118,8 @@ pub struct View {
     pub held: Option<Held>,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
+    /// Tasks that wait for the tenant of the same namespace.
+    pub waiting_beside: usize,
     /// Whether the task itself may be removed now.
     pub removal: Removal,
     /// Where it runs, if not on the hub.
@@ -330,6 +334,7 @@ impl Index {
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
+            waiting_beside: self.waiting.get(&record.namespace).copied().unwrap_or_default(),
             removal: record.removal,
             abroad: ViewAbroad {
                 may_be_there: record.abroad.may_be_there,

@@ -191,6 +191,7 @@ impl Pass<'_> {
             patience: self.context.patience,
             has_slot: self.has_slot,
             has_waited: self.view.has_waited,
+            waiting_beside: self.view.waiting_beside,
             held: self.view.held,
             is_forged: self.view.is_forged && self.view.may_restore,
             removal: self.view.removal,

@@ -56,6 +56,7 @@ use gates::Gates;
 use grants::Grants;
 pub use held::Held;
 use job::Place;
+pub use outcome::JobState;
 use outcome::{JobReport, PodNote, Verdict};
 use placement::Target;
 use proof::{Belief, Inquiry, Proof};
@@ -64,50 +65,7 @@ use site::Where;
 use status::Started;
 use task::{Phase, Task};
 use tenancy::Tenancy;
-use tenant::{Own, Reference};
-
-/// What is known of a task's Job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobState {
-    /// No Job of the task is known.
-    Absent,
-    /// The API server said that none exists.
-    Gone,
-    /// One exists.
-    Seen {
-        /// UID of the Job.
-        uid: String,
-        /// Hash of the spec it was made from.
-        spec_hash: String,
-        /// Where its chart goes.
-        chart_url: Option<String>,
-        /// Whether its metadata leave it open that it ended.
-        may_have_ended: bool,
-    },
-    /// One was read.
-    Read(JobReport),
-}
-
-impl JobState {
-    /// Where the chart of the Job goes; a status is not asked, because others than the hub may have written it.
-    fn chart_url(&self) -> Option<String> {
-        match self {
-            Self::Absent | Self::Gone => None,
-            Self::Seen { chart_url, .. } => chart_url.clone(),
-            Self::Read(report) => report.chart_url.clone(),
-        }
-    }
-
-    /// UID of the Job, if one exists.
-    #[must_use]
-    pub fn uid(&self) -> Option<&str> {
-        match self {
-            Self::Absent | Self::Gone => None,
-            Self::Seen { uid, .. } => Some(uid),
-            Self::Read(report) => Some(&report.uid),
-        }
-    }
-}
+use tenant::{Own, Reader, Reference};
 
 /// Everything a decision rests on.
 #[derive(Clone, Debug)]
@@ -150,6 +108,8 @@ pub struct Observed<'a> {
     pub has_slot: bool,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
+    /// Tasks that wait for the tenant of the same namespace.
+    pub waiting_beside: usize,
     /// What an earlier attempt to create its objects ran into.
     pub held: Option<Held>,
     /// Whether the object has a status that is not the hub's, and it is time to put it right.

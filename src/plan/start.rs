@@ -17,6 +17,10 @@ use super::{Held, Observed, Step, refuse};
 
 /// Shortest and longest pause before something that nobody watches is looked at again.
 const LOOK_AGAIN: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(300)];
+/// Time after a refusal in which what a tenant may be about to make is looked for after the shortest pause each time.
+const PROMPT: SignedDuration = SignedDuration::from_secs(120);
+/// Tasks of one namespace that are looked at after the shortest pause; with more, each waits longer.
+const PROMPTLY: usize = 10;
 /// A cluster that is not connected by then is told of; earlier it would cost a write for a state that is already over.
 const SOON_CONNECTED: SignedDuration = SignedDuration::from_secs(5);
 
@@ -54,7 +58,7 @@ fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
 fn held_back(o: &Observed<'_>, held: Held) -> Step {
     let rest = match held {
         Held::JobRefused => Step::Rest {
-            wake: Some(look_again(o)),
+            wake: Some(later(o, refused_for(o))),
             wants_slot: false,
             waits_for: None,
             wants_site: false,
@@ -177,10 +181,24 @@ fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
 /// When something that nobody watches is looked at again: after as long as the task has been refused already, so that the
 /// pauses double, and a restart forgets nothing.
 fn look_again(o: &Observed<'_>) -> Timestamp {
+    let [shortest, _] = LOOK_AGAIN;
+    let elapsed = refused_for(o);
+    let turns = i32::try_from(o.waiting_beside / PROMPTLY + 1).unwrap_or(i32::MAX);
+    let soon = shortest.checked_mul(turns).unwrap_or(SignedDuration::MAX);
+    later(o, if elapsed < PROMPT { soon } else { elapsed.max(soon) })
+}
+
+/// How long the task has been refused already.
+fn refused_for(o: &Observed<'_>) -> SignedDuration {
     let scheduled = ConditionType::JobScheduled.as_str();
     let conditions = &o.task.status.conditions;
     let since = conditions.iter().find(|c| c.type_ == scheduled);
-    let since = since.map_or(o.now, |c| c.last_transition_time.0);
+    since.map_or(SignedDuration::ZERO, |c| {
+        o.now.duration_since(c.last_transition_time.0)
+    })
+}
+
+fn later(o: &Observed<'_>, pause: SignedDuration) -> Timestamp {
     let [shortest, longest] = LOOK_AGAIN;
     let pause = o.now.duration_since(since).clamp(shortest, longest);
     o.now.checked_add(pause).unwrap_or(Timestamp::MAX)

@@ -112,16 +112,13 @@ impl Reference {
             ),
             Missing::Secret => Refusal::new(
                 Reason::PushSecretNotFound,
-                "the push Secret does not exist in the task's namespace; the task starts by itself within five minutes once it does",
+                "the push Secret does not exist in the task's namespace; make it there: the task starts by itself, within five minutes at the \
+                 latest, and at once when the task is annotated",
             ),
             Missing::Certificates => Refusal::new(
                 Reason::RegistryNotFound,
-                "the ConfigMap with the registry's certificates, or the key in it, does not exist; the task starts by itself \
-                 within five minutes once it does",
-            ),
-            Missing::Account => Refusal::new(
-                Reason::RBACDenied,
-                "the task's ServiceAccount does not exist, or the hub may not act as it; make it, or ask the platform operator",
+                "the ConfigMap with the registry's certificates, or the key in it, does not exist; make it: the task starts by itself, \
+                 within five minutes at the latest, and at once when the task is annotated",
             ),
             Missing::Right(what) => Refusal::new(
                 Reason::RBACDenied,
@@ -343,7 +340,7 @@ pub fn login(secret: &Secret, hostname: &str) -> Result<Login, Refusal> {
             Reason::PushSecretInvalid,
             "the push Secret must be of type kubernetes.io/basic-auth with username and password, and an annotation \
              renderhub.dev/registry-host on it must name the host, or of type kubernetes.io/dockerconfigjson with an entry for the \
-             host; the task starts by itself within five minutes once it is",
+             host; mend it: the task starts by itself, within five minutes at the latest, and at once when the task is annotated",
         )
     })
 }

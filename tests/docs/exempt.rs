@@ -23,6 +23,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/proof.rs LOOKS",
         "plan/retention.rs PACE",
         "plan/start.rs LOOK_AGAIN",
+        "plan/start.rs PROMPT",
         "plan/start.rs SOON_CONNECTED",
         "plan/unowned.rs RECENT",
         "tenant/token.rs MARGIN",

@@ -82,6 +82,8 @@ impl World {
             place: &place(),
             has_slot: self.memory.has_slot,
             has_waited: self.memory.has_waited,
+            waiting_beside: 0,
+            rendering: "rendering",
             held: self.memory.held,
             is_forged: self.forged,
             removal: if self.memory.is_crowded {
