@@ -14,9 +14,9 @@ use kube::Resource;
 use kube::api::{GetParams, ListParams, ObjectMeta, Patch, PostParams};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::labels::{FIELD_MANAGER, HUB_ID, objects_of};
+use crate::api::labels::{FIELD_MANAGER, HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskUid};
 
@@ -194,9 +194,33 @@ impl Objects {
     /// # Errors
     /// [`CallError::Conflict`] when it changed since it was read.
     pub async fn adopt_job(&self, name: &str, uid: &str, version: &str) -> Result<(), CallError> {
-        let body = json!({"metadata": {
-            "uid": uid, "resourceVersion": version, "labels": {HUB_ID: self.hub_id.as_str()},
-        }});
+        self.label_job(name, (uid, version), &json!({HUB_ID: self.hub_id.as_str()}))
+            .await
+    }
+
+    /// Puts the hub's labels back on a task's Job that lost them, if it is still the one with this UID and this version.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when it changed since it was read.
+    pub async fn mark_job(
+        &self,
+        name: &str,
+        (uid, version): (&str, &str),
+        task: &TaskUid,
+    ) -> Result<(), CallError> {
+        let marks = json!({
+            MANAGED_BY: MANAGED_BY_VALUE, HUB_ID: self.hub_id.as_str(), TASK_UID: task.as_str(),
+        });
+        self.label_job(name, (uid, version), &marks).await
+    }
+
+    async fn label_job(
+        &self,
+        name: &str,
+        (uid, version): (&str, &str),
+        marks: &Value,
+    ) -> Result<(), CallError> {
+        let body = json!({"metadata": {"uid": uid, "resourceVersion": version, "labels": marks}});
         let request = self
             .own::<Job>()
             .patch_metadata(name, &manager(), &Patch::Merge(&body));

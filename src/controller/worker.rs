@@ -220,7 +220,7 @@ impl Pass<'_> {
             Step::Abandon => self.abandon(task).await?,
             Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
             Step::Create(resolved) => self.create(task, &resolved).await?,
-            Step::ReadJob => self.read_job(&name).await?,
+            Step::ReadJob => self.read_job(task, &name).await?,
             Step::Verify(inquiry) => self.claim(*inquiry),
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::RestoreStatus => self.restore_status(task).await?,
@@ -280,9 +280,21 @@ impl Pass<'_> {
         }))
     }
 
-    async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
+    /// Whether the hub may act as whom a task names.
+    async fn vouch(&self, reader: &Reader) -> Result<Result<(), Refusal>, WorkError> {
+        match self.context.identities.session(reader).await {
+            Ok(_) => Ok(Ok(())),
+            Err(IdentityError::Denied) => Ok(Err(no_account())),
+            Err(IdentityError::Call(error)) => Err(error.into()),
+        }
+    }
+
+    async fn read_job(&mut self, task: &Task, name: &str) -> Result<(), WorkError> {
         let asked = Instant::now();
-        let job = self.objects()?.get_job(name).await?;
+        let mut job = self.objects()?.get_job(name).await?;
+        if let Some(job) = &mut job {
+            self.mark_again(task, name, &mut job.meta).await?;
+        }
         let mark = job
             .as_ref()
             .and_then(|job| self.own_mark(&job.meta, job.hint))

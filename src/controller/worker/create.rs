@@ -10,7 +10,7 @@ use crate::api::conditions::Reason;
 use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
 use crate::api::wiped::WipedSecret;
 use crate::apply::{CallError, Declined};
-use crate::plan::adoption::is_its;
+use crate::plan::adoption::{Maker, is_its, maker};
 use crate::plan::catalog::Resolved;
 use crate::plan::job::{Manifests, manifests};
 use crate::plan::objection::Objection;
@@ -131,6 +131,35 @@ impl Pass<'_> {
             self.view.held = Some(Held::NameConflict);
         }
         Ok(mark)
+    }
+
+    /// Puts the hub's labels back on the Job that was recorded as the task's, where another writer took them: the hub does not
+    /// see it any more, and it goes on.
+    pub(super) async fn mark_again(
+        &self,
+        task: &Task,
+        name: &str,
+        meta: &mut ObjectMeta,
+    ) -> Result<(), WorkError> {
+        let recorded = task.status.job_ref.as_ref().and_then(|job| job.uid.as_deref());
+        let is_lost = maker(&self.context.place.hub_id, meta) == Maker::Foreign;
+        let (Some(uid), Some(version)) = (&meta.uid, &meta.resource_version) else {
+            return Ok(());
+        };
+        if !is_lost || recorded != Some(uid) {
+            return Ok(());
+        }
+        let of = (uid.as_str(), version.as_str());
+        self.objects()?.mark_job(name, of, &task.id.uid).await?;
+        let marks = [
+            (MANAGED_BY, MANAGED_BY_VALUE),
+            (HUB_ID, self.context.place.hub_id.as_str()),
+            (TASK_UID, task.id.uid.as_str()),
+        ];
+        let labels = meta.labels.get_or_insert_default();
+        labels.extend(marks.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        tracing::warn!(task = %task.id.uid, job = name, "the Job of a task had lost the hub's labels; they were put back");
+        Ok(())
     }
 
     /// Whether an object is provably of exactly this task and spec, made by this hub or by the one that had the task before.
