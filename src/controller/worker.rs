@@ -183,6 +183,7 @@ impl Pass<'_> {
             grants: &self.offers.grants,
             own: self.own.as_ref(),
             place: &self.place,
+            rendering: &self.context.place.namespace,
             target: self.target.as_ref(),
             site: self.site(),
             leftovers: self.leftovers,

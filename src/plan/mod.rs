@@ -92,6 +92,8 @@ pub struct Observed<'a> {
     pub own: Option<&'a Result<Own, Refusal>>,
     /// Where the Job runs.
     pub place: &'a Place,
+    /// The hub's rendering namespace, in which no task is served.
+    pub rendering: &'a str,
     /// The same as the spec names it; `None` is the hub.
     pub target: Option<&'a Result<Target, Refusal>>,
     /// How that place stands.

@@ -12,7 +12,7 @@ use super::catalog::{Refusal, Resolved};
 use super::placement::{admit, open};
 use super::site::{SiteState, Where};
 use super::tenant::{Own, Wanted, wanted};
-use super::validate::{crowded, validate};
+use super::validate::{crowded, in_rendering_namespace, validate};
 use super::{Held, Observed, Step, refuse};
 
 /// Shortest and longest pause before something that nobody watches is looked at again.
@@ -32,6 +32,9 @@ pub(super) fn start(o: &Observed<'_>, spec: &RenderTaskSpec) -> Step {
 fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
     if let Some(refusal) = crowded(o.task) {
         return Err(refuse(o, &refusal, Step::REST));
+    }
+    if o.task.id.namespace == o.rendering {
+        return Err(refuse(o, &in_rendering_namespace(), Step::REST));
     }
     if let Some(held) = o.held {
         return Err(held_back(o, held));

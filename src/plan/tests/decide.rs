@@ -323,6 +323,15 @@ fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
     }
 }
 
+/// Holds: B28.
+#[test]
+fn a_task_in_the_rendering_namespace_is_not_served() {
+    let task = super::task_in("rendering", crate::names::TaskKind::RenderTask, super::spec());
+    let situation = Situation::of(task);
+    assert_eq!(situation.word(), "write Pending InvalidSpec");
+    assert_eq!(Situation::of(written(&situation)).word(), "rest");
+}
+
 /// Holds: B25.
 #[test]
 fn nothing_is_made_for_a_class_whose_jobs_are_refused_here() {
