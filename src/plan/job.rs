@@ -118,16 +118,10 @@ fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &
         labels: metadata.labels.clone(),
         ..ObjectMeta::default()
     };
-    let kept = task
-        .spec
-        .as_ref()
-        .and_then(|s| s.failed_job_ttl)
-        .unwrap_or(0)
-        .max(0);
     let spec = JobSpec {
         backoff_limit: Some(class.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)),
         active_deadline_seconds: Some(class.active_deadline_seconds.unwrap_or(DEFAULT_DEADLINE)),
-        ttl_seconds_after_finished: Some(DEAD_HUB_NET.saturating_add(kept)),
+        ttl_seconds_after_finished: Some(DEAD_HUB_NET.saturating_add(task.failed_job_seconds())),
         pod_replacement_policy: Some("Failed".to_owned()),
         pod_failure_policy: Some(failure_policy(class.mode)),
         template: PodTemplateSpec {

@@ -42,7 +42,7 @@ fn anonymous(job: Job, task: &Task) -> Value {
         .unwrap();
     assert_eq!(keys, plain.keys().map(String::as_str).collect());
     let spec = task.spec.as_ref().unwrap();
-    let kept = 86_400_i32.saturating_add(spec.failed_job_ttl.unwrap_or(0).max(0));
+    let kept = 86_400_i32.saturating_add(spec.failed_job_ttl.unwrap_or(3_600).max(0));
     assert_eq!(job["spec"]["ttlSecondsAfterFinished"].take(), json!(kept));
     let pod = job.pointer_mut("/spec/template/spec").unwrap();
     for volume in pod["volumes"].as_array_mut().unwrap() {
