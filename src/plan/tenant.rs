@@ -248,7 +248,7 @@ pub fn wanted(
     let crosses = *namespace != task.id.namespace;
     let may_cross = |name| tenancy.crosses_namespaces && grants.allows(&task.id.namespace, namespace, name);
     if crosses && !named.registry().is_some_and(may_cross) {
-        return Err(crossing());
+        return Err(uncrossed(tenancy));
     }
     Ok(Wanted::Read(Reference {
         reader: reader(&task.id, spec, tenancy)?,
@@ -301,6 +301,29 @@ pub fn crossing() -> Refusal {
         Reason::CrossNamespaceRefDenied,
         "the reference to another namespace is not allowed, or leads nowhere; it needs a ReferenceGrant there, and rights \
          there for the task's ServiceAccount",
+    )
+}
+
+/// What is said of a ServiceAccount that the hub cannot act as. Without the right the API server does not tell
+/// whether the account exists.
+#[must_use]
+pub fn no_account() -> Refusal {
+    Refusal::new(
+        Reason::RBACDenied,
+        "the task's ServiceAccount does not exist, or the hub may not act as it; make it, or ask the platform operator",
+    )
+}
+
+/// What is said of a reference that leaves its namespace without a grant, or where this hub lets none leave.
+#[must_use]
+pub fn uncrossed(tenancy: &Tenancy) -> Refusal {
+    if tenancy.crosses_namespaces {
+        return crossing();
+    }
+    Refusal::new(
+        Reason::CrossNamespaceRefDenied,
+        "this hub lets no reference leave the task's namespace, whatever ReferenceGrants there are; make a new task that names \
+         what is in its own namespace, or ask the platform operator to allow it (--no-cross-namespace-refs=false)",
     )
 }
 
