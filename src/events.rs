@@ -97,7 +97,14 @@ impl Events {
             controller: "renderhub.dev/hub".to_owned(),
             instance: Some(hub),
         };
-        let post = Arc::new((Recorder::new(client, reporter), gate, metrics));
+        let recorder = Recorder::new(client.clone(), reporter.clone());
+        let post = Arc::new(Post {
+            recorder,
+            client,
+            reporter,
+            gate,
+            metrics,
+        });
         let sender = send_all(inbox, move |notice| publish(Arc::clone(&post), notice));
         (events, sender)
     }
@@ -139,13 +146,33 @@ fn lock(waiting: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn publish(post: Arc<(Recorder, Gate, Metrics)>, notice: Notice) {
-    let (recorder, gate, metrics) = &*post;
-    gate.opened().await;
+/// What sends events.
+struct Post {
+    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
+    gate: Gate,
+    metrics: Metrics,
+}
+
+impl Post {
+    /// A recorder counts what it told before of the same subject for the same reason, and tells no other note of it then. A task
+    /// has each reason once; a class may be refused for one cause after another.
+    fn recorder(&self, subject: &Subject) -> Recorder {
+        match subject {
+            Subject::Task(_) => self.recorder.clone(),
+            Subject::Class(..) => Recorder::new(self.client.clone(), self.reporter.clone()),
+        }
+    }
+}
+
+async fn publish(post: Arc<Post>, notice: Notice) {
+    post.gate.opened().await;
+    let recorder = post.recorder(&notice.subject);
     let (event, reference) = (event(&notice), reference(&notice.subject));
     let sent = tokio::time::timeout(DEADLINE, recorder.publish(&event, &reference)).await;
     let code = if matches!(sent, Ok(Ok(()))) { 201 } else { 0 };
-    metrics.call("create", "events", code);
+    post.metrics.call("create", "events", code);
 }
 
 /// Sends what is handed in, each at its time. Once every handle is dropped, the warnings that still wait are sent at once, and of

@@ -81,11 +81,7 @@ pub(super) fn start(
         identities,
         (remote.seats, doubt),
     );
-    let check = Check {
-        place: context.place.clone(),
-        events,
-        doubts,
-    };
+    let check = Check::new(context.place.clone(), events, doubts);
     let owned = hub.owned;
     let inlets = Inlets { catalog, owned };
     let engine = engine(context, metrics, settings, (inlets, remote.outlets));

@@ -29,12 +29,21 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// What trials need.
 #[derive(Debug)]
 pub struct Check {
-    /// Where Jobs run.
-    pub place: Place,
-    /// Events for people.
-    pub events: Events,
-    /// Classes of tasks whose Job was refused.
-    pub doubts: mpsc::Receiver<String>,
+    place: Place,
+    events: Events,
+    doubts: mpsc::Receiver<String>,
+}
+
+impl Check {
+    /// Trials for Jobs that run in this place, told in `events`; `doubts` are the classes of tasks whose Job was refused.
+    #[must_use]
+    pub const fn new(place: Place, events: Events, doubts: mpsc::Receiver<String>) -> Self {
+        Self {
+            place,
+            events,
+            doubts,
+        }
+    }
 }
 
 /// What came of a trial.
@@ -212,19 +221,16 @@ impl CatalogLoop {
 
     fn tell_verdict(&self, name: &str, uid: String) {
         let objection = self.trials.objection(name);
-        let (reason, note) = match objection {
-            Some(objection) => {
-                tracing::warn!(class = name, why = %objection, "the API server does not accept the Jobs of this renderer class; its tasks wait");
-                (Reason::JobRefused, refused(objection))
-            }
-            None => {
-                tracing::info!(
-                    class = name,
-                    "the API server accepts the Jobs of this renderer class again"
-                );
-                let note = "the API server accepts the Jobs of this class again";
-                (Reason::Ready, note.to_owned())
-            }
+        let (reason, note) = if let Some(objection) = objection {
+            tracing::warn!(class = name, why = %objection, "the API server does not accept the Jobs of this renderer class; its tasks wait");
+            (Reason::JobRefused, refused(objection))
+        } else {
+            tracing::info!(
+                class = name,
+                "the API server accepts the Jobs of this renderer class again"
+            );
+            let note = "the API server accepts the Jobs of this class again";
+            (Reason::Ready, note.to_owned())
         };
         if let Some(check) = &self.trials.check {
             check.events.tell(Notice {
