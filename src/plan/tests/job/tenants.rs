@@ -57,7 +57,17 @@ fn anonymous(job: Job, task: &Task) -> Value {
         "--url=oci://registry.test:5000/{}:{}",
         spec.repository, spec.tag
     ));
-    // What the pod is to read is named by its hash.
+    without_hashes(pod);
+    for argument in pod["containers"][0]["args"].as_array_mut().unwrap() {
+        if *argument == url || *argument == prefix {
+            argument.take();
+        }
+    }
+    job
+}
+
+/// Takes out what names by its hash what the pod is to read.
+fn without_hashes(pod: &mut Value) {
     for containers in ["initContainers", "containers"] {
         let all = pod[containers].as_array_mut().into_iter().flatten();
         for variable in all.flat_map(|c| c["env"].as_array_mut().into_iter().flatten()) {
