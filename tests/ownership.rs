@@ -105,10 +105,11 @@ async fn a_running_job_that_loses_the_hubs_labels_gets_them_back() -> Result<()>
             .condition(&task, JobScheduled, "True", "JobScheduled")
             .await?;
         let before = stage.job_of(&task).await?;
-        let taken = Patch::Merge(json!({"metadata": {"labels": labels}}));
-        stage
-            .jobs()
-            .patch(&before.name_any(), &PatchParams::default(), &taken)
+        let (taken, jobs) = (
+            Patch::Merge(json!({"metadata": {"labels": labels}})),
+            stage.jobs(),
+        );
+        jobs.patch(&before.name_any(), &PatchParams::default(), &taken)
             .await?;
         wait_for("the labels to be back", LIMIT, async || {
             let now = stage.job_of(&task).await?;
@@ -120,13 +121,12 @@ async fn a_running_job_that_loses_the_hubs_labels_gets_them_back() -> Result<()>
         })
         .await?;
         let line = format!("\"{}\"", before.name_any());
-        assert!(
-            stage
-                .hub()
-                .log()
-                .lines()
-                .any(|l| l.contains("had lost the hub's labels") && l.contains(&line))
-        );
+        wait_for("the log to say so", LIMIT, async || {
+            let log = stage.hub().log();
+            let is_it = |l: &str| l.contains("had lost the hub's labels") && l.contains(&line);
+            Ok(log.lines().any(is_it).then_some(()))
+        })
+        .await?;
         stage.complete(&task).await?;
         stage
             .condition(&task, JobSucceeded, "True", "JobSucceeded")
