@@ -327,10 +327,7 @@ impl Index {
             may_restore,
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
-            held: record
-                .held
-                .filter(|(_, until)| now < *until)
-                .map(|(held, _)| held),
+            held: record.held_at(now),
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
