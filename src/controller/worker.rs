@@ -26,9 +26,9 @@ use crate::plan::registry::judge;
 use crate::plan::seal::SealKey;
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
-use crate::plan::tenant::{Access, Missing, Named, Own, Reference};
+use crate::plan::tenant::{Access, Missing, Named, Own, Reader, Reference, no_account};
 use crate::plan::{JobState, Observed, Step, decide};
-use crate::tenant::{Identities, look_up};
+use crate::tenant::{Identities, IdentityError, look_up};
 use crate::verify::Verifier;
 use crate::watch::pod_task;
 
@@ -87,6 +87,7 @@ pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: b
         note: None,
         proof: None,
         own: None,
+        vouched: None,
         carried: None,
         target: None,
         place: context.place.clone(),
@@ -120,6 +121,8 @@ struct Pass<'a> {
     proof: Option<Proof>,
     /// What the task's own destination turned out to be.
     own: Option<Result<Own, Refusal>>,
+    /// Whether the hub may act as the task's ServiceAccount.
+    vouched: Option<Result<(), Refusal>>,
     /// What of the platform's goes along to another cluster.
     carried: Option<Result<Carried, Refusal>>,
     /// Where its Job runs, as its spec says.
@@ -182,6 +185,7 @@ impl Pass<'_> {
             tenancy: &self.context.tenancy,
             grants: &self.offers.grants,
             own: self.own.as_ref(),
+            vouched: self.vouched.as_ref(),
             place: &self.place,
             rendering: &self.context.place.namespace,
             target: self.target.as_ref(),
@@ -219,6 +223,7 @@ impl Pass<'_> {
             }
             Step::Load(cargo) => self.carried = Some(self.load(&cargo).await?),
             Step::Abandon => self.abandon(task).await?,
+            Step::Vouch(reader) => self.vouched = Some(self.vouch(&reader).await?),
             Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
             Step::Create(resolved) => self.create(task, &resolved).await?,
             Step::ReadJob => self.read_job(task, &name).await?,

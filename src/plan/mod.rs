@@ -90,6 +90,8 @@ pub struct Observed<'a> {
     pub grants: &'a Grants,
     /// What the task's own destination turned out to be, once it was read.
     pub own: Option<&'a Result<Own, Refusal>>,
+    /// Whether the hub may act as whom the task names, once that was asked.
+    pub vouched: Option<&'a Result<(), Refusal>>,
     /// Where the Job runs.
     pub place: &'a Place,
     /// The hub's rendering namespace, in which no task is served.
@@ -125,6 +127,8 @@ pub struct Observed<'a> {
 pub enum Step {
     /// Put the hub's finalizer on the task.
     AddFinalizer,
+    /// Find out whether the hub may act as whom the task names.
+    Vouch(Reader),
     /// Read what the task names, as whom it says.
     LookUp(Box<Reference>),
     /// Read what of the platform's goes along to another cluster.

@@ -152,20 +152,25 @@ fn own<'a>(o: &Observed<'a>, spec: &RenderTaskSpec) -> Result<Option<Cow<'a, Own
         Err(refusal) => Err(refused(o, spec, &refusal)),
         Ok(Wanted::Platform) => Ok(None),
         Ok(Wanted::Given(own)) => Ok(Some(Cow::Owned(own))),
+        Ok(Wanted::Vouched(reader, own)) => match o.vouched {
+            Some(Ok(())) => Ok(own.map(Cow::Owned)),
+            Some(Err(refusal)) => Err(refused(o, spec, refusal)),
+            None => Err(with_slot(o, spec, Step::Vouch(reader))?),
+        },
         Ok(Wanted::Read(reference)) => match o.own {
             Some(Ok(own)) => Ok(Some(Cow::Borrowed(own))),
             Some(Err(refusal)) => Err(refused(o, spec, refusal)),
-            None => {
-                reached(o, spec)?;
-                Err(if o.has_slot {
-                    Step::LookUp(Box::new(reference))
-                } else {
-                    queued(o)
-                })
-            }
+            None => Err(with_slot(o, spec, Step::LookUp(Box::new(reference)))?),
         },
     }
 }
+
+/// The step, once the task's cluster is reached and it has a slot.
+fn with_slot(o: &Observed<'_>, spec: &RenderTaskSpec, step: Step) -> Result<Step, Step> {
+    reached(o, spec)?;
+    Ok(if o.has_slot { step } else { queued(o) })
+}
+
 /// Records what the tenant can mend, and looks again by itself.
 fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
     if refusal.reason.is_stalled() {
@@ -181,8 +186,9 @@ fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
     refuse(o, refusal, rest)
 }
 
-/// When something that nobody watches is looked at again: after as long as the task has been refused already, so that the
-/// pauses double, and a restart forgets nothing.
+/// When something that nobody watches is looked at again: soon while a tenant may be at work on it, and in turn with what else
+/// the namespace waits for; then after as long as the task has been refused already, so that the pauses double, and a restart
+/// forgets nothing.
 fn look_again(o: &Observed<'_>) -> Timestamp {
     let [shortest, _] = LOOK_AGAIN;
     let elapsed = refused_for(o);
@@ -203,8 +209,9 @@ fn refused_for(o: &Observed<'_>) -> SignedDuration {
 
 fn later(o: &Observed<'_>, pause: SignedDuration) -> Timestamp {
     let [shortest, longest] = LOOK_AGAIN;
-    let pause = o.now.duration_since(since).clamp(shortest, longest);
-    o.now.checked_add(pause).unwrap_or(Timestamp::MAX)
+    o.now
+        .checked_add(pause.clamp(shortest, longest))
+        .unwrap_or(Timestamp::MAX)
 }
 
 fn queued(o: &Observed<'_>) -> Step {

@@ -120,6 +120,7 @@ impl Reference {
                 "the ConfigMap with the registry's certificates, or the key in it, does not exist; make it: the task starts by itself, \
                  within five minutes at the latest, and at once when the task is annotated",
             ),
+            Missing::Account => no_account(),
             Missing::Right(what) => Refusal::new(
                 Reason::RBACDenied,
                 format!(
@@ -205,6 +206,8 @@ pub enum Wanted {
     Platform,
     /// From the task alone.
     Given(Own),
+    /// From the platform, or from the task alone, once it is known that the hub may act as the ServiceAccount that the task names.
+    Vouched(Reader, Option<Own>),
     /// From what it names.
     Read(Reference),
 }
@@ -224,7 +227,9 @@ pub fn wanted(
         return Err(invalid("serviceAccountName is for tasks in a namespace"));
     }
     let (named, namespace) = match (&spec.registry_ref, &spec.base_url) {
-        (Some(named), _) if named.kind == RegistryKind::ClusterRegistry => return Ok(Wanted::Platform),
+        (Some(named), _) if named.kind == RegistryKind::ClusterRegistry => {
+            return vouched(task, spec, tenancy, None);
+        }
         (Some(_), _) if of_platform => {
             return Err(invalid("a ClusterRenderTask names a ClusterRegistry, or baseURL"));
         }
@@ -235,11 +240,12 @@ pub fn wanted(
         (None, Some(host)) => {
             let own = host_of(spec, host);
             if own.push_secret_ref.is_none() {
-                return Ok(Wanted::Given(Own {
+                let own = Own {
                     spec: own,
                     access: Access::Anonymous,
                     certificates: None,
-                }));
+                };
+                return vouched(task, spec, tenancy, Some(own));
             }
             (Named::Host(own), &task.id.namespace)
         }
@@ -256,6 +262,20 @@ pub fn wanted(
         crosses,
         named,
     }))
+}
+
+/// A destination for which nothing is read. A ServiceAccount that is named counts all the same: a misspelt one is found by the
+/// first task that names it, and not by the first that needs it.
+fn vouched(
+    task: &Task,
+    spec: &RenderTaskSpec,
+    tenancy: &Tenancy,
+    own: Option<Own>,
+) -> Result<Wanted, Refusal> {
+    if spec.service_account_name.is_some() {
+        return Ok(Wanted::Vouched(reader(&task.id, spec, tenancy)?, own));
+    }
+    Ok(own.map_or(Wanted::Platform, Wanted::Given))
 }
 
 /// The registry that a task describes by itself.

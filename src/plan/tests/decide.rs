@@ -39,6 +39,7 @@ struct Situation {
     tenancy: Tenancy,
     grants: Grants,
     own: Option<Result<Own, Refusal>>,
+    vouched: Option<Result<(), Refusal>>,
     place: Place,
     has_slot: bool,
     has_waited: bool,
@@ -67,6 +68,7 @@ impl Situation {
             tenancy: Tenancy::default(),
             grants: Grants::default(),
             own: None,
+            vouched: None,
             place: place(),
             has_slot: true,
             has_waited: false,
@@ -112,6 +114,7 @@ impl Situation {
             tenancy: &self.tenancy,
             grants: &self.grants,
             own: self.own.as_ref(),
+            vouched: self.vouched.as_ref(),
             place: &self.place,
             has_slot: self.has_slot,
             has_waited: self.has_waited,
@@ -150,6 +153,7 @@ impl Situation {
             Step::RestoreStatus => "restore".to_owned(),
             Step::Verify(_) => "verify".to_owned(),
             Step::AddFinalizer => "add finalizer".to_owned(),
+            Step::Vouch(reader) => format!("vouch for {reader:?}"),
             Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
             Step::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),
             Step::Abandon => "abandon".to_owned(),
@@ -314,7 +318,7 @@ fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
         assert_eq!(situation.word(), word);
         let told = Situation::of(written(&situation)).with(|s| s.held = Some(held));
         let rests = if held == Held::JobRefused {
-            "rest until 5"
+            "rest until 105"
         } else {
             "rest"
         };

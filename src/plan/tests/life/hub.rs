@@ -57,6 +57,7 @@ impl World {
         panic!("does not settle: {self:#?}");
     }
 
+    #[expect(clippy::too_many_lines, reason = "one line a fact")]
     pub(super) fn decide(&self, task: &Task) -> Step {
         let has_ended =
             matches!(&self.memory.job, JobState::Read(job) if matches!(job.verdict, Verdict::Complete(_)));
@@ -79,6 +80,7 @@ impl World {
             tenancy: &Tenancy::default(),
             grants: &Grants::default(),
             own: None,
+            vouched: None,
             place: &place(),
             has_slot: self.memory.has_slot,
             has_waited: self.memory.has_waited,
@@ -150,7 +152,7 @@ impl World {
                     "a question too early or too late"
                 );
             }
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
+            Step::Vouch(_) | Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
                 panic!("the task names nothing that is elsewhere")
             }
         }
@@ -235,7 +237,7 @@ impl World {
                     answer: Some((*inquiry, self.registry)),
                 });
             }
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
+            Step::Vouch(_) | Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
         }
     }
 
