@@ -36,7 +36,7 @@ mod secret;
 mod single;
 mod wire;
 
-pub use error::CallError;
+pub use error::{CallError, Declined};
 use error::{done, found};
 use ledger::KnownLedger;
 pub use listed::{Found, Listing, Sheet, read as read_page};

@@ -49,8 +49,9 @@ pub async fn load(calls: &Calls) -> Result<SealKey, SealKeyError> {
                 let made = fresh()?;
                 match calls.objects().create_secret(&made).await {
                     // Read in any case: when it was made, and whose was first, is the API server's word.
-                    Ok(_) | Err(CallError::AlreadyExists) => continue,
-                    Err(error) => error,
+                    Ok(_) => continue,
+                    Err(declined) if declined.error == CallError::AlreadyExists => continue,
+                    Err(declined) => declined.error,
                 }
             }
             Err(error) => error,

@@ -28,9 +28,11 @@ use crate::plan::outcome::{self, EndHint};
 use crate::plan::site::{Site, SiteState};
 use crate::plan::task::Task;
 
+mod broken;
 mod tasks;
 mod tenants;
 
+use broken::{Watched, is_forbidden, is_usable};
 pub use tasks::{Territory, tasks};
 pub use tenants::{Grant, GrantChange, grants, registries, tenants};
 
@@ -253,8 +255,10 @@ where
             tokio::time::sleep(pause).await;
             let streams = can_stream.load(Ordering::Relaxed);
             let config = if streams { config.streaming_lists() } else { config };
+            let namespace = api.namespace().map(str::to_owned);
             let events = open(api, config).inspect_err(heard);
-            Some((until_unusable(events, metrics, name, can_stream), REOPEN_PAUSE))
+            let of = Watched { name, namespace };
+            Some((until_unusable(events, metrics, of, can_stream), REOPEN_PAUSE))
         }
     })
     .flatten()
@@ -265,7 +269,7 @@ where
 fn until_unusable<K>(
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     metrics: Metrics,
-    name: &'static str,
+    of: Watched,
     can_stream: Arc<AtomicBool>,
 ) -> impl Stream<Item = Event<K>>
 where
@@ -274,13 +278,9 @@ where
     let counted = stream.inspect_err(move |error| {
         metrics
             .watch_errors
-            .get_or_create(&KindLabel { kind: name })
+            .get_or_create(&KindLabel { kind: of.name })
             .inc();
-        tracing::warn!(
-            watch = name,
-            kind = kind_of(error),
-            "watch broke; it is opened again"
-        );
+        of.tell(error);
     });
     counted
         .take_while(move |event| {
@@ -293,35 +293,6 @@ where
         })
         .default_backoff()
         .filter_map(|event| futures::future::ready(event.ok()))
-}
-
-fn is_usable(error: &watcher::Error, can_stream: &AtomicBool) -> bool {
-    let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::InitialListFailed(kube::Error::Api(status))) = error
-    else {
-        return true;
-    };
-    let cannot_stream = matches!(status.code, 400 | 422) && can_stream.swap(false, Ordering::Relaxed);
-    !cannot_stream && status.code != 410
-}
-
-fn is_forbidden(error: &watcher::Error) -> bool {
-    let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::InitialListFailed(kube::Error::Api(status))) = error
-    else {
-        return false;
-    };
-    status.code == 403
-}
-
-const fn kind_of(error: &watcher::Error) -> &'static str {
-    match error {
-        watcher::Error::InitialListFailed(_) => "InitialListFailed",
-        watcher::Error::WatchStartFailed(_) => "WatchStartFailed",
-        watcher::Error::WatchError(_) => "WatchError",
-        watcher::Error::WatchFailed(_) => "WatchFailed",
-        watcher::Error::NoResourceVersion => "NoResourceVersion",
-    }
 }
 
 fn change<K, T>(
@@ -551,7 +522,11 @@ mod tests {
             Err(watcher::Error::WatchStartFailed(answer(410))),
             Ok(Event::Apply(object(&json!({})))),
         ]);
-        let told: Vec<_> = until_unusable(events, metrics.clone(), "test", Arc::default())
+        let of = Watched {
+            name: "test",
+            namespace: None,
+        };
+        let told: Vec<_> = until_unusable(events, metrics.clone(), of, Arc::default())
             .collect()
             .await;
         assert!(matches!(told[..], [Event::Init, Event::InitDone]), "{told:?}");

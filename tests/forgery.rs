@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded, Ready};
 use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub_harness::finish::{self, Exit};
@@ -29,6 +29,44 @@ async fn a_config_secret_made_from_another_spec_is_not_used() -> Result<()> {
     stage.conflicts(&task).await?;
     stage.secret_is_untouched(&foreign).await?;
     assert_eq!(stage.successes("create jobs", &job_name_of(&task)).await?, 0);
+    stage.passed();
+    Ok(())
+}
+
+/// Holds: B29.
+#[tokio::test]
+async fn a_config_secret_with_every_mark_and_other_content_is_not_used() -> Result<()> {
+    let mut stage = Stage::new("content").await?;
+    let task = stage.submit(stage.task("shop")).await?;
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
+    let name = job_name_of(&task);
+    let ours = stage.secrets().get(&name).await?;
+    let marks = Marks {
+        labels: ours.metadata.labels.clone().context("marks")?,
+        annotations: ours.metadata.annotations.clone().context("marks")?,
+    };
+    // As if the hub had been killed before it made the Job, and another writer had been there since.
+    stage.kill_hub();
+    stage.secrets().delete(&name, &DeleteParams::default()).await?;
+    stage.jobs().delete(&name, &DeleteParams::background()).await?;
+    let none = Patch::Merge(json!({"status": null}));
+    stage
+        .tasks()
+        .patch_status(&task.name_any(), &PatchParams::default(), &none)
+        .await?;
+    let foreign = stage.forge_secret(&name, &marks).await?;
+    stage.start_hub().await?;
+    stage.complete(&task).await?;
+    let status = stage
+        .condition(&task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    let used = status.config_secret_ref.and_then(|secret| secret.uid);
+    assert!(
+        used.is_some() && used != foreign.uid(),
+        "the Job was made with the other one"
+    );
     stage.passed();
     Ok(())
 }

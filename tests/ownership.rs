@@ -4,7 +4,7 @@ mod support;
 
 use anyhow::Result;
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub_harness::{finish, wait_for};
@@ -88,6 +88,53 @@ impl Stage {
         })
         .await
     }
+}
+
+/// Holds: B30.
+#[tokio::test]
+async fn a_running_job_that_loses_the_hubs_labels_gets_them_back() -> Result<()> {
+    let stage = Stage::new("labels").await?;
+    for (name, labels) in [
+        ("all", json!(null)),
+        ("hub", json!({"renderhub.dev/hub-id": null})),
+        ("task", json!({"renderhub.dev/task-uid": null})),
+        ("other", json!({"renderhub.dev/hub-id": "somewhere-else"})),
+    ] {
+        let task = stage.submit(stage.task(name)).await?;
+        stage
+            .condition(&task, JobScheduled, "True", "JobScheduled")
+            .await?;
+        let before = stage.job_of(&task).await?;
+        let (taken, jobs) = (
+            Patch::Merge(json!({"metadata": {"labels": labels}})),
+            stage.jobs(),
+        );
+        jobs.patch(&before.name_any(), &PatchParams::default(), &taken)
+            .await?;
+        wait_for("the labels to be back", LIMIT, async || {
+            let now = stage.job_of(&task).await?;
+            let has_all = before
+                .labels()
+                .iter()
+                .all(|(key, value)| now.labels().get(key) == Some(value));
+            Ok(has_all.then_some(()))
+        })
+        .await?;
+        let line = format!("\"{}\"", before.name_any());
+        wait_for("the log to say so", LIMIT, async || {
+            let log = stage.hub().log();
+            let is_it = |l: &str| l.contains("had lost the hub's labels") && l.contains(&line);
+            Ok(log.lines().any(is_it).then_some(()))
+        })
+        .await?;
+        stage.complete(&task).await?;
+        stage
+            .condition(&task, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        stage.cleared(&task).await?;
+    }
+    stage.passed();
+    Ok(())
 }
 
 /// Holds: C5.

@@ -6,6 +6,8 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
+#[path = "platform/refused.rs"]
+mod refused;
 mod support;
 
 use anyhow::{Context, Result};
@@ -14,7 +16,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub::api::{ClusterRegistry, ClusterRenderTask, RendererClass};
+use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass};
 use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::wait_for;
@@ -154,6 +156,16 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
         ("False", "RepositoryNotAllowed"),
     )
     .await?;
+    // Nothing is served where the Jobs run: the next start would refuse, and so does a hub that runs.
+    let mut misplaced = stage.task("misplaced");
+    misplaced["metadata"]["namespace"] = json!(stage.scope.rendering);
+    let misplaced: DynamicObject = serde_json::from_value(misplaced)?;
+    let there: Api<DynamicObject> =
+        Api::namespaced_with(stage.admin.clone(), &stage.scope.rendering, &raw::<RenderTask>());
+    there.create(&PostParams::default(), &misplaced).await?;
+    let why = told(&there, "misplaced", "Ready", ("False", "InvalidSpec")).await?;
+    assert!(why.contains("make it in a tenant's namespace"), "{why}");
+    gone(&there, "misplaced").await?;
     // No namespace is allowed, which binds tenants and not the platform.
     let tenants = stage
         .submit_with("tenants", json!({"repository": "platform/shop"}))

@@ -369,3 +369,27 @@ async fn a_cause_that_is_mended_while_the_hub_is_gone_is_found_mended() -> Resul
     stage.passed();
     Ok(())
 }
+
+#[tokio::test]
+async fn a_right_that_a_watch_lacks_is_named_in_the_log() -> Result<()> {
+    let mut stage = Stage::without_hub("lacks", &[]).await?;
+    stage.make_registry().await?;
+    stage.blind_to("pods").await?;
+    let hub = stage.spawn_hub(&stage.hub_user.kubeconfig()?)?;
+    stage.hub = Some(hub);
+    let namespace = stage.scope.rendering.clone();
+    wait_for("the log to name the right", support::LIMIT, async || {
+        let log = stage.hub().log();
+        let is_it = |line: &str| {
+            let words = ["Forbidden", "watch", "pods", &namespace, "grant it"];
+            words.iter().all(|word| line.contains(word))
+        };
+        Ok(log.lines().any(is_it).then_some(()))
+    })
+    .await?;
+    stage.grant(|_| true).await?;
+    stage.hub().wait_ready().await?;
+    stage.barrier().await?;
+    stage.passed();
+    Ok(())
+}

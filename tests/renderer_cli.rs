@@ -9,6 +9,8 @@
 
 #[path = "renderer_cli/bounds.rs"]
 mod bounds;
+#[path = "renderer_cli/pinned.rs"]
+mod pinned;
 mod renderer_support;
 
 use std::path::{Path, PathBuf};

@@ -151,6 +151,11 @@ async fn do_everything(stage: &mut Stage, kubeconfigs: &str, is_everywhere: bool
     let class = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
         "metadata": {"name": stage.scope.shard}, "spec": {"image": "renderer.test/own:1"}});
     apply::object(&stage.admin, class).await?;
+    // Of a class that cannot work an event tells.
+    let too_much = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}});
+    let refused = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
+        "metadata": {"name": format!("{}-refused", stage.scope.shard)}, "spec": {"image": "renderer.test/own:1", "resources": too_much}});
+    apply::object(&stage.admin, refused).await?;
     let tenant = stage.scope.tenant.clone();
     stage.make_account(&tenant, BUILDER).await?;
     let resources = ["secrets", "configmaps", "registries"];

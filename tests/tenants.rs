@@ -278,6 +278,24 @@ async fn without_an_identity_nothing_is_read_and_nothing_is_made() -> Result<()>
         let message = stage.refused(&task, "RBACDenied").await?;
         assert!(message.contains(part), "{account}: {message}");
     }
+    // Also where nothing would be read as it: the platform's registry, and a host without a Secret.
+    for account in ["deleted", "not-granted"] {
+        for (kind, mut spec) in [
+            ("platforms", json!({})),
+            (
+                "host",
+                json!({"registryRef": null, "baseURL": "registry.test:5000"}),
+            ),
+        ] {
+            spec["serviceAccountName"] = json!(account);
+            let task = stage.submit_with(&format!("{kind}-{account}"), spec).await?;
+            let message = stage.refused(&task, "RBACDenied").await?;
+            assert!(
+                message.contains("does not exist, or the hub may not act as it"),
+                "{message}"
+            );
+        }
+    }
     stage.hub_read_nothing_itself(&stage.scope.tenant).await?;
     // The schema takes no empty name; if it did, it would still be nobody.
     for name in ["", " ", "x:y"] {

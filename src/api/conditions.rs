@@ -104,6 +104,8 @@ reasons! {
     SpecMutated,
     /// The spec cannot be served as it is.
     InvalidSpec,
+    /// The API server does not accept the Job of the renderer class.
+    JobRefused,
     /// The configuration does not fit into a Secret.
     ConfigTooLarge,
     /// The Job completed.

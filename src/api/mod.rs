@@ -8,6 +8,7 @@ mod definitions;
 pub mod docker_config;
 pub mod labels;
 pub mod oci;
+pub mod pinned;
 pub mod policy;
 mod queue_policy;
 mod reference_grant;

@@ -45,6 +45,8 @@ pub enum Reason {
     AlreadyExists,
     /// The configuration cannot be read, parsed or rendered.
     BadConfig,
+    /// The configuration or the destination is not the one that the Job was made for.
+    InputReplaced,
     /// The configuration or the chart exceeds a size limit.
     ChartTooLarge,
     /// The chart archive is missing, not a regular file, or not a chart.
@@ -77,11 +79,12 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, for tables and documentation checks.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Rendered,
         Self::Pushed,
         Self::AlreadyExists,
         Self::BadConfig,
+        Self::InputReplaced,
         Self::ChartTooLarge,
         Self::BadArchive,
         Self::BadCredentials,
@@ -106,6 +109,7 @@ impl Reason {
             Self::Pushed => "Pushed",
             Self::AlreadyExists => "AlreadyExists",
             Self::BadConfig => "BadConfig",
+            Self::InputReplaced => "InputReplaced",
             Self::ChartTooLarge => "ChartTooLarge",
             Self::BadArchive => "BadArchive",
             Self::BadCredentials => "BadCredentials",
@@ -135,6 +139,7 @@ impl Reason {
         matches!(
             self,
             Self::BadConfig
+                | Self::InputReplaced
                 | Self::ChartTooLarge
                 | Self::BadArchive
                 | Self::BadCredentials
@@ -156,6 +161,9 @@ impl Reason {
             Self::Pushed => "the chart was pushed",
             Self::AlreadyExists => "the registry already holds exactly this chart",
             Self::BadConfig => "the configuration cannot be parsed or rendered",
+            Self::InputReplaced => {
+                "the task's config Secret holds something else than the hub wrote into it; ask the platform operator"
+            }
             Self::ChartTooLarge => "the configuration or the chart is too large",
             Self::BadArchive => "the chart archive is missing or not a chart",
             Self::BadCredentials => "the push credential cannot be read or is not for the registry",

@@ -12,7 +12,7 @@ use super::{AppError, clusters, recheck, start, unowned};
 use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::config::{Settings, TenantIdentity};
-use crate::controller::catalog::{CatalogLoop, Published};
+use crate::controller::catalog::{CatalogLoop, Check, Published};
 use crate::controller::engine::{Engine, Inlets, Outlets};
 use crate::controller::worker::Context;
 use crate::events::Events;
@@ -33,6 +33,9 @@ use crate::watch::{self as watches, Arrived, Scope, Territory};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
+
+/// Renderer classes that may wait to be looked at; of a class that finds no room the next refused Job tells again.
+const DOUBTS: usize = 16;
 
 /// What the loops are built of.
 pub(super) struct Hub {
@@ -64,6 +67,7 @@ pub(super) fn start(
     let sender = (client.clone(), hub.gate.clone());
     let (events, send_events) = Events::new(sender, calls.hub_id().to_string(), metrics.clone());
     let notes = Notes::default();
+    let (doubt, doubts) = mpsc::channel(DOUBTS);
     let (sight, seen) = watch::channel(None);
     let own = clusters::own_namespaces(hub.namespaces, seen.clone());
     let identities = identities(clients, settings, metrics);
@@ -73,16 +77,17 @@ pub(super) fn start(
         settings,
         hub.key,
         (calls, &hub.gate, metrics),
-        (events, notes.clone()),
+        (events.clone(), notes.clone()),
         identities,
-        remote.seats,
+        (remote.seats, doubt),
     );
+    let check = Check::new(context.place.clone(), events, doubts);
     let owned = hub.owned;
     let inlets = Inlets { catalog, owned };
     let engine = engine(context, metrics, settings, (inlets, remote.outlets));
     loops.spawn(tell(hub.gate, stop.clone()));
     loops.spawn(clusters::keep(remote.controller, seen, stop.clone()));
-    let lookouts = (publish, sight, remote.left);
+    let lookouts = (publish, sight, remote.left, check);
     spawn_lookouts(loops, settings, (client, metrics, calls), lookouts, stop);
     let territory = remote.territory;
     if let Some(shards) = hub.shards {
@@ -113,11 +118,12 @@ fn engine(
     )
 }
 
-/// What the platform offers, all namespaces, and those of the tasks that something is left of.
+/// What the platform offers, all namespaces, those of the tasks that something is left of, and what classes are tried with.
 type Sights = (
     watch::Sender<Published>,
     watch::Sender<Option<Uids>>,
     watch::Receiver<Arc<BTreeSet<String>>>,
+    Check,
 );
 
 /// Starts what looks at the platform's objects and at the other hubs.
@@ -125,7 +131,7 @@ fn spawn_lookouts(
     loops: &mut JoinSet<()>,
     settings: &Settings,
     (client, metrics, calls): (&Client, &Metrics, &Calls),
-    (publish, sight, left): Sights,
+    (publish, sight, left, check): Sights,
     stop: &CancellationToken,
 ) {
     let inquiry = Inquiry {
@@ -141,7 +147,8 @@ fn spawn_lookouts(
     let grace = settings.start.unowned_grace;
     loops.spawn(unowned::run(leases, left, grace, metrics.clone()));
     let (fallback, watched) = (settings.fallback_class.clone(), &settings.watch_namespaces);
-    let offering = CatalogLoop::new(calls.clone(), fallback, watched, publish).showing(sight);
+    let offering = CatalogLoop::new(calls.clone(), fallback, watched, publish);
+    let offering = offering.showing(sight).checking(check);
     let namespace = settings.rendering_namespace.clone();
     loops.spawn(offering.run(client.clone(), namespace, metrics.clone(), stop.clone()));
 }
@@ -159,7 +166,7 @@ fn context(
     (calls, gate, metrics): (&Calls, &Gate, &Metrics),
     (events, notes): (Events, Notes),
     identities: Arc<Identities>,
-    seats: Arc<dyn Seats>,
+    (seats, doubts): (Arc<dyn Seats>, mpsc::Sender<String>),
 ) -> Context {
     Context {
         calls: calls.clone(),
@@ -174,6 +181,7 @@ fn context(
         gates: settings.clusters.gates.clone(),
         patience: clusters::patience(settings),
         verifier: Verifier::new(calls.clone(), metrics.clone()),
+        doubts,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a call failed, without a word of the server's.
 
 use crate::gate;
+use crate::plan::objection::Objection;
 
 /// Why a call failed. Holds no text of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +98,24 @@ impl CallError {
             Self::Code(_) => "Code",
             Self::Transport => "Transport",
             Self::NoClaim => "NoClaim",
+        }
+    }
+}
+
+/// Why an object was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declined {
+    /// What the answer means.
+    pub error: CallError,
+    /// What the hub's own API server names as the cause. Other servers are not asked for one.
+    pub objection: Option<Objection>,
+}
+
+impl From<CallError> for Declined {
+    fn from(error: CallError) -> Self {
+        Self {
+            error,
+            objection: None,
         }
     }
 }

@@ -14,13 +14,13 @@ use kube::Resource;
 use kube::api::{GetParams, ListParams, ObjectMeta, Patch, PostParams};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::labels::{FIELD_MANAGER, HUB_ID, objects_of};
+use crate::api::labels::{FIELD_MANAGER, HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskUid};
 
-use super::error::{CallError, found, gone};
+use super::error::{CallError, Declined, found, gone};
 use super::single::{Bare, FoundJob, LeanJob, LeanPods, Made, PODS};
 use super::wire::{Extent, Wire};
 use super::{DEADLINE, delete, manager};
@@ -70,33 +70,49 @@ impl Objects {
     ///
     /// # Errors
     /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
-    pub async fn create_secret(&self, secret: &Secret) -> Result<String, CallError> {
-        self.create("secrets", secret).await
+    pub async fn create_secret(&self, secret: &Secret) -> Result<String, Declined> {
+        self.create("secrets", secret, false).await
     }
 
     /// Creates a Job; its UID.
     ///
     /// # Errors
     /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
-    pub async fn create_job(&self, job: &Job) -> Result<String, CallError> {
-        self.create("jobs", job).await
+    pub async fn create_job(&self, job: &Job) -> Result<String, Declined> {
+        self.create("jobs", job, false).await
     }
 
-    async fn create<K>(&self, resource: &'static str, object: &K) -> Result<String, CallError>
+    /// Asks whether a Job would be accepted, and makes none.
+    ///
+    /// # Errors
+    /// Why it would not be, or why that was not said.
+    pub async fn try_job(&self, job: &Job) -> Result<(), Declined> {
+        self.create("jobs", job, true).await.map(|_| ())
+    }
+
+    async fn create<K>(&self, resource: &'static str, object: &K, dry_run: bool) -> Result<String, Declined>
     where
         K: Resource<DynamicType = ()> + serde::Serialize,
     {
         let body = serde_json::to_vec(object).map_err(|_| CallError::Transport)?;
         let parameters = PostParams {
-            dry_run: false,
+            dry_run,
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
         let mut request = self.own::<K>().create(&parameters, body);
         if let Ok(request) = &mut request {
             request.headers_mut().insert(ACCEPT, METADATA_ONLY);
         }
-        let made: Made = self.send("create", resource, request).await?;
-        made.uid().ok_or(CallError::Transport)
+        let request = request.map_err(|_| CallError::Transport)?;
+        let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
+        let answer = answer.unwrap_or(Err(CallError::Timeout.into()));
+        self.count(
+            "create",
+            resource,
+            answer.as_ref().map_err(|declined| declined.error),
+        );
+        let made: Made = serde_json::from_slice(&answer?).map_err(|_| CallError::Transport)?;
+        Ok(made.uid().ok_or(CallError::Transport)?)
     }
 
     /// Reads a Job; `None` when it does not exist.
@@ -178,9 +194,33 @@ impl Objects {
     /// # Errors
     /// [`CallError::Conflict`] when it changed since it was read.
     pub async fn adopt_job(&self, name: &str, uid: &str, version: &str) -> Result<(), CallError> {
-        let body = json!({"metadata": {
-            "uid": uid, "resourceVersion": version, "labels": {HUB_ID: self.hub_id.as_str()},
-        }});
+        self.label_job(name, (uid, version), &json!({HUB_ID: self.hub_id.as_str()}))
+            .await
+    }
+
+    /// Puts the hub's labels back on a task's Job that lost them, if it is still the one with this UID and this version.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when it changed since it was read.
+    pub async fn mark_job(
+        &self,
+        name: &str,
+        (uid, version): (&str, &str),
+        task: &TaskUid,
+    ) -> Result<(), CallError> {
+        let marks = json!({
+            MANAGED_BY: MANAGED_BY_VALUE, HUB_ID: self.hub_id.as_str(), TASK_UID: task.as_str(),
+        });
+        self.label_job(name, (uid, version), &marks).await
+    }
+
+    async fn label_job(
+        &self,
+        name: &str,
+        (uid, version): (&str, &str),
+        marks: &Value,
+    ) -> Result<(), CallError> {
+        let body = json!({"metadata": {"uid": uid, "resourceVersion": version, "labels": marks}});
         let request = self
             .own::<Job>()
             .patch_metadata(name, &manager(), &Patch::Merge(&body));
@@ -219,10 +259,14 @@ impl Objects {
         let request = request.map_err(|_| CallError::Transport)?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.send(request, extent)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout));
+        self.count(verb, resource, answer.as_ref().map_err(|error| *error));
+        answer
+    }
+
+    fn count(&self, verb: &'static str, resource: &'static str, answer: Result<&Bytes, CallError>) {
         if let Some(metrics) = &self.metrics {
-            let code = answer.as_ref().map_or_else(|e| e.code(), |_| 200);
+            let code = answer.map_or_else(CallError::code, |_| 200);
             metrics.call(verb, resource, code);
         }
-        answer
     }
 }

@@ -11,7 +11,9 @@ use serde::Deserialize;
 
 use crate::metrics::journey;
 
-use super::error::{CallError, classify};
+use crate::plan::objection;
+
+use super::error::{CallError, Declined, classify};
 
 /// Bytes of one object of the hub's own API server: twice of what its database takes for one, 1.5 MiB.
 pub const OBJECT_MAX: usize = 3 << 20;
@@ -39,6 +41,12 @@ pub trait Wire: fmt::Debug + Send + Sync {
         request: http::Request<Vec<u8>>,
         extent: Extent,
     ) -> BoxFuture<'_, Result<Bytes, CallError>>;
+
+    /// The same for an object that is to be made, with what a server that is trusted names as the cause of a refusal.
+    fn submit(&self, request: http::Request<Vec<u8>>) -> BoxFuture<'_, Result<Bytes, Declined>> {
+        let sent = self.send(request, Extent::Object);
+        Box::pin(async move { sent.await.map_err(Declined::from) })
+    }
 }
 
 /// The hub's own API server.
@@ -63,6 +71,10 @@ impl Wire for Hub {
         };
         Box::pin(fetch(&self.0, request, max))
     }
+
+    fn submit(&self, request: http::Request<Vec<u8>>) -> BoxFuture<'_, Result<Bytes, Declined>> {
+        Box::pin(exchange(&self.0, request, OBJECT_MAX))
+    }
 }
 
 /// Sends a request to the hub's own API server; the body of an answer that is a success, of at most so many bytes. With none,
@@ -71,19 +83,28 @@ impl Wire for Hub {
 /// # Errors
 /// What an answer that is no success means; [`CallError::TooLarge`] as soon as the body is known to be.
 pub async fn fetch(client: &Client, request: http::Request<Vec<u8>>, max: usize) -> Result<Bytes, CallError> {
+    let answer = exchange(client, request, max).await;
+    answer.map_err(|declined| declined.error)
+}
+
+/// The same, with what is named as the cause of a refusal.
+async fn exchange(client: &Client, request: http::Request<Vec<u8>>, max: usize) -> Result<Bytes, Declined> {
     journey::leaves();
     let answer = client.send(request.map(Body::from)).await;
     let (head, mut body) = answer.map_err(|error| classify(&error))?.into_parts();
     if !head.status.is_success() {
         let said = read(&mut body, ERROR_MAX).await.unwrap_or_default();
-        return Err(CallError::of_status(head.status.as_u16(), reason(&said)));
+        return Err(Declined {
+            error: CallError::of_status(head.status.as_u16(), reason(&said)),
+            objection: objection::read(&said),
+        });
     }
     if max == 0 {
         // To its end where that is near, so that the connection can be used again.
         _ = read(&mut body, ERROR_MAX).await;
         return Ok(Bytes::new());
     }
-    read(&mut body, max).await
+    Ok(read(&mut body, max).await?)
 }
 
 async fn read(body: &mut Body, max: usize) -> Result<Bytes, CallError> {

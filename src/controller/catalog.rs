@@ -35,9 +35,12 @@ mod land;
 mod record;
 mod settle;
 mod shelf;
+mod trial;
 
 use land::{Land, Part};
 use shelf::{Shelf, Turn};
+pub use trial::Check;
+use trial::Trials;
 
 /// Pause before what a failed call left open is tried again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -90,6 +93,8 @@ pub struct CatalogLoop {
     has_changed: bool,
     /// Whether a namespace went that some list names.
     has_withdrawn: bool,
+    /// Which classes' Jobs the API server accepts.
+    trials: Trials,
     /// UIDs of all namespaces that this hub sees; `None` until all were seen once.
     sight: watch::Sender<Option<Uids>>,
 }
@@ -130,6 +135,7 @@ impl CatalogLoop {
             land,
             has_changed: false,
             has_withdrawn: false,
+            trials: Trials::default(),
             sight: watch::channel(None).0,
         }
     }
@@ -141,6 +147,13 @@ impl CatalogLoop {
         self
     }
 
+    /// The same, which asks the API server whether it accepts the Jobs of classes.
+    #[must_use]
+    pub fn checking(mut self, check: Check) -> Self {
+        self.trials.begin(check);
+        self
+    }
+
     /// Runs until `stop`.
     pub async fn run(mut self, client: Client, namespace: String, metrics: Metrics, stop: CancellationToken) {
         let mut changes = changes(&client, &namespace, &self.land, &metrics);
@@ -148,6 +161,7 @@ impl CatalogLoop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(change) = changes.next() => self.take_in(change),
+                tried = self.trials.next(&self.classes, &self.calls) => self.take_trial(tried),
                 () = tokio::time::sleep(RETRY), if self.has_work() => {}
             }
             if self.unseen.is_empty() {
@@ -242,8 +256,10 @@ impl CatalogLoop {
         match turn {
             Turn::Listing => _ = self.unseen.insert(Source::Classes),
             Turn::Listed => _ = self.unseen.remove(&Source::Classes),
-            Turn::NewSpec(name) | Turn::NewRecord(name) => {
+            Turn::NewSpec(name) => {
+                self.trials.put(&name);
                 if self.classes.get(&name).is_some_and(|class| class.spec.is_none()) {
+                    self.trials.forget(&name);
                     tracing::warn!(
                         class = name,
                         "this renderer class cannot be decoded; its tasks wait"
@@ -251,7 +267,9 @@ impl CatalogLoop {
                 }
                 self.classes_to_tell.insert(name);
             }
-            Turn::Gone(_) | Turn::Nothing => {}
+            Turn::NewRecord(name) => _ = self.classes_to_tell.insert(name),
+            Turn::Gone(name) => self.trials.forget(&name),
+            Turn::Nothing => {}
         }
     }
 

@@ -351,6 +351,7 @@ pub(super) mod tests {
             gates: Gates::default(),
             patience: Patience::default(),
             verifier: Verifier::new(calls, metrics.clone()),
+            doubts: mpsc::channel(1).0,
         };
         let catalog = Catalog {
             fallback: RendererClassSpec::default(),

@@ -63,6 +63,8 @@ pub struct Index {
     /// How long what a failure left stays.
     patience: Patience,
     targets: Interned<Target>,
+    /// Tasks that wait for the tenant of each namespace.
+    waiting: HashMap<Arc<str>, usize>,
 }
 
 /// The phases as metric labels.
@@ -116,6 +118,8 @@ pub struct View {
     pub held: Option<Held>,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
+    /// Tasks that wait for the tenant of the same namespace.
+    pub waiting_beside: usize,
     /// Whether the task itself may be removed now.
     pub removal: Removal,
     /// Where it runs, if not on the hub.
@@ -219,13 +223,19 @@ impl Index {
         }
     }
 
-    /// Takes in what keeps a task's objects from being created; when to try it again in spite of that.
-    pub fn hold(&mut self, uid: &TaskUid, held: Option<Held>, now: Instant) -> Option<Instant> {
+    /// Takes in what keeps a task's objects from being created, and until when that is believed, where the plan says; when to
+    /// try it again in spite of that.
+    pub fn hold(
+        &mut self,
+        uid: &TaskUid,
+        (held, until): (Option<Held>, Option<Instant>),
+        now: Instant,
+    ) -> Option<Instant> {
         let record = self.tasks.get_mut(uid)?;
         let since_earlier = record
             .held
             .filter(|(known, until)| Some(*known) == held && now < *until);
-        record.held = since_earlier.or(held.map(|held| (held, now + retry(held))));
+        record.held = since_earlier.or(held.map(|held| (held, until.unwrap_or(now + retry(held)))));
         record.held.map(|(_, until)| until)
     }
 
@@ -317,13 +327,11 @@ impl Index {
             may_restore,
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
-            held: record
-                .held
-                .filter(|(_, until)| now < *until)
-                .map(|(held, _)| held),
+            held: record.held_at(now),
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
+            waiting_beside: self.waiting.get(&record.namespace).copied().unwrap_or_default(),
             removal: record.removal,
             abroad: ViewAbroad {
                 may_be_there: record.abroad.may_be_there,

@@ -122,6 +122,12 @@ impl Record {
         self.restored.is_none_or(|at| at + RESTORE_PAUSE <= now)
     }
 
+    /// What keeps its objects from being created, as far as that is believed.
+    pub(super) fn held_at(&self, now: Instant) -> Option<Held> {
+        let believed = self.held.filter(|(_, until)| now < *until);
+        believed.map(|(held, _)| held)
+    }
+
     /// The tenant's namespace.
     pub fn namespace(&self) -> &Arc<str> {
         &self.namespace

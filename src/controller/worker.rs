@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
+use tokio::sync::mpsc;
 
 use crate::api::labels::REGISTRY_HOST;
 use crate::apply::Calls;
@@ -25,9 +26,9 @@ use crate::plan::registry::judge;
 use crate::plan::seal::SealKey;
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
-use crate::plan::tenant::{Access, Missing, Named, Own, Reference};
+use crate::plan::tenant::{Access, Missing, Named, Own, Reader, Reference, no_account};
 use crate::plan::{JobState, Observed, Step, decide};
-use crate::tenant::{Identities, look_up};
+use crate::tenant::{Identities, IdentityError, look_up};
 use crate::verify::Verifier;
 use crate::watch::pod_task;
 
@@ -72,6 +73,8 @@ pub struct Context {
     pub patience: Patience,
     /// Asks registries what they hold.
     pub verifier: Verifier,
+    /// Renderer classes whose Jobs may not be accepted any more.
+    pub doubts: mpsc::Sender<String>,
 }
 
 /// Passes over a task until nothing is left to do now.
@@ -84,6 +87,7 @@ pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: b
         note: None,
         proof: None,
         own: None,
+        vouched: None,
         carried: None,
         target: None,
         place: context.place.clone(),
@@ -117,6 +121,8 @@ struct Pass<'a> {
     proof: Option<Proof>,
     /// What the task's own destination turned out to be.
     own: Option<Result<Own, Refusal>>,
+    /// Whether the hub may act as the task's ServiceAccount.
+    vouched: Option<Result<(), Refusal>>,
     /// What of the platform's goes along to another cluster.
     carried: Option<Result<Carried, Refusal>>,
     /// Where its Job runs, as its spec says.
@@ -179,7 +185,9 @@ impl Pass<'_> {
             tenancy: &self.context.tenancy,
             grants: &self.offers.grants,
             own: self.own.as_ref(),
+            vouched: self.vouched.as_ref(),
             place: &self.place,
+            rendering: &self.context.place.namespace,
             target: self.target.as_ref(),
             site: self.site(),
             leftovers: self.leftovers,
@@ -188,6 +196,7 @@ impl Pass<'_> {
             patience: self.context.patience,
             has_slot: self.has_slot,
             has_waited: self.view.has_waited,
+            waiting_beside: self.view.waiting_beside,
             held: self.view.held,
             is_forged: self.view.is_forged && self.view.may_restore,
             removal: self.view.removal,
@@ -214,9 +223,10 @@ impl Pass<'_> {
             }
             Step::Load(cargo) => self.carried = Some(self.load(&cargo).await?),
             Step::Abandon => self.abandon(task).await?,
+            Step::Vouch(reader) => self.vouched = Some(self.vouch(&reader).await?),
             Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
             Step::Create(resolved) => self.create(task, &resolved).await?,
-            Step::ReadJob => self.read_job(&name).await?,
+            Step::ReadJob => self.read_job(task, &name).await?,
             Step::Verify(inquiry) => self.claim(*inquiry),
             Step::WriteStatus(status) => self.write_status(task, *status).await?,
             Step::RestoreStatus => self.restore_status(task).await?,
@@ -276,9 +286,21 @@ impl Pass<'_> {
         }))
     }
 
-    async fn read_job(&mut self, name: &str) -> Result<(), WorkError> {
+    /// Whether the hub may act as whom a task names.
+    async fn vouch(&self, reader: &Reader) -> Result<Result<(), Refusal>, WorkError> {
+        match self.context.identities.session(reader).await {
+            Ok(_) => Ok(Ok(())),
+            Err(IdentityError::Denied) => Ok(Err(no_account(reader))),
+            Err(IdentityError::Call(error)) => Err(error.into()),
+        }
+    }
+
+    async fn read_job(&mut self, task: &Task, name: &str) -> Result<(), WorkError> {
         let asked = Instant::now();
-        let job = self.objects()?.get_job(name).await?;
+        let mut job = self.objects()?.get_job(name).await?;
+        if let Some(job) = &mut job {
+            self.mark_again(task, name, &mut job.meta).await?;
+        }
         let mark = job
             .as_ref()
             .and_then(|job| self.own_mark(&job.meta, job.hint))

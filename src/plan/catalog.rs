@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::api::conditions::Reason;
 use crate::api::oci::{Reference, RegistryHost, Repository, RepositoryPrefix, Tag};
 use crate::api::{
-    AllowedNamespace, ClusterRegistrySpec, RenderClusterSpec, RenderTaskSpec, RendererClassSpec, RendererMode,
+    AllowedNamespace, ClusterRegistrySpec, RenderClusterSpec, RenderTaskSpec, RendererClassSpec,
 };
 use crate::names::{TaskKind, job_name};
 
@@ -74,6 +74,8 @@ pub struct Class {
     pub spec: RendererClassSpec,
     /// Whether tasks that name no class get it.
     pub is_default: bool,
+    /// Whether the API server would not accept its Jobs, when it was asked last.
+    pub is_refused: bool,
     /// UID of each namespace it lists, as recorded at first use.
     pub recorded: Uids,
 }
@@ -122,6 +124,7 @@ pub struct Resolved {
 }
 
 mod cargo;
+mod classes;
 
 pub use cargo::{Cargo, Carried};
 
@@ -285,37 +288,6 @@ impl Catalog {
                 "the ClusterRegistry does not exist; the task starts by itself once it does",
             ),
         })
-    }
-
-    pub(super) fn class(&self, task: &Task, spec: &RenderTaskSpec) -> Result<&RendererClassSpec, Refusal> {
-        static NOBODY: Uids = Uids::new();
-        let found = match &spec.renderer_class_name {
-            Some(name) => self.classes.get(name),
-            None => self.classes.values().find(|c| c.is_default),
-        };
-        let found = found.map(|class| (&class.spec, &class.recorded));
-        let fallback = || {
-            spec.renderer_class_name
-                .is_none()
-                .then_some((&self.fallback, &NOBODY))
-        };
-        // A class that is not for this namespace reads the same as one that does not exist.
-        let serving = found
-            .or_else(fallback)
-            .filter(|(class, recorded)| self.serves(class, recorded, task));
-        serving.map(|(class, _)| class).ok_or_else(|| {
-            Refusal::new(
-                Reason::RendererClassNotFound,
-                "the renderer class does not exist for this namespace; the task starts by itself once it does",
-            )
-        })
-    }
-
-    /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
-    /// credential to the tenant's input: then a namespace must be listed.
-    fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
-        let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
-        is_open || self.admits(&class.allowed_namespaces, recorded, task)
     }
 
     fn admits(&self, allowed: &[AllowedNamespace], recorded: &Uids, task: &Task) -> bool {

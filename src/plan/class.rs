@@ -3,14 +3,39 @@
 use crate::api::conditions::{ConditionType, Reason, Wanted};
 use crate::api::{RendererClassSpec, RendererMode};
 
-/// The conditions of a class; `None` is a spec that this hub cannot decode.
+use super::objection::Objection;
+
+/// The conditions of a class; `None` is a spec that this hub cannot decode. The objection is what keeps its Jobs from being
+/// accepted.
 #[must_use]
-pub fn conditions(spec: Option<&RendererClassSpec>) -> Vec<Wanted> {
+pub fn conditions(spec: Option<&RendererClassSpec>, objection: Option<&Objection>) -> Vec<Wanted> {
     let Some(spec) = spec else {
         let message = "the spec does not have the shape this hub understands; its tasks wait";
         return vec![want(ConditionType::Ready, false, Reason::InvalidSpec, message)];
     };
-    vec![ready(spec), isolated(spec.mode)]
+    let ready = match objection {
+        Some(objection) => want(
+            ConditionType::Ready,
+            false,
+            Reason::JobRefused,
+            &refused(objection),
+        ),
+        None => ready(spec),
+    };
+    vec![ready, isolated(spec.mode)]
+}
+
+/// What the platform operator is told of a class whose Jobs are not accepted.
+#[must_use]
+pub fn refused(objection: &Objection) -> String {
+    let mend = match objection {
+        Objection::Field(_) => "correct the class",
+        Objection::Policy(_) | Objection::Webhook(_) => "change the class or what denies it",
+        Objection::SilentWebhook(_) => "make it answer, or remove it",
+    };
+    format!(
+        "the API server does not accept the Jobs of this class: {objection}; {mend}; its tasks wait and start by themselves"
+    )
 }
 
 /// The conditions that are not said of such a class.
@@ -66,7 +91,7 @@ mod tests {
 
     fn said(spec: &Value) -> Vec<(ConditionType, bool, Reason)> {
         let spec: RendererClassSpec = serde_json::from_value(spec.clone()).unwrap();
-        let all = conditions(Some(&spec)).into_iter();
+        let all = conditions(Some(&spec), None).into_iter();
         all.map(|wanted| (wanted.type_, wanted.status, wanted.reason))
             .collect()
     }
@@ -87,6 +112,51 @@ mod tests {
         );
     }
 
+    /// Holds: B28.
+    #[test]
+    fn a_class_whose_jobs_are_not_accepted_says_why() {
+        let name = || "deny.example.com".to_owned();
+        for (objection, words) in [
+            (
+                Objection::Field("spec.template".to_owned()),
+                ["field spec.template ", "correct the class"],
+            ),
+            (
+                Objection::Policy(name()),
+                [
+                    "ValidatingAdmissionPolicy deny.example.com denies",
+                    "what denies it",
+                ],
+            ),
+            (
+                Objection::Webhook(name()),
+                ["admission webhook deny.example.com denies", "what denies it"],
+            ),
+            (
+                Objection::SilentWebhook(name()),
+                [
+                    "admission webhook deny.example.com does not answer",
+                    "make it answer",
+                ],
+            ),
+        ] {
+            let all = conditions(Some(&RendererClassSpec::default()), Some(&objection));
+            let [ready, isolated] = &all[..] else {
+                unreachable!("two conditions")
+            };
+            assert_eq!(
+                (ready.type_, ready.status, ready.reason),
+                (ConditionType::Ready, false, Reason::JobRefused)
+            );
+            assert!(
+                words.iter().all(|word| ready.message.contains(word)),
+                "{}",
+                ready.message
+            );
+            assert_eq!(isolated.type_, ConditionType::Isolated);
+        }
+    }
+
     #[test]
     fn a_class_that_serves_no_tenant_says_so() {
         for (spec, serves_none) in [
@@ -104,7 +174,7 @@ mod tests {
 
     #[test]
     fn of_a_class_that_cannot_be_decoded_nothing_is_said_but_that() {
-        let [wanted] = &conditions(None)[..] else {
+        let [wanted] = &conditions(None, None)[..] else {
             unreachable!("one condition")
         };
         assert_eq!((wanted.status, wanted.reason), (false, Reason::InvalidSpec));

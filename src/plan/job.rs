@@ -13,19 +13,22 @@ use k8s_openapi::api::batch::v1::{
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
 use kube::api::ObjectMeta;
 use secrecy::ExposeSecret as _;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::api::termination::PERMANENT_FAILURE;
-use crate::api::{RendererMode, labels};
-use crate::names::{HubId, hex, job_name};
+use crate::api::{RendererClassSpec, RendererMode, labels};
+use crate::names::{HubId, TaskKind, hex, job_name};
 
-use super::catalog::{Certificates, Resolved};
+use super::catalog::{Certificates, Credential, Resolved};
 use super::pod;
 use super::task::Task;
 use super::tenant::Login;
 
 /// Seconds a finished Job outlives the hub's own clean-up, as a net for a hub that is gone.
 const DEAD_HUB_NET: i32 = 86_400;
+/// UID of the task that a specimen is said to be of.
+const SPECIMEN: &str = "00000000-0000-0000-0000-000000000000";
 /// Seconds a Job may take where the class does not say.
 const DEFAULT_DEADLINE: i64 = 600;
 /// Pods that may fail where the class does not say.
@@ -64,6 +67,29 @@ pub fn manifests(place: &Place, task: &Task, resolved: &Resolved) -> Manifests {
     }
 }
 
+/// A Job as tasks of this class get it, to ask whether it would be accepted. It is never made.
+#[must_use]
+pub fn specimen(place: &Place, class: &RendererClassSpec) -> Option<Job> {
+    let meta = ObjectMeta {
+        name: Some("specimen".to_owned()),
+        namespace: Some("specimen".to_owned()),
+        uid: Some(SPECIMEN.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let task = Task::new(TaskKind::RenderTask, &meta, Value::Null, Value::Null)?;
+    let resolved = Resolved {
+        reference: "registry.invalid/specimen:0".parse().ok()?,
+        prefix: "specimen".parse().ok()?,
+        plain_http: false,
+        credential: Credential::BasicAuth("specimen".to_owned()),
+        token_realm: None,
+        ca: None,
+        login: None,
+        class: class.clone(),
+    };
+    Some(manifests(place, &task, &resolved).job)
+}
+
 fn secret(metadata: ObjectMeta, task: &Task, resolved: &Resolved) -> Secret {
     let url = resolved.reference.url();
     let mut parts = vec![(pod::CONFIG_KEY, &*task.config), (pod::URL_KEY, &url)];
@@ -92,21 +118,15 @@ fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &
         labels: metadata.labels.clone(),
         ..ObjectMeta::default()
     };
-    let kept = task
-        .spec
-        .as_ref()
-        .and_then(|s| s.failed_job_ttl)
-        .unwrap_or(0)
-        .max(0);
     let spec = JobSpec {
         backoff_limit: Some(class.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)),
         active_deadline_seconds: Some(class.active_deadline_seconds.unwrap_or(DEFAULT_DEADLINE)),
-        ttl_seconds_after_finished: Some(DEAD_HUB_NET.saturating_add(kept)),
+        ttl_seconds_after_finished: Some(DEAD_HUB_NET.saturating_add(task.failed_job_seconds())),
         pod_replacement_policy: Some("Failed".to_owned()),
         pod_failure_policy: Some(failure_policy(class.mode)),
         template: PodTemplateSpec {
             metadata: Some(pod_metadata),
-            spec: Some(pod::spec(&place.service_account, name, resolved)),
+            spec: Some(pod::spec(&place.service_account, name, &task.config, resolved)),
         },
         ..JobSpec::default()
     };

@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod lost;
 pub mod mailbag;
 pub mod namespaces;
+pub mod objection;
 pub mod outcome;
 pub mod path;
 pub mod placement;
@@ -55,6 +56,7 @@ use gates::Gates;
 use grants::Grants;
 pub use held::Held;
 use job::Place;
+pub use outcome::JobState;
 use outcome::{JobReport, PodNote, Verdict};
 use placement::Target;
 use proof::{Belief, Inquiry, Proof};
@@ -63,50 +65,7 @@ use site::Where;
 use status::Started;
 use task::{Phase, Task};
 use tenancy::Tenancy;
-use tenant::{Own, Reference};
-
-/// What is known of a task's Job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobState {
-    /// No Job of the task is known.
-    Absent,
-    /// The API server said that none exists.
-    Gone,
-    /// One exists.
-    Seen {
-        /// UID of the Job.
-        uid: String,
-        /// Hash of the spec it was made from.
-        spec_hash: String,
-        /// Where its chart goes.
-        chart_url: Option<String>,
-        /// Whether its metadata leave it open that it ended.
-        may_have_ended: bool,
-    },
-    /// One was read.
-    Read(JobReport),
-}
-
-impl JobState {
-    /// Where the chart of the Job goes; a status is not asked, because others than the hub may have written it.
-    fn chart_url(&self) -> Option<String> {
-        match self {
-            Self::Absent | Self::Gone => None,
-            Self::Seen { chart_url, .. } => chart_url.clone(),
-            Self::Read(report) => report.chart_url.clone(),
-        }
-    }
-
-    /// UID of the Job, if one exists.
-    #[must_use]
-    pub fn uid(&self) -> Option<&str> {
-        match self {
-            Self::Absent | Self::Gone => None,
-            Self::Seen { uid, .. } => Some(uid),
-            Self::Read(report) => Some(&report.uid),
-        }
-    }
-}
+use tenant::{Own, Reader, Reference};
 
 /// Everything a decision rests on.
 #[derive(Clone, Debug)]
@@ -131,8 +90,12 @@ pub struct Observed<'a> {
     pub grants: &'a Grants,
     /// What the task's own destination turned out to be, once it was read.
     pub own: Option<&'a Result<Own, Refusal>>,
+    /// Whether the hub may act as whom the task names, once that was asked.
+    pub vouched: Option<&'a Result<(), Refusal>>,
     /// Where the Job runs.
     pub place: &'a Place,
+    /// The hub's rendering namespace, in which no task is served.
+    pub rendering: &'a str,
     /// The same as the spec names it; `None` is the hub.
     pub target: Option<&'a Result<Target, Refusal>>,
     /// How that place stands.
@@ -149,6 +112,8 @@ pub struct Observed<'a> {
     pub has_slot: bool,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
+    /// Tasks that wait for the tenant of the same namespace.
+    pub waiting_beside: usize,
     /// What an earlier attempt to create its objects ran into.
     pub held: Option<Held>,
     /// Whether the object has a status that is not the hub's, and it is time to put it right.
@@ -162,6 +127,8 @@ pub struct Observed<'a> {
 pub enum Step {
     /// Put the hub's finalizer on the task.
     AddFinalizer,
+    /// Find out whether the hub may act as whom the task names.
+    Vouch(Reader),
     /// Read what the task names, as whom it says.
     LookUp(Box<Reference>),
     /// Read what of the platform's goes along to another cluster.

@@ -205,3 +205,46 @@ fn message(container: &ContainerStatus) -> Option<Termination> {
             .as_deref()?,
     )
 }
+
+/// What is known of a task's Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// No Job of the task is known.
+    Absent,
+    /// The API server said that none exists.
+    Gone,
+    /// One exists.
+    Seen {
+        /// UID of the Job.
+        uid: String,
+        /// Hash of the spec it was made from.
+        spec_hash: String,
+        /// Where its chart goes.
+        chart_url: Option<String>,
+        /// Whether its metadata leave it open that it ended.
+        may_have_ended: bool,
+    },
+    /// One was read.
+    Read(JobReport),
+}
+
+impl JobState {
+    /// Where the chart of the Job goes; a status is not asked, because others than the hub may have written it.
+    pub(super) fn chart_url(&self) -> Option<String> {
+        match self {
+            Self::Absent | Self::Gone => None,
+            Self::Seen { chart_url, .. } => chart_url.clone(),
+            Self::Read(report) => report.chart_url.clone(),
+        }
+    }
+
+    /// UID of the Job, if one exists.
+    #[must_use]
+    pub fn uid(&self) -> Option<&str> {
+        match self {
+            Self::Absent | Self::Gone => None,
+            Self::Seen { uid, .. } => Some(uid),
+            Self::Read(report) => Some(&report.uid),
+        }
+    }
+}

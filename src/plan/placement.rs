@@ -12,7 +12,7 @@ use super::grants::Grants;
 use super::site::{ClusterName, OwnKubeconfig, Site};
 use super::task::{Task, TaskId};
 use super::tenancy::Tenancy;
-use super::tenant::{crossing, reader};
+use super::tenant::{reader, uncrossed};
 
 /// A place that is not the hub, as the spec names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -160,7 +160,7 @@ pub fn admit(
                     && grants.allows_secret(&task.id.namespace, &own.namespace, &own.name)
             };
             if own.crosses && !is_granted() {
-                return Err(crossing());
+                return Err(uncrossed(tenancy));
             }
             Ok(())
         }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{
     Container, EnvVar, PodSecurityContext, PodSpec, SeccompProfile, Volume, VolumeMount,
 };
 
+use crate::api::pinned::{CONFIG_SHA256, URL_SHA256, sha256};
 use crate::api::{RendererClassSpec, RendererMode};
 
 use super::catalog::{Certificates, Credential, Resolved};
@@ -45,12 +46,16 @@ const COMMAND: &str = "/renderhub-renderer";
 /// Key of a class's certificate ConfigMap.
 pub(super) const CLASS_CA_KEY: &str = "trust-bundle.pem";
 
-/// The pod of the Job and config Secret `name`.
+/// The pod of the Job and config Secret `name`, which holds this configuration.
 #[must_use]
-pub fn spec(service_account: &str, name: &str, resolved: &Resolved) -> PodSpec {
+pub fn spec(service_account: &str, name: &str, config: &str, resolved: &Resolved) -> PodSpec {
     let class = &resolved.class;
     let (init, main, volumes) = match class.mode {
-        RendererMode::Split => (Some(vec![render(class)]), push(resolved), volumes(name, resolved)),
+        RendererMode::Split => (
+            Some(vec![render(class, config)]),
+            push(resolved),
+            volumes(name, resolved),
+        ),
         RendererMode::Single => (None, single::container(resolved), single::volumes(name, resolved)),
     };
     PodSpec {
@@ -90,8 +95,8 @@ fn command(class: &RendererClassSpec) -> Vec<String> {
     }
 }
 
-/// Reads the tenant's configuration; holds no credential.
-fn render(class: &RendererClassSpec) -> Container {
+/// Reads the tenant's configuration, if it is still the one that the hub wrote; holds no credential.
+fn render(class: &RendererClassSpec, config: &str) -> Container {
     let args = ["render", CONFIG_FILE, "--out", CHART];
     let mounts = vec![
         config_mount(),
@@ -103,7 +108,7 @@ fn render(class: &RendererClassSpec) -> Container {
         class,
         Some(command(class)),
         &args,
-        Vec::new(),
+        vec![variable(CONFIG_SHA256, &sha256(config.as_bytes()))],
         mounts,
     )
 }
@@ -118,7 +123,7 @@ fn push(resolved: &Resolved) -> Container {
     let prefix = format!("--repository-prefix={}", resolved.prefix.as_str());
     args.push(&prefix);
     let (mut env, mut mounts) = (
-        Vec::new(),
+        vec![variable(URL_SHA256, &sha256(resolved.reference.url().as_bytes()))],
         vec![mount("chart", "/chart", true), mount("tmp", "/tmp", false)],
     );
     mounts.push(mount("push", PUSH_DIR, true));

@@ -12,11 +12,15 @@ use super::catalog::{Refusal, Resolved};
 use super::placement::{admit, open};
 use super::site::{SiteState, Where};
 use super::tenant::{Own, Wanted, wanted};
-use super::validate::{crowded, validate};
-use super::{Observed, Step, refuse};
+use super::validate::{crowded, in_rendering_namespace, validate};
+use super::{Held, Observed, Step, refuse};
 
 /// Shortest and longest pause before something that nobody watches is looked at again.
 const LOOK_AGAIN: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(300)];
+/// Time after a refusal in which what a tenant may be about to make is looked for after the shortest pause each time.
+const PROMPT: SignedDuration = SignedDuration::from_secs(120);
+/// Tasks of one namespace that are looked at after the shortest pause; with more, each waits longer.
+const PROMPTLY: usize = 10;
 /// A cluster that is not connected by then is told of; earlier it would cost a write for a state that is already over.
 const SOON_CONNECTED: SignedDuration = SignedDuration::from_secs(5);
 
@@ -29,12 +33,19 @@ fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
     if let Some(refusal) = crowded(o.task) {
         return Err(refuse(o, &refusal, Step::REST));
     }
+    if o.task.id.namespace == o.rendering {
+        return Err(refuse(o, &in_rendering_namespace(), Step::REST));
+    }
     if let Some(held) = o.held {
-        return Err(refuse(o, &held.refusal(), Step::REST));
+        return Err(held_back(o, held));
     }
     placed(o, spec)?;
     let own = own(o, spec)?;
     let resolved = resolve(o, spec, own.as_deref()).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+    if o.target.is_none() && o.catalog.refuses(spec) {
+        // Whether it still does is asked for all tasks of the class at once.
+        return Err(refuse(o, &Held::JobRefused.refusal(false), Step::REST));
+    }
     reached(o, spec)?;
     if !o.has_slot {
         return Err(queued(o));
@@ -44,6 +55,20 @@ fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
         return Err(Step::AddFinalizer);
     }
     Ok(Step::Create(Box::new(resolved)))
+}
+
+/// Records what holds the task. What the API server refused may be accepted later, and no watch tells when.
+fn held_back(o: &Observed<'_>, held: Held) -> Step {
+    let rest = match held {
+        Held::JobRefused => Step::Rest {
+            wake: Some(later(o, refused_for(o))),
+            wants_slot: false,
+            waits_for: None,
+            wants_site: false,
+        },
+        Held::NameConflict | Held::NotAdmitted => Step::REST,
+    };
+    refuse(o, &held.refusal(o.target.is_some()), rest)
 }
 
 fn resolve(o: &Observed<'_>, spec: &RenderTaskSpec, own: Option<&Own>) -> Result<Resolved, Refusal> {
@@ -127,6 +152,11 @@ fn own<'a>(o: &Observed<'a>, spec: &RenderTaskSpec) -> Result<Option<Cow<'a, Own
         Err(refusal) => Err(refused(o, spec, &refusal)),
         Ok(Wanted::Platform) => Ok(None),
         Ok(Wanted::Given(own)) => Ok(Some(Cow::Owned(own))),
+        Ok(Wanted::Vouched(reader, own)) => match o.vouched {
+            Some(Ok(())) => Ok(own.map(Cow::Owned)),
+            Some(Err(refusal)) => Err(refused(o, spec, refusal)),
+            None => Err(with_slot(o, spec, Step::Vouch(reader))?),
+        },
         Ok(Wanted::Read(reference)) => match o.own {
             Some(Ok(own)) => {
                 let vetted = o.tenancy.vet(o.task, &own.spec, reference.crosses);
@@ -134,17 +164,17 @@ fn own<'a>(o: &Observed<'a>, spec: &RenderTaskSpec) -> Result<Option<Cow<'a, Own
                 Ok(Some(Cow::Borrowed(own)))
             }
             Some(Err(refusal)) => Err(refused(o, spec, refusal)),
-            None => {
-                reached(o, spec)?;
-                Err(if o.has_slot {
-                    Step::LookUp(Box::new(reference))
-                } else {
-                    queued(o)
-                })
-            }
+            None => Err(with_slot(o, spec, Step::LookUp(Box::new(reference)))?),
         },
     }
 }
+
+/// The step, once the task's cluster is reached and it has a slot.
+fn with_slot(o: &Observed<'_>, spec: &RenderTaskSpec, step: Step) -> Result<Step, Step> {
+    reached(o, spec)?;
+    Ok(if o.has_slot { step } else { queued(o) })
+}
+
 /// Records what the tenant can mend, and looks again by itself.
 fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
     if refusal.reason.is_stalled() {
@@ -160,16 +190,32 @@ fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
     refuse(o, refusal, rest)
 }
 
-/// When something that nobody watches is looked at again: after as long as the task has been refused already, so that the
-/// pauses double, and a restart forgets nothing.
+/// When something that nobody watches is looked at again: soon while a tenant may be at work on it, and in turn with what else
+/// the namespace waits for; then after as long as the task has been refused already, so that the pauses double, and a restart
+/// forgets nothing.
 fn look_again(o: &Observed<'_>) -> Timestamp {
+    let [shortest, _] = LOOK_AGAIN;
+    let elapsed = refused_for(o);
+    let turns = i32::try_from(o.waiting_beside / PROMPTLY + 1).unwrap_or(i32::MAX);
+    let soon = shortest.checked_mul(turns).unwrap_or(SignedDuration::MAX);
+    later(o, if elapsed < PROMPT { soon } else { elapsed.max(soon) })
+}
+
+/// How long the task has been refused already.
+fn refused_for(o: &Observed<'_>) -> SignedDuration {
     let scheduled = ConditionType::JobScheduled.as_str();
     let conditions = &o.task.status.conditions;
     let since = conditions.iter().find(|c| c.type_ == scheduled);
-    let since = since.map_or(o.now, |c| c.last_transition_time.0);
+    since.map_or(SignedDuration::ZERO, |c| {
+        o.now.duration_since(c.last_transition_time.0)
+    })
+}
+
+fn later(o: &Observed<'_>, pause: SignedDuration) -> Timestamp {
     let [shortest, longest] = LOOK_AGAIN;
-    let pause = o.now.duration_since(since).clamp(shortest, longest);
-    o.now.checked_add(pause).unwrap_or(Timestamp::MAX)
+    o.now
+        .checked_add(pause.clamp(shortest, longest))
+        .unwrap_or(Timestamp::MAX)
 }
 
 fn queued(o: &Observed<'_>) -> Step {

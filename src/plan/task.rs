@@ -178,14 +178,19 @@ impl Task {
     /// them stay.
     #[must_use]
     pub fn failure_cleanup_due(&self, longest: SignedDuration) -> Timestamp {
-        let ttl = self.failed_job_ttl().unwrap_or(DEFAULT_FAILED_JOB_TTL);
-        after(self.ended(), seconds(ttl).min(longest))
+        after(self.ended(), seconds(self.failed_job_seconds()).min(longest))
     }
 
     /// Whether the task asks for more time than the platform lets a failed Job stay.
     #[must_use]
     pub fn asks_to_be_kept_beyond(&self, longest: SignedDuration) -> bool {
         self.failed_job_ttl().is_some_and(|ttl| seconds(ttl) > longest)
+    }
+
+    /// Seconds that a failed Job and its config Secret are kept, as the task says or by default.
+    #[must_use]
+    pub fn failed_job_seconds(&self) -> i32 {
+        self.failed_job_ttl().unwrap_or(DEFAULT_FAILED_JOB_TTL).max(0)
     }
 
     fn failed_job_ttl(&self) -> Option<i32> {

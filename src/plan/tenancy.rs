@@ -97,6 +97,7 @@ const fn tells_of_host(said: Said) -> bool {
         | Said::Pushed
         | Said::AlreadyExists
         | Said::BadConfig
+        | Said::InputReplaced
         | Said::ChartTooLarge
         | Said::BadArchive
         | Said::BadCredentials

@@ -120,34 +120,34 @@ impl Reference {
                 self.named.registry().map(quoted).unwrap_or_default()
             ),
             Missing::Secret(name) => format!(
-                "the push Secret{} does not exist in the task's namespace; the task starts by itself within five minutes once it does",
+                "the push Secret{} does not exist in the task's namespace; make it there: {SOON}",
                 quoted(name)
             ),
             Missing::Certificates(name) => format!(
-                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist; the task starts by itself within \
-                 five minutes once it does",
+                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist; make it: {SOON}",
                 quoted(name)
             ),
-            Missing::Account => format!(
-                "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator",
-                self.account()
-            ),
+            Missing::Account => return no_account(&self.reader).message,
             Missing::Right(what, name) => format!(
                 "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right",
-                self.account(),
+                account(&self.reader),
                 quoted(name)
             ),
-        }
-    }
-
-    /// The name of the account that reads, as it stands in a sentence.
-    fn account(&self) -> String {
-        match &self.reader {
-            Reader::ServiceAccount(account) => quoted(account.name()),
-            Reader::Hub => String::new(),
         }
     }
 }
+
+/// The name of the account that reads, as it stands in a sentence.
+fn account(reader: &Reader) -> String {
+    match reader {
+        Reader::ServiceAccount(account) => quoted(account.name()),
+        Reader::Hub => String::new(),
+    }
+}
+
+/// When a task is looked at again that waits for something that the hub does not watch.
+const SOON: &str =
+    "the task starts by itself, within five minutes at the latest, and at once when the task is annotated";
 
 /// A name as it stands in a sentence, after what it names.
 fn quoted(name: &str) -> String {
@@ -229,6 +229,8 @@ pub enum Wanted {
     Platform,
     /// From the task alone.
     Given(Own),
+    /// From the platform, or from the task alone, once it is known that the hub may act as the ServiceAccount that the task names.
+    Vouched(Reader, Option<Own>),
     /// From what it names.
     Read(Reference),
 }
@@ -248,7 +250,9 @@ pub fn wanted(
         return Err(invalid("serviceAccountName is for tasks in a namespace"));
     }
     let (named, namespace) = match (&spec.registry_ref, &spec.base_url) {
-        (Some(named), _) if named.kind == RegistryKind::ClusterRegistry => return Ok(Wanted::Platform),
+        (Some(named), _) if named.kind == RegistryKind::ClusterRegistry => {
+            return vouched(task, spec, tenancy, None);
+        }
         (Some(_), _) if of_platform => {
             return Err(invalid("a ClusterRenderTask names a ClusterRegistry, or baseURL"));
         }
@@ -260,11 +264,12 @@ pub fn wanted(
             let own = host_of(spec, host);
             tenancy.vet(task, &own, false)?;
             if own.push_secret_ref.is_none() {
-                return Ok(Wanted::Given(Own {
+                let own = Own {
                     spec: own,
                     access: Access::Anonymous,
                     certificates: None,
-                }));
+                };
+                return vouched(task, spec, tenancy, Some(own));
             }
             (Named::Host(own), &task.id.namespace)
         }
@@ -273,7 +278,7 @@ pub fn wanted(
     let crosses = *namespace != task.id.namespace;
     let may_cross = |name| tenancy.crosses_namespaces && grants.allows(&task.id.namespace, namespace, name);
     if crosses && !named.registry().is_some_and(may_cross) {
-        return Err(crossing());
+        return Err(uncrossed(tenancy));
     }
     Ok(Wanted::Read(Reference {
         reader: reader(&task.id, spec, tenancy)?,
@@ -281,6 +286,20 @@ pub fn wanted(
         crosses,
         named,
     }))
+}
+
+/// A destination for which nothing is read. A ServiceAccount that is named counts all the same: a misspelt one is found by the
+/// first task that names it, and not by the first that needs it.
+fn vouched(
+    task: &Task,
+    spec: &RenderTaskSpec,
+    tenancy: &Tenancy,
+    own: Option<Own>,
+) -> Result<Wanted, Refusal> {
+    if spec.service_account_name.is_some() {
+        return Ok(Wanted::Vouched(reader(&task.id, spec, tenancy)?, own));
+    }
+    Ok(own.map_or(Wanted::Platform, Wanted::Given))
 }
 
 /// The registry that a task describes by itself.
@@ -329,6 +348,32 @@ pub fn crossing() -> Refusal {
     )
 }
 
+/// What is said of a ServiceAccount that the hub cannot act as. Without the right the API server does not tell
+/// whether the account exists.
+#[must_use]
+pub fn no_account(reader: &Reader) -> Refusal {
+    Refusal::new(
+        Reason::RBACDenied,
+        format!(
+            "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator",
+            account(reader)
+        ),
+    )
+}
+
+/// What is said of a reference that leaves its namespace without a grant, or where this hub lets none leave.
+#[must_use]
+pub fn uncrossed(tenancy: &Tenancy) -> Refusal {
+    if tenancy.crosses_namespaces {
+        return crossing();
+    }
+    Refusal::new(
+        Reason::CrossNamespaceRefDenied,
+        "this hub lets no reference leave the task's namespace, whatever ReferenceGrants there are; make a new task that names \
+         what is in its own namespace, or ask the platform operator to allow it (--no-cross-namespace-refs=false)",
+    )
+}
+
 fn invalid(what: &str) -> Refusal {
     Refusal::new(Reason::InvalidSpec, format!("{what}; make a new task"))
 }
@@ -366,7 +411,7 @@ pub fn login(secret: &Secret, hostname: &str) -> Result<Login, Refusal> {
             Reason::PushSecretInvalid,
             format!("the push Secret{name} must be of type kubernetes.io/basic-auth with username and password, and an annotation \
              renderhub.dev/registry-host on it must name the host, or of type kubernetes.io/dockerconfigjson with an entry for the \
-             host; the task starts by itself within five minutes once it is"),
+             host; mend it: {SOON}"),
         )
     })
 }

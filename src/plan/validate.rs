@@ -15,6 +15,15 @@ pub const MAX_CONFIG_BYTES: usize = 1_048_576 - 4_096;
 /// bytes alone do not bound memory; these take 6 MiB at the most.
 pub const MAX_VALUES: usize = 10_000;
 
+/// What is said of a task in the hub's own rendering namespace: who makes tasks there could read every push credential.
+pub(super) fn in_rendering_namespace() -> Refusal {
+    Refusal::new(
+        Reason::InvalidSpec,
+        "the task lies in the namespace where the hub's Jobs run and the push credentials are, where none is served; delete it, and \
+         make it in a tenant's namespace",
+    )
+}
+
 /// One rule: why it refuses, if it does.
 type Rule = fn(&Task, &RenderTaskSpec) -> Option<Refusal>;
 

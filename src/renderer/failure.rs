@@ -11,6 +11,7 @@ use super::error::PushError;
 use super::file::FileError;
 use super::tls::TlsError;
 use crate::api::oci::OciError;
+use crate::api::pinned::{CONFIG_SHA256, URL_SHA256};
 use crate::api::termination::{Phase, Reason, Termination};
 
 /// Why a command fails. Texts hold our own words only.
@@ -28,6 +29,9 @@ pub enum Failure {
     /// No configuration file was named.
     #[error("config-file is required: renderhub-renderer [flags] CONFIG-FILE, or try '--help'")]
     NoConfig,
+    /// The configuration is not the one that the Job names.
+    #[error("config-file is not the one that {CONFIG_SHA256} names")]
+    ConfigReplaced,
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(ConfigError),
@@ -71,6 +75,9 @@ pub enum PushFailure {
         #[source]
         error: FileError,
     },
+    /// The destination is not the one that the Job names.
+    #[error("url-file is not the one that {URL_SHA256} names")]
+    UrlReplaced,
     /// The destination is not one.
     #[error("failed to parse reference: {0}")]
     Reference(#[from] OciError),
@@ -121,7 +128,7 @@ impl Failure {
     /// What the hub is told.
     #[must_use]
     pub fn termination(&self) -> Termination {
-        use Reason::{BadConfig, ChartTooLarge, Internal};
+        use Reason::{BadConfig, ChartTooLarge, InputReplaced, Internal};
         let (phase, reason) = match self {
             Self::ReadConfig {
                 error: FileError::TooLarge,
@@ -139,6 +146,7 @@ impl Failure {
             | Self::Package
             | Self::Write(_)
             | Self::Start => (Phase::Render, Internal),
+            Self::ConfigReplaced => (Phase::Render, InputReplaced),
             Self::ReadConfig { .. } | Self::NoConfig | Self::Config(_) => (Phase::Render, BadConfig),
             Self::Interrupted(phase) => (*phase, Internal),
             Self::Push(failure) => (Phase::Push, failure.reason()),
@@ -164,6 +172,7 @@ impl PushFailure {
             }
             | Self::Tls(TlsError::Setup)
             | Self::Manifest => Internal,
+            Self::UrlReplaced => Reason::InputReplaced,
             Self::NoReference
             | Self::UrlFile { .. }
             | Self::Reference(_)

@@ -1,5 +1,6 @@
 //! The commands: from arguments to an exit code, lines on the terminal, and a termination message.
 
+use std::ffi::OsStr;
 use std::io::{self, Read as _, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use super::transport::{Limits, Transport};
 use crate::api::basic_auth::{self, BasicAuthError};
 use crate::api::docker_config::Credential;
 use crate::api::oci::{OciError, Reference};
+use crate::api::pinned::{CONFIG_SHA256, URL_SHA256, sha256};
 use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
 use crate::hardening;
 
@@ -122,11 +124,14 @@ fn say(line: &str) {
 
 // === render ===
 
-fn load(path: &Path) -> Result<Config, Failure> {
+fn load(path: &Path, pin: Option<&OsStr>) -> Result<Config, Failure> {
     let bytes = file::read(path, document::MAX_BYTES as u64).map_err(|error| Failure::ReadConfig {
         path: path.to_owned(),
         error,
     })?;
+    if !is_as_pinned(&bytes, pin) {
+        return Err(Failure::ConfigReplaced);
+    }
     Config::parse(&bytes).map_err(Failure::Config)
 }
 
@@ -136,8 +141,13 @@ fn build(config: &Config) -> Result<(&'static str, Chart), Failure> {
     Ok((kind, chart))
 }
 
+/// Whether content is what the Job names by its hash, if it names any: what was put in its place is not read.
+fn is_as_pinned(content: &[u8], pin: Option<&OsStr>) -> bool {
+    pin.is_none_or(|pin| *pin == *sha256(content))
+}
+
 fn render(args: &Render) -> Result<Termination, Failure> {
-    let config = load(&args.config)?;
+    let config = load(&args.config, std::env::var_os(CONFIG_SHA256).as_deref())?;
     config.check().map_err(Failure::Config)?;
     let (kind, chart) = build(&config)?;
     let bytes = archive::pack(&chart).map_err(|_| Failure::Package)?;
@@ -180,6 +190,9 @@ fn destination(args: &Push) -> Result<Reference, PushFailure> {
                 path: path.clone(),
                 error,
             })?;
+            if !is_as_pinned(&bytes, std::env::var_os(URL_SHA256).as_deref()) {
+                return Err(PushFailure::UrlReplaced);
+            }
             String::from_utf8(bytes).map_err(|_| OciError::Reference)?
         }
     };
@@ -276,7 +289,7 @@ fn report(pushed: Pushed, reference: &Reference, artifact: Artifact) -> Terminat
 async fn one_shot(args: OneShot) -> Result<Termination, Failure> {
     let config = args.config.as_deref().ok_or(Failure::NoConfig)?;
     // A chart that Helm cannot install is made all the same, as other renderers of these configurations do.
-    let (kind, chart) = build(&load(config)?)?;
+    let (kind, chart) = build(&load(config, None)?)?;
     let directory = tempfile::Builder::new().prefix("renderhub-chart-").tempdir();
     let directory = directory.map_err(|error| Failure::Write(error.into()))?;
     let place = directory.path().display();

@@ -138,11 +138,12 @@ impl CatalogLoop {
     }
 
     async fn tell_class(&mut self, name: &str) -> Result<(), CallError> {
-        let Some(watched) = self.classes.get(name) else {
+        // It is told with the verdict of the API server.
+        let Some(watched) = self.classes.get(name).filter(|_| !self.trials.is_open(name)) else {
             return Ok(());
         };
         let spec = watched.spec.as_ref();
-        let mut wanted = class::conditions(spec);
+        let mut wanted = class::conditions(spec, self.trials.objection(name));
         if let Some(spec) = spec {
             let recreated = self.recreated(spec, watched);
             for ready in wanted.iter_mut().filter(|w| w.type_ == ConditionType::Ready) {
@@ -178,6 +179,7 @@ impl CatalogLoop {
             let class = Class {
                 spec: watched.spec.clone()?,
                 is_default: watched.is_default,
+                is_refused: self.trials.objection(name).is_some(),
                 recorded: watched.status.namespaces.clone(),
             };
             Some((name.clone(), class))

@@ -185,7 +185,7 @@ impl Engine {
     /// What the platform offers changed: tasks that waited for it look again.
     pub(super) fn wake_blocked(&mut self) {
         for uid in self.tasks_that(|r| r.blocked == Blocked::ByPlatform || r.held.is_some()) {
-            self.index.hold(&uid, None, Instant::now());
+            self.index.hold(&uid, (None, None), Instant::now());
             self.queue.add(&uid);
         }
         // A pass under way looks at what was offered when it began, so its task is looked at once more.

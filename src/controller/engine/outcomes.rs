@@ -34,11 +34,12 @@ impl Engine {
         self.take_site(uid, outcome);
         self.index.take_status(uid, outcome.status, Instant::now());
         self.take_slot(uid, outcome);
-        if let Some(wake) = outcome.wake {
-            self.queue.add_at(uid, instant(wake));
+        let wake = outcome.wake.map(instant);
+        if let Some(wake) = wake {
+            self.queue.add_at(uid, wake);
         }
         let held = outcome.held.filter(|_| !is_outdated);
-        if let Some(retry) = self.index.hold(uid, held, Instant::now()) {
+        if let Some(retry) = self.index.hold(uid, (held, wake), Instant::now()) {
             self.queue.add_at(uid, retry);
         }
         match error {

@@ -47,7 +47,16 @@ impl Index {
         let Some(record) = self.tasks.get_mut(uid) else {
             return;
         };
+        if let Blocked::ByTenant(namespace) = &by {
+            *self.waiting.entry(Arc::clone(namespace)).or_default() += 1;
+        }
         if let Blocked::ByTenant(namespace) = std::mem::replace(&mut record.blocked, by) {
+            if let Some(count) = self.waiting.get_mut(&namespace) {
+                *count -= 1;
+                if *count == 0 {
+                    self.waiting.remove(&namespace);
+                }
+            }
             self.namespaces.give_back(Some(namespace));
         }
     }

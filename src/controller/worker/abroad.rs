@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 
 use crate::api::conditions::Reason;
 use crate::apply::{CallError, Objects};
-use crate::events::Notice;
+use crate::events::{Notice, Subject};
 use crate::names::{is_uid, job_name};
 use crate::plan::adoption::{Maker, maker};
 use crate::plan::catalog::{Cargo, Carried, Refusal};
@@ -159,7 +159,7 @@ impl Pass<'_> {
         self.leftovers = Leftovers::WrittenDown;
         let is_recorded = written.refused == 0;
         self.context.events.tell(Notice {
-            task: task.id.clone(),
+            subject: Subject::Task(task.id.clone()),
             is_warning: true,
             reason: Reason::TeardownForced,
             note: forced(is_recorded, &orphan.name),

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{at, class, place, platform, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
-use crate::plan::catalog::{Carried, Catalog, Credential, Refusal};
+use crate::plan::catalog::{Carried, Catalog, Class, Credential, Refusal};
 use crate::plan::finalizers::Finalizers;
 use crate::plan::gates::Gates;
 use crate::plan::grants::Grants;
@@ -47,9 +47,11 @@ struct Situation {
     tenancy: Tenancy,
     grants: Grants,
     own: Option<Result<Own, Refusal>>,
+    vouched: Option<Result<(), Refusal>>,
     place: Place,
     has_slot: bool,
     has_waited: bool,
+    waiting_beside: usize,
     held: Option<Held>,
     is_forged: bool,
     /// How the task's cluster stands, once somebody asked for it.
@@ -74,9 +76,11 @@ impl Situation {
             tenancy: every_host(),
             grants: Grants::default(),
             own: None,
+            vouched: None,
             place: place(),
             has_slot: true,
             has_waited: false,
+            waiting_beside: 0,
             held: None,
             is_forged: false,
             removal: Removal::Expired,
@@ -118,9 +122,12 @@ impl Situation {
             tenancy: &self.tenancy,
             grants: &self.grants,
             own: self.own.as_ref(),
+            vouched: self.vouched.as_ref(),
             place: &self.place,
             has_slot: self.has_slot,
             has_waited: self.has_waited,
+            waiting_beside: self.waiting_beside,
+            rendering: "rendering",
             held: self.held,
             is_forged: self.is_forged,
             removal: self.removal,
@@ -154,6 +161,7 @@ impl Situation {
             Step::RestoreStatus => "restore".to_owned(),
             Step::Verify(_) => "verify".to_owned(),
             Step::AddFinalizer => "add finalizer".to_owned(),
+            Step::Vouch(reader) => format!("vouch for {reader:?}"),
             Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
             Step::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),
             Step::Abandon => "abandon".to_owned(),
@@ -311,15 +319,49 @@ fn a_refusal_is_recorded_once_then_leftovers_go() {
 fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
     for (held, word) in [
         (Held::NameConflict, "write Pending NameConflict"),
-        (Held::JobRefused, "write Pending InvalidSpec"),
+        (Held::JobRefused, "write Pending JobRefused"),
         (Held::NotAdmitted, "write Pending Queued"),
     ] {
         let situation = fresh().with(|s| s.held = Some(held));
         assert_eq!(situation.word(), word);
         let told = Situation::of(written(&situation)).with(|s| s.held = Some(held));
-        assert_eq!(told.word(), "rest");
+        let rests = if held == Held::JobRefused {
+            "rest until 105"
+        } else {
+            "rest"
+        };
+        assert_eq!(told.word(), rests);
         assert_eq!(told.with(|s| s.held = None).word(), "create");
     }
+}
+
+/// Holds: B31.
+#[test]
+fn a_task_in_the_rendering_namespace_is_not_served() {
+    let task = super::task_in("rendering", crate::names::TaskKind::RenderTask, super::spec());
+    let situation = Situation::of(task);
+    assert_eq!(situation.word(), "write Pending InvalidSpec");
+    assert_eq!(Situation::of(written(&situation)).word(), "rest");
+}
+
+/// Holds: B28.
+#[test]
+fn nothing_is_made_for_a_class_whose_jobs_are_refused_here() {
+    let mut refusing = platform();
+    let class = Class {
+        is_refused: true,
+        ..class(json!({}), true)
+    };
+    refusing.classes.insert("default".to_owned(), class);
+    let refused = fresh().with(|s| s.catalog = refusing);
+    assert_eq!(refused.word(), "write Pending JobRefused");
+    let task = written(&refused);
+    let told = || Situation::of(task.clone()).with(|s| s.catalog = refused.catalog.clone());
+    check(vec![
+        (told().with(|s| s.secret = Some("s1")), "delete s1"),
+        (told(), "rest"),
+        (Situation::of(task.clone()), "create"),
+    ]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{at, class, place, platform, registry, spec_with};
 use crate::api::conditions::Reason;
 use crate::plan::catalog::{Catalog, Credential};
-use crate::plan::job::{Manifests, manifests};
+use crate::plan::job::{Manifests, manifests, specimen};
 use crate::plan::task::Task;
 
 mod limits;
@@ -53,6 +53,27 @@ fn golden(name: &str, found: &Value) {
         text == expected,
         "not as in {}; UPDATE_GOLDEN=1 writes:\n{text}",
         path.display()
+    );
+}
+
+#[test]
+fn what_is_tried_is_the_job_of_the_class() {
+    let class = class(
+        json!({"nodeSelector": {"pool": "render"}, "backoffLimit": 7}),
+        false,
+    )
+    .spec;
+    let job = specimen(&place(), &class).unwrap();
+    let spec = job.spec.unwrap();
+    assert_eq!(spec.backoff_limit, Some(7));
+    let pod = spec.template.spec.unwrap();
+    assert_eq!(pod.node_selector.unwrap()["pool"], "render");
+    assert_eq!(job.metadata.namespace.as_deref(), Some("rendering"));
+    assert!(
+        job.metadata
+            .labels
+            .unwrap()
+            .contains_key("renderhub.dev/task-uid")
     );
 }
 

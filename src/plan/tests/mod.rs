@@ -125,6 +125,7 @@ fn class(changes: Value, is_default: bool) -> Class {
         recorded: recorded(&spec.allowed_namespaces),
         spec,
         is_default,
+        is_refused: false,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{rundir, wait_for};
 /// One finished request (or, for a watch, one that was answered; see [`Event::stage`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; `try` for a dry run of any.
     pub verb: String,
     /// Who asked, e.g. `system:serviceaccount:renderhub:renderhub`.
     pub user: String,
@@ -219,7 +219,11 @@ fn parse(line: &str) -> Result<Event> {
     let raw: Raw = serde_json::from_str(line).context("the audit log holds a line that is no event")?;
     let object = raw.object_ref.unwrap_or_default();
     Ok(Event {
-        verb: raw.verb,
+        verb: if raw.request_uri.contains("dryRun=All") {
+            "try".to_owned()
+        } else {
+            raw.verb
+        },
         user: raw.user.username,
         impersonated_groups: raw
             .impersonated_user
@@ -305,6 +309,8 @@ mod tests {
             ("batch", 409, true)
         );
         assert_eq!(event.reached.duration_since(event.received).as_millis(), 2);
+        let tried = line.replace("jobs/j/status", "jobs?dryRun=All");
+        assert!(!parse(&tried).unwrap().is_write(), "a dry run changes nothing");
         assert!(parse("{}").is_err());
     }
 

@@ -128,18 +128,18 @@ fn phases_are_counted_through_every_change() {
 fn what_holds_a_task_is_believed_for_a_while_then_tried_again() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     let held = Some(Held::NameConflict);
-    let retry = index.hold(&uid(), held, now).unwrap();
+    let retry = index.hold(&uid(), (held, None), now).unwrap();
     assert_eq!(view(&index, now).held, held);
     let later = now + HELD_RETRY / 2;
     assert_eq!(
-        index.hold(&uid(), held, later),
+        index.hold(&uid(), (held, None), later),
         Some(retry),
         "a pass in between does not put it off"
     );
     assert_eq!(view(&index, retry).held, None, "it is tried again");
-    assert!(index.hold(&uid(), held, retry).unwrap() > retry);
+    assert!(index.hold(&uid(), (held, None), retry).unwrap() > retry);
     assert_eq!(view(&index, retry).held, held);
-    assert_eq!(index.hold(&uid(), None, retry), None);
+    assert_eq!(index.hold(&uid(), (None, None), retry), None);
     assert_eq!(view(&index, retry).held, None);
 }
 
@@ -173,14 +173,22 @@ fn secrets_of_tasks_that_do_not_exist_are_forgotten() {
 #[test]
 fn a_quota_is_tried_again_sooner_than_a_conflict() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    let quota = index.hold(&uid(), Some(Held::NotAdmitted), now).unwrap();
-    let conflict = index.hold(&uid(), Some(Held::NameConflict), now).unwrap();
+    let quota = index.hold(&uid(), (Some(Held::NotAdmitted), None), now).unwrap();
+    let conflict = index.hold(&uid(), (Some(Held::NameConflict), None), now).unwrap();
     assert_eq!(
         (quota, conflict),
         (now + QUOTA_RETRY, now + HELD_RETRY),
         "another cause counts anew"
     );
     assert!(quota < conflict);
+}
+
+#[test]
+fn a_refused_job_is_tried_again_when_the_plan_says() {
+    let (mut index, now) = (knowing(7, Value::Null), Instant::now());
+    let (held, soon) = (Some(Held::JobRefused), now + Duration::from_secs(5));
+    assert_eq!(index.hold(&uid(), (held, Some(soon)), now), Some(soon));
+    assert_eq!((view(&index, now).held, view(&index, soon).held), (held, None));
 }
 
 #[test]

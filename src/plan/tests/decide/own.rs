@@ -2,6 +2,7 @@
 
 #![expect(clippy::too_many_lines, reason = "tables")]
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -14,7 +15,9 @@ use crate::plan::Step;
 use crate::plan::catalog::{Certificates, Credential, Refusal};
 use crate::plan::job::manifests;
 use crate::plan::tenancy::Tenancy;
-use crate::plan::tenant::{Access, Login, Missing, Own, Reader, Reference, ServiceAccount, Wanted, wanted};
+use crate::plan::tenant::{
+    Access, Login, Missing, Own, Reader, Reference, ServiceAccount, Wanted, no_account, wanted,
+};
 use crate::plan::tests::{place, spec_with, task_in, task_of};
 
 const PASSWORD: &str = "tenants-own-password";
@@ -98,6 +101,29 @@ fn nobody_is_read_as_the_hub() {
     }
 }
 
+/// Holds: B32.
+#[test]
+fn a_service_account_that_is_named_counts_where_nothing_is_read() {
+    let host = json!({"registryRef": null, "baseURL": "registry.mine"});
+    for mut changes in [json!({}), host] {
+        assert_eq!(situation(changes.clone()).word(), "create", "none is named");
+        changes["serviceAccountName"] = json!("builder");
+        let named = || situation(changes.clone());
+        let vouch = format!("vouch for {:?}", builder());
+        for (situation, expected) in [
+            (named(), vouch.as_str()),
+            (named().with(|s| s.has_slot = false), "rest in line"),
+            (named().with(|s| s.vouched = Some(Ok(()))), "create"),
+            (
+                named().with(|s| s.vouched = Some(Err(no_account(&builder())))),
+                "write Pending RBACDenied",
+            ),
+        ] {
+            assert_eq!(situation.word(), expected);
+        }
+    }
+}
+
 #[test]
 fn what_a_task_names_is_read_with_a_slot_in_hand() {
     let look = format!("look up as {:?}", builder());
@@ -139,8 +165,14 @@ fn what_the_tenant_can_mend_is_looked_at_again_and_the_pauses_double() {
         panic!("a refusal is recorded")
     };
     refused.task.status = *status;
-    for (now, until) in [(100, 105), (110, 120), (200, 300), (5000, 5300)] {
+    // Every five seconds for two minutes, then after as long as it has been refused.
+    for (now, until) in [(100, 105), (110, 115), (215, 220), (220, 340), (5000, 5300)] {
         refused.now = at(now);
+        assert_eq!(refused.word(), format!("rest until {until} for team-a"));
+    }
+    // The more tasks of the namespace wait, the less often each is looked at.
+    for (beside, until) in [(9, 105), (10, 110), (99, 150), (100_000, 400)] {
+        (refused.now, refused.waiting_beside) = (at(100), beside);
         assert_eq!(refused.word(), format!("rest until {until} for team-a"));
     }
 }
@@ -179,10 +211,18 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
         crosses: true,
         named: crate::plan::tenant::Named::Registry("mine".to_owned()),
     };
-    let no_grant = situation(changes).step();
-    let Step::WriteStatus(status) = no_grant else {
-        panic!("a refusal is recorded")
+    let told = |crosses_namespaces| {
+        let situation =
+            situation(changes.clone()).with(|s| s.tenancy.crosses_namespaces = crosses_namespaces);
+        let Step::WriteStatus(status) = situation.step() else {
+            panic!("a refusal is recorded")
+        };
+        *status
     };
+    let status = told(true);
+    // Where the hub lets no reference leave, no grant helps, and it says so.
+    let flag = |c: &Condition| c.message.contains("--no-cross-namespace-refs=false");
+    assert!(told(false).conditions.iter().all(flag) && !status.conditions.iter().any(flag));
     for missing in [
         Missing::Registry,
         Missing::Secret("push"),

@@ -1,5 +1,7 @@
 //! When a Job gives up, what it outlives, and what marks its destination.
 
+use k8s_openapi::jiff::SignedDuration;
+
 use super::*;
 
 #[test]
@@ -9,7 +11,13 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
         (job.backoff_limit, job.active_deadline_seconds),
         (Some(3), Some(600))
     );
-    for (ttl, expected) in [(0, 86_400), (3_600, 90_000), (604_800, 691_200)] {
+    for (ttl, expected) in [
+        (json!(0), 86_400),
+        (json!(3_600), 90_000),
+        (json!(604_800), 691_200),
+        // The default counts as if it were written.
+        (Value::Null, 90_000),
+    ] {
         let task = super::super::task_of(spec_with(json!({"failedJobTTL": ttl})));
         let net = made(&platform(), &task)
             .job
@@ -18,7 +26,11 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
             .ttl_seconds_after_finished
             .unwrap();
         assert_eq!(net, expected);
-        assert!(at(net.into()) > at(ttl), "the hub's own clean-up comes first");
+        let own = task.failure_cleanup_due(SignedDuration::MAX);
+        assert!(
+            own < task.created + SignedDuration::from_secs(net.into()),
+            "the hub's own clean-up comes first"
+        );
     }
     let extreme = super::super::task_of(spec_with(json!({"failedJobTTL": i32::MAX})));
     assert_eq!(

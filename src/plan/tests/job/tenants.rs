@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::RendererMode;
 use crate::api::basic_auth;
+use crate::api::pinned::{CONFIG_SHA256, URL_SHA256};
 use crate::names::{TaskKind, is_dns_label, job_name};
 use crate::plan::catalog::{Certificates, Resolved};
 use crate::plan::tenant::{Access, Login, Own};
@@ -41,7 +42,7 @@ fn anonymous(job: Job, task: &Task) -> Value {
         .unwrap();
     assert_eq!(keys, plain.keys().map(String::as_str).collect());
     let spec = task.spec.as_ref().unwrap();
-    let kept = 86_400_i32.saturating_add(spec.failed_job_ttl.unwrap_or(0).max(0));
+    let kept = 86_400_i32.saturating_add(spec.failed_job_ttl.unwrap_or(3_600).max(0));
     assert_eq!(job["spec"]["ttlSecondsAfterFinished"].take(), json!(kept));
     let pod = job.pointer_mut("/spec/template/spec").unwrap();
     for volume in pod["volumes"].as_array_mut().unwrap() {
@@ -56,12 +57,26 @@ fn anonymous(job: Job, task: &Task) -> Value {
         "--url=oci://registry.test:5000/{}:{}",
         spec.repository, spec.tag
     ));
+    without_hashes(pod);
     for argument in pod["containers"][0]["args"].as_array_mut().unwrap() {
         if *argument == url || *argument == prefix {
             argument.take();
         }
     }
     job
+}
+
+/// Takes out what names by its hash what the pod is to read.
+fn without_hashes(pod: &mut Value) {
+    for containers in ["initContainers", "containers"] {
+        let all = pod[containers].as_array_mut().into_iter().flatten();
+        for variable in all.flat_map(|c| c["env"].as_array_mut().into_iter().flatten()) {
+            let name = variable["name"].as_str().unwrap();
+            if name == CONFIG_SHA256 || name == URL_SHA256 {
+                assert_eq!(variable["value"].take().as_str().unwrap().len(), 64);
+            }
+        }
+    }
 }
 
 proptest! {
@@ -98,6 +113,10 @@ proptest! {
             let args = pod.containers[0].args.as_mut().unwrap();
             let place = args.iter().position(|word| *word == prefix).unwrap();
             args.remove(place);
+            let all = pod.init_containers.iter_mut().flatten().chain(&mut pod.containers);
+            for variables in all.filter_map(|container| container.env.as_mut()) {
+                variables.retain(|v| v.name != CONFIG_SHA256 && v.name != URL_SHA256);
+            }
             serde_json::to_value((&pod.init_containers, &pod.containers)).unwrap()
         };
         prop_assert_eq!(containers(&task), containers(&super::super::task()));
@@ -169,7 +188,8 @@ proptest! {
             c.volume_mounts.iter().flatten().map(|m| m.name.clone()).collect()
         };
         prop_assert_eq!(mounts(render), ["config", "chart", "render-tmp"]);
-        prop_assert_eq!(&render.env, &None);
+        let names = render.env.iter().flatten().map(|v| (v.name.as_str(), v.value.is_some()));
+        prop_assert_eq!(names.collect::<Vec<_>>(), [(CONFIG_SHA256, true)]);
         let [push] = pod.containers.as_slice() else {
             return Err(TestCaseError::fail("one container pushes"));
         };

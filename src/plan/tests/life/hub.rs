@@ -57,6 +57,7 @@ impl World {
         panic!("does not settle: {self:#?}");
     }
 
+    #[expect(clippy::too_many_lines, reason = "one line a fact")]
     pub(super) fn decide(&self, task: &Task) -> Step {
         let has_ended =
             matches!(&self.memory.job, JobState::Read(job) if matches!(job.verdict, Verdict::Complete(_)));
@@ -79,9 +80,12 @@ impl World {
             tenancy: &Tenancy::default(),
             grants: &Grants::default(),
             own: None,
+            vouched: None,
             place: &place(),
             has_slot: self.memory.has_slot,
             has_waited: self.memory.has_waited,
+            waiting_beside: 0,
+            rendering: "rendering",
             held: self.memory.held,
             is_forged: self.forged,
             removal: if self.memory.is_crowded {
@@ -148,7 +152,7 @@ impl World {
                     "a question too early or too late"
                 );
             }
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
+            Step::Vouch(_) | Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
                 panic!("the task names nothing that is elsewhere")
             }
         }
@@ -233,7 +237,7 @@ impl World {
                     answer: Some((*inquiry, self.registry)),
                 });
             }
-            Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
+            Step::Vouch(_) | Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
         }
     }
 
