@@ -284,5 +284,7 @@ pub const FAMILIES: &[Family] = &[
             "A start where finished tasks are writes the hub's Lease and nothing else."),
         row("B24", "A task waits, and no figure tells whether the hub or an API server made it wait.",
             "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
+        row("B25", "A Job that was given up with its cluster goes on when that is back, and pushes for a task that has failed.",
+            "When a cluster is back, the Jobs of tasks that ended or are deleted meanwhile are removed before it counts as reached: until then nothing else is started there."),
     ]},
 ];
