@@ -20,6 +20,8 @@ mod hostile;
 mod made_up;
 #[path = "remote/own.rs"]
 mod own;
+#[path = "remote/rights.rs"]
+mod rights;
 
 use anyhow::Result;
 use k8s_openapi::api::batch::v1::Job;

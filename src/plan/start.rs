@@ -9,7 +9,7 @@ use crate::api::RenderTaskSpec;
 use crate::api::conditions::{ConditionType, Reason};
 
 use super::catalog::{Refusal, Resolved};
-use super::placement::{admit, open};
+use super::placement::{Target, admit, open};
 use super::site::{SiteState, Where};
 use super::tenant::{Own, Wanted, wanted};
 use super::validate::{crowded, validate};
@@ -30,7 +30,7 @@ fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
         return Err(refuse(o, &refusal, Step::REST));
     }
     if let Some(held) = o.held {
-        return Err(refuse(o, &held.refusal(), Step::REST));
+        return Err(refuse(o, &held.refusal(o.place), Step::REST));
     }
     placed(o, spec)?;
     let own = own(o, spec)?;
@@ -98,7 +98,17 @@ fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
             if *reason == Reason::Connecting && o.now < due {
                 return Err(waiting(Some(due)));
             }
-            let message = "the cluster is not connected; the task starts by itself once it is";
+            let message = match (reason, o.target) {
+                (Reason::Unreachable, Some(Ok(Target::Own(_)))) => {
+                    "the cluster does not answer, or not in time, or the platform does not let the hub connect to its address; \
+                     the task starts by itself once it answers"
+                }
+                (Reason::Forbidden, _) => {
+                    "the cluster does not let the hub list Jobs and Secrets in its namespace there; its operator has to give the hub \
+                     the documented Role, then the task starts by itself"
+                }
+                _ => "the cluster is not connected; the task starts by itself once it is",
+            };
             let refusal = Refusal::new(Reason::WaitingForCluster, message);
             Err(refuse(o, &refusal, waiting(None)))
         }
