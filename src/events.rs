@@ -44,11 +44,30 @@ const WARNING_PACE: Rhythm = Rhythm {
 /// Longest an event may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Something to tell about a task.
+/// What is told about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A task.
+    Task(TaskId),
+    /// A `RenderCluster` of this name and UID.
+    Cluster(String, String),
+}
+
+impl Subject {
+    /// The namespace that its events wait their turn in; empty for what has none.
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Task(task) => &task.namespace,
+            Self::Cluster(..) => "",
+        }
+    }
+}
+
+/// Something to tell.
 #[derive(Clone, Debug)]
 pub struct Notice {
-    /// The task.
-    pub task: TaskId,
+    /// About what.
+    pub subject: Subject,
     /// Whether somebody should look.
     pub is_warning: bool,
     /// Why.
@@ -78,7 +97,13 @@ impl Events {
             controller: "renderhub.dev/hub".to_owned(),
             instance: Some(hub),
         };
-        let post = Arc::new((Recorder::new(client, reporter), gate, metrics));
+        let post = Arc::new(Post {
+            recorder: Recorder::new(client.clone(), reporter.clone()),
+            client,
+            reporter,
+            gate,
+            metrics,
+        });
         let sender = send_all(inbox, move |notice| publish(Arc::clone(&post), notice));
         (events, sender)
     }
@@ -120,10 +145,29 @@ fn lock(waiting: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn publish(post: Arc<(Recorder, Gate, Metrics)>, notice: Notice) {
-    let (recorder, gate, metrics) = &*post;
-    gate.opened().await;
-    let (event, reference) = (event(&notice), reference(&notice.task));
+/// How notices are sent.
+struct Post {
+    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
+    gate: Gate,
+    metrics: Metrics,
+}
+
+impl Post {
+    /// Who sends it. Each turn of a cluster is an event of its own: to count it on an earlier one would need a right to change events.
+    fn recorder(&self, subject: &Subject) -> Recorder {
+        match subject {
+            Subject::Task(_) => self.recorder.clone(),
+            Subject::Cluster(..) => Recorder::new(self.client.clone(), self.reporter.clone()),
+        }
+    }
+}
+
+async fn publish(post: Arc<Post>, notice: Notice) {
+    let (recorder, metrics) = (post.recorder(&notice.subject), &post.metrics);
+    post.gate.opened().await;
+    let (event, reference) = (event(&notice), reference(&notice.subject));
     let sent = tokio::time::timeout(DEADLINE, recorder.publish(&event, &reference)).await;
     let code = if matches!(sent, Ok(Ok(()))) { 201 } else { 0 };
     metrics.call("create", "events", code);
@@ -183,7 +227,7 @@ impl Outbox {
         } else {
             &mut self.others
         };
-        let namespace = notice.task.namespace.clone();
+        let namespace = notice.subject.namespace().to_owned();
         postbag.bag.put(&namespace, notice)
     }
 
@@ -241,13 +285,18 @@ fn event(notice: &Notice) -> Event {
     }
 }
 
-fn reference(task: &TaskId) -> ObjectReference {
+fn reference(subject: &Subject) -> ObjectReference {
+    let (kind, name, uid) = match subject {
+        Subject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
+        Subject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
+    };
+    let namespace = subject.namespace();
     ObjectReference {
         api_version: Some(format!("{GROUP}/{VERSION}")),
-        kind: Some(task.kind.as_str().to_owned()),
-        name: Some(task.name.clone()),
-        namespace: (!task.namespace.is_empty()).then(|| task.namespace.clone()),
-        uid: Some(task.uid.as_str().to_owned()),
+        kind: Some(kind.to_owned()),
+        name: Some(name.to_owned()),
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        uid: Some(uid.to_owned()),
         ..ObjectReference::default()
     }
 }
@@ -296,12 +345,12 @@ mod tests {
 
     fn notice(namespace: &str, n: usize, reason: Reason) -> Notice {
         Notice {
-            task: TaskId {
+            subject: Subject::Task(TaskId {
                 kind: TaskKind::RenderTask,
                 namespace: namespace.to_owned(),
                 name: format!("task-{n}"),
                 uid: TaskUid::new(&format!("{namespace}-{n}")),
-            },
+            }),
             is_warning: true,
             reason,
             note: "for people".to_owned(),
@@ -326,7 +375,7 @@ mod tests {
 
     fn of<'a>(sent: &'a [(u64, Notice)], namespace: &str, reason: Reason) -> Vec<&'a (u64, Notice)> {
         let is_one =
-            |(_, notice): &&(u64, Notice)| notice.task.namespace == namespace && notice.reason == reason;
+            |(_, notice): &&(u64, Notice)| notice.subject.namespace() == namespace && notice.reason == reason;
         sent.iter().filter(is_one).collect()
     }
 
@@ -348,12 +397,10 @@ mod tests {
         let quiet = of(&all, "quiet", Reason::JobFailed);
         assert_eq!(quiet.len(), 60, "each of them");
         for (second, notice) in quiet {
-            let told = notice
-                .task
-                .name
-                .trim_start_matches("task-")
-                .parse::<u64>()
-                .unwrap();
+            let Subject::Task(task) = &notice.subject else {
+                continue;
+            };
+            let told = task.name.trim_start_matches("task-").parse::<u64>().unwrap();
             assert!(second - told <= 1, "told in {told}, sent in {second}");
         }
         let loud = of(&all, "loud", Reason::JobFailed).len();

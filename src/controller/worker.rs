@@ -215,7 +215,10 @@ impl Pass<'_> {
             Step::Load(cargo) => self.carried = Some(self.load(&cargo).await?),
             Step::Abandon => self.abandon(task).await?,
             Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
-            Step::Create(resolved) => self.create(task, &resolved).await?,
+            Step::Create(resolved) => {
+                self.create(task, &resolved).await?;
+                self.look_for_rights(task).await?;
+            }
             Step::ReadJob => self.read_job(&name).await?,
             Step::Verify(inquiry) => self.claim(*inquiry),
             Step::WriteStatus(status) => self.write_status(task, *status).await?,

@@ -53,7 +53,7 @@ use crate::api::conditions::Reason;
 use catalog::{Cargo, Carried, Catalog, Refusal, Resolved};
 use gates::Gates;
 use grants::Grants;
-pub use held::Held;
+pub use held::{Held, Right};
 use job::Place;
 use outcome::{JobReport, PodNote, Verdict};
 use placement::Target;

@@ -54,8 +54,9 @@ impl Engine {
         mut walk: Box<Walk>,
         stride: Result<Stride, CallError>,
     ) {
-        let Ok(stride) = stride else {
-            return self.end_walk(site, SWEEP_RETRY);
+        let stride = match stride {
+            Ok(stride) => stride,
+            Err(error) => return self.not_listed(site, error),
         };
         self.take_page(site, &stride, &mut walk.strangers);
         if !stride.is_last {
@@ -66,6 +67,26 @@ impl Engine {
         } else {
             self.clear_first(site, walk);
         }
+    }
+
+    /// What is at a site could not be listed. A right that is missing stays so for a while: it is told once, or with each sweep.
+    fn not_listed(&mut self, site: &Arc<Site>, error: CallError) {
+        let (is_forbidden, is_sweep) = (error == CallError::Forbidden, self.sites.is_reached(site));
+        if is_forbidden && (is_sweep || self.sites.forbidden(site)) {
+            tracing::warn!(
+                cluster = %site.cluster,
+                "a cluster forbids the hub to list Jobs or Secrets in its namespace there; give its user the documented Role"
+            );
+            if !is_sweep {
+                self.set_aside(self.sites.tasks(site));
+            }
+        }
+        let pause = if is_forbidden && is_sweep {
+            self.limits.gc_interval
+        } else {
+            SWEEP_RETRY
+        };
+        self.end_walk(site, pause);
     }
 
     /// Removes what was given up while a site was not reached, and what deleted tasks left there, before anything else of it goes

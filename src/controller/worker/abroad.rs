@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 
 use crate::api::conditions::Reason;
 use crate::apply::{CallError, Objects};
-use crate::events::Notice;
+use crate::events::{Notice, Subject};
 use crate::names::{is_uid, job_name};
 use crate::plan::adoption::{Maker, maker};
 use crate::plan::catalog::{Cargo, Carried, Refusal};
@@ -21,6 +21,7 @@ use crate::plan::placement::target;
 use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
 use crate::plan::tenant::login;
+use crate::plan::{Held, Right};
 use crate::watch::{JobMark, job_mark};
 
 use super::super::outcome::WorkError;
@@ -104,6 +105,24 @@ impl Pass<'_> {
         Ok(false)
     }
 
+    /// Looks whether another cluster took no objects because the hub may not create them there: a quota that is used up is answered
+    /// alike. On the hub's own cluster rights are looked at before it starts.
+    pub(super) async fn look_for_rights(&mut self, task: &Task) -> Result<(), WorkError> {
+        if self.target.is_none() || self.view.held != Some(Held::NotAdmitted) {
+            return Ok(());
+        }
+        let objects = self.objects()?;
+        for right in [Right::Secrets, Right::Jobs] {
+            if objects.lacks(right).await {
+                let (cluster, what) = (self.place.cluster.as_deref(), right.resource().1);
+                tracing::warn!(task = %task.id.uid, cluster, what, "the hub may not create these on a cluster; it is tried again");
+                self.view.held = Some(Held::Forbidden(right));
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads what of the platform's goes along to another cluster.
     pub(super) async fn load(&self, cargo: &Cargo) -> Result<Result<Carried, Refusal>, WorkError> {
         let calls = &self.context.calls;
@@ -159,7 +178,7 @@ impl Pass<'_> {
         self.leftovers = Leftovers::WrittenDown;
         let is_recorded = written.refused == 0;
         self.context.events.tell(Notice {
-            task: task.id.clone(),
+            subject: Subject::Task(task.id.clone()),
             is_warning: true,
             reason: Reason::TeardownForced,
             note: forced(is_recorded, &orphan.name),

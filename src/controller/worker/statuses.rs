@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::{ConditionType, Reason, is_true};
 use crate::apply::CallError;
-use crate::events::{Events, Notice};
+use crate::events::{Events, Notice, Subject};
 use crate::plan::task::{Phase, Task};
 
 use super::super::outcome::WorkError;
@@ -81,7 +81,7 @@ fn tell(events: &Events, task: &Task, is_first: bool) {
     };
     let is_good = is_true(&task.status.conditions, ConditionType::JobSucceeded) || reason == Reason::Queued;
     events.tell(Notice {
-        task: task.id.clone(),
+        subject: Subject::Task(task.id.clone()),
         is_warning: !is_good,
         reason,
         note: condition.message.clone(),
