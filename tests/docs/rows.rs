@@ -286,5 +286,7 @@ pub const FAMILIES: &[Family] = &[
             "The hub measures its own share, from the arrival of an event to the request that leaves for it, and what was waited for meanwhile."),
         row("B25", "A Job that was given up with its cluster goes on when that is back, and pushes for a task that has failed.",
             "When a cluster is back, the Jobs of tasks that ended or are deleted meanwhile are removed before it counts as reached: until then nothing else is started there."),
+        row("B26", "A tenant's tasks name kubeconfigs that do not exist, or cannot be read, and keep the places that other tasks of the namespace, or other namespaces, need.",
+            "A place whose kubeconfig leads nowhere, or that no task is for, goes at once to who waits; who gave way is looked at again every five minutes."),
     ]},
 ];
