@@ -51,6 +51,8 @@ pub enum Subject {
     Task(TaskId),
     /// A renderer class of this name and UID.
     Class(String, String),
+    /// A `RenderCluster` of this name and UID.
+    Cluster(String, String),
 }
 
 impl Subject {
@@ -58,7 +60,7 @@ impl Subject {
     fn namespace(&self) -> &str {
         match self {
             Self::Task(task) => &task.namespace,
-            Self::Class(..) => "",
+            Self::Class(..) | Self::Cluster(..) => "",
         }
     }
 }
@@ -97,9 +99,8 @@ impl Events {
             controller: "renderhub.dev/hub".to_owned(),
             instance: Some(hub),
         };
-        let recorder = Recorder::new(client.clone(), reporter.clone());
         let post = Arc::new(Post {
-            recorder,
+            recorder: Recorder::new(client.clone(), reporter.clone()),
             client,
             reporter,
             gate,
@@ -156,12 +157,15 @@ struct Post {
 }
 
 impl Post {
-    /// A recorder counts what it told before of the same subject for the same reason, and tells no other note of it then. A task
-    /// has each reason once; a class may be refused for one cause after another.
+    /// A recorder counts what it told before of the same subject for the same reason, and tells no other note of it then; to count
+    /// it would also need a right to change events. A task has each reason once; a class may be refused for one cause after another,
+    /// and each turn of a cluster is an event of its own.
     fn recorder(&self, subject: &Subject) -> Recorder {
         match subject {
             Subject::Task(_) => self.recorder.clone(),
-            Subject::Class(..) => Recorder::new(self.client.clone(), self.reporter.clone()),
+            Subject::Class(..) | Subject::Cluster(..) => {
+                Recorder::new(self.client.clone(), self.reporter.clone())
+            }
         }
     }
 }
@@ -291,6 +295,7 @@ fn reference(subject: &Subject) -> ObjectReference {
     let (kind, name, uid) = match subject {
         Subject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
         Subject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
+        Subject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
     };
     let namespace = subject.namespace();
     ObjectReference {

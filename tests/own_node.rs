@@ -4,15 +4,16 @@
 mod support;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::api::{Api, ListParams};
 use renderhub::api::RenderTask;
-use renderhub::api::conditions::ConditionType::JobSucceeded;
+use renderhub::api::conditions::ConditionType::{JobFailed, JobSucceeded};
 use renderhub_harness::image::Image;
 use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{AuditLevel, ControlPlane, Node, apply, helm, rundir, wait_for};
 use serde_json::{Value, json};
 use support::own::{CROSS_GATE, OWN_GATE};
+use support::tenant::BUILDER;
 use support::{LIMIT, Stage};
 use tokio::sync::OnceCell;
 
@@ -23,27 +24,29 @@ struct World {
     plane: ControlPlane,
 }
 
+impl World {
+    async fn start() -> Result<Self> {
+        let plane = ControlPlane::builder()
+            .with_node_network()
+            .with_audit(AuditLevel::Metadata)
+            .start()
+            .await?;
+        let node = Node::start(&plane).await?;
+        let image = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        node.import_image(&image.write(&rundir::fresh("images")?)?.tar)?;
+        let options = RegistryOptions::new().with_address(node.registry_address());
+        let registry = Registry::start(options).await?;
+        Ok(Self {
+            registry,
+            _node: node,
+            plane,
+        })
+    }
+}
+
 async fn world() -> Result<&'static World> {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD
-        .get_or_try_init(|| async {
-            let plane = ControlPlane::builder()
-                .with_node_network()
-                .with_audit(AuditLevel::Metadata)
-                .start()
-                .await?;
-            let node = Node::start(&plane).await?;
-            let image = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
-            node.import_image(&image.write(&rundir::fresh("images")?)?.tar)?;
-            let options = RegistryOptions::new().with_address(node.registry_address());
-            let registry = Registry::start(options).await?;
-            Ok(World {
-                registry,
-                _node: node,
-                plane,
-            })
-        })
-        .await
+    WORLD.get_or_try_init(World::start).await
 }
 
 impl Stage {
@@ -125,6 +128,55 @@ async fn a_kubeconfig_that_was_lent_leads_to_a_cluster_that_renders_and_pushes()
     let task = stage.submit_own("shop", &cluster.remote.namespace, named).await?;
     stage.delivered(&task, world).await?;
     cluster.cleared(&task).await?;
+    stage.passed();
+    Ok(())
+}
+
+/// Waits until the renderer of the only pod there runs: its chart is rendered, and it is to be pushed.
+async fn until_pushing(world: &World, namespace: &str) -> Result<()> {
+    let admin = world.plane.admin().client().await?;
+    let pods: Api<Pod> = Api::namespaced(admin, namespace);
+    wait_for("the pod to push", LIMIT, async || {
+        let pods = pods.list(&ListParams::default()).await?.items;
+        let statuses = pods.iter().filter_map(|pod| pod.status.as_ref());
+        let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
+        let is_running = |state: &ContainerState| state.running.is_some();
+        Ok(containers
+            .any(|c| c.state.as_ref().is_some_and(is_running))
+            .then_some(()))
+    })
+    .await
+}
+
+/// Holds: B33.
+#[tokio::test]
+async fn a_job_that_was_given_up_pushes_nothing_once_its_cluster_is_back() -> Result<()> {
+    let world = World::start().await?;
+    let stage = Stage::with_builder("given-up", &["--cluster-lost-timeout=2s"]).await?;
+    stage.use_registry(&world.registry).await?;
+    let cluster = stage.register(&world.plane, json!({})).await?;
+    let there = cluster.remote.namespace.clone();
+    world.registry.freeze()?;
+    let spec = json!({
+        "clusterName": cluster.name, "serviceAccountName": BUILDER,
+        "registryRef": {"kind": "Registry", "name": "own"},
+    });
+    let task = stage.submit_with("shop", spec).await?;
+    until_pushing(&world, &there).await?;
+    world.plane.stop_api_server()?;
+    stage.condition(&task, JobFailed, "True", "JobLost").await?;
+    world.plane.start_api_server().await?;
+    cluster.cleared(&task).await?;
+    nothing_is_left(&world, &there).await?;
+    world.registry.thaw()?;
+    let registry = &world.registry;
+    let helm = helm::Helm::new()?.with_login(&registry.host(), registry.username(), registry.password())?;
+    let url = format!("oci://{}/{}/shop", registry.host(), stage.scope.tenant);
+    let pulled = helm.pull_plain(&url, "1.0.0", &rundir::fresh("pulled")?).await;
+    ensure!(pulled.is_err(), "the chart was pushed after its task had failed");
+    // It answers, and nothing was written.
+    let log = registry.log();
+    ensure!(log.contains("/v2/") && !log.contains("PUT "), "{log}");
     stage.passed();
     Ok(())
 }

@@ -172,6 +172,13 @@ impl Reason {
                 | Self::ConfigTooLarge
                 | Self::NameConflict
                 | Self::RepositoryNotAllowed
+                | Self::BadKubeconfig
+                | Self::InsecureKubeconfig
+                | Self::KubeconfigTooLarge
+                | Self::SelfTarget
+                | Self::Unrecognised
+                | Self::Incompatible
+                | Self::ImpersonationNotEffective
         )
     }
 

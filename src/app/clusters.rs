@@ -21,6 +21,7 @@ use crate::config::{ClusterSettings, Settings};
 use crate::controller::catalog::Published;
 use crate::controller::clusters::{ClusterLoop, Limits, Parts};
 use crate::controller::engine::Outlets;
+use crate::events::Events;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
 use crate::names::HubId;
@@ -61,7 +62,7 @@ pub(super) fn build(
     gate: &Gate,
     settings: &Settings,
     (calls, identities, catalog, ready): Parties<'_>,
-    (own_namespaces, metrics): (OwnNamespaces, &Metrics),
+    (own_namespaces, metrics, events): (OwnNamespaces, &Metrics, &Events),
     inputs: mpsc::Sender<Arrived>,
 ) -> Result<Remote, AppError> {
     let (settings, hub_id) = (&settings.clusters, calls.hub_id().clone());
@@ -79,6 +80,7 @@ pub(super) fn build(
         identities,
         registry: registry.clone(),
         metrics: metrics.clone(),
+        events: events.clone(),
         limits: Limits::default(),
         catalog,
         active: running,

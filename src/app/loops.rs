@@ -72,7 +72,8 @@ pub(super) fn start(
     let own = clusters::own_namespaces(hub.namespaces, seen.clone());
     let identities = identities(clients, settings, metrics);
     let parts = (calls, Arc::clone(&identities), catalog.clone(), hub.ready);
-    let remote = clusters::build(client, &hub.gate, settings, parts, (own, metrics), input.clone())?;
+    let told = (own, metrics, &events);
+    let remote = clusters::build(client, &hub.gate, settings, parts, told, input.clone())?;
     let context = context(
         settings,
         hub.key,

@@ -39,6 +39,9 @@ pub enum CallError {
     /// The connection failed, or the answer could not be read.
     #[error("the call to the API server failed")]
     Transport,
+    /// The hub does not connect to the address; nothing was sent.
+    #[error("the hub does not connect to this address")]
+    Barred,
     /// The hub may not write, because it has no current claim on its Lease: the write was not sent, or was given up under way.
     #[error("the hub has no current claim on its Lease")]
     NoClaim,
@@ -55,7 +58,12 @@ impl CallError {
             Self::Forbidden => 403,
             Self::Unauthorized => 401,
             Self::Code(code) => code,
-            Self::TooLarge | Self::Crowded | Self::Timeout | Self::Transport | Self::NoClaim => 0,
+            Self::TooLarge
+            | Self::Crowded
+            | Self::Timeout
+            | Self::Transport
+            | Self::Barred
+            | Self::NoClaim => 0,
         }
     }
 
@@ -97,6 +105,7 @@ impl CallError {
             Self::Timeout => "Timeout",
             Self::Code(_) => "Code",
             Self::Transport => "Transport",
+            Self::Barred => "Barred",
             Self::NoClaim => "NoClaim",
         }
     }

@@ -8,17 +8,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Request as HttpRequest;
 use http::header::{ACCEPT, HeaderValue};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Resource;
 use kube::api::{GetParams, ListParams, ObjectMeta, Patch, PostParams};
 use kube::core::Request;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::labels::{FIELD_MANAGER, HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
 use crate::metrics::Metrics;
 use crate::names::{HubId, TaskUid};
+use crate::plan::Right;
 
 use super::error::{CallError, Declined, found, gone};
 use super::single::{Bare, FoundJob, LeanJob, LeanPods, Made, PODS};
@@ -187,6 +190,30 @@ impl Objects {
     pub async fn delete_secret(&self, name: &str, uid: &str) -> Result<(), CallError> {
         let request = self.own::<Secret>().delete(name, &delete(uid));
         gone(self.exchange("delete", "secrets", request, Extent::Status).await)
+    }
+
+    /// Whether the API server says that the right to create these objects is missing; where it does not answer, nothing is.
+    pub async fn lacks(&self, right: Right) -> bool {
+        #[derive(Deserialize)]
+        struct Review {
+            status: Status,
+        }
+        #[derive(Deserialize)]
+        struct Status {
+            allowed: bool,
+        }
+        let (group, resource) = right.resource();
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "group": group, "resource": resource, "verb": "create", "namespace": self.namespace,
+            }},
+        });
+        let reviews = Request::new(SelfSubjectAccessReview::url_path(&(), None));
+        let body = serde_json::to_vec(&review).unwrap_or_default();
+        let request = reviews.create(&PostParams::default(), body);
+        let answer = self.send("create", "selfsubjectaccessreviews", request).await;
+        answer.is_ok_and(|review: Review| !review.status.allowed)
     }
 
     /// Makes a Job this hub's own, if it is still the one with this UID and this version.

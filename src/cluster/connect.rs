@@ -58,7 +58,8 @@ impl Connector {
     /// A connection whose peer showed the certificate that was asked for.
     ///
     /// # Errors
-    /// [`CallError::Timeout`] when that took too long, else [`CallError::Transport`].
+    /// [`CallError::Barred`] where the address is not permitted, [`CallError::Timeout`] when that took too long, else
+    /// [`CallError::Transport`].
     pub(super) async fn connect(&self, limits: &LinkLimits) -> Result<TlsStream<Socket>, CallError> {
         let connected = timeout(limits.connect, async {
             let addresses = self.checked(limits).await?;
@@ -78,7 +79,10 @@ impl Connector {
             Host::Name(name) => self.resolver.addresses(name, limits.resolve).await,
         };
         let is_permitted = addresses.iter().all(|address| self.guard.permits(*address));
-        if addresses.is_empty() || !is_permitted {
+        if !is_permitted {
+            return Err(CallError::Barred);
+        }
+        if addresses.is_empty() {
             return Err(CallError::Transport);
         }
         Ok(addresses)

@@ -25,7 +25,7 @@ pub const QUOTA_RETRY: Duration = Duration::from_secs(30);
 /// When a task that is held is tried again.
 pub const fn retry(held: Held) -> Duration {
     match held {
-        Held::NotAdmitted => QUOTA_RETRY,
+        Held::NotAdmitted | Held::Forbidden(_) => QUOTA_RETRY,
         Held::NameConflict | Held::JobRefused => HELD_RETRY,
     }
 }

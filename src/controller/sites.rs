@@ -14,13 +14,24 @@ use crate::plan::site::{ClusterName, Site, SiteState};
 
 use super::walk::SweepPlaces;
 
+/// How the list of what is at a site stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// It is not made yet.
+    Open,
+    /// The cluster forbids it.
+    Forbidden,
+    /// Everything was seen.
+    Whole,
+}
+
 /// One site.
 #[derive(Debug)]
 pub struct Entry {
     /// How the connection stands.
     announced: SiteState,
     /// Whether everything there was listed since it is connected.
-    is_listed: bool,
+    list: List,
     /// When it was lost first; kept over everything but its return.
     lost_since: Timestamp,
     /// Whether the ledger says so.
@@ -40,7 +51,7 @@ impl Entry {
                 since: lost_since,
                 reason: Reason::Connecting,
             },
-            is_listed: false,
+            list: List::Open,
             lost_since,
             is_recorded,
             is_asked: false,
@@ -54,10 +65,14 @@ impl Entry {
         let since = self.lost_since;
         match &self.announced {
             SiteState::Disconnected => SiteState::Disconnected,
-            SiteState::Up if self.is_listed => SiteState::Up,
+            SiteState::Up if self.list == List::Whole => SiteState::Up,
             SiteState::Up => SiteState::Down {
                 since,
-                reason: Reason::Connecting,
+                reason: if self.list == List::Forbidden {
+                    Reason::Forbidden
+                } else {
+                    Reason::Connecting
+                },
             },
             SiteState::Down { reason, .. } => SiteState::Down {
                 since,
@@ -143,7 +158,7 @@ impl Sites {
     pub fn is_reached(&self, site: &Site) -> bool {
         self.all
             .get(site)
-            .is_some_and(|entry| entry.is_listed && entry.announced == SiteState::Up)
+            .is_some_and(|entry| entry.list == List::Whole && entry.announced == SiteState::Up)
     }
 
     /// A task is there, or wants to be; whether the site has to be asked for.
@@ -193,7 +208,7 @@ impl Sites {
         let Some(entry) = self.all.get_mut(&site) else {
             return Turn::Nothing;
         };
-        let was_up = std::mem::take(&mut entry.is_listed);
+        let was_up = std::mem::replace(&mut entry.list, List::Open) == List::Whole;
         if entry.announced == SiteState::Disconnected {
             // The time of a loss counts from the first attempt to connect again.
             entry.lost_since = now;
@@ -223,9 +238,18 @@ impl Sites {
         if entry.announced != SiteState::Up {
             return None;
         }
-        entry.is_listed = true;
+        entry.list = List::Whole;
         self.lost.remove(site);
         Some(std::mem::take(&mut entry.is_recorded))
+    }
+
+    /// The cluster forbids to list what is there; whether that is news. What was listed before stays reached.
+    pub fn forbidden(&mut self, site: &Site) -> bool {
+        let entry = self.all.get_mut(site).filter(|entry| entry.list == List::Open);
+        entry.is_some_and(|entry| {
+            entry.list = List::Forbidden;
+            true
+        })
     }
 
     /// The loss of a site that is to be written down, if it is not yet.

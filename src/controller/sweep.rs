@@ -176,6 +176,45 @@ pub async fn remove_orphans(
     settled
 }
 
+/// Removes what was given up on a cluster while it was not reached: Jobs of tasks that ended without them or are deleted, then
+/// what deleted tasks left. What there is no time for is removed later. The tasks of which all that was left is gone.
+pub async fn remove_given_up(
+    objects: &Objects,
+    metrics: &Metrics,
+    (jobs, left): (Vec<Stranded>, Vec<Left>),
+    until: Instant,
+) -> Vec<TaskUid> {
+    for job in jobs {
+        let removed = timeout_at(until, objects.delete_job(&job.name, &job.uid)).await;
+        match removed.unwrap_or(Err(CallError::Timeout)) {
+            Ok(()) => tracing::info!(
+                job = job.name,
+                "removed a Job that was given up, because its cluster is back"
+            ),
+            Err(error) => {
+                let error = error.kind();
+                tracing::warn!(
+                    job = job.name,
+                    error,
+                    "a Job that was given up could not be removed; it is tried again"
+                );
+            }
+        }
+    }
+    let mut settled = Vec::new();
+    let mut tally = Tally::new(metrics);
+    for Left(orphan) in left {
+        let removed = timeout_at(until, remove_left(objects, &orphan)).await;
+        let removed = removed.unwrap_or(Err(CallError::Timeout));
+        if removed.is_ok() {
+            settled.push(orphan.task);
+        }
+        tally.take("Job", &orphan.name, removed);
+    }
+    tally.tell();
+    settled
+}
+
 /// Removes what a deleted task left: the objects with the UIDs that were written down, else those of its name that carry its
 /// mark.
 async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallError> {

@@ -114,6 +114,12 @@ impl Walk {
         }
     }
 
+    /// When the time is over for all of it.
+    #[must_use]
+    pub const fn until(&self) -> Instant {
+        self.until
+    }
+
     /// The next page.
     ///
     /// # Errors

@@ -225,7 +225,10 @@ impl Pass<'_> {
             Step::Abandon => self.abandon(task).await?,
             Step::Vouch(reader) => self.vouched = Some(self.vouch(&reader).await?),
             Step::LookUp(reference) => self.own = Some(self.look_up(task, &reference).await?),
-            Step::Create(resolved) => self.create(task, &resolved).await?,
+            Step::Create(resolved) => {
+                self.create(task, &resolved).await?;
+                self.look_for_rights(task).await?;
+            }
             Step::ReadJob => self.read_job(task, &name).await?,
             Step::Verify(inquiry) => self.claim(*inquiry),
             Step::WriteStatus(status) => self.write_status(task, *status).await?,

@@ -30,7 +30,7 @@ pub const CLASSES: [&str; 6] = ["2xx", "3xx", "4xx", "429", "5xx", "none"];
 /// Metrics of all clusters.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterMetrics {
-    /// 1 while the connection stands.
+    /// 1 while the connection stands and the hub may do there what it must.
     pub connected: Family<ClusterLabel, Gauge>,
     /// Attempts to connect.
     pub attempts: Family<ClusterLabel, Counter>,
@@ -75,7 +75,7 @@ impl ClusterMetrics {
         );
         registry.register(
             "cluster_connected",
-            "1 while the connection to a cluster stands",
+            "1 while the connection to a cluster stands and the hub may list and watch Jobs there",
             self.connected.clone(),
         );
     }

@@ -104,24 +104,34 @@ pub struct Facts<'a> {
     pub active_jobs: usize,
 }
 
-/// The status that says what is known, made of the one that is there.
+/// The status that says what is known, made of the one that is there. An attempt that was announced and is under way is no news; in
+/// what is written, nothing that is to come lies in the past.
 #[must_use]
 pub fn next(old: &RenderClusterStatus, facts: &Facts<'_>, now: Timestamp) -> RenderClusterStatus {
+    let next = with_attempts(old, facts, announced(old, facts), now);
+    let is_past = next
+        .next_connection_attempt
+        .as_ref()
+        .is_some_and(|at| at.0 < seconds(now).0);
+    if is_past && next != *old {
+        return with_attempts(old, facts, None, now);
+    }
+    next
+}
+
+fn with_attempts(
+    old: &RenderClusterStatus,
+    facts: &Facts<'_>,
+    announced: Option<(u32, Time)>,
+    now: Timestamp,
+) -> RenderClusterStatus {
     let mut next = old.clone();
     let generation = Some(facts.generation);
     // What was said before the hub started again is as good as any guess until the first attempt has ended.
     let says_nothing_new =
         facts.standing.is_first() && old.observed_generation == generation && connected(old).is_some();
     if !says_nothing_new {
-        // An attempt that is under way is the one that was announced.
-        let announced = old.next_connection_attempt.as_ref().map_or(now, |time| time.0);
-        let attempts = facts.standing.attempts();
-        let attempts = attempts.map(|(made, next)| (made, seconds(next.unwrap_or(announced))));
-        let wanted = wanted(facts, attempts.as_ref());
-        conditions::merge(&mut next.conditions, &[wanted], &[], generation, now);
-        next.observed_generation = generation;
-        next.connection_attempts = attempts.as_ref().map(|(made, _)| limited(*made));
-        next.next_connection_attempt = attempts.map(|(_, at)| at);
+        say(&mut next, facts, announced, now);
     }
     let health = match &facts.standing {
         Standing::Connection { health, .. } => Some(health),
@@ -137,6 +147,31 @@ pub fn next(old: &RenderClusterStatus, facts: &Facts<'_>, now: Timestamp) -> Ren
         next.last_probe_time = Some(seconds(probe));
     }
     next
+}
+
+/// Says how the cluster stands, with the attempts as they were announced or as they are now.
+fn say(status: &mut RenderClusterStatus, facts: &Facts<'_>, announced: Option<(u32, Time)>, now: Timestamp) {
+    let current = || {
+        let (made, next) = facts.standing.attempts()?;
+        Some((made, seconds(next.map_or(now, |next| next.max(now)))))
+    };
+    let attempts = announced.or_else(current);
+    let wanted = wanted(facts, attempts.as_ref());
+    let generation = Some(facts.generation);
+    conditions::merge(&mut status.conditions, &[wanted], &[], generation, now);
+    status.observed_generation = generation;
+    status.connection_attempts = attempts.as_ref().map(|(made, _)| limited(*made));
+    status.next_connection_attempt = attempts.map(|(_, at)| at);
+}
+
+/// The attempts as they were told, where the one that was announced is under way.
+fn announced(old: &RenderClusterStatus, facts: &Facts<'_>) -> Option<(u32, Time)> {
+    let (made, None) = facts.standing.attempts()? else {
+        return None;
+    };
+    let told = u32::try_from(old.connection_attempts?).ok()?;
+    let is_it = told == made || told.checked_add(1) == Some(made);
+    is_it.then_some((told, old.next_connection_attempt.clone()?))
 }
 
 /// When a status is to be written that was written last at `written`; `None` where there is nothing to say.
@@ -155,6 +190,16 @@ pub fn due(
     }
     let earliest = written.and_then(|written| written.checked_add(PAUSE).ok());
     Some(earliest.map_or(now, |earliest| earliest.max(now)))
+}
+
+/// What is to be told once of a cluster whose status is written: whether it is connected, or why not, where that was different
+/// before.
+#[must_use]
+pub fn transition<'a>(old: &RenderClusterStatus, new: &'a RenderClusterStatus) -> Option<(Reason, &'a str)> {
+    let told = connected(new)?;
+    let reason = Reason::parse(&told.reason)?;
+    let is_news = connected(old).is_none_or(|before| before.reason != told.reason);
+    (is_news && reason != Reason::Connecting).then_some((reason, told.message.as_str()))
 }
 
 /// Whether two statuses say different things of whether the cluster is connected, and why.

@@ -141,8 +141,12 @@ pub enum Fault {
     Unreachable,
     /// The cluster does not know the user.
     Unauthorized,
+    /// The address of the server is one that the hub may not connect to.
+    Denied,
     /// The user may not do what the hub must.
     Forbidden,
+    /// The namespace for Jobs does not exist there.
+    NoNamespace,
     /// The kubeconfig's certificates or key are none.
     BadKubeconfig,
     /// It is the hub's own cluster.
@@ -163,11 +167,13 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Connecting,
         Self::Unreachable,
         Self::Unauthorized,
+        Self::Denied,
         Self::Forbidden,
+        Self::NoNamespace,
         Self::BadKubeconfig,
         Self::SelfTarget,
         Self::Unrecognised,
@@ -183,9 +189,9 @@ impl Fault {
     pub const fn reason(self) -> Reason {
         match self {
             Self::Connecting => Reason::Connecting,
-            Self::Unreachable => Reason::Unreachable,
+            Self::Unreachable | Self::Denied => Reason::Unreachable,
             Self::Unauthorized => Reason::Unauthorized,
-            Self::Forbidden => Reason::Forbidden,
+            Self::Forbidden | Self::NoNamespace => Reason::Forbidden,
             Self::BadKubeconfig => Reason::BadKubeconfig,
             Self::SelfTarget => Reason::SelfTarget,
             Self::Unrecognised => Reason::Unrecognised,
@@ -206,7 +212,15 @@ impl Fault {
                 "the cluster does not know the kubeconfig's user; put a valid credential into the Secret"
             }
             Self::Forbidden => {
-                "the kubeconfig's user may not list and watch Jobs in the namespace; give it the documented Role"
+                "the cluster does not let the kubeconfig's user list and watch Jobs in spec.renderNamespace, or has no such \
+                 namespace, which it tells nobody without rights there; give the user the documented Role in that namespace"
+            }
+            Self::NoNamespace => {
+                "the cluster does not have the namespace that spec.renderNamespace names; make it there with the documented Role"
+            }
+            Self::Denied => {
+                "the hub does not connect to the address of the kubeconfig's server: it is loopback, link-local, a metadata \
+                 address or one of --cluster-deny-cidrs; name another one, or allow it with --cluster-allow-cidrs"
             }
             Self::BadKubeconfig => "the kubeconfig's certificates or key cannot be used",
             Self::SelfTarget => "the kubeconfig leads to the hub's own cluster; name another one",

@@ -3,6 +3,7 @@
 use crate::api::conditions::Reason;
 
 use super::catalog::Refusal;
+use super::job::Place;
 
 /// What keeps a task's objects from being created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +14,37 @@ pub enum Held {
     JobRefused,
     /// The rendering namespace takes nothing: a quota is used up, or it is gone.
     NotAdmitted,
+    /// The hub, or on a tenant's own cluster the task's ServiceAccount, may not create these objects.
+    Forbidden(Right),
+}
+
+/// A right to create something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Config Secrets.
+    Secrets,
+    /// Jobs.
+    Jobs,
+}
+
+impl Right {
+    /// The resource as roles name it, with its API group.
+    #[must_use]
+    pub const fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Secrets => ("", "secrets"),
+            Self::Jobs => ("batch", "jobs"),
+        }
+    }
 }
 
 impl Held {
-    /// What the tenant is told; `is_elsewhere` where the Job is for another cluster.
-    pub(super) fn refusal(self, is_elsewhere: bool) -> Refusal {
+    /// What the tenant is told; `place` is where the Job is for.
+    pub(super) fn refusal(self, place: &Place) -> Refusal {
+        let there = place.cluster.as_ref().map_or_else(
+            || "the rendering namespace".to_owned(),
+            |cluster| format!("the namespace {} of the cluster {cluster}", place.namespace),
+        );
         match self {
             Self::NameConflict => Refusal::new(
                 Reason::NameConflict,
@@ -25,9 +52,19 @@ impl Held {
             ),
             Self::NotAdmitted => Refusal::new(
                 Reason::Queued,
-                "the rendering namespace takes no more Jobs now; if this stays, ask the platform operator",
+                format!(
+                    "{there} takes no more Jobs now: a quota there is used up, or the namespace is gone; the task starts by itself \
+                     once it does; if this stays, ask its operator"
+                ),
             ),
-            Self::JobRefused if is_elsewhere => Refusal::new(
+            Self::Forbidden(right) => Refusal::new(
+                Reason::Forbidden,
+                format!(
+                    "the hub may not create {} in {there}; its operator has to give it the documented Role",
+                    right.resource().1
+                ),
+            ),
+            Self::JobRefused if place.cluster.is_some() => Refusal::new(
                 Reason::JobRefused,
                 "the cluster's API server does not accept the Job of the task's renderer class; look at the cluster's admission \
                  policies and webhooks, or ask the platform operator to look at the class; the task is tried again by itself",

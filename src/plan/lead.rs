@@ -5,6 +5,7 @@
 use crate::api::conditions::Reason;
 
 use super::catalog::Refusal;
+use super::health;
 use super::site::OwnKubeconfig;
 use super::tenant::crossing;
 
@@ -15,8 +16,10 @@ pub enum Fault {
     NoCluster,
     /// The `RenderCluster` says that the hub keeps away.
     Disconnected,
-    /// The Secret, or the key in it, does not exist.
+    /// The Secret does not exist.
     Missing,
+    /// The Secret has none of the keys that are looked for, or an empty one.
+    NoKey,
     /// The ServiceAccount does not exist, or the hub may not act as it.
     Account,
     /// The ServiceAccount may not read the Secret, or not watch it.
@@ -43,7 +46,7 @@ impl Fault {
         match self {
             Self::NoCluster => Reason::ClusterNotFound,
             Self::Disconnected => Reason::Disconnected,
-            Self::Missing => Reason::KubeconfigNotFound,
+            Self::Missing | Self::NoKey => Reason::KubeconfigNotFound,
             Self::Account | Self::Right => Reason::RBACDenied,
             Self::Full => Reason::WaitingForCluster,
             Self::Flaw(flaw) => flaw.reason,
@@ -60,7 +63,12 @@ impl Fault {
                  to false to connect again"
             }
             Self::Missing => {
-                "the Secret with the kubeconfig, or the key in it, does not exist; the cluster connects by itself once it does"
+                "the Secret that spec.kubeConfig.secretRef names does not exist in the namespace of kubeconfigs; the cluster \
+                 connects by itself once it does"
+            }
+            Self::NoKey => {
+                "the Secret that spec.kubeConfig.secretRef names has no such key, or an empty one: that of secretRef.key, and \
+                 without it value or value.yaml; a key that is called like the file it was made from has to be named there"
             }
             Self::Account | Self::Right => {
                 "the hub may not read the Secret with the kubeconfig; give it get, list and watch on Secrets in the namespace \
@@ -80,9 +88,22 @@ impl OwnKubeconfig {
         if self.crosses && fault != Fault::Full {
             return crossing();
         }
+        let named = format!("the Secret {} of the namespace {}", self.name, self.namespace);
         let message = match fault {
             Fault::NoCluster | Fault::Missing => {
-                "the Secret with the kubeconfig, or the key in it, does not exist; the task starts by itself once it does"
+                let message = format!("{named} does not exist; the task starts by itself once it does");
+                return Refusal::new(fault.reason(), message);
+            }
+            Fault::NoKey => {
+                let keys = match &self.key {
+                    Some(key) => format!("no key {key}, or an empty one"),
+                    None => "neither a key value nor value.yaml, or empty ones".to_owned(),
+                };
+                let message = format!(
+                    "{named} has {keys}; a key that is called like the file it was made from has to be named in \
+                     kubeConfig.secretRef.key; the task starts by itself once it is found"
+                );
+                return Refusal::new(fault.reason(), message);
             }
             Fault::Disconnected => "the platform operator keeps the hub away from the cluster",
             Fault::Account => {
@@ -99,6 +120,33 @@ impl OwnKubeconfig {
         };
         Refusal::new(fault.reason(), message)
     }
+
+    /// What the tenant is told of a connection that does not stand; `None` where that may pass without anybody, and of a
+    /// kubeconfig of another namespace.
+    #[must_use]
+    pub fn disconnection(&self, fault: health::Fault) -> Option<Refusal> {
+        use health::Fault as Lost;
+        let message = match fault {
+            // Where the hub may connect to is looked at after names are resolved, and which names are is not told.
+            Lost::Connecting | Lost::Unreachable | Lost::Denied | Lost::KubeconfigNotFound => return None,
+            Lost::Forbidden => {
+                "the cluster does not let the kubeconfig's user act as the task's ServiceAccount, or that one list and watch \
+                 Jobs in deploymentNamespace; give both the rights that the guide to bringing a cluster names"
+            }
+            Lost::NoNamespace => {
+                "the cluster does not have the namespace that deploymentNamespace names; make it there, or name another one"
+            }
+            Lost::Unauthorized
+            | Lost::BadKubeconfig
+            | Lost::SelfTarget
+            | Lost::Unrecognised
+            | Lost::Incompatible
+            | Lost::Unusable
+            | Lost::Overprivileged
+            | Lost::ImpersonationNotEffective => fault.message(),
+        };
+        (!self.crosses).then(|| Refusal::new(fault.reason(), message))
+    }
 }
 
 #[cfg(test)]
@@ -106,10 +154,11 @@ mod tests {
     use super::*;
     use crate::plan::tenant::Reader;
 
-    const FAULTS: [Fault; 7] = [
+    const FAULTS: [Fault; 8] = [
         Fault::NoCluster,
         Fault::Disconnected,
         Fault::Missing,
+        Fault::NoKey,
         Fault::Account,
         Fault::Right,
         Fault::Full,
@@ -136,6 +185,7 @@ mod tests {
             "ClusterNotFound",
             "Disconnected",
             "KubeconfigNotFound",
+            "KubeconfigNotFound",
             "RBACDenied",
             "RBACDenied",
             "WaitingForCluster",
@@ -143,6 +193,36 @@ mod tests {
         ];
         assert_eq!(reasons, expected);
         assert!(FAULTS.iter().all(|fault| fault.message().len() > 10));
+    }
+
+    #[test]
+    fn why_a_connection_does_not_stand_is_told_where_only_a_person_can_help() {
+        for fault in health::Fault::ALL {
+            let told = own(false).disconnection(fault);
+            let passes = matches!(fault.reason(), Reason::Connecting | Reason::Unreachable)
+                || fault == health::Fault::KubeconfigNotFound;
+            assert_eq!(told.is_none(), passes, "{fault:?}");
+            if let Some(refusal) = told {
+                assert_eq!(refusal.reason, fault.reason());
+                assert!(!refusal.message.contains("by itself"), "{fault:?}");
+            }
+            assert_eq!(own(true).disconnection(fault), None, "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_to_the_tenant_with_the_keys_that_were_looked_for() {
+        let told = |key: Option<&str>, fault| {
+            let own = OwnKubeconfig {
+                key: key.map(str::to_owned),
+                ..own(false)
+            };
+            own.refusal(fault).message
+        };
+        let missing = told(None, Fault::Missing);
+        assert!(missing.contains("the Secret kubeconfig of the namespace a does not exist"));
+        assert!(told(None, Fault::NoKey).contains("neither a key value nor value.yaml"));
+        assert!(told(Some("eu"), Fault::NoKey).contains("no key eu"));
     }
 
     #[test]
@@ -157,7 +237,7 @@ mod tests {
             assert_eq!(refusal.reason, Reason::CrossNamespaceRefDenied);
         }
         assert_eq!(
-            told[5],
+            told[6],
             own(false).refusal(Fault::Full),
             "it depends on the tenant alone"
         );

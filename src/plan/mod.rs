@@ -54,7 +54,7 @@ use crate::api::conditions::Reason;
 use catalog::{Cargo, Carried, Catalog, Refusal, Resolved};
 use gates::Gates;
 use grants::Grants;
-pub use held::Held;
+pub use held::{Held, Right};
 use job::Place;
 pub use outcome::JobState;
 use outcome::{JobReport, PodNote, Verdict};

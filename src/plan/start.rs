@@ -9,7 +9,7 @@ use crate::api::RenderTaskSpec;
 use crate::api::conditions::{ConditionType, Reason};
 
 use super::catalog::{Refusal, Resolved};
-use super::placement::{admit, open};
+use super::placement::{Target, admit, open};
 use super::site::{SiteState, Where};
 use super::tenant::{Own, Wanted, wanted};
 use super::validate::{crowded, in_rendering_namespace, validate};
@@ -44,7 +44,7 @@ fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
     let resolved = resolve(o, spec, own.as_deref()).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
     if o.target.is_none() && o.catalog.refuses(spec) {
         // Whether it still does is asked for all tasks of the class at once.
-        return Err(refuse(o, &Held::JobRefused.refusal(false), Step::REST));
+        return Err(refuse(o, &Held::JobRefused.refusal(o.place), Step::REST));
     }
     reached(o, spec)?;
     if !o.has_slot {
@@ -66,9 +66,9 @@ fn held_back(o: &Observed<'_>, held: Held) -> Step {
             waits_for: None,
             wants_site: false,
         },
-        Held::NameConflict | Held::NotAdmitted => Step::REST,
+        Held::NameConflict | Held::NotAdmitted | Held::Forbidden(_) => Step::REST,
     };
-    refuse(o, &held.refusal(o.target.is_some()), rest)
+    refuse(o, &held.refusal(o.place), rest)
 }
 
 fn resolve(o: &Observed<'_>, spec: &RenderTaskSpec, own: Option<&Own>) -> Result<Resolved, Refusal> {
@@ -123,7 +123,17 @@ fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
             if *reason == Reason::Connecting && o.now < due {
                 return Err(waiting(Some(due)));
             }
-            let message = "the cluster is not connected; the task starts by itself once it is";
+            let message = match (reason, o.target) {
+                (Reason::Unreachable, Some(Ok(Target::Own(_)))) => {
+                    "the cluster does not answer, or not in time, or the platform does not let the hub connect to its address; \
+                     the task starts by itself once it answers"
+                }
+                (Reason::Forbidden, _) => {
+                    "the cluster does not let the hub list Jobs and Secrets in its namespace there; its operator has to give the hub \
+                     the documented Role, then the task starts by itself"
+                }
+                _ => "the cluster is not connected; the task starts by itself once it is",
+            };
             let refusal = Refusal::new(Reason::WaitingForCluster, message);
             Err(refuse(o, &refusal, waiting(None)))
         }

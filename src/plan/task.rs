@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::api::conditions::{self, ConditionType};
+use crate::api::conditions::{self, ConditionType, Reason};
 use crate::api::{RenderTaskSpec, RenderTaskStatus};
 use crate::names::{TaskKind, TaskUid, hex};
 
@@ -175,9 +175,13 @@ impl Task {
     }
 
     /// When a failed task's Job and config Secret are removed: after the task's time, or the longest that the platform lets
-    /// them stay.
+    /// them stay. Those of a task whose Job was lost at once: there is no failure to be looked at, and what was given up could
+    /// still push.
     #[must_use]
     pub fn failure_cleanup_due(&self, longest: SignedDuration) -> Timestamp {
+        if self.has_lost_its_job() {
+            return self.ended();
+        }
         after(self.ended(), seconds(self.failed_job_seconds()).min(longest))
     }
 
@@ -191,6 +195,12 @@ impl Task {
     #[must_use]
     pub fn failed_job_seconds(&self) -> i32 {
         self.failed_job_ttl().unwrap_or(DEFAULT_FAILED_JOB_TTL).max(0)
+    }
+
+    fn has_lost_its_job(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        let failed = conditions.find(|c| c.type_ == ConditionType::JobFailed.as_str());
+        failed.is_some_and(|c| c.reason == Reason::JobLost.as_str())
     }
 
     fn failed_job_ttl(&self) -> Option<i32> {

@@ -169,6 +169,7 @@ impl Session {
                 | CallError::Invalid
                 | CallError::TooLarge
                 | CallError::Crowded
+                | CallError::Barred
                 | CallError::Timeout
                 | CallError::Code(_)
                 | CallError::Transport

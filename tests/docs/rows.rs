@@ -300,5 +300,9 @@ pub const FAMILIES: &[Family] = &[
             "No task in the rendering namespace is served; it is told so, and goes when it is deleted."),
         row("B32", "A task names a ServiceAccount that does not exist, nothing of it is needed today, and another user makes it later.",
             "A ServiceAccount that is named must be one that the hub may act as, whatever else the task names; else the task is refused."),
+        row("B33", "A Job that was given up with its cluster goes on when that is back, and pushes for a task that has failed.",
+            "When a cluster is back, the Jobs of tasks that ended or are deleted meanwhile are removed before it counts as reached: until then nothing else is started there."),
+        row("B34", "A tenant's tasks name kubeconfigs that do not exist, or cannot be read, and keep the places that other tasks of the namespace, or other namespaces, need.",
+            "A place whose kubeconfig leads nowhere, or that no task is for, goes at once to who waits; who gave way is looked at again every five minutes."),
     ]},
 ];

@@ -358,6 +358,11 @@ async fn clusters_that_lie_flood_and_hang_are_nobody_elses_problem() -> Result<(
     for (liar, server) in LIARS.iter().zip(&servers) {
         let writes = server.asked().into_iter().filter(|asked| asked.method != "GET");
         let writes: Vec<_> = writes.map(|asked| asked.target).collect();
+        // Whether it still has its rights is a question.
+        let writes: Vec<_> = writes
+            .into_iter()
+            .filter(|target| !target.ends_with("/selfsubjectaccessreviews"))
+            .collect();
         assert!(writes.is_empty(), "{}: {writes:?}", liar.name);
         if liar.face.shown != Shown::Right {
             assert!(server.asked().is_empty(), "{} was told something", liar.name);

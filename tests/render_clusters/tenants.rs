@@ -247,6 +247,49 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     world.passed().await
 }
 
+/// Holds: B34.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_leads_nowhere_and_what_is_idle_keeps_no_other_cluster_waiting() -> Result<()> {
+    // Longer than the test.
+    let patient = Limits {
+        idle: Duration::from_secs(3600),
+        last_pause: Duration::from_secs(3),
+        ..short()
+    };
+    let world = World::with_limits(patient).await?;
+    let tenant = world.tenant("typos").await?;
+    let good = kubeconfig_of(&world.user("theirs").await?)?;
+    let names: Vec<String> = (0..8).map(|n| format!("kubeconfig-{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    world
+        .let_read(&tenant, &tenant, &["get", "list", "watch"], &names)
+        .await?;
+    let sites: Vec<_> = names
+        .iter()
+        .map(|name| world.own(&tenant, &tenant, name))
+        .collect();
+    // Five names of Secrets that are not there.
+    for site in &sites[..5] {
+        world.want(Want::Open(Arc::clone(site)))?;
+        world.refused(site, Reason::KubeconfigNotFound).await?;
+    }
+    for (name, site) in names.iter().zip(&sites).skip(5) {
+        put_secret(&world.admin, &tenant, name, "value", &good).await?;
+        world.want(Want::Open(Arc::clone(site)))?;
+        world.is_own_up(site).await?;
+    }
+    // Each of them is looked at again, and one that is mended goes on.
+    put_secret(&world.admin, &tenant, names[0], "value", &good).await?;
+    world.is_own_up(&sites[0]).await?;
+    put_secret(&world.admin, &tenant, names[1], "value", &good).await?;
+    world.is_own_up(&sites[1]).await?;
+    // Now all places are in use, until one is idle.
+    put_secret(&world.admin, &tenant, names[2], "value", &good).await?;
+    world.want(Want::Close(Arc::clone(&sites[7])))?;
+    world.is_own_up(&sites[2]).await?;
+    world.passed().await
+}
+
 /// Holds: K14.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_connects_to_few_clusters_at_once() -> Result<()> {

@@ -21,6 +21,7 @@ use renderhub::cluster::resolve::Resolver;
 use renderhub::cluster::room::Room;
 use renderhub::controller::catalog::{CatalogLoop, Published};
 use renderhub::controller::clusters::{ClusterLoop, Limits, Parts};
+use renderhub::events::Events;
 use renderhub::metrics::Metrics;
 use renderhub::names::HubId;
 use renderhub::plan::address::Guard;
@@ -352,6 +353,8 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
     let calls = Calls::new(client.clone(), metrics.clone(), namespace.to_owned(), hub_id);
     let nobody = hub.anonymous().client().await?;
     let identities = Identities::new(client.clone(), nobody, Method::Token, false, metrics.clone());
+    let (events, send_events) =
+        Events::new((client.clone(), claimed().0), "test".to_owned(), metrics.clone());
     let clusters = ClusterLoop::new(Parts {
         client: client.clone(),
         calls: calls.clone(),
@@ -359,6 +362,7 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
         identities: Arc::new(identities),
         registry: registry.clone(),
         metrics: metrics.clone(),
+        events,
         limits,
         catalog: catalog.clone(),
         territory: watch::channel(Arc::new(renderhub::plan::shards::Owned::All)).1,
@@ -370,6 +374,7 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
     let offering = CatalogLoop::new(calls, RendererClassSpec::default(), &[], publish);
     let mut loops = JoinSet::new();
     loops.spawn(offering.run(client, namespace.to_owned(), metrics.clone(), stop.clone()));
+    loops.spawn(send_events);
     loops.spawn(clusters.run(stop.clone()));
     let heard = Arc::clone(&states);
     loops.spawn(async move {

@@ -266,7 +266,11 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 - controller.skipPreflight: these checks do not keep the hub from starting: {{ join ", " . }}.
 {{- end -}}
 {{- range $name, $isOpen := .featureGates }}{{- if $isOpen }}
-- featureGates.{{ $name }}: an alpha feature; tasks may name a kubeconfig of their own, and the hub connects to where it leads.
+{{- if eq $name "ExternalClusterReferenceCrossNamespace" }}
+- featureGates.{{ $name }}: an alpha feature; tasks may name a kubeconfig of another namespace too, where a ReferenceGrant there allows it.
+{{- else }}
+- featureGates.{{ $name }}: an alpha feature; tasks may name a kubeconfig of their own namespace, and the hub connects to where it leads.
+{{- end }}
 {{- end }}{{- end -}}
 {{- with .clusters.allowCidrs }}
 - clusters.allowCidrs: clusters may be where the hub connects to nothing otherwise: {{ join ", " . }}.

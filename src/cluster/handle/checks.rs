@@ -52,6 +52,8 @@ pub(super) async fn admit(
 enum Sign {
     /// It is not the hub's.
     Other,
+    /// Nothing: it has no such namespace.
+    Missing,
     /// Nothing: it must not be looked at.
     Hidden,
 }
@@ -64,16 +66,20 @@ async fn not_the_hub(
     namespace: &str,
     own: &OwnNamespaces,
 ) -> Result<(), Fault> {
-    for (user, namespace) in [(user, namespace), (None, EVERYWHERE)] {
-        if matches!(sign(link, user, namespace, own).await?, Sign::Other) {
-            return Ok(());
-        }
+    let there = sign(link, user, namespace, own).await?;
+    if matches!(there, Sign::Other) {
+        return Ok(());
+    }
+    match (there, sign(link, None, EVERYWHERE, own).await?) {
+        // A server that has not even that one says nothing by it.
+        (_, Sign::Missing) | (Sign::Hidden, Sign::Other) => return Ok(()),
+        (Sign::Missing, _) => return Err(Fault::NoNamespace),
+        (Sign::Hidden | Sign::Other, _) => {}
     }
     // Who may do nothing at all is told of that.
-    if may_watch(link, user, namespace).await? {
-        Err(Fault::Unrecognised)
-    } else {
-        Err(Fault::Forbidden)
+    match may(link, user, namespace, "watch").await? {
+        Some(true) => Err(Fault::Unrecognised),
+        Some(false) | None => Err(Fault::Forbidden),
     }
 }
 
@@ -98,24 +104,38 @@ async fn sign(
                 Ok(Sign::Other)
             }
         }
-        // Nothing can run in a namespace that does not exist, and every cluster has the other one.
-        Err(CallError::NotFound) => Ok(Sign::Other),
+        Err(CallError::NotFound) => Ok(Sign::Missing),
         Err(CallError::Forbidden) => Ok(Sign::Hidden),
         Err(call) => Err(fault_of(call)),
     }
 }
 
-/// Whether the user may watch Jobs there, by the cluster's own word.
-async fn may_watch(link: &Link, user: Option<&HeaderValue>, namespace: &str) -> Result<bool, Fault> {
+/// Whether the user has lost the right to do this with Jobs there. A cluster that does not answer the question says nothing.
+pub(super) async fn has_lost_right(
+    link: &Link,
+    site: &Site,
+    user: Option<&HeaderValue>,
+    verb: &'static str,
+) -> bool {
+    matches!(may(link, user, &site.namespace, verb).await, Ok(Some(false)))
+}
+
+/// Whether the user may do this with Jobs there, by the cluster's own word; `None` where it may not even ask.
+async fn may(
+    link: &Link,
+    user: Option<&HeaderValue>,
+    namespace: &str,
+    verb: &'static str,
+) -> Result<Option<bool>, Fault> {
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {
-            "group": "batch", "resource": "jobs", "verb": "watch", "namespace": namespace,
+            "group": "batch", "resource": "jobs", "verb": verb, "namespace": namespace,
         }},
     });
     match link.send(post(ACCESS, &body)?, user).await {
-        Ok(answer) => is_allowed(&answer).ok_or(Fault::Unusable),
-        Err(CallError::Forbidden) => Ok(false),
+        Ok(answer) => is_allowed(&answer).map(Some).ok_or(Fault::Unusable),
+        Err(CallError::Forbidden) => Ok(None),
         Err(call) => Err(fault_of(call)),
     }
 }
@@ -230,6 +250,7 @@ pub(super) const fn fault_of(call: CallError) -> Fault {
         CallError::Forbidden => Fault::Forbidden,
         CallError::NotFound => Fault::Incompatible,
         CallError::TooLarge => Fault::Unusable,
+        CallError::Barred => Fault::Denied,
         CallError::AlreadyExists
         | CallError::Conflict
         | CallError::Invalid

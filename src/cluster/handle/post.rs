@@ -7,18 +7,18 @@ use std::time::Duration;
 use http::HeaderValue;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Common;
-use super::checks::{admit, fault_of_watch};
+use super::checks::{admit, fault_of_watch, has_lost_right};
 use super::session::Session;
 use crate::cluster::jobs::watch_jobs;
 use crate::gate::Closed;
 use crate::metrics::KindLabel;
 use crate::plan::health::{Fault, Moment, Watching};
-use crate::plan::site::{Site, SiteState};
+use crate::plan::site::{ClusterName, Site, SiteState};
 use crate::watch::{Arrived, Change, Input, JobMark};
 
 /// Pause before a watch that ended is opened anew for the first time.
@@ -163,8 +163,8 @@ impl Post {
     }
 
     /// What the engine is told next, if anything: that the site is up once for each watch.
-    pub(super) fn news(&self, now: Moment) -> Option<SiteState> {
-        let standing = self.watching.standing(now);
+    pub(super) fn news(&self, site: &Site, now: Moment) -> Option<SiteState> {
+        let standing = self.standing(site, now);
         let is_known = self.told.as_ref().is_some_and(|(told, number)| {
             *told == standing && (standing != SiteState::Up || *number == self.number)
         });
@@ -173,10 +173,21 @@ impl Post {
         (!is_known && !is_early).then_some(standing)
     }
 
+    /// How the site stands; of a tenant's own cluster with what the tenant has to change.
+    fn standing(&self, site: &Site, now: Moment) -> SiteState {
+        let standing = self.watching.standing(now);
+        let (SiteState::Down { since, .. }, ClusterName::Own(own)) = (&standing, &site.cluster) else {
+            return standing;
+        };
+        let since = *since;
+        let refusal = self.watching.fault().and_then(|fault| own.disconnection(fault));
+        refusal.map_or(standing, |refusal| SiteState::Refused { since, refusal })
+    }
+
     /// Since when a site is down that is closed now.
     pub(super) fn since(&self, now: Moment) -> Timestamp {
         match &self.told {
-            Some((SiteState::Down { since, .. }, _)) => *since,
+            Some((SiteState::Down { since, .. } | SiteState::Refused { since, .. }, _)) => *since,
             _ => now.wall,
         }
     }
@@ -273,19 +284,26 @@ impl Beat {
         }
     }
 
-    /// Asks anew with each other credential what was asked before the watch; ends with what speaks against the site.
+    /// Asks anew with each other credential what was asked before the watch, and as often as is probed whether the rights are
+    /// still there: an API server goes on with a watch whose right was taken away. Ends with what speaks against the site.
     async fn verified(&self, user: Option<&HeaderValue>, mut credentials: watch::Receiver<u64>) -> Fault {
-        loop {
-            // The sender lives in the session.
-            if credentials.changed().await.is_err() {
-                return Fault::Unreachable;
-            }
-            if let Err(fault) = self.admitted(user).await
-                && !fault.is_passing()
-            {
-                return fault;
+        let timing = &self.common.settings.timing;
+        for verb in ["list", "watch"].iter().cycle() {
+            let probe = timing.on_beat(super::now().at + timing.probe_every);
+            match timeout_at(probe.into(), credentials.changed()).await {
+                Ok(Ok(())) => match self.admitted(user).await {
+                    Err(fault) if !fault.is_passing() => return fault,
+                    Ok(()) | Err(_) => {}
+                },
+                // The sender lives in the session.
+                Ok(Err(_)) => return Fault::Unreachable,
+                Err(_) if has_lost_right(&self.session.link, &self.site, user, verb).await => {
+                    return Fault::Forbidden;
+                }
+                Err(_) => {}
             }
         }
+        Fault::Unreachable
     }
 }
 

@@ -56,9 +56,6 @@ impl Told {
 impl Actor {
     /// Notes what is to be reported, and shows it in the metrics.
     pub(super) fn note_health(&mut self, health: Health) {
-        let stands = i64::from(health.phase == Phase::Up);
-        let connected = &self.line.metrics.connected;
-        connected.get_or_create(&label(&self.line.name)).set(stands);
         let refused = |(site, post): (&Arc<Site>, &super::post::Post)| {
             let fault = if self.is_settled {
                 post.watching.fault()
@@ -72,6 +69,13 @@ impl Actor {
         } else {
             Vec::new()
         };
+        // What is refused is no use; a site that is only being opened is no loss of the others.
+        let is_refused = refused.iter().any(|(_, fault)| *fault != Fault::Connecting);
+        let stands = health.phase == Phase::Up && !is_refused;
+        let connected = &self.line.metrics.connected;
+        connected
+            .get_or_create(&label(&self.line.name))
+            .set(i64::from(stands));
         if self.told.is_news(&health, &refused) {
             self.told.next = Some(Report {
                 key: self.key.clone(),

@@ -96,6 +96,9 @@ impl Actor {
                 if matches!(fault, Fault::Unreachable | Fault::Unauthorized) {
                     self.connection.heard(Heard::Doubt, now);
                 }
+                if fault == Fault::Forbidden {
+                    self.line.metrics.probe(&self.line.name, "forbidden");
+                }
             }
         }
     }
@@ -125,7 +128,9 @@ impl Actor {
         if !post.turn.before.are_done() {
             return;
         }
-        let Some(state) = post.news(now()) else { return };
+        let Some(state) = post.news(site, now()) else {
+            return;
+        };
         if state == SiteState::Up && !self.is_settled {
             return;
         }

@@ -9,8 +9,9 @@ use tokio::sync::{Notify, Semaphore};
 use super::leads::{Lead, refuse};
 use super::secrets::Verdict;
 use super::tenants::{Follower, Told};
-use super::{ClusterLoop, Follows};
+use super::{ClusterLoop, Follows, Want};
 use crate::plan::lead::Fault;
+use crate::plan::places::Turn;
 use crate::plan::site::{ClusterName, OwnKubeconfig, Site};
 use crate::plan::tenant::Reader;
 
@@ -23,13 +24,29 @@ fn host(own: &OwnKubeconfig) -> &str {
 }
 
 impl ClusterLoop {
+    pub(super) fn take_want(&mut self, want: Want) {
+        match want {
+            Want::Open(site) => self.open(&site),
+            Want::Close(site) => self.close(&site),
+        }
+    }
+
+    /// Says of a platform's site that no `RenderCluster` leads there.
+    pub(super) fn no_cluster(&mut self, site: &Arc<Site>) {
+        self.act(vec![refuse(site, Fault::NoCluster, Timestamp::now())]);
+    }
+
     pub(super) fn open(&mut self, site: &Arc<Site>) {
         self.wanted.insert(Arc::clone(site));
         match &site.cluster {
             ClusterName::Platform(name) => self.open_platform(site, name),
             ClusterName::Own(own) => {
                 let own = Arc::new(own.clone());
-                if self.places.ask(host(&own), &own) {
+                let (is_seated, gone) = self.places.ask(host(&own), &own, Instant::now());
+                if let Some(gone) = gone {
+                    self.give_way(&gone);
+                }
+                if is_seated {
                     self.follow(site, &own);
                 } else {
                     self.act(vec![refuse(site, Fault::Full, Timestamp::now())]);
@@ -57,6 +74,8 @@ impl ClusterLoop {
         self.act(acts);
         if let Some(follows) = self.follows.get_mut(own) {
             follows.idle = None;
+            let is_refused = self.leads.way_to(site).is_some_and(|way| way.is_err());
+            self.places.mark(own, is_refused, Instant::now());
             return;
         }
         let turns = self.turns.entry(host(own).to_owned());
@@ -90,7 +109,41 @@ impl ClusterLoop {
         {
             self.taken.insert(found.key.clone(), turn);
         }
+        self.weigh(&lead, &told.verdict);
         self.settle(&lead, told.verdict);
+    }
+
+    /// Marks the place of a kubeconfig: one that leads nowhere is of no use.
+    fn weigh(&mut self, lead: &Lead, verdict: &Verdict) {
+        let Lead::Own(own) = lead else { return };
+        let is_refused = match verdict {
+            Verdict::Same => return,
+            Verdict::Leads(_) => false,
+            Verdict::Nowhere(_) => true,
+        };
+        let is_idle = self
+            .follows
+            .get(own)
+            .is_some_and(|follows| follows.idle.is_some());
+        self.places.mark(own, is_refused || is_idle, Instant::now());
+    }
+
+    /// Lets those who wait take places that are of no use.
+    pub(super) fn take_turns(&mut self) {
+        while let Some(Turn { gone, next }) = self.places.turn(Instant::now()) {
+            self.give_way(&gone);
+            self.take_place(&next);
+        }
+    }
+
+    /// Lets go of a kubeconfig whose place another has now; one that is still wanted waits for its next turn, and its tasks go on
+    /// saying what is wrong with it.
+    fn give_way(&mut self, own: &Arc<OwnKubeconfig>) {
+        self.let_go(own);
+        if self.wanted_by(own).any(|_| true) {
+            let again = Instant::now() + self.parts.limits.last_pause;
+            self.places.wait(host(own), own, again);
+        }
     }
 
     pub(super) fn close(&mut self, site: &Arc<Site>) {
@@ -111,6 +164,7 @@ impl ClusterLoop {
                     if self.leads.is_idle(&Lead::Own(Arc::clone(&own))) {
                         let now = Instant::now();
                         follows.idle = Some(now);
+                        self.places.mark(&own, true, now);
                         self.idle.push_back((now, own));
                     }
                 } else if !self.wanted_by(&own).any(|_| true) {
@@ -138,12 +192,16 @@ impl ClusterLoop {
     }
 
     fn unfollow(&mut self, own: &Arc<OwnKubeconfig>) {
+        self.let_go(own);
+        self.leave(own);
+    }
+
+    fn let_go(&mut self, own: &Arc<OwnKubeconfig>) {
         if let Some(follows) = self.follows.remove(own) {
             follows.task.abort();
         }
         let acts = self.leads.forget(&Lead::Own(Arc::clone(own)));
         self.act(acts);
-        self.leave(own);
         // Who waits for a turn has its own hold of it.
         let is_last = !self.follows.keys().any(|other| host(other) == host(own));
         if is_last {
@@ -153,12 +211,15 @@ impl ClusterLoop {
 
     /// Gives a place up to whoever waits for one.
     fn leave(&mut self, own: &Arc<OwnKubeconfig>) {
-        let Some(next) = self.places.leave(host(own), own) else {
-            return;
-        };
-        let sites: Vec<Arc<Site>> = self.wanted_by(&next).cloned().collect();
+        if let Some(next) = self.places.leave(own) {
+            self.take_place(&next);
+        }
+    }
+
+    fn take_place(&mut self, own: &Arc<OwnKubeconfig>) {
+        let sites: Vec<Arc<Site>> = self.wanted_by(own).cloned().collect();
         for site in sites {
-            self.follow(&site, &next);
+            self.follow(&site, own);
         }
     }
 

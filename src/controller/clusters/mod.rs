@@ -27,8 +27,8 @@ use crate::backoff::Backoff;
 use crate::cluster::handle::Report;
 use crate::cluster::registry::{Pace, Registry};
 use crate::cluster::{ClusterKey, Want};
+use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::plan::lead::Fault;
 use crate::plan::places::Places;
 use crate::plan::site::{OwnKubeconfig, Site};
 use crate::tenant::Identities;
@@ -114,6 +114,8 @@ pub struct Parts {
     pub registry: Registry,
     /// What is counted.
     pub metrics: Metrics,
+    /// Where people are told of clusters that are connected, lost or refused.
+    pub events: Events,
     /// How long things take.
     pub limits: Limits,
     /// What the platform offers, for the namespaces that a cluster refuses because they were recreated.
@@ -234,6 +236,7 @@ impl ClusterLoop {
                 () = tokio::time::sleep_until(wake) => {}
             }
             self.let_idle_go();
+            self.take_turns();
             self.start_reads();
             self.start_writes();
         }
@@ -256,7 +259,9 @@ impl ClusterLoop {
             .map(|(since, _)| *since + self.parts.limits.idle);
         let read = self.to_read.next_wake();
         let tell = self.to_tell.next_wake();
-        let wakes = [idle, read, tell].into_iter().flatten();
+        let wakes = [idle, read, tell, self.places.due(Instant::now())]
+            .into_iter()
+            .flatten();
         wakes.min().unwrap_or_else(|| Instant::now() + FOREVER)
     }
 
@@ -384,17 +389,5 @@ impl ClusterLoop {
                 Lead::Away => {}
             }
         }
-    }
-
-    fn take_want(&mut self, want: Want) {
-        match want {
-            Want::Open(site) => self.open(&site),
-            Want::Close(site) => self.close(&site),
-        }
-    }
-
-    /// Says of a platform's site that no `RenderCluster` leads there.
-    fn no_cluster(&mut self, site: &Arc<Site>) {
-        self.act(vec![leads::refuse(site, Fault::NoCluster, Timestamp::now())]);
     }
 }

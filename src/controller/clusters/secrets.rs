@@ -149,7 +149,7 @@ impl Judge {
 
     async fn one(&self, read: &SecretData, asked: &Asked) -> Result<Verdict, Stop> {
         let Some((name, bytes)) = kubeconfig::pick(&read.data, asked.key.as_deref()) else {
-            return Ok(Verdict::Nowhere(Fault::Missing));
+            return Ok(Verdict::Nowhere(Fault::NoKey));
         };
         let key = ClusterKey {
             secret_uid: read.uid.as_str().into(),

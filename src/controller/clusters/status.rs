@@ -10,10 +10,12 @@ use sha2::{Digest, Sha256};
 use super::ClusterLoop;
 use super::leads::Lead;
 use crate::api::RenderClusterStatus;
+use crate::api::conditions::Reason;
 use crate::apply::CallError;
 use crate::cluster::ClusterKey;
 use crate::cluster::handle::Report;
 use crate::cluster::registry::Pace;
+use crate::events::{Events, Notice, Subject};
 use crate::metrics::clusters::label;
 use crate::names::hex;
 use crate::plan::cluster_status::{self, Facts, Standing};
@@ -28,12 +30,33 @@ pub struct Written {
     name: String,
     uid: String,
     status: RenderClusterStatus,
+    /// What it changed, as it stood when it was decided: by now the watch may have shown the new one.
+    before: RenderClusterStatus,
     outcome: Result<Option<String>, CallError>,
 }
 
 /// Whether the first attempt to connect is under way.
 pub fn is_first(health: &Health) -> bool {
     health.fault == Some(health::Fault::Connecting)
+}
+
+/// Tells people of a cluster that was connected, lost or refused, once for each turn.
+fn tell(events: &Events, (cluster, uid): (&str, &str), old: &RenderClusterStatus, new: &RenderClusterStatus) {
+    let Some((reason, note)) = cluster_status::transition(old, new) else {
+        return;
+    };
+    let is_warning = reason != Reason::Connected;
+    if is_warning {
+        tracing::warn!(cluster, %reason, note, "a cluster is not connected");
+    } else {
+        tracing::info!(cluster, "a cluster is connected");
+    }
+    events.tell(Notice {
+        subject: Subject::Cluster(cluster.to_owned(), uid.to_owned()),
+        is_warning,
+        reason,
+        note: note.to_owned(),
+    });
 }
 
 impl ClusterLoop {
@@ -68,13 +91,15 @@ impl ClusterLoop {
                 self.to_tell.add_at(&name, Instant::now() + wait);
                 continue;
             }
-            let calls = self.parts.calls.clone();
+            let (calls, seen) = (self.parts.calls.clone(), self.shelf.get(&name));
+            let before = seen.map(|seen| seen.status.clone()).unwrap_or_default();
             self.writing.spawn(async move {
                 let outcome = calls.write_cluster_status(&name, &uid, &status).await;
                 Written {
                     name,
                     uid,
                     status,
+                    before,
                     outcome,
                 }
             });
@@ -138,6 +163,12 @@ impl ClusterLoop {
         match written.outcome {
             Ok(version) => {
                 if let Some(seen) = self.shelf.get_mut(&name, &written.uid) {
+                    tell(
+                        &self.parts.events,
+                        (&name, &written.uid),
+                        &written.before,
+                        &written.status,
+                    );
                     seen.wrote(written.status, version.as_deref());
                     self.told_at.insert(name, Timestamp::now());
                 }

@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// Looks at tasks whose site is not reached any more; what cannot end now holds up no other task.
-    fn set_aside(&mut self, tasks: Vec<TaskUid>) {
+    pub(super) fn set_aside(&mut self, tasks: Vec<TaskUid>) {
         for uid in tasks {
             self.give_slot_back(&uid);
             self.queue.add(&uid);

@@ -9,15 +9,16 @@ use kube::api::ObjectMeta;
 
 use crate::api::labels::SPEC_HASH;
 use crate::apply::{CallError, Listing};
+use crate::names::TaskUid;
 use crate::plan::gc::is_orphan;
 use crate::plan::ledger;
 use crate::plan::site::Site;
 use crate::watch::secret_task;
 
-use super::super::sweep::{Left, Stranger, Sweep, marked, remove_orphans};
+use super::super::sweep::{Left, Stranded, Stranger, Sweep, marked, remove_given_up, remove_orphans};
 use super::super::walk::{Strangers, Stride, Walk};
 use super::work::{Errand, Finished};
-use super::{Engine, SWEEP_RETRY, Source};
+use super::{Engine, Record, SWEEP_RETRY, Source};
 
 /// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
 const LISTS: usize = 8;
@@ -53,13 +54,80 @@ impl Engine {
         mut walk: Box<Walk>,
         stride: Result<Stride, CallError>,
     ) {
-        let Ok(stride) = stride else {
-            return self.end_walk(site, SWEEP_RETRY);
+        let stride = match stride {
+            Ok(stride) => stride,
+            Err(error) => return self.not_listed(site, error),
         };
         self.take_page(site, &stride, &mut walk.strangers);
         if !stride.is_last {
             return self.walk_on(Arc::clone(site), walk);
         }
+        if self.sites.is_reached(site) {
+            self.arrive(site, walk);
+        } else {
+            self.clear_first(site, walk);
+        }
+    }
+
+    /// What is at a site could not be listed. A right that is missing stays so for a while: it is told once, or with each sweep.
+    fn not_listed(&mut self, site: &Arc<Site>, error: CallError) {
+        let (is_forbidden, is_sweep) = (error == CallError::Forbidden, self.sites.is_reached(site));
+        if is_forbidden && (is_sweep || self.sites.forbidden(site)) {
+            tracing::warn!(
+                cluster = %site.cluster,
+                "a cluster forbids the hub to list Jobs or Secrets in its namespace there; give its user the documented Role"
+            );
+            if !is_sweep {
+                self.set_aside(self.sites.tasks(site));
+            }
+        }
+        let pause = if is_forbidden && is_sweep {
+            self.limits.gc_interval
+        } else {
+            SWEEP_RETRY
+        };
+        self.end_walk(site, pause);
+    }
+
+    /// Removes what was given up while a site was not reached, and what deleted tasks left there, before anything else of it goes
+    /// on: a Job whose task has ended could still push.
+    fn clear_first(&mut self, site: &Arc<Site>, walk: Box<Walk>) {
+        let (jobs, left) = (self.given_up(site), self.sites.orphans(site));
+        let objects = self.objects_at(site);
+        let Some(objects) = objects.filter(|_| !jobs.is_empty() || !left.is_empty()) else {
+            return self.arrive(site, walk);
+        };
+        let (metrics, site) = (self.metrics.clone(), Arc::clone(site));
+        let left = left.into_iter().map(Left::from).collect();
+        let errand = Errand::SiteList(Arc::clone(&site));
+        self.running.spawn(errand, async move {
+            let settled = remove_given_up(&objects, &metrics, (jobs, left), walk.until()).await;
+            Finished::SiteCleared(site, walk, settled)
+        });
+    }
+
+    /// Jobs at a site whose tasks ended without them, or are deleted.
+    fn given_up(&self, site: &Arc<Site>) -> Vec<Stranded> {
+        let clock = Timestamp::now();
+        let is_over = |record: &Record| record.deleting || record.cleanup_due.is_some_and(|due| due <= clock);
+        let there = self
+            .index
+            .jobs()
+            .filter(|(_, job)| job.origin.as_ref() == Some(site));
+        there
+            .filter(|(task, _)| self.index.task(task).is_some_and(is_over))
+            .map(|(_, job)| job.mark.clone().into())
+            .collect()
+    }
+
+    /// What was given up at a site is gone, as far as it could be removed.
+    pub(super) fn take_cleared(&mut self, site: &Arc<Site>, walk: Box<Walk>, settled: Vec<TaskUid>) {
+        self.settle(site, settled);
+        self.arrive(site, walk);
+    }
+
+    /// Everything there is at a site is known.
+    fn arrive(&mut self, site: &Arc<Site>, walk: Box<Walk>) {
         self.end_walk(site, self.limits.gc_interval);
         let was_reached = self.sites.is_reached(site);
         let Some(was_lost) = self.sites.listed(site) else {

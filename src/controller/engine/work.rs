@@ -23,6 +23,7 @@ pub(super) enum Finished {
     Sweep(Result<Listed, CallError>),
     Removal,
     SiteList(Arc<Site>, Box<Walk>, Result<Stride, CallError>),
+    SiteCleared(Arc<Site>, Box<Walk>, Vec<TaskUid>),
     SiteRemoval(Arc<Site>, Vec<TaskUid>),
     Ledger(Result<BTreeMap<String, String>, CallError>),
     LedgerWrite(Changes, Result<(), CallError>),
@@ -45,7 +46,7 @@ pub(super) enum Errand {
     Sweep,
     /// The removal of some of it, or its adoption.
     Removal,
-    /// A page of the list of what is at a site.
+    /// A page of the list of what is at a site, or the removal of what was given up there before it counts as reached.
     SiteList(Arc<Site>),
     /// The removal of some of it, or its adoption.
     SiteRemoval(Arc<Site>),
@@ -123,6 +124,7 @@ impl Engine {
             Finished::Sweep(listed) => self.take_list(listed),
             Finished::Removal => {}
             Finished::SiteList(site, walk, stride) => self.take_stride(&site, walk, stride),
+            Finished::SiteCleared(site, walk, settled) => self.take_cleared(&site, walk, settled),
             Finished::SiteRemoval(site, settled) => self.settle(&site, settled),
             Finished::Ledger(read) => self.take_ledger(read),
             Finished::LedgerWrite(changes, written) => self.wrote_ledger(changes, written),

@@ -21,6 +21,7 @@ use crate::plan::placement::target;
 use crate::plan::site::{SiteState, Where};
 use crate::plan::task::Task;
 use crate::plan::tenant::login;
+use crate::plan::{Held, Right};
 use crate::watch::{JobMark, job_mark};
 
 use super::super::outcome::WorkError;
@@ -102,6 +103,24 @@ impl Pass<'_> {
         let since = Timestamp::now();
         *state = SiteState::Down { since, reason };
         Ok(false)
+    }
+
+    /// Looks whether another cluster took no objects because the hub may not create them there: a quota that is used up is answered
+    /// alike. On the hub's own cluster rights are looked at before it starts.
+    pub(super) async fn look_for_rights(&mut self, task: &Task) -> Result<(), WorkError> {
+        if self.target.is_none() || self.view.held != Some(Held::NotAdmitted) {
+            return Ok(());
+        }
+        let objects = self.objects()?;
+        for right in [Right::Secrets, Right::Jobs] {
+            if objects.lacks(right).await {
+                let (cluster, what) = (self.place.cluster.as_deref(), right.resource().1);
+                tracing::warn!(task = %task.id.uid, cluster, what, "the hub may not create these on a cluster; it is tried again");
+                self.view.held = Some(Held::Forbidden(right));
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Reads what of the platform's goes along to another cluster.

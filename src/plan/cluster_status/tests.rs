@@ -132,6 +132,21 @@ fn while_down_the_next_attempt_is_the_last_thing_said() {
     assert_eq!(status.next_connection_attempt, Some(Time(at(125))));
     let trying = next(&status, &facts(down(4, None)), at(126));
     assert_eq!(trying, status, "the attempt that was announced is under way");
+    let trying = next(&status, &facts(down(5, None)), at(126));
+    assert_eq!(trying, status, "also where it is counted already");
+    // What is written all the same tells of nothing that lies in the past.
+    let busy = Facts {
+        active_jobs: 3,
+        ..facts(down(5, None))
+    };
+    let written = next(&status, &busy, at(126));
+    assert_eq!(written.active_jobs, Some(3));
+    assert_eq!(
+        (written.connection_attempts, written.next_connection_attempt),
+        (Some(5), Some(Time(at(126))))
+    );
+    let late = next(&status, &facts(down(5, 120)), at(128));
+    assert_eq!(late.next_connection_attempt, Some(Time(at(128))));
     let up = next(&status, &facts(up()), at(130));
     assert_eq!((up.connection_attempts, up.next_connection_attempt), (None, None));
 }
@@ -247,4 +262,28 @@ fn times_are_what_the_api_server_keeps() {
         .active_jobs
     };
     assert_eq!((counts(0), counts(usize::MAX)), (Some(0), Some(i32::MAX)));
+}
+
+#[test]
+fn each_turn_of_a_cluster_is_told_once() {
+    let steps = [
+        (up(), Some(Reason::Connected)),
+        (probed(up(), 9), None),
+        (down(0, 20), Some(Reason::Unreachable)),
+        (down(1, 40), None),
+        (up(), Some(Reason::Connected)),
+        (Standing::Nowhere(Fault::Disconnected), Some(Reason::Disconnected)),
+        (connecting(), None),
+        (
+            Standing::Nowhere(Fault::Missing),
+            Some(Reason::KubeconfigNotFound),
+        ),
+    ];
+    let mut status = RenderClusterStatus::default();
+    for (second, (standing, expected)) in (0..).zip(steps) {
+        let next = next(&status, &facts(standing.clone()), at(second));
+        let told = transition(&status, &next).map(|(reason, _)| reason);
+        assert_eq!(told, expected, "{standing:?}");
+        status = next;
+    }
 }

@@ -95,7 +95,10 @@ pub struct Connection {
     since: Option<Timestamp>,
     fault: Option<Fault>,
     misses: u32,
+    /// Attempts by which the waits grow.
     attempts: u32,
+    /// Those of them that are told: since the loss, with this kubeconfig.
+    told: u32,
     /// Times that it was lost for calls that were not answered, since one was, and when that was first.
     stalls: u32,
     stalled: Option<Timestamp>,
@@ -116,6 +119,7 @@ impl Connection {
             fault: Some(Fault::Connecting),
             misses: 0,
             attempts: 0,
+            told: 0,
             stalls: 0,
             stalled: None,
             version: None,
@@ -171,6 +175,7 @@ impl Connection {
             State::Waiting { not_before, .. } if not_before <= now.at => {
                 self.state = State::Trying;
                 self.attempts = self.attempts.saturating_add(1);
+                self.told = self.told.saturating_add(1);
                 Some(Todo::Connect)
             }
             State::Replacing => {
@@ -238,7 +243,7 @@ impl Connection {
             since: self.since,
             version: self.version,
             last_probe: self.last_probe,
-            attempts: self.attempts,
+            attempts: self.told,
             next_attempt,
             reread: matches!(self.asked, Asked::Until(_)),
         }
@@ -248,7 +253,7 @@ impl Connection {
         self.version = Some(version);
         self.since = None;
         self.fault = None;
-        self.attempts = 0;
+        (self.attempts, self.told) = (0, 0);
         self.answered(now.at, now);
     }
 
@@ -272,7 +277,7 @@ impl Connection {
             self.asked = Asked::Until(now.at + self.timing.reread);
         }
         if self.is_up() {
-            self.attempts = 1;
+            (self.attempts, self.told) = (1, 1);
         }
         self.lose(fault, now);
     }
@@ -336,6 +341,7 @@ impl Connection {
         if matches!(self.asked, Asked::Until(_)) {
             self.asked = Asked::InVain;
         }
+        self.told = 0;
         self.state = match state {
             State::Waiting { .. } | State::Trying => State::wait(now, Duration::ZERO),
             State::Up { .. } => State::probe(now),

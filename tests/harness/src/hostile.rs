@@ -120,7 +120,7 @@ pub fn idle(asked: &Asked) -> Reply {
         "/version" => said(r#"{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}"#),
         target if target.contains("watch=true") => Reply::parts(futures::stream::pending()),
         target if target.contains("limit=") => said(r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#),
-        "/api/v1/namespaces/kube-system" => {
+        target if target.starts_with("/api/v1/namespaces/") && target.matches('/').count() == 4 => {
             said(r#"{"metadata": {"uid": "6a3c5f0e-0000-4000-8000-000000000000"}}"#)
         }
         target if target.contains("/jobs/") || target.contains("/secrets/") => Reply::Never,

@@ -62,7 +62,7 @@ async fn each_key_has_a_verdict_of_its_own() {
     let judged = judge(by_content).judge(body, &all).await.unwrap();
     assert_eq!((judged.uid.as_str(), judged.version.as_str()), ("1", "7"));
     let faults: Vec<_> = judged.verdicts.iter().map(fault).collect();
-    let missing = Some(Fault::Missing);
+    let missing = Some(Fault::NoKey);
     assert_eq!(faults, [None, None, Some(Fault::Flaw(BAD)), missing, missing]);
     let keys = judged.verdicts.iter().filter_map(|verdict| match verdict {
         Verdict::Leads(found) => Some((&*found.key.secret_uid, &*found.key.key)),

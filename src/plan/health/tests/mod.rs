@@ -448,3 +448,23 @@ fn a_call_without_an_answer_has_the_cluster_probed_at_once() {
     probe(&mut connection, &mut clock, Heard::Answered);
     assert!(connection.is_up());
 }
+
+#[test]
+fn attempts_are_counted_anew_for_another_kubeconfig_and_the_waits_go_on() {
+    let mut clock = Clock::new();
+    let mut connection = new(&clock);
+    for _ in 0..5 {
+        let now = clock.to(&connection);
+        assert_eq!(connection.wake(now), Some(Todo::Connect));
+        connection.heard(Heard::Failed(Fault::Unreachable), now);
+    }
+    assert_eq!(connection.health().attempts, 5);
+    connection.heard(Heard::Replaced, clock.now());
+    let now = clock.to(&connection);
+    assert_eq!(connection.wake(now), Some(Todo::Connect), "at once");
+    assert_eq!(connection.health().attempts, 1);
+    connection.heard(Heard::Failed(Fault::Unreachable), now);
+    let wait = connection.due(now).unwrap() - now.at;
+    assert!(wait > Duration::from_secs(70), "{wait:?}");
+    assert_eq!(connection.health().attempts, 1);
+}

@@ -272,6 +272,36 @@ fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
     }
 }
 
+/// Holds: B33.
+#[test]
+fn of_a_job_that_was_given_up_nothing_is_kept_once_its_cluster_is_reached() {
+    let given_up = |site: SiteState| {
+        seen(running(to_east()), JOB, false).with(|s| {
+            s.task
+                .set_status(crate::plan::status::cluster_lost(&s.task, at(99)));
+            (s.secret, s.site) = (Some("s1"), Some(site));
+        })
+    };
+    let table = vec![
+        (given_up(down(90, Reason::Unreachable)), "rest"),
+        (
+            given_up(SiteState::Up),
+            "delete 0a0b0c0d-0000-4000-8000-000000000001",
+        ),
+        (
+            given_up(SiteState::Up).with(|s| s.job = JobState::Gone),
+            "delete s1",
+        ),
+        (
+            given_up(SiteState::Up).with(|s| (s.job, s.secret) = (JobState::Gone, None)),
+            "rest",
+        ),
+    ];
+    for (n, (situation, expected)) in table.into_iter().enumerate() {
+        assert_eq!(situation.word(), expected, "{n}");
+    }
+}
+
 /// Holds: B1.
 #[test]
 fn what_runs_on_a_cluster_that_the_hub_keeps_away_from_is_not_given_up_and_can_be_deleted() {

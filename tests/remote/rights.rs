@@ -1,0 +1,242 @@
+//! Rights that are missing on another cluster, or were taken away there: what the operators and the tenant are told, and that what
+//! comes back goes on by itself.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded, Ready, Stalled};
+use renderhub_harness::remote::ACCOUNT;
+use renderhub_harness::{apply, wait_for};
+use serde_json::{Value, json};
+
+use super::support::away::{Cluster, LOOPBACK, another, away};
+use super::support::own::OWN_GATE;
+use super::support::{LIMIT, Stage, has};
+
+/// The message of the condition `Connected` of a cluster, once it is so.
+async fn told(stage: &Stage, cluster: &str, status: &str, reason: &str) -> Result<String> {
+    let told = stage.connected(cluster, status, reason).await?;
+    let conditions = told.status.unwrap_or_default().conditions;
+    Ok(conditions.first().context("it was waited for")?.message.clone())
+}
+
+/// Gives the Role on the other cluster these rules.
+async fn rules(cluster: &Cluster<'_>, rules: Value) -> Result<()> {
+    let role: Api<Role> = Api::namespaced(cluster.admin.clone(), &cluster.remote.namespace);
+    let patch = Patch::Merge(json!({"rules": rules}));
+    role.patch(ACCOUNT, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Events about a cluster, by reason.
+async fn events(stage: &Stage, cluster: &str) -> Result<Vec<String>> {
+    let events: Api<Event> = Api::namespaced(stage.admin.clone(), "default");
+    let all = events.list(&ListParams::default()).await?.items;
+    let of_it = all.into_iter().filter(|event| {
+        let regarding = event.regarding.as_ref();
+        regarding.is_some_and(|of| {
+            of.kind.as_deref() == Some("RenderCluster") && of.name.as_deref() == Some(cluster)
+        })
+    });
+    Ok(of_it.filter_map(|event| event.reason).collect())
+}
+
+#[tokio::test]
+async fn rights_that_are_taken_away_while_connected_are_missed_within_two_probes() -> Result<()> {
+    let stage = Stage::with_flags("taken", &[LOOPBACK]).await?;
+    let cluster = stage.register(away().await?, json!({})).await?;
+    stage.connected(&cluster.name, "True", "Connected").await?;
+    let shown = format!("renderhub_cluster_connected{{cluster=\"{}\"}}", cluster.name);
+    cluster.remote.revoke().await?;
+    let message = told(&stage, &cluster.name, "False", "Forbidden").await?;
+    assert!(message.contains("list and watch Jobs"), "{message}");
+    wait_for("the metric that the alert looks at", LIMIT, async || {
+        let metrics = stage.hub().metrics().await?;
+        Ok(metrics.contains(&format!("{shown} 0")).then_some(()))
+    })
+    .await?;
+    let task = stage.submit_to("shop", &cluster).await?;
+    stage
+        .condition(&task, JobScheduled, "False", "WaitingForCluster")
+        .await?;
+    cluster.remote.grant().await?;
+    stage.connected(&cluster.name, "True", "Connected").await?;
+    cluster.complete(&task).await?;
+    stage
+        .condition(&task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    // Each turn is told once, in an event and in the log.
+    let turns = wait_for("the events", LIMIT, async || {
+        let told = events(&stage, &cluster.name).await?;
+        Ok((told.len() >= 3).then_some(told))
+    })
+    .await?;
+    // Hubs of other tests have no kubeconfig for it, and may say so at the beginning.
+    let count = |wanted: &str| turns.iter().filter(|reason| *reason == wanted).count();
+    assert!(count("Connected") >= 2 && count("Forbidden") == 1, "{turns:?}");
+    let log = stage.hub().log();
+    let lines = |what: &str| {
+        let of_it = log.lines().filter(|line| line.contains(&cluster.name));
+        of_it.filter(|line| line.contains(what)).count()
+    };
+    assert!(lines("a cluster is connected") >= 2);
+    assert_eq!(lines("a cluster is not connected"), 1);
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_there_is_named_with_its_cluster() -> Result<()> {
+    let stage = Stage::with_flags("missing", &[LOOPBACK]).await?;
+    let cluster = stage.register(away().await?, json!({})).await?;
+    stage.connected(&cluster.name, "True", "Connected").await?;
+    let all = |jobs: &[&str], secrets: &[&str]| {
+        json!([
+            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": jobs},
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": secrets},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+        ])
+    };
+    let (jobs, secrets) = (
+        ["create", "get", "list", "watch", "patch", "delete"],
+        ["create", "get", "list", "delete"],
+    );
+    for (name, there, missing) in [
+        ("jobs", all(&jobs[1..], &secrets), "create jobs"),
+        ("secrets", all(&jobs, &secrets[1..]), "create secrets"),
+    ] {
+        rules(&cluster, there).await?;
+        let task = stage.submit_to(name, &cluster).await?;
+        let status = stage.condition(&task, JobScheduled, "False", "Forbidden").await?;
+        let scheduled = status.conditions.iter().find(|c| c.type_ == "JobScheduled");
+        let message = &scheduled.context("it was waited for")?.message;
+        assert!(message.contains(missing), "{message}");
+        assert!(message.contains(&cluster.name), "{message}");
+        rules(&cluster, all(&jobs, &secrets)).await?;
+        cluster.complete(&task).await?;
+        stage
+            .condition(&task, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+    }
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_not_there_and_an_address_that_is_refused_have_sentences_of_their_own()
+-> Result<()> {
+    let stage = Stage::with_flags("sentences", &[LOOPBACK]).await?;
+    let plane = another().await?;
+    let cluster = stage.register(&plane, json!({})).await?;
+    // One who may look at every namespace, and finds that there is none of the name.
+    stage
+        .put_kubeconfig("everywhere", &plane.admin().kubeconfig_text()?)
+        .await?;
+    let missing = format!("{}-missing", cluster.name);
+    let mut object = cluster.remote.render_cluster(&missing, "everywhere");
+    object["spec"]["renderNamespace"] = json!("no-such-namespace");
+    apply::object(&stage.admin, object).await?;
+    let message = told(&stage, &missing, "False", "Forbidden").await?;
+    assert!(
+        message.contains("does not have the namespace that spec.renderNamespace names"),
+        "{message}"
+    );
+    // The hub's own policy, and nothing that a server said.
+    let mut document: Value = serde_saphyr::from_str(&cluster.remote.kubeconfig().await?)?;
+    document["clusters"][0]["cluster"]["server"] = json!("https://169.254.169.254:443");
+    stage.put_kubeconfig("refused", &document.to_string()).await?;
+    let refused = format!("{}-refused", cluster.name);
+    apply::object(&stage.admin, cluster.remote.render_cluster(&refused, "refused")).await?;
+    let message = told(&stage, &refused, "False", "Unreachable").await?;
+    assert!(
+        message.contains("does not connect to the address") && message.contains("--cluster-allow-cidrs"),
+        "{message}"
+    );
+    stage.passed();
+    Ok(())
+}
+
+/// Brings a cluster by this kubeconfig; the task says why it does not connect, and starts once that is mended.
+async fn refused(stage: &Stage, kubeconfig: &str, reason: &str, is_stalled: bool) -> Result<()> {
+    let plane = away().await?;
+    let cluster = stage.bring(plane, &stage.scope.tenant).await?;
+    let there = &cluster.remote.namespace;
+    stage.put_own_kubeconfig(&stage.scope.tenant, kubeconfig).await?;
+    let task = stage.submit_own("shop", there, json!({})).await?;
+    let status = stage.condition(&task, Ready, "False", reason).await?;
+    assert_eq!(has(&status, Stalled, "True", reason), is_stalled);
+    for condition in &status.conditions {
+        assert!(!condition.message.contains("by itself"), "{}", condition.message);
+    }
+    let good = plane.service_account(there, ACCOUNT).await?.kubeconfig_text()?;
+    stage.put_own_kubeconfig(&stage.scope.tenant, &good).await?;
+    cluster.complete(&task).await?;
+    stage
+        .condition(&task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    Ok(())
+}
+
+/// Holds: I3.
+#[tokio::test]
+async fn why_a_tenants_cluster_does_not_connect_is_on_its_task() -> Result<()> {
+    let flags = [LOOPBACK, OWN_GATE];
+    let plane = away().await?;
+    let stage = Stage::with_builder("mighty", &flags).await?;
+    refused(
+        &stage,
+        &plane.admin().kubeconfig_text()?,
+        "InsecureKubeconfig",
+        true,
+    )
+    .await?;
+    stage.passed();
+    let stage = Stage::with_builder("stranger", &flags).await?;
+    let stranger = plane.user("nobody-there", &[])?.kubeconfig_text()?;
+    refused(&stage, &stranger, "Forbidden", false).await?;
+    stage.passed();
+    let stage = Stage::with_builder("home", &flags).await?;
+    let home = stage.hub_user.kubeconfig_text()?;
+    refused(&stage, &home, "SelfTarget", true).await?;
+    stage.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_is_called_like_the_file_is_named_to_the_tenant() -> Result<()> {
+    let stage = Stage::with_builder("key", &[LOOPBACK, OWN_GATE]).await?;
+    let cluster = stage.bring(away().await?, &stage.scope.tenant).await?;
+    let good = away()
+        .await?
+        .service_account(&cluster.remote.namespace, ACCOUNT)
+        .await?
+        .kubeconfig_text()?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "own-cluster", "namespace": stage.scope.tenant},
+        "stringData": {"own.kubeconfig": good}, "data": {"value": null},
+    });
+    apply::object(&stage.admin, secret).await?;
+    let task = stage
+        .submit_own("shop", &cluster.remote.namespace, json!({}))
+        .await?;
+    let status = stage
+        .condition(&task, JobScheduled, "False", "KubeconfigNotFound")
+        .await?;
+    let scheduled = status.conditions.iter().find(|c| c.type_ == "JobScheduled");
+    let message = &scheduled.context("it was waited for")?.message;
+    assert!(
+        message.contains("the Secret own-cluster") && message.contains("neither a key value nor value.yaml"),
+        "{message}"
+    );
+    stage.put_own_kubeconfig(&stage.scope.tenant, &good).await?;
+    cluster.complete(&task).await?;
+    stage
+        .condition(&task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    stage.passed();
+    Ok(())
+}
