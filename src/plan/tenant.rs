@@ -296,7 +296,8 @@ fn vouched(
     tenancy: &Tenancy,
     own: Option<Own>,
 ) -> Result<Wanted, Refusal> {
-    if spec.service_account_name.is_some() {
+    // A kubeconfig is read as the account, which shows the same.
+    if spec.service_account_name.is_some() && spec.kube_config.is_none() {
         return Ok(Wanted::Vouched(reader(&task.id, spec, tenancy)?, own));
     }
     Ok(own.map_or(Wanted::Platform, Wanted::Given))
