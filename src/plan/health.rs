@@ -213,7 +213,7 @@ impl Fault {
             }
             Self::Forbidden => {
                 "the cluster does not let the kubeconfig's user list and watch Jobs in spec.renderNamespace, or has no such \
-                 namespace, which it tells nobody without rights there; give the user the documented Role in that namespace"
+                 namespace, which it tells only users with more rights; give the user the documented Role in that namespace"
             }
             Self::NoNamespace => {
                 "the cluster does not have the namespace that spec.renderNamespace names; make it there with the documented Role"

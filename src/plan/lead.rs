@@ -121,7 +121,7 @@ impl OwnKubeconfig {
         Refusal::new(fault.reason(), message)
     }
 
-    /// What the tenant is told of a connection that does not stand; `None` where that may pass without anybody, and of a
+    /// What the tenant is told of a connection that does not stand; `None` where that may pass by itself, and of a
     /// kubeconfig of another namespace.
     #[must_use]
     pub fn disconnection(&self, fault: health::Fault) -> Option<Refusal> {

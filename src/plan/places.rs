@@ -29,7 +29,7 @@ struct Holder {
 struct Waiting<K> {
     namespace: String,
     key: K,
-    /// Nobody gives way to it before; a place that is free is had earlier.
+    /// No holder gives way to it before; a place that is free is had earlier.
     not_before: Instant,
 }
 
@@ -187,7 +187,7 @@ mod tests {
             ask("quiet", &9_001) && ask("flood", &0),
             "who has a place keeps it"
         );
-        assert!(!ask("flood", &17), "asking again helps nobody");
+        assert!(!ask("flood", &17), "asking again does not help");
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         places.mark(&4, true, now);
         assert_eq!((places.turn(now), places.due(now)), (None, Some(later)));
         assert_eq!(places.turn(later), Some(Turn { gone: 4, next: 2 }));
-        // What is of use again is no room for anybody.
+        // What is of use again is no room for others.
         places.mark(&2, true, later);
         places.mark(&2, false, later);
         assert_eq!(places.ask("a", &6, later), (false, None));

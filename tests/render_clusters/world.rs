@@ -136,6 +136,7 @@ impl World {
             rule(&[""], &["namespaces"], &["list", "watch"]),
             rule(&[""], &["secrets"], &["get", "list", "watch"]),
             rule(&[""], &["serviceaccounts/token"], &["create"]),
+            rule(&["events.k8s.io"], &["events"], &["create"]),
         ];
         let hub_user = hub.user_with_rules("hub", rules).await?;
         let namespace = hub.namespace("clusters").await?;
