@@ -86,8 +86,9 @@ const MODULES: &[Module] = &[
     module("renderer", Io, &["api", "names", "hardening", "renderer"], "it shares the hub's words and none of its powers"),
     // From a configuration to the bytes of a chart: no file, no clock, no network.
     module("renderer::document", Pure, &[], "a document is read from bytes alone"),
+    module("renderer::found", Pure, &[], "a word is shown or not by itself alone"),
     module("renderer::yaml", Pure, &[], "a value is written to text alone"),
-    module("renderer::config", Pure, &["api", "renderer::document"], "a configuration is what its document says"),
+    module("renderer::config", Pure, &["api", "renderer::document", "renderer::found"], "a configuration is what its document says"),
     module("renderer::chart", Pure, &["renderer::config", "renderer::yaml"], "a chart is made of its configuration alone"),
     module("renderer::archive", Pure, &["renderer::chart", "renderer::config"], "an archive is made in memory"),
     module("renderer::manifest", Pure, &["api", "renderer::config"], "a manifest describes bytes it is given"),

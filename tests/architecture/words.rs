@@ -51,7 +51,6 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("config.rs", "error", "clap quotes the command line to who wrote it, and no flag holds a secret"),
     ("renderer/auth.rs", "token", "it becomes the header of a request, marked as sensitive"),
     ("renderer/config.rs", "String", "the path of a field of the configuration, without the tenant's keys"),
-    ("renderer/found.rs", "String", "a short plain word of the configuration, which its owner asks for and no log of the hub's holds"),
     ("config/error.rs", "String", "a value of the command line, told to who wrote it"),
     ("bin/crdgen/reference.rs", "message", "a rule's message in the schema, which is ours"),
     ("bin/crdgen.rs", "text", "the generator writes what it made itself, on a developer's machine"),
