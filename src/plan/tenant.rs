@@ -21,6 +21,11 @@ use super::grants::Grants;
 use super::task::{Task, TaskId};
 use super::tenancy::Tenancy;
 
+mod missing;
+
+pub use missing::{Missing, crossing, no_account, uncrossed};
+use missing::{SOON, quoted};
+
 /// A ServiceAccount by the namespace of its task and its name; both are legal names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
@@ -98,77 +103,6 @@ pub struct Reference {
     pub named: Named,
 }
 
-impl Reference {
-    /// What is said of something that the reader did not find, or may not read.
-    #[must_use]
-    pub fn refusal(&self, missing: Missing<'_>) -> Refusal {
-        if self.crosses {
-            return crossing();
-        }
-        let reason = match missing {
-            Missing::Registry | Missing::Certificates(_) => Reason::RegistryNotFound,
-            Missing::Secret(_) => Reason::PushSecretNotFound,
-            Missing::Account | Missing::Right(..) => Reason::RBACDenied,
-        };
-        Refusal::new(reason, self.told(missing))
-    }
-
-    fn told(&self, missing: Missing<'_>) -> String {
-        match missing {
-            Missing::Registry => format!(
-                "the Registry{} does not exist in the task's namespace; the task starts by itself once it does",
-                self.named.registry().map(quoted).unwrap_or_default()
-            ),
-            Missing::Secret(name) => format!(
-                "the push Secret{} does not exist in the task's namespace; make it there: {SOON}",
-                quoted(name)
-            ),
-            Missing::Certificates(name) => format!(
-                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist; make it: {SOON}",
-                quoted(name)
-            ),
-            Missing::Account => return no_account(&self.reader).message,
-            Missing::Right(what, name) => format!(
-                "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right",
-                account(&self.reader),
-                quoted(name)
-            ),
-        }
-    }
-}
-
-/// The name of the account that reads, as it stands in a sentence.
-fn account(reader: &Reader) -> String {
-    match reader {
-        Reader::ServiceAccount(account) => quoted(account.name()),
-        Reader::Hub => String::new(),
-    }
-}
-
-/// When a task is looked at again that waits for something that the hub does not watch.
-const SOON: &str =
-    "the task starts by itself, within five minutes at the latest, and at once when the task is annotated";
-
-/// A name as it stands in a sentence, after what it names.
-fn quoted(name: &str) -> String {
-    format!(" \"{name}\"")
-}
-
-/// What keeps something from being read; names are those that the tenant gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing<'a> {
-    /// The `Registry` does not exist.
-    Registry,
-    /// The Secret of this name does not exist.
-    Secret(&'a str),
-    /// The certificates do not exist in the `ConfigMap` of this name.
-    Certificates(&'a str),
-    /// The ServiceAccount does not exist, or the hub may not act as it.
-    Account,
-    /// The ServiceAccount may not read the object of this kind and name.
-    Right(&'static str, &'a str),
-}
-
 /// A credential that a tenant owns, and which state of its Secret it was read from.
 #[derive(Clone, Debug)]
 pub struct Login {
@@ -201,6 +135,15 @@ pub struct Own {
 }
 
 impl Own {
+    /// A registry that takes pushes from all.
+    const fn anonymous(spec: RegistrySpec) -> Self {
+        Self {
+            spec,
+            access: Access::Anonymous,
+            certificates: None,
+        }
+    }
+
     /// Bytes that are copied into the config Secret.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -264,12 +207,7 @@ pub fn wanted(
             let own = host_of(spec, host);
             tenancy.vet(task, &own, false)?;
             if own.push_secret_ref.is_none() {
-                let own = Own {
-                    spec: own,
-                    access: Access::Anonymous,
-                    certificates: None,
-                };
-                return vouched(task, spec, tenancy, Some(own));
+                return vouched(task, spec, tenancy, Some(Own::anonymous(own)));
             }
             (Named::Host(own), &task.id.namespace)
         }
@@ -337,42 +275,6 @@ pub(super) fn reader(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) ->
             "serviceAccountName is missing; make a new task that names the ServiceAccount that may read what the task names",
         )),
     }
-}
-
-/// One answer for every reference that leaves its namespace and leads nowhere, so that nobody learns what is there.
-#[must_use]
-pub fn crossing() -> Refusal {
-    Refusal::new(
-        Reason::CrossNamespaceRefDenied,
-        "the reference to another namespace is not allowed, or leads nowhere; it needs a ReferenceGrant there, and rights \
-         there for the task's ServiceAccount",
-    )
-}
-
-/// What is said of a ServiceAccount that the hub cannot act as. Without the right the API server does not tell
-/// whether the account exists.
-#[must_use]
-pub fn no_account(reader: &Reader) -> Refusal {
-    Refusal::new(
-        Reason::RBACDenied,
-        format!(
-            "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator",
-            account(reader)
-        ),
-    )
-}
-
-/// What is said of a reference that leaves its namespace without a grant, or where this hub lets none leave.
-#[must_use]
-pub fn uncrossed(tenancy: &Tenancy) -> Refusal {
-    if tenancy.crosses_namespaces {
-        return crossing();
-    }
-    Refusal::new(
-        Reason::CrossNamespaceRefDenied,
-        "this hub lets no reference leave the task's namespace, whatever ReferenceGrants there are; make a new task that names \
-         what is in its own namespace, or ask the platform operator to allow it (--no-cross-namespace-refs=false)",
-    )
 }
 
 fn invalid(what: &str) -> Refusal {
