@@ -89,7 +89,10 @@ impl World {
             "2m",
         ];
         let create = (verb == "install").then_some("--create-namespace");
-        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        // Only an upgrade lets tenants name a registry of their own.
+        let hosts = format!("tenancy.ownRegistries.hosts={{{}}}", self.registry.host());
+        let hosts = (verb == "upgrade").then_some(hosts.as_str());
+        let sets = sets.iter().copied().chain(hosts).flat_map(|set| ["--set", set]);
         let all: Vec<&str> = words.into_iter().chain(create).chain(sets).collect();
         self.helm.run(&all).await?;
         let hub = self.hub().await?;

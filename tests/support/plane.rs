@@ -10,6 +10,14 @@ use tokio::sync::OnceCell;
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
+/// Where the policy that sets the finalizer holds, as a release binds it that serves all namespaces.
+const FINALIZER_EVERYWHERE: &str = "\
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: renderhub-finalizer}
+spec: {policyName: renderhub-finalizer}
+";
+
 /// The control plane of this test binary, with renderhub's CRDs.
 ///
 /// # Errors
@@ -57,7 +65,7 @@ pub async fn start_plane() -> Result<ControlPlane> {
         .await
 }
 
-/// A control plane for one test alone, with these of the chart's generated files.
+/// A control plane for one test alone, with these of the chart's generated files; `policies` come with the binding of a release.
 ///
 /// # Errors
 /// If it does not start or does not take a file.
@@ -66,6 +74,9 @@ pub async fn own_plane(kinds: &[&str]) -> Result<&'static ControlPlane> {
     for kind in kinds {
         for file in files(kind)? {
             plane.apply_file(&file).await?;
+        }
+        if *kind == "policies" {
+            plane.apply_yaml(FINALIZER_EVERYWHERE).await?;
         }
     }
     // It ends with the process.

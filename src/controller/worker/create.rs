@@ -55,7 +55,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// UID of the config Secret, which is always the one just made: in the place of one that is provably ours, whatever it holds.
+    /// UID of the config Secret, which is the one just made, in the place of one that is provably ours, whatever it holds; where a
+    /// Job of its name is there already, the one that it has.
     async fn created_secret(
         &mut self,
         task: &Task,
@@ -78,8 +79,11 @@ impl Pass<'_> {
             self.view.held = Some(Held::NameConflict);
             return Ok(None);
         };
+        // The answer to the creation of a Job may have been lost, and its pod be about to read the Secret.
+        if objects.get_job(name).await?.is_some() {
+            return Ok(Some(uid));
+        }
         // Its marks say nothing of its content: it may be of an earlier attempt with another destination, or of another writer.
-        // No Job uses it, because one would have been found; a Job never gets it with a credential of now.
         objects.delete_secret(name, &uid).await?;
         let created = objects.create_secret(wanted).await;
         Ok(Some(created.map_err(|declined| declined.error)?))
