@@ -158,6 +158,8 @@ impl Two {
         let of = |stages: &[&Stage]| -> BTreeSet<String> {
             let mut all: BTreeSet<_> = stages.iter().map(|s| s.scope.tenant.clone()).collect();
             all.insert(self.from.scope.rendering.clone());
+            // Events on what has no namespace, such as a RenderCluster, are there; the rights let a hub do no more.
+            all.insert("default".to_owned());
             all
         };
         let asked = self.from.namespaces_since(left, false).await?;
