@@ -110,12 +110,12 @@ async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
         tasks.push(stage.submit(stage.task(&format!("task-{number}"))).await?);
     }
     try_join_all(tasks.iter().map(async |task| {
-        // What an API server does not accept is the end of a task, not of a try.
+        // What an API server does not accept is tried again, ever later.
         let is_known = |s: &RenderTaskStatus| {
-            has(s, JobScheduled, "True", "JobScheduled") || has(s, JobScheduled, "False", "InvalidSpec")
+            has(s, JobScheduled, "True", "JobScheduled") || has(s, JobScheduled, "False", "JobRefused")
         };
         let status = stage.status_when(task, "a Job or a refusal", is_known).await?;
-        if has(&status, JobScheduled, "False", "InvalidSpec") {
+        if has(&status, JobScheduled, "False", "JobRefused") {
             return Ok(());
         }
         stage.complete(task).await?;

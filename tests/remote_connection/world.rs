@@ -204,6 +204,7 @@ impl World {
         let waited = wait_for("the site to be down", LIMIT, async || {
             Ok(match self.state(site) {
                 Some(SiteState::Down { since, reason }) if reason == why => Some(since),
+                Some(SiteState::Refused { since, refusal }) if refusal.reason == why => Some(since),
                 _ => None,
             })
         });
