@@ -94,6 +94,8 @@ fn may_ask(shard: &Shard, rendering: &str, event: &Event) -> bool {
             resource => !TENANTS.contains(&resource) && is_platforms(&event.group),
         },
         name if event.resource == "namespaces" => name == rendering || name == "kube-system" || serves(name),
+        // What is told of clusters and classes, which are in no namespace.
+        "default" => event.resource == "events" && event.verb == "create",
         name => name == rendering || serves(name),
     }
 }
