@@ -135,7 +135,7 @@ fn validating(name: &str, requests: MatchResources, rule: Validation) -> Validat
 
 /// Adds the finalizer to a task that is made without it, and leaves what others put there.
 ///
-/// It fails open: a task without the finalizer gets it from the hub, a task that cannot be made helps nobody. Where it is bound is
+/// It fails open: a task without the finalizer gets it from the hub, a task that cannot be made helps no tenant. Where it is bound is
 /// for each release to say: a finalizer that no hub takes off would keep a task, and its namespace, for ever.
 #[must_use]
 pub fn set_finalizer() -> MutatingAdmissionPolicy {

@@ -200,7 +200,7 @@ fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
     refuse(o, refusal, rest)
 }
 
-/// When something that nobody watches is looked at again: soon while a tenant may be at work on it, and in turn with what else
+/// When something that the hub does not watch is looked at again: soon while a tenant may be at work on it, and in turn with what else
 /// the namespace waits for; then after as long as the task has been refused already, so that the pauses double, and a restart
 /// forgets nothing.
 fn look_again(o: &Observed<'_>) -> Timestamp {

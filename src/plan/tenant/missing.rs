@@ -60,7 +60,7 @@ impl Reference {
     }
 }
 
-/// One answer for every reference that leaves its namespace and leads nowhere, so that nobody learns what is there.
+/// One answer for every reference that leaves its namespace and leads nowhere, so that no tenant learns what is there.
 #[must_use]
 pub fn crossing() -> Refusal {
     Refusal::new(
