@@ -40,8 +40,8 @@ const WORKERS_OF_NAMESPACE: usize = 4;
 /// For tasks on other clusters, beside the workers: what they do is mostly to wait for those clusters, so there may be more of
 /// them, and each holds an answer of 256 KiB at most.
 const PASSES_ELSEWHERE: usize = 4 * WORKERS;
-/// Of one cluster: with the defaults it does its 20 requests a second also where each takes 400 ms, and seven clusters that
-/// answer nothing leave all others room.
+/// Of one cluster that answers: with the defaults it does its 20 requests a second also where each takes 400 ms. One of which
+/// nothing is known, or that was slow, has fewer, so that thirty which answer nothing leave all others room.
 const PASSES_OF_CLUSTER: usize = PASSES_ELSEWHERE / 8;
 
 /// A hub controller that renders charts with credentials no tenant can reach.

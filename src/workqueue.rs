@@ -3,11 +3,16 @@
 //!
 //! Pure: the clock is passed in, waiting is the caller's.
 
+mod windows;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Instant;
+
+pub use windows::Ended;
+use windows::Windows;
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
@@ -95,6 +100,8 @@ pub struct WorkQueue<K> {
     in_lanes: usize,
     /// How much of each pool is used, and by which keys.
     usage: HashMap<Pool, Usage>,
+    /// How much of those of clusters may be used by now.
+    windows: Windows,
     held: HashMap<K, Owner>,
     /// When pools may be used again; an entry that does not match the pool is stale.
     rests: BinaryHeap<Reverse<(Instant, Pool)>>,
@@ -113,6 +120,7 @@ impl<K> Default for WorkQueue<K> {
             round: VecDeque::new(),
             in_lanes: 0,
             usage: HashMap::new(),
+            windows: Windows::default(),
             held: HashMap::new(),
             rests: BinaryHeap::new(),
             states: HashMap::new(),
@@ -190,8 +198,10 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     /// The first of its pools without room.
     fn full(&self, owner: &Owner) -> Option<Pool> {
         let mut pools = owner.pools();
-        let full =
-            pools.find(|(pool, most)| self.usage.get(pool).is_some_and(|usage| !usage.has_room(*most)));
+        let full = pools.find(|(pool, most)| {
+            let most = self.windows.at_once(pool, *most);
+            self.usage.get(pool).is_some_and(|usage| !usage.has_room(most))
+        });
         full.map(|(pool, _)| pool.clone())
     }
 
@@ -211,8 +221,9 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     /// is on its way.
     fn let_in(&mut self, owner: &Owner) {
         for (pool, most) in owner.pools() {
+            let most = self.windows.at_once(pool, *most);
             if let Some(usage) = self.usage.get_mut(pool)
-                && usage.has_room(*most)
+                && usage.has_room(most)
                 && let Some(next) = usage.waiting.pop_front()
             {
                 self.round.push_back(next);
@@ -232,6 +243,16 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         };
         self.lanes.insert(owner.clone(), line);
         self.round.push_back(owner);
+    }
+
+    /// Takes in what working on a key showed of the cluster that it is for, before it is given back. One that rests says nothing.
+    pub fn learn(&mut self, key: &K, ended: Ended) {
+        let Some((pool, most)) = self.held.get(key).and_then(|owner| owner.pools[0].as_ref()) else {
+            return;
+        };
+        if matches!(pool, Pool::Cluster(_) | Pool::OwnClusters(_)) {
+            self.windows.ended(pool, *most, ended);
+        }
     }
 
     /// Gives a key back.
@@ -439,10 +460,10 @@ mod tests {
         }
     }
 
-    /// Whether one more key may be worked on beside these.
-    fn has_room(key: usize, at_work: &[usize], closed: &HashSet<usize>) -> bool {
+    /// Whether one more key may be worked on beside these, where the clusters have these windows.
+    fn has_room(key: usize, at_work: &[usize], windows: &[usize; 3], closed: &HashSet<usize>) -> bool {
         let of_cluster = at_work.iter().filter(|other| *other % 3 == key % 3);
-        at_work.len() < 4 && of_cluster.count() < key % 3 + 1 && !closed.contains(&(key % 3))
+        at_work.len() < 4 && of_cluster.count() < windows[key % 3] && !closed.contains(&(key % 3))
     }
 
     proptest! {
@@ -450,11 +471,12 @@ mod tests {
         ///
         /// Whatever comes and goes, no owner has more than it may, none waits that may go on, and all come in the end.
         #[test]
-        fn bounds_hold_and_nobody_is_forgotten(steps in prop::collection::vec((0..6_u8, 0..24_usize), 0..300)) {
+        fn bounds_hold_and_no_key_is_forgotten(steps in prop::collection::vec((0..8_u8, 0..24_usize), 0..300)) {
             let (mut queue, now) = (WorkQueue::default(), Instant::now());
             let (closing, mut clock) = (Duration::from_secs(5), now);
             let (mut asked, mut working, mut resting) = (HashSet::new(), HashSet::new(), HashSet::<usize>::new());
             let mut closed = HashMap::<usize, Instant>::new();
+            let mut windows = [1, 2, 2];
             for (step, key) in steps {
                 closed.retain(|_, until| *until > clock);
                 let at_work = |working: &HashSet<usize>, resting: &HashSet<usize>| -> Vec<usize> {
@@ -468,10 +490,10 @@ mod tests {
                     2 => {
                         let (busy, closed) = (at_work(&working, &resting), closed.keys().copied().collect());
                         if let Some((key, _)) = queue.take_fair(clock, |key| abroad(*key)) {
-                            prop_assert!(has_room(key, &busy, &closed));
+                            prop_assert!(has_room(key, &busy, &windows, &closed));
                             prop_assert!(asked.remove(&key) && working.insert(key));
                         } else {
-                            let may = |key: &usize| !working.contains(key) && has_room(*key, &busy, &closed);
+                            let may = |key: &usize| !working.contains(key) && has_room(*key, &busy, &windows, &closed);
                             prop_assert!(!asked.iter().any(may));
                         }
                     }
@@ -481,7 +503,17 @@ mod tests {
                         closed.insert(key % 3, clock + closing);
                         prop_assert!(queue.next_wake().is_some_and(|at| at <= clock + closing));
                     },
-                    4 => if working.remove(&key) {
+                    // Its cluster answered at once, or not in time.
+                    4..=6 => if working.remove(&key) {
+                        if step > 4 {
+                            let is_slow = step == 6;
+                            let took = Duration::from_secs(if is_slow { 60 } else { 0 });
+                            queue.learn(&key, Ended::Answered(took));
+                            let window = &mut windows[key % 3];
+                            if !resting.contains(&key) {
+                                *window = if is_slow { 1 } else { (2 * *window).min(key % 3 + 1) };
+                            }
+                        }
                         resting.remove(&key);
                         queue.done(&key);
                     },
@@ -647,6 +679,50 @@ mod tests {
         assert_eq!(queue.take_fair(now, owner), Some((2, Some(slow))));
         queue.done(&10);
         assert_eq!(queue.take_fair(now, owner), Some((11, Some(Pool::Elsewhere))));
+    }
+
+    /// Holds: B2.
+    #[test]
+    fn thirty_clusters_that_answer_nothing_leave_others_room() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let at = |cluster: usize| Owner {
+            name: Some(Arc::from("team-a")),
+            pools: [
+                Some((Pool::Cluster(Arc::from(cluster.to_string())), 8)),
+                Some((Pool::Elsewhere, 64)),
+            ],
+        };
+        let owner = |key: &usize| at(key / 10);
+        for key in 0..300 {
+            queue.add(&key);
+        }
+        let taken: Vec<usize> =
+            std::iter::from_fn(|| queue.take_fair(now, owner).map(|(key, _)| key)).collect();
+        assert_eq!(taken.len(), 60, "two of each");
+        // Another one answers, and has more then: what all together have left.
+        for (round, at_once) in [2, 4].into_iter().enumerate() {
+            for key in 300 + 10 * round..308 + 10 * round {
+                queue.add(&key);
+            }
+            let taken: Vec<usize> =
+                std::iter::from_fn(|| queue.take_fair(now, |_| at(30)).map(|(key, _)| key)).collect();
+            assert_eq!(taken.len(), at_once);
+            for key in &taken {
+                queue.learn(key, Ended::Answered(Duration::from_millis(5)));
+                queue.done(key);
+            }
+        }
+        // A slow one keeps one at a time.
+        for key in &taken {
+            queue.learn(key, Ended::Failed(Duration::from_secs(30)));
+            queue.done(key);
+        }
+        while queue.take_fair(now, owner).is_some() {}
+        assert_eq!(
+            queue.at_work(),
+            30 + 8,
+            "one of each, and all that the other may have"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a pass over a task brought.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -11,6 +11,7 @@ use crate::plan::Held;
 use crate::plan::ledger::Orphan;
 use crate::plan::task::Task;
 use crate::watch::JobMark;
+use crate::workqueue::Ended;
 
 use super::engine::Claim;
 
@@ -126,6 +127,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What it shows of the cluster that the task runs on, where that was asked.
+    pub fn ended(&self, took: Duration) -> Option<Ended> {
+        match self.error {
+            None if self.abroad.was_sent || self.abroad.was_reached => Some(Ended::Answered(took)),
+            None | Some(WorkError::NotConnected | WorkError::Unsettled) => None,
+            Some(WorkError::Call(error)) => (error != CallError::NoClaim).then_some(Ended::Failed(took)),
+        }
+    }
+
     /// Whether it ended only because the hub had no claim.
     pub fn lacks_claim(&self) -> bool {
         self.error == Some(WorkError::Call(CallError::NoClaim))

@@ -65,7 +65,7 @@ impl Timing {
             beat: Duration::from_secs(1),
             origin,
             misses: 5,
-            unanswered: 5,
+            unanswered: 3,
             reread: Duration::from_secs(5),
             backoff: Duration::from_secs(5),
             backoff_cap: Duration::from_secs(320),

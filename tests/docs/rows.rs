@@ -239,7 +239,7 @@ pub const FAMILIES: &[Family] = &[
         row("B1", "A cluster answers with as many small things as fit into an answer, and does so again after each restart.",
             "Of an answer the hub reads a few fields into types of its own that keep a bounded part and pass over the rest; a single answer has 256 KiB, writes ask for metadata only, of a deletion only the status counts; and `spec.disconnect` of a RenderCluster keeps the hub away, from its start on: no connection and not a byte, and no time counts against what runs there."),
         row("B2", "A cluster answers probes and watches and no work, or lets itself be asked once a second, and has many tasks.",
-            "Passes for other clusters are beside the workers of the hub's own, bounded for each cluster and for all; the pace and a turn are waited for before a pass begins; a cluster that leaves five calls in a row unanswered counts as down, whatever it says to probes."),
+            "Passes for other clusters are beside the workers of the hub's own, bounded for each cluster and for all, and few for a cluster that has answered nothing yet or was slow; the pace and a turn are waited for before a pass begins; a cluster that leaves three calls in a row unanswered counts as down, whatever it says to probes."),
         row("B3", "A tenant puts a megabyte of finalizers, labels or other metadata on each of many tasks.",
             "Of metadata the hub keeps names, dates and a count of finalizers; a task with more than 64 is not started; budgets count what is kept, and each field that a tenant can fill has its bound in a table."),
         row("B4", "A tenant's tasks fail for hours, and the Jobs and Secrets that are kept of them use up the quota.",

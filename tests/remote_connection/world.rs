@@ -82,7 +82,7 @@ pub fn timing() -> Timing {
         beat: Duration::from_millis(25),
         origin: std::time::Instant::now(),
         misses: 5,
-        unanswered: 5,
+        unanswered: 3,
         reread: Duration::from_secs(20),
         backoff: Duration::from_millis(200),
         backoff_cap: Duration::from_secs(1),

@@ -118,7 +118,11 @@ impl Engine {
     fn take_finished(&mut self, finished: Finished) {
         match finished {
             Finished::Pass(uid, passed) => {
-                self.metrics.pass(passed.started.elapsed());
+                let took = passed.started.elapsed();
+                self.metrics.pass(took);
+                if let Some(ended) = passed.outcome.ended(took) {
+                    self.queue.learn(&uid, ended);
+                }
                 self.end_journey(&uid, *passed);
             }
             Finished::Sweep(listed) => self.take_list(listed),
