@@ -98,6 +98,35 @@ async fn lose_answer(write: usize) -> Result<()> {
     Ok(())
 }
 
+/// A hub that knows of its Job neither by the answer nor by its watch leaves the config Secret, which a pod may be reading.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_stays_where_the_answer_of_its_job_is_lost_and_the_watch_is_late() -> Result<()> {
+    make_registry().await?;
+    let mut stage = Stage::without_hub("late", &[]).await?;
+    let proxy = Proxy::start(stage.hub_user.client().await?).await?;
+    let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
+    hub.wait_ready().await?;
+    proxy.hold_jobs(true);
+    proxy.stop_at(3, Stop::Lost);
+    let task = stage
+        .submit_with("shop", json!({"registryRef": {"name": REGISTRY}}))
+        .await?;
+    proxy.stopped().await?;
+    let job = stage.job_of(&task).await?;
+    let made = stage.secrets().get(&job.name_any()).await?.uid();
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
+    let now = stage.secrets().get(&job.name_any()).await?.uid();
+    ensure!(now == made, "the Secret of a Job that may run was made anew");
+    proxy.hold_jobs(false);
+    let ended = tokio::spawn(end_jobs(&stage, Path::Success));
+    succeeded(&stage, &task, 1).await?;
+    ended.abort();
+    stage.passed();
+    Ok(())
+}
+
 async fn survive(kill: Kill) -> Result<()> {
     let mut stage = Stage::without_hub("crash", &[]).await?;
     let spec = json!({"registryRef": {"name": REGISTRY}, "failedJobTTL": 0});

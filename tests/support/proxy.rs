@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use kube::Client;
 use renderhub_harness::rundir;
 use serde_json::{Value, json};
@@ -65,6 +66,8 @@ struct Shared {
     is_released: watch::Sender<bool>,
     /// Part of a path, and where those who create something there meet.
     meeting: Mutex<Option<(&'static str, Arc<Barrier>)>>,
+    /// Whether what watches of Jobs say from now on is kept here.
+    holds_jobs: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -85,6 +88,7 @@ impl Proxy {
             is_stopped: watch::Sender::new(false),
             is_released: watch::Sender::new(false),
             meeting: Mutex::default(),
+            holds_jobs: watch::Sender::new(false),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { _ = axum::serve(listener, router).await });
@@ -113,6 +117,11 @@ impl Proxy {
     /// Holds the answers to creations whose path has this part until there are two.
     pub fn meet_at(&self, part: &'static str) {
         *lock(&self.shared.meeting) = Some((part, Arc::new(Barrier::new(2))));
+    }
+
+    /// Keeps what watches of Jobs say, or lets all of it through.
+    pub fn hold_jobs(&self, is_held: bool) {
+        self.shared.holds_jobs.send_replace(is_held);
     }
 
     /// Waits until that write is stopped; a hub that never sends it is an error of the test after a minute.
@@ -227,11 +236,35 @@ async fn forward(shared: &Shared, mut parts: http::request::Parts, body: Bytes) 
         parts.headers.remove(name);
     }
     let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+    let is_watch = watches_jobs(request.uri());
     let (mut parts, body) = shared.upstream.send(request).await?.into_parts();
     for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         parts.headers.remove(name);
     }
-    Ok(Response::from_parts(parts, Body::new(body)))
+    let body = Body::new(body);
+    let body = if is_watch { held(shared, body) } else { body };
+    Ok(Response::from_parts(parts, body))
+}
+
+fn watches_jobs(uri: &http::Uri) -> bool {
+    let is_watch = |query: &str| {
+        query
+            .split('&')
+            .any(|part| matches!(part, "watch=true" | "watch=1"))
+    };
+    uri.path().ends_with("/jobs") && uri.query().is_some_and(is_watch)
+}
+
+/// A body of which nothing passes while events of Jobs are held.
+fn held(shared: &Shared, body: Body) -> Body {
+    let holds = shared.holds_jobs.subscribe();
+    Body::from_stream(body.into_data_stream().then(move |chunk| {
+        let mut holds = holds.clone();
+        async move {
+            _ = holds.wait_for(|is_held| !is_held).await;
+            chunk
+        }
+    }))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
