@@ -100,7 +100,6 @@ impl Events {
             instance: Some(hub),
         };
         let post = Arc::new(Post {
-            recorder: Recorder::new(client.clone(), reporter.clone()),
             client,
             reporter,
             gate,
@@ -149,30 +148,17 @@ fn lock(waiting: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
 
 /// What sends events.
 struct Post {
-    recorder: Recorder,
     client: Client,
     reporter: Reporter,
     gate: Gate,
     metrics: Metrics,
 }
 
-impl Post {
-    /// A recorder counts what it told before of the same subject for the same reason, and tells no other note of it then; to count
-    /// it would also need a right to change events. A task has each reason once; a class may be refused for one cause after another,
-    /// and each turn of a cluster is an event of its own.
-    fn recorder(&self, subject: &Subject) -> Recorder {
-        match subject {
-            Subject::Task(_) => self.recorder.clone(),
-            Subject::Class(..) | Subject::Cluster(..) => {
-                Recorder::new(self.client.clone(), self.reporter.clone())
-            }
-        }
-    }
-}
-
 async fn publish(post: Arc<Post>, notice: Notice) {
     post.gate.opened().await;
-    let recorder = post.recorder(&notice.subject);
+    // A new one each time: it keeps what it told for six minutes, megabytes of it at this pace, to count what is told again, for which
+    // the hub would need a right to change events.
+    let recorder = Recorder::new(post.client.clone(), post.reporter.clone());
     let (event, reference) = (event(&notice), reference(&notice.subject));
     let sent = tokio::time::timeout(DEADLINE, recorder.publish(&event, &reference)).await;
     let code = if matches!(sent, Ok(Ok(()))) { 201 } else { 0 };
