@@ -309,3 +309,22 @@ impl LeanMetadata {
         (meta, hint)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_note_is_kept_up_to_its_bound_and_the_place_of_a_chart_up_to_a_longer_one() {
+        for (key, most) in [(CHART_URL, URL_MAX), (TASK_NAME, TEXT_MAX)] {
+            let kept = |bytes: usize| {
+                let KnownMarks::<true>(known) =
+                    serde_json::from_str(&json!({key: "x".repeat(bytes)}).to_string()).unwrap();
+                known.get(key).map(String::len)
+            };
+            assert_eq!((kept(most), kept(most + 1)), (Some(most), None), "{key}");
+        }
+    }
+}

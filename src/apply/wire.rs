@@ -134,3 +134,50 @@ fn reason(said: &[u8]) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use axum::routing::get;
+
+    use super::*;
+
+    /// A server whose answer has as many bytes as the path says.
+    async fn server() -> Hub {
+        let whole = |path: axum::extract::Path<usize>| async move { "x".repeat(path.0) };
+        let error = |path: axum::extract::Path<usize>| async move {
+            let said = format!(
+                r#"{{"reason":"AlreadyExists","message":"{}"}}"#,
+                "x".repeat(path.0)
+            );
+            (StatusCode::CONFLICT, said)
+        };
+        let router = axum::Router::new()
+            .route("/whole/{bytes}", get(whole))
+            .route("/error/{bytes}", get(error));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Hub(Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap())
+    }
+
+    async fn ask(hub: &Hub, path: String, extent: Extent) -> Result<usize, CallError> {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        hub.send(request, extent).await.map(|body| body.len())
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_up_to_its_bound_and_an_error_up_to_its_own() {
+        let hub = server().await;
+        for (extent, most) in [(Extent::Object, OBJECT_MAX), (Extent::Page, PAGE_MAX)] {
+            assert_eq!(ask(&hub, format!("/whole/{most}"), extent).await, Ok(most));
+            let more = ask(&hub, format!("/whole/{}", most + 1), extent).await;
+            assert_eq!(more, Err(CallError::TooLarge), "{extent:?}");
+        }
+        assert_eq!(ask(&hub, "/whole/10".to_owned(), Extent::Status).await, Ok(0));
+        let error = ask(&hub, "/error/10".to_owned(), Extent::Object).await;
+        assert_eq!(error, Err(CallError::AlreadyExists));
+        let error = ask(&hub, format!("/error/{ERROR_MAX}"), Extent::Object).await;
+        assert_eq!(error, Err(CallError::Conflict), "its status alone");
+    }
+}

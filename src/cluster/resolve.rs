@@ -139,3 +139,20 @@ fn options(hosts: ResolveHosts) -> ResolverOpts {
     options.max_active_requests = AT_ONCE;
     options
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds: K14.
+    #[tokio::test]
+    async fn names_without_end_are_not_remembered() {
+        let resolver = Resolver::with_servers(&[]).unwrap();
+        for number in 0..NAMES + 100 {
+            resolver
+                .addresses(&format!("name-{number}.test"), Duration::ZERO)
+                .await;
+        }
+        assert_eq!(resolver.answered().len(), NAMES);
+    }
+}

@@ -209,4 +209,14 @@ mod tests {
         }
         assert_eq!((strangers.jobs.len(), strangers.left_out), (STRANGERS, 7));
     }
+
+    /// Holds: B9.
+    #[test]
+    fn no_more_sweeps_remove_at_once_than_there_are_places() {
+        let places = SweepPlaces::default();
+        let mut taken: Vec<_> = std::iter::from_fn(|| places.take()).collect();
+        assert_eq!(taken.len(), REMOVALS);
+        taken.pop();
+        assert!(places.take().is_some(), "one was given back");
+    }
 }

@@ -273,4 +273,13 @@ mod tests {
         assert!(found.message.contains("team-a, team-b"), "{}", found.message);
         assert!(found.fix.contains("--watch-namespaces"), "{}", found.fix);
     }
+
+    #[test]
+    fn of_namespaces_that_are_named_no_more_than_the_bound_are_told() {
+        let named = (0..2 * MAX_NAMES)
+            .map(|number| format!("team-{number:05}"))
+            .collect();
+        let found = unowned(&[], &named, |_| true);
+        assert_eq!(found.len(), MAX_NAMES);
+    }
 }

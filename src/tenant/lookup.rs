@@ -8,14 +8,11 @@ use crate::api::conditions::Reason;
 use crate::api::wiped::WipedSecret;
 use crate::api::{Registry, RegistrySpec};
 use crate::apply::CallError;
-use crate::plan::catalog::Refusal;
+use crate::plan::catalog::{Cargo, Refusal};
 use crate::plan::tenant::{Access, Missing, Named, Own, Reference, login};
 
 use super::identity::{Identities, IdentityError};
 use super::session::{ReadError, Session};
-
-/// Longest bundle of certificates that is copied, in bytes; it shares its Secret with the configuration.
-const MAX_CERTIFICATES: usize = 256 * 1024;
 
 /// Why nothing came of it.
 enum Stop {
@@ -136,7 +133,7 @@ async fn certificates(
         )
     })?;
     let bundle = map.data.and_then(|mut data| data.remove(&named.key));
-    let usable = bundle.filter(|text| text.len() <= MAX_CERTIFICATES);
+    let usable = bundle.filter(|text| Cargo::fits(text));
     let missing = || Stop::Refused(reference.refusal(Missing::Certificates(&named.name)));
     usable.map(Some).ok_or_else(missing)
 }

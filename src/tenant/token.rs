@@ -25,7 +25,7 @@ const LIFETIME: i64 = 600;
 const MARGIN: Duration = Duration::from_secs(120);
 /// Longest that asking for a token may take.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Accounts that are kept before those whose token is over are dropped.
+/// Accounts that are kept before those whose token is over are dropped, and where that is not enough all that are not in use.
 const KEPT: usize = 1024;
 
 /// Why there is no token.
@@ -113,6 +113,10 @@ impl Tokens {
                 slot.try_lock()
                     .map_or(true, |kept| kept.as_ref().is_some_and(|t| now < t.usable_until))
             });
+        }
+        if self.slots.len() >= KEPT {
+            // A tenant makes accounts faster than tokens end: others are asked for anew.
+            self.slots.retain(|_, slot| slot.try_lock().is_err());
         }
         Arc::clone(&self.slots.entry(account.clone()).or_default())
     }
@@ -300,5 +304,27 @@ mod tests {
                 "{seconds}: {asked}"
             );
         }
+    }
+
+    /// Holds: B6.
+    #[tokio::test]
+    async fn tokens_of_accounts_without_end_are_not_kept() {
+        let (tokens, _) = server(600).await;
+        let account = |number: usize| ServiceAccount::new("team-a", &format!("builder-{number}")).unwrap();
+        let live = Token {
+            header: HeaderValue::from_static("Bearer token"),
+            usable_until: Instant::now() + MARGIN,
+        };
+        let used = tokens.slot(&account(0));
+        let in_use = used.lock().await;
+        for number in 1..3 * KEPT {
+            *tokens.slot(&account(number)).lock().await = Some(live.clone());
+            assert!(tokens.slots.len() <= KEPT);
+        }
+        drop(in_use);
+        assert!(
+            Arc::ptr_eq(&used, &tokens.slot(&account(0))),
+            "what is in use stays"
+        );
     }
 }

@@ -186,3 +186,42 @@ async fn a_name_is_asked_for_as_it_is_written() {
         "no domain of the hub's own is added"
     );
 }
+
+/// Addresses of this machine at which no server listens.
+fn silent(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 250, 250, number)
+}
+
+/// Holds: K14.
+#[tokio::test]
+async fn of_many_addresses_of_a_name_the_first_are_looked_at_and_fewer_are_tried() {
+    let server = Hostile::start(Http::Two, |_| Reply::whole(200, "{}"))
+        .await
+        .unwrap();
+    let (good, refused) = (v4(server.address()), Ipv4Addr::new(127, 251, 0, 1));
+    let dns = Dns::start(move |name| {
+        let silent = |most: u8| (1..=most).map(silent);
+        Said::Are(match name.split('.').next().unwrap_or_default() {
+            "fourth" => silent(3).chain([good]).collect(),
+            "fifth" => silent(4).chain([good]).collect(),
+            "refused-16th" => [good].into_iter().chain(silent(14)).chain([refused]).collect(),
+            _ => [good].into_iter().chain(silent(15)).chain([refused]).collect(),
+        })
+    })
+    .await
+    .unwrap();
+    let mut settings = resolving(&dns, short());
+    settings.guard = Arc::new(Guard {
+        allowed: vec!["127.0.0.0/8".parse().unwrap()],
+        denied: vec![format!("{refused}/32").parse().unwrap()],
+    });
+    for (name, expected) in [
+        ("fourth", None),
+        ("fifth", Some(CallError::Transport)),
+        ("refused-16th", Some(CallError::Barred)),
+        ("refused-17th", None),
+    ] {
+        let answer = named(&format!("{name}.test"), &server, &settings).probe().await;
+        assert_eq!(answer.err(), expected, "{name}");
+    }
+}

@@ -368,3 +368,25 @@ async fn of_what_a_flood_says_of_a_job_the_last_word_counts() {
         );
     }
 }
+
+/// Holds: B2.
+#[tokio::test]
+async fn a_list_whose_pages_come_slowly_ends_with_its_deadline() {
+    const PAGE: &str = r#"{"metadata":{"resourceVersion":"5","continue":"more"},"items":[]}"#;
+    for http in BOTH {
+        let server = Hostile::start(http, |_| {
+            Reply::parts(stream::once(async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Bytes::from_static(PAGE.as_bytes())
+            }))
+        })
+        .await
+        .unwrap();
+        let mut limits = short();
+        limits.list = Duration::from_millis(350);
+        let (_, end) = ended(&link_with(&server, limits)).await;
+        assert_eq!(end, WatchEnd::Call(CallError::Timeout), "{http:?}");
+        let pages = server.asked().len();
+        assert!(pages <= 4, "{pages} pages");
+    }
+}

@@ -268,3 +268,15 @@ fn needs_site(record: &Record) -> bool {
 fn later(at: Timestamp) -> Timestamp {
     at.checked_add(LEFTOVERS).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_finished_task_left_is_looked_for_as_long_as_is_said() {
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        assert_eq!(later(at).duration_since(at), LEFTOVERS);
+        assert_eq!(later(Timestamp::MAX), Timestamp::MAX);
+    }
+}

@@ -235,9 +235,16 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+
+    use crate::apply::{Extent, Wire};
+    use crate::cluster::Seats;
     use crate::cluster::room::ROOM;
+    use crate::plan::site::ClusterName;
 
     use super::super::super::walk::{REMOVALS, STRANGERS};
+    use super::super::tests::engine;
     use super::*;
 
     /// The chart's memory limit.
@@ -252,5 +259,40 @@ mod tests {
     fn what_all_clusters_make_the_hub_hold_is_at_most_half_of_the_charts_limit() {
         let sum = ROOM + LISTS * SHEET + (LISTS + REMOVALS) * STRANGERS * STRANGER;
         assert!(sum <= CHART / 2, "{} MiB", sum >> 20);
+    }
+
+    /// Every cluster is there, and answers nothing.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Wire for Silent {
+        fn send(&self, _: http::Request<Vec<u8>>, _: Extent) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl Seats for Silent {
+        fn seat(&self, _: &Site) -> Option<Arc<dyn Wire>> {
+            Some(Arc::new(Self))
+        }
+
+        fn admit(&self, _: &Site) -> Result<Option<Arc<dyn Wire>>, Instant> {
+            Ok(None)
+        }
+    }
+
+    /// Holds: B2.
+    #[tokio::test]
+    async fn no_more_sites_are_listed_at_once_than_the_bound() {
+        let mut engine = engine();
+        Arc::get_mut(&mut engine.context).unwrap().seats = Arc::new(Silent);
+        engine.unseen.clear();
+        for number in 0..2 * LISTS {
+            let cluster = ClusterName::Platform(format!("cluster-{number}"));
+            let namespace = "jobs".to_owned();
+            engine.lists.add(&Arc::new(Site { cluster, namespace }));
+        }
+        engine.start_lists(Instant::now());
+        assert_eq!(engine.listing.len(), LISTS);
     }
 }

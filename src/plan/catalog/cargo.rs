@@ -116,3 +116,15 @@ impl Resolved {
         Ok(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_are_copied_up_to_their_bound() {
+        let of = |bytes: usize| "c".repeat(bytes);
+        assert!(Cargo::fits(&of(MAX_CERTIFICATES)));
+        assert!(!Cargo::fits(&of(MAX_CERTIFICATES + 1)));
+    }
+}
