@@ -60,7 +60,7 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Look at what would keep the hub from starting, and change nothing.
     Preflight(Box<PreflightArgs>),
-    /// Look at the network from here, and fail unless it is as it should be.
+    /// Look at the network, and fail unless it is as it should be.
     Probe(ProbeArgs),
 }
 

@@ -52,8 +52,14 @@ async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Resul
     world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
 
     world.one_team_needs_no_service_account(&tenant).await?;
-    world.helm_test_sees_a_closed_network().await?;
-    world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
+    world.close_the_network().await?;
+    tokio::select! {
+        end = world.node.spare(&world.plane, HUB) => end?,
+        done = async {
+            world.helm_test_sees_a_closed_network().await?;
+            world.uninstalling_keeps_tasks_and_credentials(&tenant).await
+        } => done?,
+    }
     watch.passed();
     Ok(())
 }

@@ -24,6 +24,7 @@ use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
 use crate::plan::seal::SealKey;
 use crate::plan::unowned;
 use crate::preflight::Inquiry;
+use crate::probe::{self, Patience, ProbeArgs, ProbeError};
 use crate::seal_key;
 
 /// The namespace whose UID stands for the cluster.
@@ -130,6 +131,18 @@ pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bo
         Output::Json => serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n",
     };
     Ok((text, findings.iter().all(|f| f.verdict != Verdict::Refused)))
+}
+
+/// Looks at the network; a sentence on each thing that must hold.
+///
+/// # Errors
+/// A Job is to look, and there is no cluster to make it in.
+pub async fn probe(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, AppError> {
+    let client = match &args.from_job {
+        Some(_) => Some(clients(Gate::default()).await?.free),
+        None => None,
+    };
+    Ok(probe::run(args, Patience::default(), client.as_ref()).await)
 }
 
 async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
@@ -256,7 +269,7 @@ fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
 
 /// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
 pub(super) struct Clients {
-    /// The hub's own, for what is done before there is a claim, and for the claim itself. No loop can get at it.
+    /// The hub's own, for what is done before there is a claim or by no hub, and for the claim itself. No loop can get at it.
     free: Client,
     /// Opens with the claim.
     pub gate: Gate,

@@ -76,6 +76,10 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/retention/failures.rs KeptFailures::total",
     ]),
     ("Of a command that a person or helm runs, not of the hub.", &[
+        "probe.rs REACHED",
+        "probe/job.rs CALL",
+        "probe/job.rs LIMIT",
+        "probe/job.rs PAUSE",
         "probe.rs Patience::looks",
         "probe.rs Patience::pause",
         "probe.rs Patience::limit",
