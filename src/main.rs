@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings};
+use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings, StopArgs};
 use renderhub::probe::ProbeArgs;
 use renderhub::{app, config, hardening, probe, telemetry};
 
@@ -30,6 +30,7 @@ async fn start() -> ExitCode {
         Ok(Command::Run(args)) => run(&args).await,
         Ok(Command::Preflight(args)) => preflight(&args).await,
         Ok(Command::Probe(args)) => look(&args).await,
+        Ok(Command::Stop(args)) => stop(&args).await,
         Err(error) => refuse(&error),
     }
 }
@@ -85,6 +86,15 @@ async fn look(args: &ProbeArgs) -> ExitCode {
         }
     }
     ExitCode::from(probe::exit_code(&found))
+}
+
+/// Succeeds whatever comes of it: what would fail with it is an uninstall.
+async fn stop(args: &StopArgs) -> ExitCode {
+    match app::stop(&args.hub(), args.timeout).await {
+        Ok(outcome) => println!("{outcome}"),
+        Err(error) => println!("{error}"),
+    }
+    ExitCode::SUCCESS
 }
 
 /// Protects the process's memory before anything secret is in it, and starts logging; the settings, or the exit code of a

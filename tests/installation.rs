@@ -31,7 +31,7 @@ const RENDERING: &str = "renderhub-rendering";
 const TENANT: &str = "team-a";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Holds: I1, R4, M6.
+/// Holds: I1, R4, M6, B36.
 #[tokio::test]
 async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Result<()> {
     let world = World::start().await?;
@@ -259,6 +259,8 @@ impl World {
                 .is_empty(),
             "the hub is still there"
         );
+        self.its_leases_are_released("renderhub-main-").await?;
+        self.nothing_is_left_of_the_uninstall().await?;
         let rights: Api<RenderTask> = Api::namespaced(tenant.clone(), TENANT);
         ensure!(
             is_refusal(&rights.list_metadata(&ListParams::default()).await),

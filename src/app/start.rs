@@ -26,6 +26,7 @@ use crate::plan::unowned;
 use crate::preflight::Inquiry;
 use crate::probe::{self, Patience, ProbeArgs, ProbeError};
 use crate::seal_key;
+use crate::stop::{self, Hub, Outcome};
 
 /// The namespace whose UID stands for the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
@@ -143,6 +144,15 @@ pub async fn probe(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, 
         None => None,
     };
     Ok(probe::run(args, Patience::default(), client.as_ref()).await)
+}
+
+/// Ends a hub that is about to be uninstalled; what came of it within the limit.
+///
+/// # Errors
+/// There is no cluster to look for it in.
+pub async fn stop(hub: &Hub, limit: Duration) -> Result<Outcome, AppError> {
+    let client = clients(Gate::default()).await?.free;
+    Ok(stop::run(&client, hub, limit).await)
 }
 
 async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {

@@ -1,4 +1,4 @@
-//! What helm starts beside the hub to test it.
+//! What helm starts beside the hub to test it. What it starts before an uninstall is in `tests/uninstall.rs`.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -59,7 +59,7 @@ async fn helms_test_is_one_pod_where_helm_looks_for_it() -> Result<()> {
     Ok(())
 }
 
-/// Holds: R4.
+/// Holds: R4, B35.
 #[tokio::test]
 async fn what_looks_from_the_rendering_namespace_has_no_rights_and_the_policies_of_a_renderer() -> Result<()>
 {
@@ -97,5 +97,12 @@ async fn what_looks_from_the_rendering_namespace_has_no_rights_and_the_policies_
             "the quota asks for all"
         );
     }
+    Ok(())
+}
+
+/// Who applies what helm prints applies the hooks too: at once, and not before an uninstall.
+#[tokio::test]
+async fn what_is_not_installed_by_helm_has_nothing_that_ends_the_hub() -> Result<()> {
+    assert!(of_hook("pre-delete", &[]).await?.is_empty());
     Ok(())
 }

@@ -6,7 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
@@ -255,6 +257,36 @@ impl World {
         .await
     }
 
+    /// Helm takes the hub's rights away; the hub ended before that, and its Leases have no holder.
+    pub async fn its_leases_are_released(&self, prefix: &str) -> Result<()> {
+        let leases: Api<Lease> = Api::namespaced(self.plane.admin().client().await?, RENDERING);
+        let mut leases = leases.list(&ListParams::default()).await?.items;
+        leases.retain(|lease| lease.name_any().starts_with(prefix));
+        let holders: Vec<_> = leases.iter().map(holder).collect();
+        ensure!(
+            !holders.is_empty() && holders.iter().all(Option::is_none),
+            "{prefix}: {holders:?}"
+        );
+        Ok(())
+    }
+
+    pub async fn nothing_is_left_of_the_uninstall(&self) -> Result<()> {
+        let admin = self.plane.admin().client().await?;
+        let of_it = ListParams::default().labels("app.kubernetes.io/component=stop");
+        let jobs: Api<Job> = Api::namespaced(admin.clone(), HUB);
+        let roles: Api<Role> = Api::namespaced(admin.clone(), HUB);
+        let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), HUB);
+        let accounts: Api<ServiceAccount> = Api::namespaced(admin, HUB);
+        wait_for("what the uninstall made to be gone", LIMIT, async || {
+            let is_gone = jobs.list_metadata(&of_it).await?.items.is_empty()
+                && roles.list_metadata(&of_it).await?.items.is_empty()
+                && bindings.list_metadata(&of_it).await?.items.is_empty()
+                && accounts.list_metadata(&of_it).await?.items.is_empty();
+            Ok(is_gone.then_some(()))
+        })
+        .await
+    }
+
     /// The hub's Role names the account, and the account's own rights do the rest.
     pub async fn a_task_with_a_service_account_pushes_to_its_own_registry(
         &self,
@@ -319,6 +351,12 @@ impl World {
         tasks.delete("narrow", &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+/// The instance that holds it; none where it was released.
+pub fn holder(lease: &Lease) -> Option<String> {
+    let holder = lease.spec.as_ref()?.holder_identity.clone();
+    holder.filter(|holder| !holder.is_empty())
 }
 
 fn text_of(path: &Path) -> Result<String> {

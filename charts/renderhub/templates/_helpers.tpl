@@ -296,7 +296,7 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 {{- end -}}
 {{- end -}}
 
-{{/* What the pods beside the hub's own have in common: those of `helm test`. */}}
+{{/* What the pods beside the hub's own have in common: those of `helm test`, and of an uninstall. */}}
 {{- define "renderhub.helperPod" -}}
 restartPolicy: Never
 securityContext:
@@ -372,4 +372,11 @@ spec:
       containers:
         - name: test
           {{- include "renderhub.helperContainer" . | nindent 10 }}
+{{- end -}}
+
+{{/* Annotations of what an uninstall makes before everything else, and removes whatever comes of it: takes the weight. */}}
+{{- define "renderhub.beforeUninstall" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end -}}
