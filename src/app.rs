@@ -27,7 +27,7 @@ mod recheck;
 mod start;
 mod unowned;
 
-pub use start::preflight;
+pub use start::{preflight, probe, stop};
 
 /// Longest wait for events at the end; a successor waits as long.
 const LAST_EVENTS: Duration = Duration::from_millis(500);

@@ -22,6 +22,7 @@ mod parse;
 mod registries;
 mod shards;
 mod start;
+mod stop;
 
 pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
@@ -30,6 +31,7 @@ pub use kept::KeptArgs;
 pub use registries::RegistryArgs;
 pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
+pub use stop::StopArgs;
 
 use parse::{duration, level, pull_policy, trimmed};
 
@@ -60,8 +62,10 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Look at what would keep the hub from starting, and change nothing.
     Preflight(Box<PreflightArgs>),
-    /// Look at the network from here, and fail unless it is as it should be.
+    /// Look at the network, and fail unless it is as it should be.
     Probe(ProbeArgs),
+    /// End a hub that is about to be uninstalled, while it may still release its Lease.
+    Stop(StopArgs),
 }
 
 /// How findings are written.
@@ -386,7 +390,7 @@ mod tests {
         match Cli::try_parse_from(all).unwrap().command {
             Command::Run(args) => *args,
             Command::Preflight(args) => args.hub,
-            Command::Probe(args) => unreachable!("{args:?}"),
+            other => unreachable!("{other:?}"),
         }
     }
 

@@ -3,7 +3,7 @@
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
 //! I/O ([`apply`], [`events`], [`gate`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`seal_key`], [`shards`],
 //! [`tenant`], [`verify`], [`watch`]), control loops ([`controller`]) and wiring ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`],
-//! [`hardening`]). A module imports only from floors below its own, as
+//! [`stop`], [`hardening`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only,
 //! and [`verify`] alone uses what it has for reading.
 
@@ -30,6 +30,7 @@ pub mod probe;
 pub mod renderer;
 pub mod seal_key;
 pub mod shards;
+pub mod stop;
 pub mod telemetry;
 pub mod tenant;
 pub mod verify;

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings};
-use renderhub::probe::{Patience, ProbeArgs};
+use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings, StopArgs};
+use renderhub::probe::ProbeArgs;
 use renderhub::{app, config, hardening, probe, telemetry};
 
 /// Threads that share the work: it waits for servers, and on a node of many cores one for each would wake the others for nothing.
@@ -30,6 +30,7 @@ async fn start() -> ExitCode {
         Ok(Command::Run(args)) => run(&args).await,
         Ok(Command::Preflight(args)) => preflight(&args).await,
         Ok(Command::Probe(args)) => look(&args).await,
+        Ok(Command::Stop(args)) => stop(&args).await,
         Err(error) => refuse(&error),
     }
 }
@@ -70,16 +71,30 @@ async fn preflight(args: &PreflightArgs) -> ExitCode {
 }
 
 async fn look(args: &ProbeArgs) -> ExitCode {
-    match probe::run(args, Patience::default()).await {
-        Ok(()) => {
-            println!("everything is as it should be");
-            ExitCode::SUCCESS
-        }
+    let found = match app::probe(args).await {
+        Ok(found) => found,
         Err(error) => {
             eprintln!("{error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
+        }
+    };
+    // On one stream and in order: they are read as the log of a pod.
+    for one in &found {
+        match one {
+            Ok(fact) => println!("{fact}"),
+            Err(error) => println!("{error}"),
         }
     }
+    ExitCode::from(probe::exit_code(&found))
+}
+
+/// Succeeds whatever comes of it: what would fail with it is an uninstall.
+async fn stop(args: &StopArgs) -> ExitCode {
+    match app::stop(&args.hub(), args.timeout).await {
+        Ok(outcome) => println!("{outcome}"),
+        Err(error) => println!("{error}"),
+    }
+    ExitCode::SUCCESS
 }
 
 /// Protects the process's memory before anything secret is in it, and starts logging; the settings, or the exit code of a

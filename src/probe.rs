@@ -1,14 +1,21 @@
-//! Looks at the network from the pod it runs in: what `helm test` starts, from the hub's own image.
+//! Looks at the network from the pod it runs in, or from one that it makes: what `helm test` starts, from the hub's own image.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use k8s_openapi::api::batch::v1::Job;
+use kube::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
-/// What must hold; each may be given several times.
+mod job;
+
+/// Exit code where something was reached that must not be: the one thing that a pod tells the pod that made it.
+const REACHED: u8 = 3;
+
+/// What must hold; each but the Job may be given several times.
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = true)]
 pub struct ProbeArgs {
@@ -18,9 +25,12 @@ pub struct ProbeArgs {
     /// Server that must not be reached from here.
     #[arg(long, value_name = "HOST:PORT")]
     pub unreachable: Vec<String>,
+    /// Job of this program's image, in JSON, from whose pod the latter must not be reached, instead of from here.
+    #[arg(long, value_name = "JSON", requires = "unreachable", value_parser = job::parse)]
+    pub from_job: Option<Box<Job>>,
 }
 
-/// What does not hold.
+/// What does not hold, or is not known.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
     /// It did not answer, or not with 200.
@@ -35,6 +45,30 @@ pub enum ProbeError {
     /// What has no address cannot be reached anyway, which shows nothing.
     #[error("{0} has no address; it must be HOST:PORT")]
     NoAddress(String),
+    /// No Job can be made in this namespace, or followed.
+    #[error(
+        "the API server refuses the test's Job in {0}, so nothing is known of the network there: look for a right \
+         that the hub lacks, a ResourceQuota that is used up, or an admission policy"
+    )]
+    Refused(String),
+    /// The API server is not reached from here.
+    #[error(
+        "the API server does not answer the test's pod, so nothing is known of the network of {0}; where a NetworkPolicy \
+         of yours closes the namespace of this pod, let app.kubernetes.io/component=test out to the API server"
+    )]
+    Unanswered(String),
+    /// The Job's pod did not end, or there was none.
+    #[error(
+        "the test's Job in {0} did not end in time, so nothing is known of the network there; \
+         why is in: kubectl --namespace {0} get events"
+    )]
+    Unfinished(String),
+    /// The Job's pod was ended before it could tell.
+    #[error(
+        "the pod of the test's Job in {0} ended without a verdict, so nothing is known of the network there; \
+         run the test again, and look at: kubectl --namespace {0} get events"
+    )]
+    Unclear(String),
 }
 
 /// How long something may take to become true: a hub to be ready, a policy to hold for a new pod.
@@ -58,24 +92,52 @@ impl Default for Patience {
     }
 }
 
-/// Looks until everything holds.
-///
-/// # Errors
-/// The first that does not in time.
-pub async fn run(args: &ProbeArgs, patience: Patience) -> Result<(), ProbeError> {
+/// Looks at everything, each until it holds or was given up; a sentence on each. A Job is made in the cluster of `client`.
+pub async fn run(
+    args: &ProbeArgs,
+    patience: Patience,
+    client: Option<&Client>,
+) -> Vec<Result<String, ProbeError>> {
+    let mut found = Vec::new();
     for place in &args.ready {
-        let address = address(place).await?;
-        holds(patience, async || is_ready(address, patience.limit).await)
-            .await
-            .map_err(|()| ProbeError::NotReady(place.clone()))?;
+        found.push(ready(place, patience).await);
     }
-    for place in &args.unreachable {
-        let address = address(place).await?;
-        holds(patience, async || !is_reached(address, patience.limit).await)
-            .await
-            .map_err(|()| ProbeError::Reached(place.clone()))?;
+    match (client, &args.from_job) {
+        (Some(client), Some(job)) => found.push(job::unreachable(client, job, &args.unreachable).await),
+        _ => {
+            for place in &args.unreachable {
+                found.push(unreachable(place, patience).await);
+            }
+        }
     }
-    Ok(())
+    found
+}
+
+/// The exit code that tells what was found.
+#[must_use]
+pub fn exit_code(found: &[Result<String, ProbeError>]) -> u8 {
+    let is_reached = |one: &Result<String, ProbeError>| matches!(one, Err(ProbeError::Reached(_)));
+    if found.iter().any(is_reached) {
+        REACHED
+    } else {
+        u8::from(found.iter().any(Result::is_err))
+    }
+}
+
+async fn ready(place: &str, patience: Patience) -> Result<String, ProbeError> {
+    let address = address(place).await?;
+    holds(patience, async || is_ready(address, patience.limit).await)
+        .await
+        .map_err(|()| ProbeError::NotReady(place.to_owned()))?;
+    Ok(format!("{place} says that the hub is ready"))
+}
+
+async fn unreachable(place: &str, patience: Patience) -> Result<String, ProbeError> {
+    let address = address(place).await?;
+    holds(patience, async || !is_reached(address, patience.limit).await)
+        .await
+        .map_err(|()| ProbeError::Reached(place.to_owned()))?;
+    Ok(format!("{place} cannot be reached from here"))
 }
 
 /// The address of HOST:PORT, where the host may be an IPv6 address with or without brackets, as Kubernetes gives it.
@@ -145,13 +207,18 @@ mod tests {
         place
     }
 
-    async fn probe(ready: &[&str], unreachable: &[&str]) -> Result<(), ProbeError> {
+    async fn probe(ready: &[&str], unreachable: &[&str]) -> Vec<Result<String, ProbeError>> {
         let all = |list: &[&str]| list.iter().map(ToString::to_string).collect();
         let args = ProbeArgs {
             ready: all(ready),
             unreachable: all(unreachable),
+            from_job: None,
         };
-        run(&args, HASTY).await
+        run(&args, HASTY, None).await
+    }
+
+    fn ready(place: &str) -> String {
+        format!("{place} says that the hub is ready")
     }
 
     #[tokio::test]
@@ -162,25 +229,30 @@ mod tests {
             "HTTP/1.1 200 OK\r\n\r\n",
         ])
         .await;
-        assert_eq!(probe(&[&late], &[]).await, Ok(()));
+        assert_eq!(probe(&[&late], &[]).await, [Ok(ready(&late))]);
         let never = server(&["HTTP/1.1 503 Service Unavailable\r\n\r\n"]).await;
-        assert_eq!(
-            probe(&[&late, &never], &[]).await,
-            Err(ProbeError::NotReady(never))
-        );
+        let found = probe(&[&never, &late], &[]).await;
+        assert_eq!(exit_code(&found), 1);
+        // What comes after a failure is told too.
+        assert_eq!(found, [Err(ProbeError::NotReady(never)), Ok(ready(&late))]);
     }
 
     #[tokio::test]
     async fn what_is_reached_fails_and_what_has_no_address_shows_nothing() {
         let open = server(&[""]).await;
-        assert_eq!(probe(&[], &[&open]).await, Err(ProbeError::Reached(open)));
+        let found = probe(&[], &["no-port", &open]).await;
+        assert_eq!(exit_code(&found), REACHED, "whatever else there is");
+        assert_eq!(found[1], Err(ProbeError::Reached(open)));
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let place = closed.local_addr().unwrap().to_string();
         drop(closed);
-        assert_eq!(probe(&[], &[&place]).await, Ok(()));
+        let found = probe(&[], &[&place]).await;
+        assert_eq!(exit_code(&found), 0);
+        assert_eq!(found, [Ok(format!("{place} cannot be reached from here"))]);
         for nothing in ["no-port", "127.0.0.1:x", ":1"] {
-            let expected = Err(ProbeError::NoAddress(nothing.to_owned()));
-            assert_eq!(probe(&[], &[nothing]).await, expected, "{nothing}");
+            let found = probe(&[], &[nothing]).await;
+            assert_eq!(exit_code(&found), 1, "{nothing}");
+            assert_eq!(found, [Err(ProbeError::NoAddress(nothing.to_owned()))]);
         }
         let given = address("fd00::1:443").await.map(|a| a.to_string());
         assert_eq!(given, Ok("[fd00::1]:443".to_owned()));

@@ -2,6 +2,8 @@
 //! its values say. That it works on a node is in `tests/installation.rs`, that the rights are those that are used in
 //! `tests/rights.rs`.
 
+#[path = "chart/hooks.rs"]
+mod hooks;
 #[path = "chart/instances.rs"]
 mod instances;
 #[path = "chart/network.rs"]

@@ -31,7 +31,7 @@ const RENDERING: &str = "renderhub-rendering";
 const TENANT: &str = "team-a";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Holds: I1, R4, M6.
+/// Holds: I1, R4, M6, B36.
 #[tokio::test]
 async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Result<()> {
     let world = World::start().await?;
@@ -52,8 +52,14 @@ async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Resul
     world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
 
     world.one_team_needs_no_service_account(&tenant).await?;
-    world.helm_test_sees_a_closed_network().await?;
-    world.uninstalling_keeps_tasks_and_credentials(&tenant).await?;
+    world.close_the_network().await?;
+    tokio::select! {
+        end = world.node.spare(&world.plane, HUB) => end?,
+        done = async {
+            world.helm_test_sees_a_closed_network().await?;
+            world.uninstalling_keeps_tasks_and_credentials(&tenant).await
+        } => done?,
+    }
     watch.passed();
     Ok(())
 }
@@ -253,6 +259,8 @@ impl World {
                 .is_empty(),
             "the hub is still there"
         );
+        self.its_leases_are_released("renderhub-main-").await?;
+        self.nothing_is_left_of_the_uninstall().await?;
         let rights: Api<RenderTask> = Api::namespaced(tenant.clone(), TENANT);
         ensure!(
             is_refusal(&rights.list_metadata(&ListParams::default()).await),

@@ -24,7 +24,9 @@ use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
 use crate::plan::seal::SealKey;
 use crate::plan::unowned;
 use crate::preflight::Inquiry;
+use crate::probe::{self, Patience, ProbeArgs, ProbeError};
 use crate::seal_key;
+use crate::stop::{self, Hub, Outcome};
 
 /// The namespace whose UID stands for the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
@@ -130,6 +132,27 @@ pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bo
         Output::Json => serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n",
     };
     Ok((text, findings.iter().all(|f| f.verdict != Verdict::Refused)))
+}
+
+/// Looks at the network; a sentence on each thing that must hold.
+///
+/// # Errors
+/// A Job is to look, and there is no cluster to make it in.
+pub async fn probe(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, AppError> {
+    let client = match &args.from_job {
+        Some(_) => Some(clients(Gate::default()).await?.free),
+        None => None,
+    };
+    Ok(probe::run(args, Patience::default(), client.as_ref()).await)
+}
+
+/// Ends a hub that is about to be uninstalled; what came of it within the limit.
+///
+/// # Errors
+/// There is no cluster to look for it in.
+pub async fn stop(hub: &Hub, limit: Duration) -> Result<Outcome, AppError> {
+    let client = clients(Gate::default()).await?.free;
+    Ok(stop::run(&client, hub, limit).await)
 }
 
 async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
@@ -256,7 +279,7 @@ fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
 
 /// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
 pub(super) struct Clients {
-    /// The hub's own, for what is done before there is a claim, and for the claim itself. No loop can get at it.
+    /// The hub's own, for what is done before there is a claim or by no hub, and for the claim itself. No loop can get at it.
     free: Client,
     /// Opens with the claim.
     pub gate: Gate,

@@ -217,7 +217,7 @@ async fn a_second_release_brings_its_rights_to_the_rendering_namespace_and_nothi
         });
         Ok(there.map(|[kind, ..]| kind).collect())
     };
-    let own = BTreeSet::from(["Pod", "Role", "RoleBinding", "ServiceAccount"].map(str::to_owned));
+    let own = BTreeSet::from(["Role", "RoleBinding", "ServiceAccount"].map(str::to_owned));
     assert_eq!(kinds(SECOND).await?, own);
     let all = kinds(FIRST).await?;
     for kind in ["Namespace", "NetworkPolicy", "ResourceQuota", "LimitRange"] {

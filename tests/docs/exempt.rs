@@ -76,6 +76,13 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/retention/failures.rs KeptFailures::total",
     ]),
     ("Of a command that a person or helm runs, not of the hub.", &[
+        "probe.rs REACHED",
+        "probe/job.rs CALL",
+        "probe/job.rs LIMIT",
+        "probe/job.rs PAUSE",
+        "stop.rs CALL",
+        "stop.rs KNOWN",
+        "stop.rs PAUSE",
         "probe.rs Patience::looks",
         "probe.rs Patience::pause",
         "probe.rs Patience::limit",

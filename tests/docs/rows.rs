@@ -304,5 +304,9 @@ pub const FAMILIES: &[Family] = &[
             "When a cluster is back, the Jobs of tasks that ended or are deleted meanwhile are removed before it counts as reached: until then nothing else is started there."),
         row("B34", "A tenant's tasks name kubeconfigs that do not exist, or cannot be read, and keep the places that other tasks of the namespace, or other namespaces, need.",
             "A place whose kubeconfig leads nowhere, or that no task is for, goes at once to who waits; who gave way is looked at again every five minutes."),
+        row("B35", "The pods of `helm test`, or of an uninstall, are a way to rights that their maker lacks, or leave rights behind.",
+            "The test runs as the hub, in the hub's namespace, and the pod that it makes for a look from the rendering namespace has no token. What ends the hub before an uninstall may scale that one Deployment and list pods beside it, and goes with its rights when it has ended."),
+        row("B36", "A release is uninstalled, and the hub of another one works beside the old one, which has not ended yet.",
+            "An uninstall writes no Lease: the hub itself releases it when its work has ended. Where it did not, another hub waits as for any that is gone."),
     ]},
 ];

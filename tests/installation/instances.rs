@@ -14,6 +14,7 @@ use renderhub::api::conditions::ConditionType;
 use renderhub_harness::{apply, helm, wait_for};
 use serde_json::json;
 
+use super::release::holder;
 use super::{HUB, LIMIT, RENDERING, TENANT, World, ended_in, finish, holds, submit, submit_in};
 
 /// The namespace that another release's hub serves.
@@ -162,7 +163,6 @@ impl World {
             name.starts_with("renderhub-main-") && !name.contains(".standby-")
         };
         let holders: Vec<_> = held.iter().filter(is_shards).collect();
-        let holder = |lease: &Lease| lease.spec.clone().and_then(|spec| spec.holder_identity);
         ensure!(
             holders.len() == 1 && holder(holders[0]) == Some(standby.name_any()),
             "who stood by did not take over: {holders:?}"
@@ -204,6 +204,29 @@ impl World {
         Ok(())
     }
 
+    /// What an uninstalled hub served is another's without a wait: nothing has to be found out about a Lease that has no holder.
+    async fn another_release_takes_over_at_once(&self, admin: &Client) -> Result<()> {
+        let sets = ["controller.shardName=d", "controller.watchNamespaces={team-b}"];
+        self.install_beside("renderhub-d", &sets, true).await?;
+        let pods = pods_of(admin, "renderhub-d").await?;
+        let [pod] = &pods[..] else {
+            anyhow::bail!("{} pods", pods.len())
+        };
+        ensure!(
+            readyz(admin, &pod.name_any()).await? == "ok (active)",
+            "the hub does not work"
+        );
+        let containers = pod.status.iter().flat_map(|status| &status.container_statuses);
+        let restarts: i32 = containers.flatten().map(|one| one.restart_count).sum();
+        let logs: Api<Pod> = Api::namespaced(admin.clone(), HUB);
+        let said = logs.logs(&pod.name_any(), &LogParams::default()).await?;
+        ensure!(
+            restarts == 0 && !said.contains("waiting until it is known"),
+            "{said}"
+        );
+        Ok(())
+    }
+
     async fn install_beside(&self, release: &str, sets: &[&str], is_waited_for: bool) -> Result<()> {
         let chart = helm::renderhub_chart();
         let chart = chart.to_str().context("a path that is no text")?;
@@ -222,9 +245,12 @@ impl World {
             Ok(tasks.get_opt("other").await?.is_none().then_some(()))
         })
         .await?;
-        let words = |release| ["uninstall", release, "--namespace", HUB, "--wait"];
-        let [b, c] = ["renderhub-b", "renderhub-c"].map(words);
+        let words = |release| ["uninstall", release, "--namespace", HUB];
+        let [b, c, d] = ["renderhub-b", "renderhub-c", "renderhub-d"].map(words);
         tokio::try_join!(self.helm.run(&b), self.helm.run(&c))?;
+        self.its_leases_are_released("renderhub-b-").await?;
+        self.another_release_takes_over_at_once(admin).await?;
+        self.helm.run(&d).await?;
         let namespaces: Api<Namespace> = Api::all(admin.clone());
         namespaces.get_metadata(RENDERING).await?;
         let tasks: Api<RenderTask> = Api::namespaced(admin.clone(), TENANT);

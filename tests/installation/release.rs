@@ -5,13 +5,16 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::{ConditionType, Reason};
 use renderhub_harness::image::Image;
-use renderhub_harness::reach::logs;
 use renderhub_harness::{apply, commands, helm, process, rundir, wait_for};
 use serde_json::{Value, json};
 
@@ -28,6 +31,15 @@ const CHANGED: [&str; 6] = [
     "controller.logLevel=debug",
     "tenancy.serviceAccounts.team-a={builder}",
     "tests.networkPolicy=false",
+];
+const TEST: [&str; 7] = [
+    "test",
+    "renderhub",
+    "--namespace",
+    HUB,
+    "--timeout",
+    "3m",
+    "--logs",
 ];
 
 impl World {
@@ -197,41 +209,82 @@ impl World {
         Ok(())
     }
 
-    /// This node's network enforces no `NetworkPolicy`, and helm's test says so; without that one the others pass.
+    /// This node's network enforces no `NetworkPolicy`, and helm's test says so where it is looked for; without that one the others
+    /// pass.
     pub async fn helm_test_sees_an_open_network(&self) -> Result<()> {
-        let test = ["test", "renderhub", "--namespace", HUB, "--timeout", "2m"];
-        self.helm.run(&test).await?;
+        let (passes, said) = self.helm.try_run(&TEST).await?;
+        ensure!(passes && said.contains("says that the hub is ready"), "{said}");
         self.release("upgrade", &helm::renderhub_chart(), &CHANGED[..5])
             .await?;
+        let (passes, said) = self.helm.try_run(&TEST).await?;
+        ensure!(!passes, "helm test does not see an open network: {said}");
+        for part in [
+            "says that the hub is ready",
+            "was reached: the cluster's network does not enforce NetworkPolicy",
+        ] {
+            ensure!(said.contains(part), "{part} is not in what helm says: {said}");
+        }
+        ensure!(!said.contains("unable to get"), "helm misses a pod: {said}");
+        self.nothing_is_left_of_the_test().await
+    }
+
+    /// From here on the chart's policies are enforced on every new pod but those of the hub's namespace.
+    pub async fn close_the_network(&self) -> Result<()> {
+        let labels = [("app.kubernetes.io/managed-by", "renderhub")];
+        self.node.enforce_policies(&self.plane, RENDERING, &labels).await
+    }
+
+    /// With the chart's policies enforced the same test passes, and says why.
+    pub async fn helm_test_sees_a_closed_network(&self) -> Result<()> {
+        let (passes, said) = self.helm.try_run(&TEST).await?;
+        ensure!(passes, "{said}");
+        let part = format!("cannot be reached from pods of {RENDERING}: ");
+        ensure!(said.contains(&part), "{part} is not in what helm says: {said}");
+        self.nothing_is_left_of_the_test().await
+    }
+
+    /// No Job of the test, and no pod of that.
+    async fn nothing_is_left_of_the_test(&self) -> Result<()> {
+        let admin = self.plane.admin().client().await?;
+        let of_tests = ListParams::default().labels("app.kubernetes.io/component=test");
+        let jobs: Api<Job> = Api::namespaced(admin.clone(), RENDERING);
+        let pods: Api<Pod> = Api::namespaced(admin, RENDERING);
+        wait_for("the test's Job and its pod to be gone", LIMIT, async || {
+            let jobs = jobs.list_metadata(&of_tests).await?;
+            let pods = pods.list_metadata(&of_tests).await?;
+            Ok((jobs.items.is_empty() && pods.items.is_empty()).then_some(()))
+        })
+        .await
+    }
+
+    /// Helm takes the hub's rights away; the hub ended before that, and its Leases have no holder.
+    pub async fn its_leases_are_released(&self, prefix: &str) -> Result<()> {
+        let leases: Api<Lease> = Api::namespaced(self.plane.admin().client().await?, RENDERING);
+        let mut leases = leases.list(&ListParams::default()).await?.items;
+        leases.retain(|lease| lease.name_any().starts_with(prefix));
+        let holders: Vec<_> = leases.iter().map(holder).collect();
         ensure!(
-            self.helm.run(&test).await.is_err(),
-            "helm test does not see an open network"
+            !holders.is_empty() && holders.iter().all(Option::is_none),
+            "{prefix}: {holders:?}"
         );
-        let said = logs(&self.plane.admin().client().await?, RENDERING).await?;
-        ensure!(said.contains("does not enforce NetworkPolicy"), "{said}");
         Ok(())
     }
 
-    /// With the chart's policies enforced the same test passes. From here on no other pod can be started: the policies then hold
-    /// for all new ones.
-    pub async fn helm_test_sees_a_closed_network(&self) -> Result<()> {
-        let labels = [("app.kubernetes.io/managed-by", "renderhub")];
-        self.node
-            .enforce_policies(&self.plane, RENDERING, &labels)
-            .await?;
-        let only = "name=renderhub-test-network-policy";
-        let test = [
-            "test",
-            "renderhub",
-            "--namespace",
-            HUB,
-            "--timeout",
-            "2m",
-            "--filter",
-            only,
-        ];
-        self.helm.run(&test).await?;
-        Ok(())
+    pub async fn nothing_is_left_of_the_uninstall(&self) -> Result<()> {
+        let admin = self.plane.admin().client().await?;
+        let of_it = ListParams::default().labels("app.kubernetes.io/component=stop");
+        let jobs: Api<Job> = Api::namespaced(admin.clone(), HUB);
+        let roles: Api<Role> = Api::namespaced(admin.clone(), HUB);
+        let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), HUB);
+        let accounts: Api<ServiceAccount> = Api::namespaced(admin, HUB);
+        wait_for("what the uninstall made to be gone", LIMIT, async || {
+            let is_gone = jobs.list_metadata(&of_it).await?.items.is_empty()
+                && roles.list_metadata(&of_it).await?.items.is_empty()
+                && bindings.list_metadata(&of_it).await?.items.is_empty()
+                && accounts.list_metadata(&of_it).await?.items.is_empty();
+            Ok(is_gone.then_some(()))
+        })
+        .await
     }
 
     /// The hub's Role names the account, and the account's own rights do the rest.
@@ -298,6 +351,12 @@ impl World {
         tasks.delete("narrow", &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+/// The instance that holds it; none where it was released.
+pub fn holder(lease: &Lease) -> Option<String> {
+    let holder = lease.spec.as_ref()?.holder_identity.clone();
+    holder.filter(|holder| !holder.is_empty())
 }
 
 fn text_of(path: &Path) -> Result<String> {

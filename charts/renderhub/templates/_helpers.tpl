@@ -296,10 +296,9 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 {{- end -}}
 {{- end -}}
 
-{{/* What the pods of `helm test` have in common. */}}
-{{- define "renderhub.testPod" -}}
+{{/* What the pods beside the hub's own have in common: those of `helm test`, and of an uninstall. */}}
+{{- define "renderhub.helperPod" -}}
 restartPolicy: Never
-automountServiceAccountToken: false
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
@@ -316,20 +315,68 @@ tolerations:
 {{- end }}
 {{- end -}}
 
-{{- define "renderhub.testContainer" -}}
-name: test
+{{/* With everything that a ResourceQuota can ask for, since not every namespace has a LimitRange. */}}
+{{- define "renderhub.helperContainer" -}}
 image: {{ include "renderhub.image" (dict "image" .Values.image "appVersion" .Chart.AppVersion) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 resources:
   requests:
     cpu: 10m
     memory: 16Mi
+    ephemeral-storage: 16Mi
   limits:
     cpu: 100m
     memory: 64Mi
+    ephemeral-storage: 16Mi
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities:
     drop: [ALL]
+{{- end -}}
+
+{{/* The Job by which the pod of `helm test` looks from the rendering namespace. */}}
+{{- define "renderhub.networkTest" -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  generateName: {{ include "renderhub.fullname" . }}-test-
+  namespace: {{ include "renderhub.renderingNamespace" . }}
+  labels:
+    {{- include "renderhub.labels" . | nindent 4 }}
+    app.kubernetes.io/component: test
+spec:
+  backoffLimit: 0
+  activeDeadlineSeconds: 120
+  # The pod of the test removes it; this is for one that does not live to do so.
+  ttlSecondsAfterFinished: 60
+  template:
+    metadata:
+      labels:
+        app.kubernetes.io/name: {{ .Chart.Name }}
+        app.kubernetes.io/instance: {{ .Release.Name }}
+        app.kubernetes.io/part-of: renderhub
+        app.kubernetes.io/component: test
+        # As on a renderer's pod, so that the same policies hold. The hub looks for more than this one.
+        app.kubernetes.io/managed-by: renderhub
+    spec:
+      {{- include "renderhub.helperPod" . | nindent 6 }}
+      serviceAccountName: {{ include "renderhub.rendererServiceAccountName" . }}
+      automountServiceAccountToken: false
+      {{- with .Values.renderer.imagePullSecrets }}
+      imagePullSecrets:
+        {{- range . }}
+        - name: {{ . }}
+        {{- end }}
+      {{- end }}
+      containers:
+        - name: test
+          {{- include "renderhub.helperContainer" . | nindent 10 }}
+{{- end -}}
+
+{{/* Annotations of what an uninstall makes before everything else, and removes whatever comes of it: takes the weight. */}}
+{{- define "renderhub.beforeUninstall" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end -}}

@@ -13,7 +13,7 @@ const ABOUT: &str = "# renderhub
 Renders Helm charts for tenants with registry credentials that no tenant can reach.
 
     helm install renderhub charts/renderhub --namespace renderhub-system --create-namespace --wait
-    helm test renderhub --namespace renderhub-system
+    helm test renderhub --namespace renderhub-system --logs
 
 Pages that go with it: [install](../../docs/install.md), [for many tenants](../../docs/how-to/install-for-many-tenants.md),
 [for one team](../../docs/how-to/install-for-one-team.md), [the hub's flags](../../docs/operations/flags.md).

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
@@ -56,6 +56,32 @@ impl Helm {
     /// # Errors
     /// If it cannot be started or fails; the error holds what it wrote on standard error.
     pub async fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<String> {
+        let output = self.ended(words).await?;
+        if !output.status.success() {
+            bail!(
+                "helm {} failed ({}):\n{}",
+                first(words),
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The same where helm may fail: whether it succeeded, and all that it wrote.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn try_run<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<(bool, String)> {
+        let output = self.ended(words).await?;
+        let said = [&output.stdout[..], &output.stderr].concat();
+        Ok((
+            output.status.success(),
+            String::from_utf8_lossy(&said).into_owned(),
+        ))
+    }
+
+    async fn ended<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<Output> {
         let mut command = Command::new(&self.program);
         command.args(words).stdin(Stdio::null()).kill_on_drop(true);
         for name in ["CACHE", "CONFIG", "DATA"] {
@@ -67,22 +93,8 @@ impl Helm {
             "KUBECONFIG",
             self.kubeconfig.as_deref().unwrap_or(Path::new("/dev/null")),
         );
-        let what = words
-            .first()
-            .map(|word| word.as_ref().to_string_lossy().into_owned())
-            .unwrap_or_default();
-        let output = command
-            .output()
-            .await
-            .with_context(|| format!("cannot start helm {what}"))?;
-        if !output.status.success() {
-            bail!(
-                "helm {what} failed ({}):\n{}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let ended = command.output().await;
+        ended.with_context(|| format!("cannot start helm {}", first(words)))
     }
 
     /// Pulls `oci://…` over plain HTTP and unpacks it below `into`; returns the chart's directory.
@@ -111,6 +123,12 @@ impl Helm {
     fn logins(&self) -> PathBuf {
         self.home.join("logins.json")
     }
+}
+
+fn first<S: AsRef<OsStr>>(words: &[S]) -> String {
+    let word = words.first();
+    word.map(|word| word.as_ref().to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// What the repository's own chart makes with these values, each as after `--set`, for a release named `renderhub`.
