@@ -304,5 +304,7 @@ pub const FAMILIES: &[Family] = &[
             "When a cluster is back, the Jobs of tasks that ended or are deleted meanwhile are removed before it counts as reached: until then nothing else is started there."),
         row("B34", "A tenant's tasks name kubeconfigs that do not exist, or cannot be read, and keep the places that other tasks of the namespace, or other namespaces, need.",
             "A place whose kubeconfig leads nowhere, or that no task is for, goes at once to who waits; who gave way is looked at again every five minutes."),
+        row("B38", "The list of what a namespace may use, which a refused task is given, tells of registries, classes or clusters of others.",
+            "Only what allows the namespace, by name and by UID, is on the list, and the message is the same where the named thing is for others and where it does not exist. Who else may read the objects themselves is a value of the chart, by default no tenant."),
     ]},
 ];
