@@ -41,6 +41,8 @@ const WARNING_PACE: Rhythm = Rhythm {
     rate: 2.0,
     burst: 10.0,
 };
+/// Bytes of a note that the API server takes.
+const NOTE_MAX: usize = 1_024;
 /// Longest an event may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -271,10 +273,28 @@ fn event(notice: &Notice) -> Event {
             EventType::Normal
         },
         reason: notice.reason.as_str().to_owned(),
-        note: Some(notice.note.clone()),
+        note: Some(note(notice)),
         action: "Render".to_owned(),
         secondary: None,
     }
+}
+
+/// What happened, and at the very end the page of the reason, where there is something to be done. A note that is too long loses the
+/// end of what happened: the page says it too.
+fn note(notice: &Notice) -> String {
+    let page = if notice.reason.is_good() {
+        String::new()
+    } else {
+        format!("; see {}", notice.reason.page())
+    };
+    let told = notice.note.as_str();
+    let room = NOTE_MAX.saturating_sub(page.len());
+    if told.len() <= room {
+        return format!("{told}{page}");
+    }
+    let ends = told.char_indices().map(|(at, _)| at);
+    let end = ends.take_while(|at| at + "...".len() <= room).last();
+    format!("{}...{page}", &told[..end.unwrap_or_default()])
 }
 
 fn reference(subject: &Subject) -> ObjectReference {
@@ -370,6 +390,28 @@ mod tests {
         let is_one =
             |(_, notice): &&(u64, Notice)| notice.subject.namespace() == namespace && notice.reason == reason;
         sent.iter().filter(is_one).collect()
+    }
+
+    #[test]
+    fn a_note_says_what_happened_and_ends_in_the_page_of_its_reason() {
+        for reason in Reason::ALL {
+            for told in ["for people".to_owned(), "x".repeat(2_000), "\u{fc}".repeat(1_000)] {
+                let notice = Notice {
+                    note: told.clone(),
+                    ..notice("team", 0, *reason)
+                };
+                let note = event(&notice).note.unwrap();
+                assert!(note.len() <= 1_024, "{}", note.len());
+                let page = format!("; see {}", reason.page());
+                assert_eq!(note.ends_with(&page), !reason.is_good(), "{note}");
+                let first = note.trim_end_matches(&page);
+                assert!(
+                    first == told || told.len() > 900 && told.starts_with(first.trim_end_matches("...")),
+                    "{note}"
+                );
+                assert!(first.len() > 800 || first == "for people", "{note}");
+            }
+        }
     }
 
     /// Holds: B19.

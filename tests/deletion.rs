@@ -329,3 +329,33 @@ async fn a_foreign_finalizer_holds_the_task_but_not_the_hub() -> Result<()> {
     stage.passed();
     Ok(())
 }
+
+/// Holds: T2.
+#[tokio::test]
+async fn a_job_that_a_finalizer_of_another_holds_does_not_hold_its_task() -> Result<()> {
+    let stage = Stage::new("held").await?;
+    let task = stage.running("shop").await?;
+    let job = job_name_of(&task);
+    let hold = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let params = PatchParams::default();
+    let held = hold(json!(["example.com/hold"]));
+    stage.jobs().patch(&job, &params, &held).await?;
+    stage.delete(&task).await?;
+    let left = stage.jobs().get(&job).await?;
+    assert!(
+        left.metadata.deletion_timestamp.is_some(),
+        "its deletion was asked for"
+    );
+    assert_eq!(
+        stage.objects(&task).await?,
+        (true, false),
+        "the config Secret is gone"
+    );
+    // The hub asks once, and waits for nothing.
+    stage.barrier().await?;
+    assert_eq!(stage.successes("delete jobs", &job).await?, 1);
+    stage.jobs().patch(&job, &params, &hold(json!(null))).await?;
+    stage.nothing_is_left().await?;
+    stage.passed();
+    Ok(())
+}

@@ -16,7 +16,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass};
+use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass, termination};
 use renderhub::names::{TaskUid, job_name};
 use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::wait_for;
@@ -184,9 +184,10 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
     .await?;
     let why = told(&tasks, "fails", "JobFailed", ("True", "JobFailed")).await?;
     assert!(
-        why.starts_with("the configuration cannot be parsed or rendered; see "),
+        why.starts_with(termination::Reason::BadConfig.sentence()),
         "{why}"
     );
+    assert!(why.ends_with("; correct spec.config in a new task"), "{why}");
     let no_finalizers = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     tasks
         .patch("fails", &PatchParams::default(), &no_finalizers)

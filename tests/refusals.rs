@@ -1,5 +1,7 @@
 //! Why a task does not start: each reason, that nothing is made for it, and that it starts once the cause is mended.
 
+#[path = "refusals/offered.rs"]
+mod offered;
 mod support;
 
 use anyhow::Result;

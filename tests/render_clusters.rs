@@ -38,7 +38,7 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
     world.put_cluster(&west, &west, json!({"qps": 50})).await?;
     let found = world.told(&west, "False", "KubeconfigNotFound").await?;
     assert!(
-        found.message.contains("docs/reasons/KubeconfigNotFound.md"),
+        found.message.contains("spec.kubeConfig.secretRef"),
         "{}",
         found.message
     );
@@ -133,11 +133,7 @@ async fn each_kubeconfig_that_is_refused_says_why() -> Result<()> {
     }
     for (name, kubeconfig, reason) in &table {
         let told = world.told(&world.name(name), "False", reason).await?;
-        assert!(
-            told.message.contains(&format!("docs/reasons/{reason}.md")),
-            "{}",
-            told.message
-        );
+        assert!(!told.message.contains("docs/reasons"), "{}", told.message);
         let is_own_words = !told.message.contains("BEGIN") && !told.message.contains(&kubeconfig[..2]);
         assert!(is_own_words || name == &"garbage", "{}", told.message);
     }
@@ -306,7 +302,7 @@ async fn dead_clusters_are_told_of_and_delay_nobody() -> Result<()> {
             .message
             .split_once("; connection attempts: ")
             .context("it ends so")?;
-        assert!(why.ends_with("docs/reasons/Unreachable.md"), "{why}");
+        assert!(why.starts_with("the cluster does not answer"), "{why}");
         assert!(
             ending.contains(", next connection attempt: 20") && ending.ends_with('Z'),
             "{ending}"

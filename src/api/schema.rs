@@ -290,7 +290,7 @@ pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
                     "description": "Whether it holds.", "type": "string", "enum": ["True", "False", "Unknown"],
                 },
                 "reason": {
-                    "description": "Why, as one word; each has a page in the documentation.",
+                    "description": "Why, as one word; docs/reasons/WORD.md of the documentation says what to do.",
                     "type": "string", "minLength": 1, "maxLength": 1024, "pattern": CONDITION_REASON,
                 },
                 "message": {

@@ -42,7 +42,7 @@ errors! {
         "the kubeconfig is larger than 256 KiB; keep only the one cluster, user and context";
 
     /// Not UTF-8.
-    NotUtf8: BadKubeconfig, "the kubeconfig is not UTF-8 text";
+    NotUtf8: BadKubeconfig, "the kubeconfig is not UTF-8 text; write it as such";
     /// Neither YAML nor JSON, or a field with a value of another kind.
     Unreadable: BadKubeconfig,
         "the kubeconfig is not YAML or JSON, or a field of it has a value of the wrong kind; write texts that look like a number or a boolean in quotes";
@@ -64,7 +64,7 @@ errors! {
     /// A field that is there twice.
     DuplicateField: BadKubeconfig, "the kubeconfig has a field twice in one place; keep one";
     /// Not `v1` `Config`.
-    WrongKind: BadKubeconfig, "the kubeconfig is not of apiVersion v1 and kind Config";
+    WrongKind: BadKubeconfig, "the kubeconfig is not of apiVersion v1 and kind Config; use one that is";
     /// A list of more than 16 entries.
     TooManyEntries: BadKubeconfig,
         "the kubeconfig has more than 16 entries in a list; keep only the one cluster, user and context";
@@ -75,45 +75,45 @@ errors! {
     /// Several contexts, and none is current.
     NoCurrentContext: BadKubeconfig, "the kubeconfig has several contexts and no current-context; set it";
     /// The current context is not there.
-    UnknownContext: BadKubeconfig, "the kubeconfig has no context of the name that current-context says";
+    UnknownContext: BadKubeconfig, "the kubeconfig has no context of the name that current-context says; correct one of the two";
     /// The context's cluster is not there.
-    UnknownCluster: BadKubeconfig, "the current context names no cluster of the kubeconfig";
+    UnknownCluster: BadKubeconfig, "the current context names a cluster that the kubeconfig does not have; correct the name, or add the cluster";
     /// The context's user is not there.
-    UnknownUser: BadKubeconfig, "the current context names no user of the kubeconfig";
+    UnknownUser: BadKubeconfig, "the current context names a user that the kubeconfig does not have; correct the name, or add the user";
 
     /// No server.
     NoServer: BadKubeconfig, "the cluster has no server; set it to the API server's https:// URL";
     /// The host or the port is not in the one form that everybody reads alike.
     BadServer: BadKubeconfig,
-        "the server is not https://HOST or https://HOST:PORT with a DNS name, an IPv4 address or an IPv6 address in brackets, in its usual form";
+        "the server is not written as https://HOST or https://HOST:PORT with a DNS name, an IPv4 address or an IPv6 address in brackets, in its usual form; write it so";
     /// Something behind host and port.
     ServerPath: BadKubeconfig, "the server has a path, a query or a fragment; leave only https://HOST:PORT";
     /// `tls-server-name` is no name.
-    BadServerName: BadKubeconfig, "tls-server-name is not a DNS name or an IP address";
+    BadServerName: BadKubeconfig, "tls-server-name is not a DNS name or an IP address; correct it, or remove it";
     /// No CA.
     NoAuthority: BadKubeconfig, "the cluster has no certificate-authority-data; add it";
     /// The CA cannot be read.
     BadAuthority: BadKubeconfig,
-        "certificate-authority-data is not base64 on one line of PEM certificates";
+        "certificate-authority-data is not base64 on one line of PEM certificates; correct it";
     /// More than 16 certificates.
-    TooManyCertificates: BadKubeconfig, "the kubeconfig has more than 16 certificates in one field";
+    TooManyCertificates: BadKubeconfig, "the kubeconfig has more than 16 certificates in one field; keep those that are needed";
     /// Neither token nor client certificate.
     NoLogin: BadKubeconfig, "the user has neither a token nor client-certificate-data and client-key-data; add one";
     /// Both a token and a client certificate.
     TwoLogins: BadKubeconfig, "the user has a token and a client certificate; keep one";
     /// The certificate without its key, or the key without its certificate.
-    HalfCertificate: BadKubeconfig, "the user needs both client-certificate-data and client-key-data";
+    HalfCertificate: BadKubeconfig, "the user has only one of client-certificate-data and client-key-data; add the other";
     /// An empty token.
-    EmptyToken: BadKubeconfig, "the user's token is empty";
+    EmptyToken: BadKubeconfig, "the user's token is empty; put a valid one there";
     /// A token that no header can carry.
     BadToken: BadKubeconfig,
-        "the user's token holds blanks, line breaks or other characters that no token has";
+        "the user's token holds blanks, line breaks or other characters that no token has; remove them";
     /// The client certificate cannot be read.
     BadCertificate: BadKubeconfig,
-        "client-certificate-data is not base64 on one line of PEM certificates";
+        "client-certificate-data is not base64 on one line of PEM certificates; correct it";
     /// The key cannot be read, or is of a kind that is not used.
     BadKey: BadKubeconfig,
-        "client-key-data is not base64 on one line of one PEM key without a passphrase: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519";
+        "client-key-data is not base64 on one line of one PEM key without a passphrase: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519; put such a key there";
 
     /// `exec`.
     Exec: InsecureKubeconfig,
@@ -136,7 +136,7 @@ errors! {
     BasicAuth: InsecureKubeconfig,
         "the kubeconfig has a username or a password; use a token or a client certificate";
     /// No `https`.
-    NotHttps: InsecureKubeconfig, "a server of the kubeconfig does not begin with https://";
+    NotHttps: InsecureKubeconfig, "a server of the kubeconfig does not begin with https://; use the API server's https:// URL";
     /// A user in the URL.
     ServerUser: InsecureKubeconfig, "a server of the kubeconfig has a user in its URL; remove it";
     /// The machine itself.

@@ -17,7 +17,7 @@ use crate::names::{TaskKind, job_name};
 use super::namespaces::{Uids, is_allowed};
 use super::placement::Target;
 use super::queue::Weights;
-use super::task::Task;
+use super::task::{Task, TaskId};
 use super::tenant::{Access, Login, Own};
 use super::validate::MAX_CONFIG_BYTES;
 
@@ -125,6 +125,7 @@ pub struct Resolved {
 
 mod cargo;
 mod classes;
+mod offered;
 
 pub use cargo::{Cargo, Carried};
 
@@ -194,7 +195,8 @@ impl Catalog {
         }
         let message = match target {
             Target::Platform(_) => {
-                "the platform's credential for this registry may not go to the cluster; ask the platform operator, or use another"
+                "the platform's credential for this registry may not be copied to the RenderCluster; ask the platform operator to list the \
+                 registry in its spec.registries, or make a new task with another registry or cluster"
             }
             Target::Own(_) => {
                 "the platform's credentials never go to a tenant's cluster; make a new task with a registry of your own"
@@ -215,7 +217,7 @@ impl Catalog {
         let registry = self.registry(task, spec)?;
         if let Some(field) = unserved(&registry.spec) {
             let message = format!(
-                "the registry asks for {field}, which is not served by this hub; ask the platform operator"
+                "the ClusterRegistry sets {field}, which this hub does not support; ask the platform operator to remove it"
             );
             return Err(Refusal::new(Reason::FeatureDisabled, message));
         }
@@ -244,7 +246,8 @@ impl Catalog {
 
     fn with_own(&self, task: &Task, spec: &RenderTaskSpec, own: &Own) -> Result<Resolved, Refusal> {
         if task.config.len() + own.bytes() > MAX_CONFIG_BYTES {
-            let message = "the configuration and what is copied beside it are larger than 1020 KiB; make a new task with less";
+            let message = "the configuration, with the credential and the certificates that are copied beside it, is larger than 1020 KiB; \
+                           make a new task with less";
             return Err(Refusal::new(Reason::ConfigTooLarge, message));
         }
         let prefix = own.spec.repository_prefix.as_deref().unwrap_or_default();
@@ -276,18 +279,7 @@ impl Catalog {
         let found = self.registries.get(name);
         let serving =
             found.filter(|found| self.admits(&found.spec.allowed_namespaces, &found.recorded, task));
-        serving.ok_or_else(|| match task.id.kind {
-            TaskKind::RenderTask => Refusal::new(
-                Reason::RegistryNotAllowed,
-                "the ClusterRegistry does not allow this namespace, or does not exist; ask the platform operator, or make a new \
-                 task with another",
-            ),
-            // No list binds the platform's own tasks, so to them it can only be missing.
-            TaskKind::ClusterRenderTask => Refusal::new(
-                Reason::RegistryNotFound,
-                "the ClusterRegistry does not exist; the task starts by itself once it does",
-            ),
-        })
+        serving.ok_or_else(|| self.no_registry(task))
     }
 
     fn admits(&self, allowed: &[AllowedNamespace], recorded: &Uids, task: &Task) -> bool {
@@ -309,15 +301,23 @@ fn usable(credential: &Credential) -> Result<Credential, Refusal> {
     match credential {
         Credential::Missing => Err(Refusal::new(
             Reason::PushSecretNotFound,
-            "the registry's credential does not exist; the task starts by itself once the platform operator makes it",
+            "the Secret with the registry's push credential does not exist; ask the platform operator to make it: the task then starts by \
+             itself",
         )),
-        Credential::Invalid => Err(Refusal::new(
-            Reason::PushSecretInvalid,
-            "the registry's credential cannot be used for its host; the task starts by itself once the platform operator mends it",
-        )),
+        Credential::Invalid => Err(Cargo::without_secret()),
         Credential::Anonymous | Credential::BasicAuth(_) | Credential::DockerConfig(_) => {
             Ok(credential.clone())
         }
+    }
+}
+
+/// Where repositories of a task begin, by the prefix of its registry.
+fn granted(prefix: &str, task: &TaskId) -> String {
+    // The platform's own tasks have no namespace, so a prefix made of one cannot bind them.
+    if task.kind == TaskKind::ClusterRenderTask && prefix.contains("{namespace}") {
+        String::new()
+    } else {
+        prefix.replace("{namespace}", &task.namespace)
     }
 }
 
@@ -332,21 +332,19 @@ pub(super) fn destination(
     let repository: Repository = spec
         .repository
         .parse()
-        .map_err(|_| invalid("repository is no OCI repository name"))?;
-    let tag: Tag = spec.tag.parse().map_err(|_| invalid("tag is no OCI tag"))?;
+        .map_err(|_| invalid("repository is not the name of an OCI repository, such as team/chart"))?;
+    let tag: Tag = spec
+        .tag
+        .parse()
+        .map_err(|_| invalid("tag is not an OCI tag, such as 1.0.0"))?;
     let host: RegistryHost = hostname.parse().map_err(|_| {
         Refusal::new(
             Reason::RegistryNotFound,
-            "the registry's hostname cannot be used; whoever owns the registry can mend it",
+            "the registry's hostname is not a host such as registry.example.com:5000; correct it in the Registry, or for a \
+             ClusterRegistry ask the platform operator to",
         )
     })?;
-    let is_platform = task.id.kind == TaskKind::ClusterRenderTask;
-    // The platform's own tasks have no namespace, so a prefix made of one cannot bind them.
-    let prefix = if is_platform && prefix.contains("{namespace}") {
-        String::new()
-    } else {
-        prefix.replace("{namespace}", &task.id.namespace)
-    };
+    let prefix = granted(prefix, &task.id);
     let granted = prefix.parse::<RepositoryPrefix>().ok();
     let granted = granted.filter(|granted| repository.is_within(granted));
     let granted = granted.ok_or_else(|| {

@@ -10,7 +10,8 @@ use super::objection::Objection;
 #[must_use]
 pub fn conditions(spec: Option<&RendererClassSpec>, objection: Option<&Objection>) -> Vec<Wanted> {
     let Some(spec) = spec else {
-        let message = "the spec does not have the shape this hub understands; its tasks wait";
+        let message = "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it: tasks of \
+                       the class wait until then";
         return vec![want(ConditionType::Ready, false, Reason::InvalidSpec, message)];
     };
     let ready = match objection {
@@ -66,7 +67,7 @@ fn isolated(mode: RendererMode) -> Wanted {
         RendererMode::Single => (
             false,
             Reason::SharedContainer,
-            "one container reads what a tenant wrote and holds the push credential: what makes it run foreign code gets the \
+            "one container reads what a tenant wrote and holds the push credential, so a tenant that makes it run other code has the \
              credential; use an image that you trust with it, list only namespaces that you trust, give their registry a \
              credential that can push nowhere else, or use mode Split",
         ),

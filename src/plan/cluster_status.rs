@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderClusterStatus;
-use crate::api::conditions::{self, CONNECTION_ATTEMPTS, ConditionType, Reason, Wanted};
+use crate::api::conditions::{self, ConditionType, Reason, Wanted};
 
 use super::health::{self, Health, Phase};
 use super::lead::{Fault, Flaw};
@@ -19,7 +19,7 @@ pub const PAUSE: Duration = Duration::from_secs(10);
 const STALE: Duration = Duration::from_secs(600);
 
 /// What is said of a cluster that is connected.
-const UP: &str = "the cluster answers, and the hub may do there what it must";
+const UP: &str = "the cluster answers, and the hub has the rights there that it needs";
 
 /// How a cluster stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ fn wanted(facts: &Facts<'_>, attempts: Option<&(u32, Time)>) -> Wanted {
         let next = next.0;
         _ = write!(
             message,
-            "{CONNECTION_ATTEMPTS}{made}, next connection attempt: {next}"
+            "; connection attempts: {made}, next connection attempt: {next}"
         );
     }
     let reason = facts.standing.reason();
@@ -257,7 +257,7 @@ fn wanted(facts: &Facts<'_>, attempts: Option<&(u32, Time)>) -> Wanted {
 pub const fn undecodable() -> Fault {
     Fault::Flaw(Flaw {
         reason: Reason::InvalidSpec,
-        message: "the spec does not have the shape this hub understands",
+        message: "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it",
     })
 }
 

@@ -207,41 +207,63 @@ impl Fault {
     pub const fn message(self) -> &'static str {
         match self {
             Self::Connecting => "the first attempt to connect is under way",
-            Self::Unreachable => "the cluster does not answer, or not in time",
+            Self::Unreachable => "the cluster does not answer, or not in time; the hub tries again by itself",
             Self::Unauthorized => {
                 "the cluster does not know the kubeconfig's user; put a valid credential into the Secret"
-            }
-            Self::Forbidden => {
-                "the cluster does not let the kubeconfig's user list and watch Jobs in spec.renderNamespace, or has no such \
-                 namespace, which it tells only users with more rights; give the user the documented Role in that namespace"
-            }
-            Self::NoNamespace => {
-                "the cluster does not have the namespace that spec.renderNamespace names; make it there with the documented Role"
             }
             Self::Denied => {
                 "the hub does not connect to the address of the kubeconfig's server: it is loopback, link-local, a metadata \
                  address or one of --cluster-deny-cidrs; name another one, or allow it with --cluster-allow-cidrs"
             }
-            Self::BadKubeconfig => "the kubeconfig's certificates or key cannot be used",
-            Self::SelfTarget => "the kubeconfig leads to the hub's own cluster; name another one",
-            Self::Unrecognised => {
-                "the hub cannot tell the cluster from its own; give the kubeconfig's user get on its namespace, as the documented \
-                 Role does"
+            Self::BadKubeconfig => {
+                "the certificates or the key in the kubeconfig cannot be used; put a kubeconfig with valid ones into the Secret"
+            }
+            Self::SelfTarget => {
+                "the kubeconfig is one for the hub's own cluster; put that of another cluster into the Secret, or make tasks that \
+                 name no cluster: they run on the hub's own"
             }
             Self::Incompatible => {
-                "the cluster is not Kubernetes 1.29 or newer, or lacks a kind that the hub needs"
+                "the cluster is not Kubernetes 1.29 or newer, or lacks a kind that the hub needs; upgrade it, or use another"
             }
             Self::Unusable => {
-                "the cluster's answers are more than the hub takes, or not those of an API server"
+                "the cluster's answers are larger than the hub accepts, or not those of an API server; check what answers at the \
+                 kubeconfig's server"
+            }
+            Self::KubeconfigNotFound => {
+                "the Secret with the kubeconfig, or the key in it, does not exist; make it: the cluster then connects by itself"
+            }
+            Self::Forbidden
+            | Self::NoNamespace
+            | Self::Unrecognised
+            | Self::Overprivileged
+            | Self::ImpersonationNotEffective => self.of_rights(),
+        }
+    }
+
+    /// What is said of the rights of the kubeconfig's user.
+    const fn of_rights(self) -> &'static str {
+        match self {
+            Self::NoNamespace => {
+                "the cluster does not have the namespace that spec.renderNamespace names; make it there, with the Role of \
+                 docs/how-to/register-a-cluster.md"
+            }
+            Self::Unrecognised => {
+                "the hub cannot tell the cluster from its own; give the kubeconfig's user get on the namespace for Jobs there, as the \
+                 Role of docs/how-to/register-a-cluster.md does"
             }
             Self::Overprivileged => {
-                "the kubeconfig's user may do everything on its cluster; give it the documented Role and no more"
+                "the kubeconfig's user may do everything on its cluster; give it the Role of docs/how-to/register-a-cluster.md and no \
+                 more"
             }
             Self::ImpersonationNotEffective => {
-                "requests as the task's ServiceAccount do not arrive as its own; nothing between the hub and the cluster may \
-                 take out the headers of impersonation"
+                "the cluster does not see the hub's requests as those of the task's ServiceAccount; let nothing between the hub and \
+                 the cluster's API server remove the header Impersonate-User"
             }
-            Self::KubeconfigNotFound => "the Secret with the kubeconfig, or the key in it, does not exist",
+            _ => {
+                "the cluster does not let the kubeconfig's user list and watch Jobs in spec.renderNamespace, or has no such \
+                 namespace, which it tells only users with more rights; give the user the Role of docs/how-to/register-a-cluster.md in \
+                 that namespace"
+            }
         }
     }
 

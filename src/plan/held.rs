@@ -38,29 +38,43 @@ impl Right {
     }
 }
 
+/// A place in a sentence, who can change rights and quotas there, and what rights the hub needs there.
+fn words_of(place: &Place) -> [String; 3] {
+    let words = |there: &str, operator: &str, role: &str| [there, operator, role].map(str::to_owned);
+    match &place.cluster {
+        None => words(
+            "the rendering namespace",
+            "the platform operator",
+            "the Role that the chart makes",
+        ),
+        Some(cluster) => words(
+            &format!("the namespace {} of the cluster {cluster}", place.namespace),
+            "the operator of that cluster",
+            "the Role of docs/how-to/register-a-cluster.md",
+        ),
+    }
+}
+
 impl Held {
     /// What the tenant is told; `place` is where the Job is for.
     pub(super) fn refusal(self, place: &Place) -> Refusal {
-        let there = place.cluster.as_ref().map_or_else(
-            || "the rendering namespace".to_owned(),
-            |cluster| format!("the namespace {} of the cluster {cluster}", place.namespace),
-        );
+        let [there, operator, role] = words_of(place);
         match self {
             Self::NameConflict => Refusal::new(
                 Reason::NameConflict,
-                "an object that is not the hub's has the name of this task's Job or Secret; ask the platform operator",
+                "an object that the hub did not make for this task has the name of its Job or Secret; ask the platform operator",
             ),
             Self::NotAdmitted => Refusal::new(
                 Reason::Queued,
                 format!(
                     "{there} takes no more Jobs now: a quota there is used up, or the namespace is gone; the task starts by itself \
-                     once it does; if this stays, ask its operator"
+                     once that is over; if this stays, ask {operator}"
                 ),
             ),
             Self::Forbidden(right) => Refusal::new(
                 Reason::Forbidden,
                 format!(
-                    "the hub may not create {} in {there}; its operator has to give it the documented Role",
+                    "the hub may not create {} in {there}; ask {operator} to give it {role}; the task is tried again by itself",
                     right.resource().1
                 ),
             ),

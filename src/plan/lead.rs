@@ -59,16 +59,17 @@ impl Fault {
         match self {
             Self::NoCluster => "the RenderCluster does not exist",
             Self::Disconnected => {
-                "spec.disconnect keeps the hub away: nothing is sent there, and no time counts against the tasks there; set it \
-                 to false to connect again"
+                "spec.disconnect is true, so the hub sends nothing there, and no timeout of the tasks there runs; set it to false to \
+                 connect again"
             }
             Self::Missing => {
                 "the Secret that spec.kubeConfig.secretRef names does not exist in the namespace of kubeconfigs; the cluster \
                  connects by itself once it does"
             }
             Self::NoKey => {
-                "the Secret that spec.kubeConfig.secretRef names has no such key, or an empty one: that of secretRef.key, and \
-                 without it value or value.yaml; a key that is called like the file it was made from has to be named there"
+                "the Secret that spec.kubeConfig.secretRef names does not have the key that secretRef.key names, or without \
+                 secretRef.key neither value nor value.yaml, or it is empty; put the kubeconfig under that key, or name its key \
+                 in secretRef.key: kubectl calls it like the file that it was made from"
             }
             Self::Account | Self::Right => {
                 "the hub may not read the Secret with the kubeconfig; give it get, list and watch on Secrets in the namespace \
@@ -100,21 +101,23 @@ impl OwnKubeconfig {
                     None => "neither a key value nor value.yaml, or empty ones".to_owned(),
                 };
                 let message = format!(
-                    "{named} has {keys}; a key that is called like the file it was made from has to be named in \
-                     kubeConfig.secretRef.key; the task starts by itself once it is found"
+                    "{named} has {keys}; put the kubeconfig under such a key: the task then starts by itself; or make a new task that \
+                     names its key in kubeConfig.secretRef.key: kubectl calls it like the file that it was made from"
                 );
                 return Refusal::new(fault.reason(), message);
             }
-            Fault::Disconnected => "the platform operator keeps the hub away from the cluster",
+            Fault::Disconnected => "the platform operator has disconnected the cluster",
             Fault::Account => {
-                "the task's ServiceAccount does not exist, or the hub may not act as it; make it, or ask the platform operator"
+                "the task's ServiceAccount does not exist, or the hub may not act as it; make it, or ask the platform operator to \
+                 let the hub act as it"
             }
             Fault::Right => {
                 "the task's ServiceAccount may not read the Secret with the kubeconfig; give it get, list and watch on that \
                  Secret, by its name"
             }
             Fault::Full => {
-                "the namespace, or the hub, has as many clusters as it may have; the task starts by itself once one is left"
+                "this namespace, or the hub for all namespaces, uses as many clusters of tenants as it may have; the task starts \
+                 by itself once one of them is not used any more"
             }
             Fault::Flaw(flaw) => flaw.message,
         };
@@ -131,10 +134,11 @@ impl OwnKubeconfig {
             Lost::Connecting | Lost::Unreachable | Lost::Denied | Lost::KubeconfigNotFound => return None,
             Lost::Forbidden => {
                 "the cluster does not let the kubeconfig's user act as the task's ServiceAccount, or that one list and watch \
-                 Jobs in deploymentNamespace; give both the rights that the guide to bringing a cluster names"
+                 Jobs in deploymentNamespace; give both the rights of docs/how-to/bring-your-own-cluster.md"
             }
             Lost::NoNamespace => {
-                "the cluster does not have the namespace that deploymentNamespace names; make it there, or name another one"
+                "the cluster does not have the namespace that deploymentNamespace names; make it there, or name another one in a \
+                 new task"
             }
             Lost::Unauthorized
             | Lost::BadKubeconfig

@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod adoption;
+mod advice;
 pub mod catalog;
 pub mod class;
 pub mod cluster_status;

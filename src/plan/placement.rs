@@ -97,14 +97,15 @@ pub fn target(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result
         return Ok(None);
     };
     if task.kind == TaskKind::ClusterRenderTask {
-        let message = "kubeConfig is for tasks in a namespace; name a RenderCluster in a new task";
+        let message = "a ClusterRenderTask cannot use kubeConfig; make a new one that names a RenderCluster in clusterName";
         return Err(Refusal::new(Reason::InvalidSpec, message));
     }
     let namespace = named.namespace.as_ref().unwrap_or(&task.namespace);
     let there = spec.deployment_namespace.as_ref().unwrap_or(&task.namespace);
     let are_legal = is_dns_label(namespace) && is_dns_label(there) && is_dns_subdomain(&named.name);
     if !are_legal {
-        let message = "kubeConfig or deploymentNamespace holds what is no name; make a new task";
+        let message =
+            "a name in kubeConfig or deploymentNamespace is not one that Kubernetes allows; make a new task";
         return Err(Refusal::new(Reason::InvalidSpec, message));
     }
     Ok(Some(Target::Own(Site {
@@ -133,19 +134,16 @@ pub fn admit(
 ) -> Result<(), Refusal> {
     match target {
         Target::Platform(name) => {
-            let cluster = catalog.cluster(name, task).ok_or_else(|| {
-                Refusal::new(
-                    Reason::ClusterNotFound,
-                    "the RenderCluster does not exist for this namespace; the task starts by itself once it does",
-                )
-            })?;
+            let cluster = catalog
+                .cluster(name, task)
+                .ok_or_else(|| catalog.no_cluster(task))?;
             if cluster.spec.disconnect {
-                let message = "the platform operator keeps the hub away from the cluster; the task starts by itself once it is \
-                               connected again";
+                let message = "the platform operator has disconnected the cluster; the task starts by itself once it is connected \
+                               again";
                 return Err(Refusal::new(Reason::WaitingForCluster, message));
             }
             if cluster.spec.suspend {
-                let message = "the platform operator has suspended the cluster; the task starts by itself once it goes on";
+                let message = "the platform operator has suspended the cluster; the task starts by itself once it is resumed";
                 return Err(Refusal::new(Reason::WaitingForCluster, message));
             }
             Ok(())

@@ -101,17 +101,19 @@ pub(super) fn judge(o: &Observed<'_>, job_uid: &str) -> Belief {
         Some(Finding::Silent) if waited < PATIENCE => again(PAUSES),
         Some(Finding::Missing) if waited < SETTLING => again(LOOKS),
         Some(Finding::Silent) => Belief::No(
-            "the Job completed, and the registry could not be asked whether it holds the chart; make a new task",
+            "the Job completed, but the registry did not answer when the hub asked for the chart; make a new task",
         ),
         Some(Finding::Missing) => Belief::No(
-            "the Job completed, and the registry does not hold what it is said to have pushed; make a new task",
+            "the Job completed, but the registry does not hold the chart that its pod reported; make a new task, and tell the \
+             platform operator",
         ),
         Some(Finding::Different) => Belief::No(
-            "the Job completed, and the registry holds something else in the place of the chart; make a new task",
+            "the Job completed, but the registry holds something else in the place of the chart; do not use it, and tell the \
+             platform operator",
         ),
         Some(Finding::Refused) => Belief::No(
-            "the Job completed, and the registry does not let the hub look for the chart; the platform operator can give \
-             the credential the right to read",
+            "the Job completed, but the registry does not let the hub look for the chart; ask the platform operator to give the \
+             push credential the right to read, then make a new task",
         ),
         None => Belief::Later(ask(o, job_uid, inquiry)),
     }
@@ -184,10 +186,11 @@ fn question(
     let is_foreign = o.target.is_none() && class.is_some_and(|class| class.mode == RendererMode::Single);
     if digest.is_none() && !(is_required && is_foreign) {
         return Err(
-            "the Job completed, and no pod of it named what it pushed, so it cannot be verified; make a new task",
+            "the Job completed, but its pod did not report the digest of the chart, so the push cannot be verified; make a new task",
         );
     }
-    let gone = "the Job completed, and its registry is not there any more to be asked for the chart; make a new task";
+    let gone = "the Job completed, but its ClusterRegistry was deleted or names another host now, so the push cannot be verified; make a \
+                new task";
     let registry = registry.ok_or(gone)?;
     let found = destination(&registry.hostname, &registry.repository_prefix, o.task, spec);
     let (reference, _) = found.map_err(|_| gone)?;

@@ -80,17 +80,17 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &Assessed) -> Wanted {
     let (reason, message) = if spec.hostname.parse::<RegistryHost>().is_err() {
         (
             Reason::InvalidSpec,
-            "hostname is no registry host; write host or host:port without a scheme",
+            "hostname is not a registry host; write host or host:port without a scheme",
         )
     } else if unserved(spec).is_some() {
         (
             Reason::FeatureDisabled,
-            "targetPullSecretName is not served by this hub; leave it out",
+            "this hub does not support targetPullSecretName; remove it",
         )
     } else if !has_usable_prefix(spec) {
         (
             Reason::InvalidSpec,
-            "repositoryPrefix is no OCI repository prefix",
+            "repositoryPrefix is not the beginning of an OCI repository, such as {namespace}/; correct it",
         )
     } else {
         told(judged)
@@ -108,11 +108,11 @@ const fn told(judged: &Assessed) -> (Reason, &'static str) {
     match judged.credential {
         Credential::Missing => (
             Reason::PushSecretNotFound,
-            "the Secret does not exist in the rendering namespace; make it there",
+            "the Secret that pushSecretRef names does not exist in the rendering namespace; make it there",
         ),
         Credential::Invalid => (
             Reason::PushSecretInvalid,
-            "the Secret must be of type kubernetes.io/basic-auth with username and password, and its annotation \
+            "the Secret that pushSecretRef names must be of type kubernetes.io/basic-auth with username and password, and its annotation \
              renderhub.dev/registry-host must name the hostname, or of type kubernetes.io/dockerconfigjson with an entry \
              for the hostname",
         ),

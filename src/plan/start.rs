@@ -123,20 +123,29 @@ fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
             if *reason == Reason::Connecting && o.now < due {
                 return Err(waiting(Some(due)));
             }
-            let message = match (reason, o.target) {
-                (Reason::Unreachable, Some(Ok(Target::Own(_)))) => {
-                    "the cluster does not answer, or not in time, or the platform does not let the hub connect to its address; \
-                     the task starts by itself once it answers"
-                }
-                (Reason::Forbidden, _) => {
-                    "the cluster does not let the hub list Jobs and Secrets in its namespace there; its operator has to give the hub \
-                     the documented Role, then the task starts by itself"
-                }
-                _ => "the cluster is not connected; the task starts by itself once it is",
-            };
+            let message = unreached(*reason, o.target.and_then(|target| target.as_ref().ok()));
             let refusal = Refusal::new(Reason::WaitingForCluster, message);
             Err(refuse(o, &refusal, waiting(None)))
         }
+    }
+}
+
+/// What is told of a cluster that is not connected, or no more.
+const fn unreached(reason: Reason, target: Option<&Target>) -> &'static str {
+    match (reason, target) {
+        (Reason::Unreachable, Some(Target::Own(_))) => {
+            "the cluster does not answer, or not in time, or the platform does not let the hub connect to its address; the task starts \
+             by itself once it answers"
+        }
+        (Reason::Forbidden, _) => {
+            "the cluster does not let the hub list Jobs and Secrets in the namespace for Jobs there; its operator has to give the \
+             kubeconfig's user the Role of docs/how-to/register-a-cluster.md: the task then starts by itself"
+        }
+        (_, Some(Target::Platform(_))) => {
+            "the cluster is not connected; the task starts by itself once it is; if this stays, ask the platform operator, who finds \
+             the cause in the Connected condition of the RenderCluster"
+        }
+        _ => "the cluster is not connected; the task starts by itself once it is",
     }
 }
 
@@ -238,6 +247,8 @@ fn queued(o: &Observed<'_>) -> Step {
     if !o.has_waited {
         return rest;
     }
-    let refusal = Refusal::new(Reason::Queued, "the task waits for a free slot");
+    let message = "as many Jobs run as may run at once, in this namespace, on the cluster or together; the task starts by itself when \
+                   its turn comes";
+    let refusal = Refusal::new(Reason::Queued, message);
     refuse(o, &refusal, rest)
 }

@@ -7,6 +7,7 @@ use crate::api::conditions::{ConditionType, Reason, Wanted, merge};
 use crate::api::termination::{self, Termination};
 use crate::api::{FailurePhase, ObjectRef, RenderTaskStatus, TaskFailure};
 
+use super::advice::advice;
 use super::catalog::Refusal;
 use super::outcome::{JobReport, PodNote, Stop};
 use super::task::{Phase, Task, phase_of};
@@ -122,7 +123,9 @@ pub fn failed(
         exit_code: note.and_then(|n| n.exit_code),
         message: explain(said, deadline, note.and_then(|n| n.stop)).to_owned(),
     };
-    let mut status = ended_badly(task, reason, &failure.message, ended, now);
+    let advice = advice(said.map(|m| m.reason), deadline, note.and_then(|n| n.stop));
+    let message = format!("{}; {advice}", failure.message);
+    let mut status = ended_badly(task, reason, &message, ended, now);
     status.attempts = Some(job.attempts);
     status.failure = Some(failure);
     status
@@ -152,10 +155,11 @@ pub fn say_how_long(status: &mut RenderTaskStatus, task: &Task, longest: SignedD
     if phase_of(status) != Phase::Failed || !task.asks_to_be_kept_beyond(longest) {
         return;
     }
-    let told = format!(
-        "; failedJobTTL is larger than the platform's maximum of {} seconds, which counts",
-        longest.as_secs()
-    );
+    let longest = match longest.as_secs() {
+        1 => "1 second".to_owned(),
+        seconds => format!("{seconds} seconds"),
+    };
+    let told = format!("; failedJobTTL is larger than the platform's maximum of {longest}, which counts");
     for condition in &mut status.conditions {
         if condition.type_ != ConditionType::JobScheduled.as_str() {
             condition.message.push_str(&told);
@@ -186,14 +190,16 @@ pub fn unverified(
 /// The status of a task whose Job vanished without a recorded result.
 #[must_use]
 pub fn lost(task: &Task, now: Timestamp) -> RenderTaskStatus {
-    let message = "the renderer Job vanished before its result was recorded; make a new task";
+    let message = "the renderer Job was deleted before its result was recorded, so it is not known whether the chart was pushed; look in the \
+                   registry, or make a new task";
     ended_badly(task, Reason::JobLost, message, now, now)
 }
 
 /// The status of a task whose cluster was lost for too long.
 #[must_use]
 pub fn cluster_lost(task: &Task, now: Timestamp) -> RenderTaskStatus {
-    let message = "the cluster was not reached for too long, so the Job was given up; make a new task";
+    let message = "the hub did not reach the cluster for longer than it waits, and gave the Job up, so it is not known whether the chart was \
+                   pushed; look in the registry, or make a new task";
     ended_badly(task, Reason::JobLost, message, now, now)
 }
 

@@ -190,14 +190,16 @@ pub fn wanted(
 ) -> Result<Wanted, Refusal> {
     let of_platform = task.id.kind == TaskKind::ClusterRenderTask;
     if of_platform && spec.service_account_name.is_some() {
-        return Err(invalid("serviceAccountName is for tasks in a namespace"));
+        return Err(invalid("a ClusterRenderTask cannot have a serviceAccountName"));
     }
     let (named, namespace) = match (&spec.registry_ref, &spec.base_url) {
         (Some(named), _) if named.kind == RegistryKind::ClusterRegistry => {
             return vouched(task, spec, tenancy, None);
         }
         (Some(_), _) if of_platform => {
-            return Err(invalid("a ClusterRenderTask names a ClusterRegistry, or baseURL"));
+            return Err(invalid(
+                "a ClusterRenderTask cannot name a Registry, only a ClusterRegistry or baseURL",
+            ));
         }
         (Some(named), _) => (
             Named::Registry(named.name.clone()),
@@ -266,13 +268,14 @@ pub(super) fn reader(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) ->
         Some(name) => ServiceAccount::new(&task.namespace, name)
             .map(Reader::ServiceAccount)
             .ok_or_else(|| {
-                let message = "serviceAccountName is no name of a ServiceAccount; make a new task";
+                let message = "serviceAccountName is not a name that Kubernetes allows for a ServiceAccount; make a new task";
                 Refusal::new(Reason::RBACDenied, message)
             }),
         None if tenancy.is_single_tenant => Ok(Reader::Hub),
         None => Err(Refusal::new(
             Reason::RBACDenied,
-            "serviceAccountName is missing; make a new task that names the ServiceAccount that may read what the task names",
+            "serviceAccountName is missing; make a new task that names a ServiceAccount with the right to read the Registry, Secret or \
+             kubeconfig that the task names",
         )),
     }
 }
@@ -312,9 +315,11 @@ pub fn login(secret: &Secret, hostname: &str) -> Result<Login, Refusal> {
         let name = quoted(secret.metadata.name.as_deref().unwrap_or_default());
         Refusal::new(
             Reason::PushSecretInvalid,
-            format!("the push Secret{name} must be of type kubernetes.io/basic-auth with username and password, and an annotation \
-             renderhub.dev/registry-host on it must name the host, or of type kubernetes.io/dockerconfigjson with an entry for the \
-             host; mend it: {SOON}"),
+            format!(
+                "the push Secret{name} cannot be used for the registry's host: it must be of type kubernetes.io/basic-auth with \
+                 username and password, with no other host in the annotation renderhub.dev/registry-host, or of type \
+                 kubernetes.io/dockerconfigjson with an entry for the host; correct it: {SOON}"
+            ),
         )
     })
 }

@@ -19,8 +19,8 @@ pub const MAX_VALUES: usize = 10_000;
 pub(super) fn in_rendering_namespace() -> Refusal {
     Refusal::new(
         Reason::InvalidSpec,
-        "the task lies in the namespace where the hub's Jobs run and the push credentials are, where none is served; delete it, and \
-         make it in a tenant's namespace",
+        "no task starts in this namespace, where the hub's Jobs run and the push credentials are; delete it, and make it in a \
+         tenant's namespace",
     )
 }
 
@@ -40,12 +40,13 @@ pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
     }
     if task.is_oversized {
         let message = format!(
-            "the spec has more than {MAX_VALUES} values; make a new task with fewer, or put them into one text"
+            "the spec has more than {MAX_VALUES} values, keys and list entries counted; make a new task with fewer, such as one string \
+             instead of a long list"
         );
         return Err(Refusal::new(Reason::ConfigTooLarge, message));
     }
     let Some(spec) = &task.spec else {
-        let message = "the spec does not have the shape this hub understands; make a new task";
+        let message = "this version of the hub cannot read the spec: a field is missing, or has a value of another type; make a new task";
         return Err(Refusal::new(Reason::InvalidSpec, message));
     };
     RULES
@@ -57,9 +58,11 @@ pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
 /// The schema says the same; where it was not in force, a task has one place all the same.
 fn clusters(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
     let message = match (&spec.cluster_name, &spec.kube_config) {
-        (Some(_), Some(_)) => "clusterName and kubeConfig exclude each other; make a new task",
+        (Some(_), Some(_)) => {
+            "clusterName and kubeConfig exclude each other; make a new task with one of them"
+        }
         (_, None) if spec.deployment_namespace.is_some() => {
-            "deploymentNamespace goes with kubeConfig; make a new task"
+            "deploymentNamespace is only for tasks with kubeConfig; make a new task without it"
         }
         _ => return None,
     };
@@ -71,12 +74,12 @@ fn sources(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
     let of_platform = |r: &RegistryReference| r.kind == RegistryKind::ClusterRegistry;
     let message = match (&spec.registry_ref, &spec.base_url) {
         (None, None) => "registryRef is missing; make a new task that names a registry",
-        (Some(_), Some(_)) => "registryRef and baseURL exclude each other; make a new task",
+        (Some(_), Some(_)) => "registryRef and baseURL exclude each other; make a new task with one of them",
         (Some(_), None) if spec.push_secret_ref.is_some() || spec.plain_http.is_some() => {
-            "pushSecretRef and plainHTTP go with baseURL; make a new task"
+            "pushSecretRef and plainHTTP are only for tasks with baseURL; make a new task without them"
         }
         (Some(named), None) if of_platform(named) && named.namespace.is_some() => {
-            "registryRef.namespace is for kind Registry; make a new task"
+            "registryRef.namespace is only for kind Registry; make a new task without it"
         }
         _ => return None,
     };
@@ -121,7 +124,7 @@ fn chart(spec: &RenderTaskSpec) -> Option<&ChartMetadata> {
 pub fn crowded(task: &Task) -> Option<Refusal> {
     (task.finalizers.of_others() > MAX_FINALIZERS).then(|| {
         let message = format!(
-            "the task has more than {MAX_FINALIZERS} finalizers; take some off, and it starts by itself, or make a new task"
+            "the task has more than {MAX_FINALIZERS} finalizers of others than the hub; remove some: it then starts by itself; or make a new task"
         );
         Refusal::new(Reason::InvalidSpec, message)
     })

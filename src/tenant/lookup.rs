@@ -89,7 +89,8 @@ async fn registry(session: &Session, reference: &Reference, name: &str) -> Resul
     let read = session.get::<Registry, Loose>(&reference.namespace, name).await;
     let object = read.map_err(|error| stop(reference, error, Missing::Registry, ("Registry", name)))?;
     serde_json::from_value(object.spec).map_err(|_| {
-        let message = "the Registry does not have the shape this hub understands; mend it";
+        let message = "this version of the hub cannot read the spec of the Registry: a field is missing, or has a value of another type; \
+                       correct it";
         refused(reference, Refusal::new(Reason::RegistryNotFound, message))
     })
 }

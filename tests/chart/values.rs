@@ -7,9 +7,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, LimitRange, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use renderhub_harness::helm;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{of_kind, template, yaml};
+use super::{notes, of_kind, template, yaml};
 
 /// Paths of all values, as deep as the schema names fields.
 fn in_schema(root: &Value, schema: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -196,6 +196,55 @@ async fn the_default_class_is_the_default_of_the_limit_range_and_inside_its_boun
         for (resource, limit) in own.limits.context("no limits")? {
             ensure!(milli(&limit) <= milli(&max[&resource]), "{resource}");
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_platform_offers_is_read_by_those_whom_a_value_names_and_by_no_tenant_else() -> Result<()> {
+    let name = "renderhub-platform-view";
+    let is_it = |object: &&Value| object["metadata"]["name"] == name;
+    ensure!(!template(&[]).await?.iter().any(|object| is_it(&object)));
+    let sets = [
+        "tenancy.platformReaders[0].kind=Group",
+        "tenancy.platformReaders[0].name=system:authenticated",
+        "tenancy.platformReaders[1].kind=ServiceAccount",
+        "tenancy.platformReaders[1].name=portal",
+        "tenancy.platformReaders[1].namespace=tools",
+    ];
+    let objects = template(&sets).await?;
+    let mut made: Vec<_> = objects.iter().filter(is_it).collect();
+    made.sort_by_key(|object| object["kind"].to_string());
+    let [role, binding] = made[..] else {
+        anyhow::bail!("{made:?}")
+    };
+    let read = json!([{
+        "apiGroups": ["renderhub.dev"],
+        "resources": ["clusterregistries", "rendererclasses", "renderclusters"],
+        "verbs": ["get", "list", "watch"],
+    }]);
+    assert_eq!((&role["kind"], &role["rules"]), (&json!("ClusterRole"), &read));
+    assert_eq!(binding["kind"], "ClusterRoleBinding");
+    assert_eq!(binding["roleRef"]["name"], name);
+    let subjects = json!([
+        {"kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io"},
+        {"kind": "ServiceAccount", "name": "portal", "namespace": "tools"},
+    ]);
+    assert_eq!(binding["subjects"], subjects);
+    let told = notes(&sets).await?;
+    let line = "- tenancy.platformReaders: every ClusterRegistry, RendererClass and RenderCluster, also what others use, can be read by: \
+                Group system:authenticated, ServiceAccount portal.";
+    ensure!(told.contains(line), "{told}");
+    // A ServiceAccount is one of a namespace, and a group of none.
+    for wrong in [
+        &[
+            "tenancy.platformReaders[0].kind=ServiceAccount",
+            "tenancy.platformReaders[0].name=portal",
+        ][..],
+        &["tenancy.platformReaders[0].kind=Group"],
+        &["tenancy.platformReaders=true"],
+    ] {
+        ensure!(template(wrong).await.is_err(), "{wrong:?}");
     }
     Ok(())
 }

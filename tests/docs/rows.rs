@@ -308,5 +308,7 @@ pub const FAMILIES: &[Family] = &[
             "The test runs as the hub, in the hub's namespace, and the pod that it makes for a look from the rendering namespace has no token. What ends the hub before an uninstall may scale that one Deployment and list pods beside it, and goes with its rights when it has ended."),
         row("B36", "A release is uninstalled, and the hub of another one works beside the old one, which has not ended yet.",
             "An uninstall writes no Lease: the hub itself releases it when its work has ended. Where it did not, another hub waits as for any that is gone."),
+        row("B37", "The list of what a namespace may use, which a refused task is given, tells of registries, classes or clusters of others.",
+            "Only what allows the namespace, by name and by UID, is on the list, and the message is the same where the named thing is for others and where it does not exist. Who else may read the objects themselves is a value of the chart, by default no tenant."),
     ]},
 ];

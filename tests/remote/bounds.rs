@@ -198,8 +198,8 @@ async fn a_full_ledger_keeps_no_task_from_going_and_costs_who_did_not_fill_it_no
     let key = format!("orphan.{}", of_greedy.uid().unwrap_or_default());
     assert!(stage.ledger().await?.iter().all(|(found, _)| *found != key));
     for (namespace, word) in [
-        (&stage.scope.tenant, "what may be left there is written down"),
-        (&greedy, "what may be left there is not written down"),
+        (&stage.scope.tenant, "the hub has recorded them"),
+        (&greedy, "the hub has not recorded them"),
     ] {
         let told = wait_for("the warning", LIMIT, async || {
             Ok(warnings(&stage.admin, namespace).await?.pop())

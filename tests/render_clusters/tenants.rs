@@ -232,7 +232,10 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     }
     for site in &sites[5..] {
         let told = world.refused(site, Reason::WaitingForCluster).await?;
-        assert!(told.contains("as many clusters as it may have"), "{told}");
+        assert!(
+            told.contains("as many clusters of tenants as it may have"),
+            "{told}"
+        );
     }
     for site in &sites[..5] {
         world.is_own_up(site).await?;

@@ -256,6 +256,9 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 {{- with .tenancy.defaultServiceAccount }}
 - tenancy.defaultServiceAccount={{ . }}: a task that names no ServiceAccount reads with the rights of this one in its namespace.
 {{- end -}}
+{{- with .tenancy.platformReaders }}
+- tenancy.platformReaders: every ClusterRegistry, RendererClass and RenderCluster, also what others use, can be read by: {{ range $i, $subject := . }}{{ if $i }}, {{ end }}{{ $subject.kind }} {{ $subject.name }}{{ end }}.
+{{- end -}}
 {{- if not .rbac.clusterAdmin }}{{- with .tenancy.ownRegistries.hosts }}
 - tenancy.ownRegistries.hosts: tenants make pods of the rendering namespace connect to: {{ join ", " . }}.
 {{- end }}{{- end -}}

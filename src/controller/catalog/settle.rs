@@ -233,7 +233,7 @@ fn undecodable() -> Wanted {
         type_: ConditionType::Ready,
         status: false,
         reason: Reason::InvalidSpec,
-        message: "the spec does not have the shape this hub understands".to_owned(),
+        message: "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it".to_owned(),
     }
 }
 

@@ -192,11 +192,13 @@ impl Pass<'_> {
 /// What people are told of a task that was let go.
 fn forced(is_recorded: bool, name: &str) -> String {
     if is_recorded {
-        return "the task's cluster was not reached; what may be left there is written down, and removed when the cluster returns"
+        return "the task was deleted although its cluster could not be reached; its Job and Secret may be left there; the hub has \
+                recorded them, and removes them when it reaches the cluster again"
             .to_owned();
     }
     format!(
-        "the task's cluster was not reached; what may be left there is not written down, because too much of this namespace is \
-         already: when the cluster returns, delete the Job and the Secret {name} there, unless the hub's sweep did"
+        "the task was deleted although its cluster could not be reached; its Job and Secret may be left there; the hub has not \
+         recorded them, because too many of this namespace are recorded already: when the cluster is back, delete the Job and the \
+         Secret {name} there, if they are still there"
     )
 }

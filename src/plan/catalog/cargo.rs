@@ -50,12 +50,13 @@ impl Carried {
 }
 
 impl Cargo {
-    /// What is said where the credential is gone since the registry was judged.
+    /// What is said where the credential cannot be used, or is gone since the registry was judged.
     #[must_use]
     pub fn without_secret() -> Refusal {
         Refusal::new(
             Reason::PushSecretInvalid,
-            "the registry's credential cannot be used for its host; the task starts by itself once the platform operator mends it",
+            "the Secret with the registry's push credential is of another type than the two that are supported, or holds nothing for \
+             the registry's host; ask the platform operator to correct it: the task then starts by itself",
         )
     }
 
@@ -64,7 +65,8 @@ impl Cargo {
     pub fn without_certificates() -> Refusal {
         Refusal::new(
             Reason::RegistryNotFound,
-            "the ConfigMap with the registry's certificates, or the key in it, does not exist; ask the platform operator",
+            "the ConfigMap with the registry's certificates, or the key in it, does not exist, or is larger than 256 KiB; ask the \
+             platform operator to correct it",
         )
     }
 
@@ -101,7 +103,8 @@ impl Resolved {
     /// It is more than a Secret can hold.
     pub fn loaded(mut self, task: &Task, carried: &Carried) -> Result<Self, Refusal> {
         if task.config.len() + carried.bytes() > MAX_CONFIG_BYTES {
-            let message = "the configuration and what is copied beside it are larger than 1020 KiB; make a new task with less";
+            let message = "the configuration, with the credential and the certificates that are copied beside it, is larger than 1020 KiB; \
+                           make a new task with less";
             return Err(Refusal::new(Reason::ConfigTooLarge, message));
         }
         if let Some(login) = &carried.login {

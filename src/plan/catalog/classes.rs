@@ -1,6 +1,5 @@
 //! Which renderer class a task gets, and whether its Jobs are accepted.
 
-use crate::api::conditions::Reason;
 use crate::api::{RenderTaskSpec, RendererClassSpec, RendererMode};
 
 use super::super::namespaces::Uids;
@@ -31,29 +30,29 @@ impl Catalog {
         task: &Task,
         spec: &RenderTaskSpec,
     ) -> Result<&RendererClassSpec, Refusal> {
-        static NOBODY: Uids = Uids::new();
-        let found = self.named_class(spec);
-        let found = found.map(|(_, class)| (&class.spec, &class.recorded));
-        let fallback = || {
-            spec.renderer_class_name
-                .is_none()
-                .then_some((&self.fallback, &NOBODY))
+        let Some(name) = &spec.renderer_class_name else {
+            return self.usual(task).ok_or_else(|| self.no_class(task, spec));
         };
         // A class that is not for this namespace reads the same as one that does not exist.
-        let serving = found
-            .or_else(fallback)
-            .filter(|(class, recorded)| self.serves(class, recorded, task));
-        serving.map(|(class, _)| class).ok_or_else(|| {
-            Refusal::new(
-                Reason::RendererClassNotFound,
-                "the renderer class does not exist for this namespace; the task starts by itself once it does",
-            )
-        })
+        let named = self.classes.get(name);
+        let serving = named.filter(|class| self.serves(&class.spec, &class.recorded, task));
+        serving
+            .map(|class| &class.spec)
+            .ok_or_else(|| self.no_class(task, spec))
+    }
+
+    /// What a task gets that names no class, if that is for it.
+    pub(super) fn usual(&self, task: &Task) -> Option<&RendererClassSpec> {
+        static NONE: Uids = Uids::new();
+        let default = self.classes.values().find(|class| class.is_default);
+        let (class, recorded) =
+            default.map_or((&self.fallback, &NONE), |class| (&class.spec, &class.recorded));
+        self.serves(class, recorded, task).then_some(class)
     }
 
     /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
     /// credential to the tenant's input: then a namespace must be listed.
-    fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
+    pub(super) fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
         let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
         is_open || self.admits(&class.allowed_namespaces, recorded, task)
     }

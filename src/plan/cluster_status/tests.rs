@@ -127,7 +127,12 @@ fn while_down_the_next_attempt_is_the_last_thing_said() {
     let (_, _, message) = told(&status);
     let ending = "; connection attempts: 4, next connection attempt: 2023-11-14T22:15:25Z";
     assert!(message.ends_with(ending), "{message}");
-    assert!(message.contains("docs/reasons/Unreachable.md;"), "{message}");
+    assert_eq!(
+        message.trim_end_matches(ending),
+        health::Fault::Unreachable.message(),
+        "what happened comes first"
+    );
+    assert!(!message.contains("http"), "{message}");
     assert_eq!(status.connection_attempts, Some(4));
     assert_eq!(status.next_connection_attempt, Some(Time(at(125))));
     let trying = next(&status, &facts(down(4, None)), at(126));

@@ -294,6 +294,21 @@ fn rights_of_tenants_are_told_by_subject() {
     );
 }
 
+#[test]
+fn one_namespace_is_no_namespaces() {
+    for (namespaces, told) in [(0, " 0 namespaces:"), (1, " 1 namespace:"), (2, " 2 namespaces:")] {
+        let mut facts = good();
+        facts.rights = Ok(TenantRights {
+            held: Vec::new(),
+            namespaces,
+            is_sample: false,
+        });
+        let findings = judge(&facts, &BTreeSet::new());
+        let finding = findings.iter().find(|f| f.check == Check::TenantRights).unwrap();
+        assert!(finding.message.contains(told), "{}", finding.message);
+    }
+}
+
 /// The right that is asked about, if it is.
 fn right(verb: &str, resource: &str, subresource: &str) -> Right {
     let is_it = |r: &&Right| (r.verb, r.resource, r.subresource) == (verb, resource, subresource);

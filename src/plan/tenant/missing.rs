@@ -47,12 +47,13 @@ impl Reference {
                 quoted(name)
             ),
             Missing::Certificates(name) => format!(
-                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist; make it: {SOON}",
+                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist, or is larger than 256 KiB; correct \
+                 it: {SOON}",
                 quoted(name)
             ),
             Missing::Account => no_account(&self.reader).message,
             Missing::Right(what, name) => format!(
-                "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right",
+                "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right: {SOON}",
                 account(&self.reader),
                 quoted(name)
             ),
@@ -65,8 +66,8 @@ impl Reference {
 pub fn crossing() -> Refusal {
     Refusal::new(
         Reason::CrossNamespaceRefDenied,
-        "the reference to another namespace is not allowed, or leads nowhere; it needs a ReferenceGrant there, and rights \
-         there for the task's ServiceAccount",
+        "the reference to another namespace is not allowed, or what it names does not exist there; it needs a ReferenceGrant \
+         there, and rights there for the task's ServiceAccount",
     )
 }
 
@@ -77,7 +78,8 @@ pub fn no_account(reader: &Reader) -> Refusal {
     Refusal::new(
         Reason::RBACDenied,
         format!(
-            "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator",
+            "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator to let \
+             the hub act as it",
             account(reader)
         ),
     )

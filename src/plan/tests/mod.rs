@@ -18,6 +18,7 @@ mod catalog;
 mod decide;
 mod job;
 mod life;
+mod offered;
 mod outcome;
 mod seal;
 mod status;

@@ -1,6 +1,6 @@
 //! Statuses as people, `kubectl wait` and kstatus read them.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{at, condition, task};
@@ -413,6 +413,18 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
                 .iter()
                 .all(|c| !c.message.contains("failedJobTTL"))
         );
+    }
+}
+
+#[test]
+fn one_second_is_no_seconds() {
+    let task = super::task_of(super::spec_with(json!({"failedJobTTL": 60})));
+    for (longest, told) in [(1, " 1 second, "), (2, " 2 seconds, ")] {
+        let mut status = failed(&task, &report(Verdict::Running), (at(20), false), None, at(21));
+        say_how_long(&mut status, &task, SignedDuration::from_secs(longest));
+        let condition = status.conditions.iter().find(|c| c.type_ == JobFailed.as_str());
+        let message = &condition.unwrap().message;
+        assert!(message.contains(told), "{message}");
     }
 }
 

@@ -71,12 +71,15 @@ fn each_rule_refuses_with_its_reason() {
     let table = [
         (json!({"registryRef": null}), "registryRef is missing"),
         (json!({"baseURL": "registry.evil"}), "exclude each other"),
-        (json!({"pushSecretRef": {"name": "push"}}), "go with baseURL"),
-        (json!({"plainHTTP": true}), "go with baseURL"),
-        (json!({"plainHTTP": false}), "go with baseURL"),
+        (
+            json!({"pushSecretRef": {"name": "push"}}),
+            "only for tasks with baseURL",
+        ),
+        (json!({"plainHTTP": true}), "only for tasks with baseURL"),
+        (json!({"plainHTTP": false}), "only for tasks with baseURL"),
         (
             json!({"registryRef": {"name": "main", "namespace": "kube-system"}}),
-            "is for kind Registry",
+            "is only for kind Registry",
         ),
         (
             json!({"config": {"type": "release"}}),
