@@ -75,8 +75,8 @@ fn untold<'a>(before: &'a str, values: &'a str, changes: &'a str) -> BTreeSet<&'
     let value_of = |row: &&'a str| row.split('`').nth(1).unwrap_or_default();
     let told: BTreeSet<&str> = rows(changes).iter().map(value_of).collect();
     let (before, now) = (rows(before), rows(values));
-    let changed = before.symmetric_difference(&now).map(value_of);
-    changed.filter(|value| !told.contains(value)).collect()
+    let others = before.symmetric_difference(&now).map(value_of);
+    others.filter(|value| !told.contains(value)).collect()
 }
 
 /// The notes of an upgrade show all of `changes.yaml`, as `tests/upgrade.rs` sees; the README is made of the same.
