@@ -18,7 +18,7 @@ TOOLS := $(TARGET)/debug/renderhub-tools
 
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help quickstart test check fmt clippy doc drift lint bench soak crds image chart build tools clean
+.PHONY: help quickstart test check fmt clippy doc drift lint bench soak crds image chart build tools earlier clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ help: ## List the targets
 quickstart: build ## Start a cluster from nothing and render two charts on it; KEEP=1 leaves it running, REMOTE=1 adds a second cluster
 	@$(TARGET)/debug/examples/quickstart
 
-test: tools ## Run every test, on real control planes and nodes
+test: tools earlier ## Run every test, on real control planes and nodes
 	$(call say,tests)
 	@$(TARGET)/debug/renderhub-tests
 
@@ -90,3 +90,8 @@ build:
 tools: build
 	$(call say,Kubernetes programs)
 	@$(TOOLS) ensure
+
+# Without this repository's history only the test that upgrades from there fails, and says what to do.
+earlier: build
+	$(call say,release before this one)
+	-@$(TOOLS) earlier

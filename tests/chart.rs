@@ -295,6 +295,10 @@ async fn the_notes_say_what_was_relaxed() -> Result<()> {
     let safe = notes(&[]).await?;
     assert!(safe.contains("Mode: multi-tenant; namespaces: all."), "{safe}");
     assert!(!safe.contains("Relaxed"), "{safe}");
+    assert!(
+        !safe.contains("has changed"),
+        "nothing has for who installs: {safe}"
+    );
     for set in [
         "controller.noCrossNamespaceRefs=false",
         "tenancy.identity=impersonate",
@@ -451,6 +455,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["controller.maxFailedJobTTL=1d"], "maxFailedJobTTL"),
     (&["controller.keepFailedJobs=-1"], "keepFailedJobs"),
+    // What an earlier chart did not have is missing from its values.
+    (&["tenancy.ownRegistries=null"], "--reset-then-reuse-values"),
     // Failed Jobs that are kept may not use up the quota.
     (
         &["controller.keepFailedJobs=19489"],

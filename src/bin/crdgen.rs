@@ -26,7 +26,7 @@ struct Args {
     /// Also writes the API reference, as Markdown.
     #[arg(long, value_name = "FILE")]
     docs: Option<PathBuf>,
-    /// Also writes the README of the chart with these values.
+    /// Also writes the README of the chart with these values, and with the `changes.yaml` beside them.
     #[arg(long, value_name = "VALUES.YAML", requires = "readme")]
     values: Option<PathBuf>,
     /// Where that goes, as Markdown.
@@ -57,7 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         )?;
     }
     if let (Some(values), Some(readme)) = (args.values, args.readme) {
-        let text = values::readme(&fs::read_to_string(values)?)?;
+        let changes = fs::read_to_string(values.with_file_name("changes.yaml"))?;
+        let text = values::readme(&fs::read_to_string(values)?, &changes)?;
         write(&readme, &format!("<!-- {NOTICE} -->\n\n{text}"))?;
     }
     Ok(())

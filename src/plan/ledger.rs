@@ -135,9 +135,12 @@ pub fn regain(site: &Site) -> Changes {
 /// The change that remembers an orphan.
 #[must_use]
 pub fn leave(orphan: &Orphan) -> Changes {
+    let place = place(&orphan.site);
+    // Only where the place does not tell it: the release before this one passes over an entry with a field that it does not know.
+    let tenant = Some(&orphan.tenant).filter(|tenant| !tenant.is_empty() && *tenant != tenant_of(&place));
     let entry = OrphanEntry {
-        place: place(&orphan.site),
-        tenant: (!orphan.tenant.is_empty()).then(|| orphan.tenant.clone()),
+        tenant: tenant.cloned(),
+        place,
         name: orphan.name.clone(),
         job_uid: orphan.job_uid.clone(),
         secret_uid: orphan.secret_uid.clone(),
@@ -174,6 +177,15 @@ fn place(site: &Site) -> Place {
     }
 }
 
+/// The namespace whose tasks are at a place: of a tenant's own it is in its name, and the platform's is of no one namespace.
+fn tenant_of(place: &Place) -> &str {
+    let named = place.kube_config.as_ref();
+    named.map_or("", |named| match &named.service_account {
+        Some([namespace, _]) => namespace,
+        None => &named.namespace,
+    })
+}
+
 fn kube_config(own: &OwnKubeconfig) -> KubeConfig {
     let service_account = match &own.reader {
         Reader::ServiceAccount(account) => Some([account.namespace(), account.name()].map(str::to_owned)),
@@ -195,10 +207,11 @@ fn loss(text: &str) -> Option<(Site, Timestamp)> {
 
 fn orphan(task: &str, text: &str) -> Option<Orphan> {
     let entry: OrphanEntry = serde_json::from_str(text).ok()?;
+    let tenant = entry.tenant.unwrap_or_else(|| tenant_of(&entry.place).to_owned());
     Some(Orphan {
         site: site(entry.place)?,
         task: TaskUid::new(task),
-        tenant: entry.tenant.unwrap_or_default(),
+        tenant,
         name: entry.name,
         job_uid: entry.job_uid,
         secret_uid: entry.secret_uid,
@@ -293,6 +306,25 @@ mod tests {
             apply(&mut data, settle(&orphan.task));
         }
         assert!(data.is_empty());
+    }
+
+    #[test]
+    fn what_is_left_on_a_tenants_own_cluster_is_known_to_the_release_before_too() {
+        for site in &sites()[1..] {
+            let changes = leave(&Orphan {
+                site: site.clone(),
+                task: TaskUid::new("t1"),
+                tenant: "team-a".to_owned(),
+                name: "render-shop".to_owned(),
+                job_uid: Some("j1".to_owned()),
+                secret_uid: Some("s1".to_owned()),
+                since: Timestamp::UNIX_EPOCH,
+            });
+            let text = changes.values().flatten().next().unwrap();
+            let entry: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).unwrap();
+            let fields: Vec<_> = entry.keys().map(String::as_str).collect();
+            assert_eq!(fields, ["jobUid", "name", "place", "secretUid", "since"]);
+        }
     }
 
     #[test]

@@ -62,6 +62,46 @@ fn the_schema_knows_every_value_and_no_other() -> Result<()> {
     Ok(())
 }
 
+/// The values of the release before this one, each with its default and its meaning, as the README of its chart has them.
+const BEFORE: &str = include_str!("values-before.txt");
+
+/// Rows of tables whose first cell is a value.
+fn rows(text: &str) -> BTreeSet<&str> {
+    text.lines().filter(|line| line.starts_with("| `")).collect()
+}
+
+/// Values in the first set of rows or in the second one that the changes do not name.
+fn untold<'a>(before: &'a str, values: &'a str, changes: &'a str) -> BTreeSet<&'a str> {
+    let value_of = |row: &&'a str| row.split('`').nth(1).unwrap_or_default();
+    let told: BTreeSet<&str> = rows(changes).iter().map(value_of).collect();
+    let (before, now) = (rows(before), rows(values));
+    let others = before.symmetric_difference(&now).map(value_of);
+    others.filter(|value| !told.contains(value)).collect()
+}
+
+/// The notes of an upgrade show all of `changes.yaml`, as `tests/upgrade.rs` sees; the README is made of the same.
+#[test]
+fn a_value_whose_default_or_meaning_has_changed_since_the_release_before_is_told_of() -> Result<()> {
+    let readme = std::fs::read_to_string(helm::renderhub_chart().join("README.md"))?;
+    let (values, changes) = readme
+        .split_once("\n## Changed values\n")
+        .context("the README does not say what has changed")?;
+    let untold_now = untold(BEFORE, values, changes);
+    ensure!(
+        untold_now.is_empty(),
+        "changes.yaml of the chart does not name {untold_now:?}"
+    );
+    // A new value, another default, another meaning, one that is gone.
+    let (a, b) = ("| `a` | `1` | One. |\n", "| `b` | `2` | Two. |\n");
+    let both = format!("{a}{b}");
+    for now in [a, &both.replace("`2`", "`3`"), &both.replace("Two", "Three")] {
+        assert_eq!(untold(&both, now, ""), BTreeSet::from(["b"]), "{now}");
+        assert_eq!(untold(now, &both, ""), BTreeSet::from(["b"]), "{now}");
+        assert!(untold(&both, now, "| `b` | It is another. |\n").is_empty());
+    }
+    Ok(())
+}
+
 /// A quantity in thousandths; only of the units that the chart and the pod use.
 fn milli(quantity: &Quantity) -> u64 {
     let split = quantity

@@ -104,6 +104,25 @@ not see it, and work beside it; so the old one ends first. Where Helm has no clu
 {{- end -}}
 
 {{/*
+Refuses the values of an earlier chart, which lack what came later; a nil where a template looks for it would tell nothing.
+*/}}
+{{- define "renderhub.ownValues" -}}
+{{- if not (hasKey .Values.tenancy "ownRegistries") -}}
+{{- fail "these values are those of an earlier chart, as helm upgrade --reuse-values takes them: use --reset-then-reuse-values, which keeps what you set and takes this chart's defaults for the rest" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether the hub that runs is one of this version, by a flag that none of before has: "true" or nothing. */}}
+{{- define "renderhub.runsThisVersion" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "renderhub.fullname" .) -}}
+{{- range (dig "spec" "template" "spec" "containers" list $live) -}}
+{{- range (dig "args" list .) -}}
+{{- if hasPrefix "--preflight-interval=" . -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
 How the pods are spread, as JSON. Each update is spread by itself: the pods that it replaces do not count.
 */}}
 {{- define "renderhub.topologySpreadConstraints" -}}
@@ -243,6 +262,7 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 
 {{/* What these values take back of the chart's protection, a line each; nothing with the default values. */}}
 {{- define "renderhub.relaxations" -}}
+{{- include "renderhub.ownValues" . -}}
 {{- with .Values -}}
 {{- if .rbac.clusterAdmin }}
 - rbac.clusterAdmin: the hub may do everything in this cluster, and reads what tasks name as itself unless they name a ServiceAccount.

@@ -1,4 +1,4 @@
-//! The chart's README: its values as tables, from the comments of `values.yaml`.
+//! The chart's README: its values as tables, from the comments of `values.yaml`, and those that have changed, from `changes.yaml`.
 //!
 //! A `## Title` begins a section, comments below it up to an empty line introduce it, and the comment above a key explains the
 //! key. A key without a comment is only the way to the keys below it.
@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 const ABOUT: &str = "# renderhub
@@ -22,6 +23,23 @@ CRDs are templates: `helm upgrade` upgrades them, and with `crds.keep` they outl
 
 ";
 
+/// What is said above the values that have changed.
+const CHANGED: &str = "## Changed values
+
+Values whose default or meaning is another than in the release before this one. The notes of a `helm upgrade` from there show them too.
+
+| value | change |
+|---|---|
+";
+
+/// An entry of `changes.yaml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    value: String,
+    change: String,
+}
+
 /// A line of `values.yaml` that says something.
 struct Entry {
     path: Vec<String>,
@@ -29,11 +47,11 @@ struct Entry {
     indent: usize,
 }
 
-/// The README of a chart with these values.
+/// The README of a chart with these values, of which some have changed.
 ///
 /// # Errors
-/// If the text is no YAML, or a value has no comment.
-pub fn readme(text: &str) -> Result<String, Box<dyn Error>> {
+/// If a text is not the YAML that it should be, a value has no comment, or one that has changed is none.
+pub fn readme(text: &str, changes: &str) -> Result<String, Box<dyn Error>> {
     let values: Value = serde_saphyr::from_str(text)?;
     let mut out = ABOUT.to_owned();
     for section in text.split("\n## ") {
@@ -60,6 +78,14 @@ pub fn readme(text: &str) -> Result<String, Box<dyn Error>> {
     let missing = undocumented(&values, &out, "");
     if !missing.is_empty() {
         return Err(format!("values without a comment: {}", missing.join(", ")).into());
+    }
+    out.push_str(CHANGED);
+    let changes: Vec<Change> = serde_saphyr::from_str(changes)?;
+    for Change { value, change } in changes {
+        if values.pointer(&format!("/{}", value.replace('.', "/"))).is_none() {
+            return Err(format!("{value} is said to have changed and is no value").into());
+        }
+        writeln!(out, "| `{value}` | {} |", change.replace('|', "\\|"))?;
     }
     Ok(out.trim_end().to_owned() + "\n")
 }
@@ -142,7 +168,7 @@ mod tests {
 
     #[test]
     fn each_comment_becomes_a_row_with_its_default() {
-        let text = readme(TEXT).unwrap();
+        let text = readme(TEXT, "[]").unwrap();
         let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `")).collect();
         assert_eq!(
             rows,
@@ -159,7 +185,21 @@ mod tests {
     #[test]
     fn a_value_without_a_comment_is_named() {
         let without = TEXT.replace("  # Last.\n", "");
-        let error = readme(&without).unwrap_err().to_string();
+        let error = readme(&without, "[]").unwrap_err().to_string();
         assert!(error.ends_with(": b.e"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_has_changed_is_told_and_is_one() {
+        let changes = "- value: b.e\n  change: New, and\n    empty.\n";
+        let text = readme(TEXT, changes).unwrap();
+        assert!(
+            text.ends_with("|---|---|\n| `b.e` | New, and empty. |\n"),
+            "{text}"
+        );
+        let error = readme(TEXT, &changes.replace("b.e", "b.x"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("b.x is "), "{error}");
     }
 }

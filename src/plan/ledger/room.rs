@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::names::TaskUid;
 
-use super::{Changes, LOST, LostEntry, ORPHAN, OrphanEntry, Place};
+use super::{Changes, LOST, LostEntry, ORPHAN, OrphanEntry, tenant_of};
 
 /// Bytes of all entries, as JSON and with what the API server writes down of who wrote each: half of the MiB that a ConfigMap
 /// may have, so that an administrator can still change it.
@@ -233,22 +233,13 @@ fn lost_of(text: &str) -> Option<(Matter, String, Timestamp)> {
         Some(_) => Matter::TenantLoss,
         None => Matter::PlatformLoss,
     };
-    Some((matter, tenant_of(entry.place), entry.since))
+    Some((matter, tenant_of(&entry.place).to_owned(), entry.since))
 }
 
 fn orphan_of(text: &str) -> Option<(Matter, String, Timestamp)> {
     let entry: OrphanEntry = serde_json::from_str(text).ok()?;
-    let tenant = entry.tenant.unwrap_or_else(|| tenant_of(entry.place));
+    let tenant = entry.tenant.unwrap_or_else(|| tenant_of(&entry.place).to_owned());
     Some((Matter::Orphan, tenant, entry.since))
-}
-
-/// The namespace whose tasks are at a place: of a tenant's own it is in its name, and the platform's is of no one namespace.
-fn tenant_of(place: Place) -> String {
-    let named = place.kube_config;
-    named.map_or_else(String::new, |named| match named.service_account {
-        Some([namespace, _]) => namespace,
-        None => named.namespace,
-    })
 }
 
 /// Bytes of an entry as JSON, and of the line that the API server writes of each key: `"f:KEY":{},`.

@@ -137,6 +137,6 @@ pub use node::Node;
 pub use registry::{Registry, RegistryOptions};
 pub use remote::Remote;
 pub use rights::Rights;
-pub use tools::Tools;
+pub use tools::{Earlier, Tools};
 pub use turn::{Turn, turn};
 pub use wait::wait_for;

@@ -1,16 +1,19 @@
-//! The programs a test world is made of: built once from Go modules kept in this repository, then reused.
+//! The programs a test world is made of: built once from Go modules kept in this repository, then reused. So is the
+//! release that tests upgrade from, out of this repository's history.
 //!
 //! They are kept below `${XDG_CACHE_HOME:-~/.cache}/renderhub/tools/`, one directory per module, named by a hash of what
 //! goes into the build, so a fresh clone reuses them and a changed `go.sum` builds new ones. A build happens in a
 //! temporary directory that is renamed when it is complete, below a file lock: a half-finished build is never used.
 
 mod build;
+mod earlier;
 mod packages;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+pub use earlier::Earlier;
 pub(crate) use packages::NODE_PACKAGES;
 pub use packages::{Package, ensure_packages};
 

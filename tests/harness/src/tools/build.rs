@@ -1,4 +1,5 @@
-//! One module: `go build -o DIR/ tool`, atomically, by one builder at a time.
+//! What is built once: into a directory of the cache, atomically, by one builder at a time. A module is
+//! `go build -o DIR/ tool`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,22 +17,58 @@ const FLAGS: [&str; 3] = ["-trimpath", "-buildvcs=false", "-mod=readonly"];
 
 /// The directory that holds the module's programs, built if needed.
 pub(super) fn ensure(sources: &Path, module: &Module, cache: &Path) -> Result<PathBuf> {
-    let done = cache.join(key(sources, module)?);
-    if done.is_dir() {
-        return Ok(done);
-    }
-    fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    let _lock = lock(&cache.join(format!("{}.lock", module.dir)), module)?;
-    if !done.is_dir() {
-        // Removed when it is dropped, so a failed build leaves nothing.
-        let fresh = tempfile::Builder::new().prefix(".building-").tempdir_in(cache)?;
-        build(sources, module, fresh.path())?;
-        fs::rename(fresh.keep(), &done).with_context(|| format!("cannot make {}", done.display()))?;
-    }
-    Ok(done)
+    let once = Once {
+        cache,
+        name: module.dir,
+        key: &key(sources, module)?,
+        title: module.title,
+    };
+    once.built(|into| build(sources, module, into))
 }
 
-/// The first 16 hexadecimal digits of a SHA-256 of everything that goes into the build, after the module's name.
+/// Something that is built once.
+pub(super) struct Once<'a> {
+    /// Where it is kept.
+    pub(super) cache: &'a Path,
+    /// Its name, which its versions share.
+    pub(super) name: &'a str,
+    /// Hexadecimal digits that stand for everything that goes into the build.
+    pub(super) key: &'a str,
+    /// What the progress line calls it.
+    pub(super) title: &'a str,
+}
+
+impl Once<'_> {
+    /// The directory that holds it; `build` fills it where there is none yet.
+    pub(super) fn built(&self, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let (cache, name) = (self.cache, self.name);
+        let done = cache.join(format!("{name}-{}", self.key));
+        if done.is_dir() {
+            return Ok(done);
+        }
+        fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
+        let _lock = self.lock(&cache.join(format!("{name}.lock")))?;
+        if !done.is_dir() {
+            // Removed when it is dropped, so a failed build leaves nothing.
+            let fresh = tempfile::Builder::new().prefix(".building-").tempdir_in(cache)?;
+            build(fresh.path())?;
+            fs::rename(fresh.keep(), &done).with_context(|| format!("cannot make {}", done.display()))?;
+        }
+        Ok(done)
+    }
+
+    /// Waits for another builder of the same; the system gives the lock back if that one dies.
+    fn lock(&self, path: &Path) -> Result<File> {
+        let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        if file.try_lock().is_err() {
+            let _progress = Progress::start(format!("waiting for another build of {}", self.title));
+            file.lock()?;
+        }
+        Ok(file)
+    }
+}
+
+/// The first 16 hexadecimal digits of a SHA-256 of everything that goes into the build.
 fn key(sources: &Path, module: &Module) -> Result<String> {
     let mut hash = Sha256::new();
     for file in ["go.mod", "go.sum"] {
@@ -41,17 +78,7 @@ fn key(sources: &Path, module: &Module) -> Result<String> {
     }
     hash.update(FLAGS.join(" "));
     hash.update(module.ldflags);
-    Ok(format!("{}-{}", module.dir, hex(&hash.finalize()[..8])))
-}
-
-/// Waits for another builder of the same module; the system gives the lock back if that one dies.
-fn lock(path: &Path, module: &Module) -> Result<File> {
-    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    if file.try_lock().is_err() {
-        let _progress = Progress::start(format!("waiting for another build of {}", module.title));
-        file.lock()?;
-    }
-    Ok(file)
+    Ok(hex(&hash.finalize()[..8]))
 }
 
 fn build(sources: &Path, module: &Module, into: &Path) -> Result<()> {
@@ -132,7 +159,7 @@ mod tests {
         let sources = tiny_sources();
         let before = key(sources.path(), &module("-s")).unwrap();
         assert_eq!(before, key(sources.path(), &module("-s")).unwrap());
-        assert_eq!(before.len(), "tiny-".len() + 16);
+        assert_eq!(before.len(), 16);
         assert_ne!(before, key(sources.path(), &module("-w")).unwrap());
         fs::write(sources.path().join("go.sum"), "changed").unwrap();
         assert_ne!(before, key(sources.path(), &module("-s")).unwrap());
