@@ -276,7 +276,6 @@ fn a_recreated_namespace_reads_like_one_that_is_not_listed() {
     let ours = json!({"rendererClassName": "ours"});
     assert_eq!(refusal(&catalog, ours.clone()), None);
     let unlisted = refusal(&usable(json!({"allowedNamespaces": []})), json!({}));
-    let unknown = refusal(&catalog, json!({"rendererClassName": "absent"}));
 
     catalog
         .namespaces
@@ -291,6 +290,7 @@ fn a_recreated_namespace_reads_like_one_that_is_not_listed() {
         .insert("team-a".to_owned(), "another".to_owned());
     catalog.registries.get_mut("main").unwrap().recorded = catalog.namespaces.clone();
     assert_eq!(refusal(&catalog, json!({})), None);
+    let unknown = refusal(&catalog, json!({"rendererClassName": "absent"}));
     assert_eq!(refusal(&catalog, ours.clone()), unknown);
     catalog.classes.get_mut("ours").unwrap().recorded = catalog.namespaces.clone();
     assert_eq!(refusal(&catalog, ours), None);

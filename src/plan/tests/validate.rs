@@ -99,9 +99,9 @@ fn each_rule_refuses_with_its_reason() {
         (release("shop", "1.0.0+x"), "tag must equal"),
         (json!({"config": bootstrap("other", "1.0.0")}), "last segment"),
         // What the Rust type cannot decode, whatever a loosened schema let through.
-        (json!({"tag": 7}), "does not have the shape"),
-        (json!({"repository": null}), "does not have the shape"),
-        (json!({"config": "release"}), "does not have the shape"),
+        (json!({"tag": 7}), "cannot read the spec"),
+        (json!({"repository": null}), "cannot read the spec"),
+        (json!({"config": "release"}), "cannot read the spec"),
     ];
     for (changes, part) in table {
         let (found, message) = refused(spec_with(changes.clone())).expect("the spec is wrong");
