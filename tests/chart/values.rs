@@ -275,7 +275,12 @@ async fn what_the_platform_offers_is_read_by_those_whom_a_value_names_and_by_no_
     let line = "- tenancy.platformReaders: every ClusterRegistry, RendererClass and RenderCluster, also what others use, can be read by: \
                 Group system:authenticated, ServiceAccount portal.";
     ensure!(told.contains(line), "{told}");
-    // A ServiceAccount is one of a namespace, and a group of none.
+    Ok(())
+}
+
+/// A `ServiceAccount` is one of a namespace, and a group of none.
+#[tokio::test]
+async fn readers_of_what_the_platform_offers_are_named_whole() -> Result<()> {
     for wrong in [
         &[
             "tenancy.platformReaders[0].kind=ServiceAccount",
