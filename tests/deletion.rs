@@ -336,9 +336,9 @@ async fn a_job_that_a_finalizer_of_another_holds_does_not_hold_its_task() -> Res
     let stage = Stage::new("held").await?;
     let task = stage.running("shop").await?;
     let job = job_name_of(&task);
-    let hold = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let set = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
     let params = PatchParams::default();
-    let held = hold(json!(["example.com/hold"]));
+    let held = set(json!(["example.com/hold"]));
     stage.jobs().patch(&job, &params, &held).await?;
     stage.delete(&task).await?;
     let left = stage.jobs().get(&job).await?;
@@ -354,7 +354,7 @@ async fn a_job_that_a_finalizer_of_another_holds_does_not_hold_its_task() -> Res
     // The hub asks once, and waits for nothing.
     stage.barrier().await?;
     assert_eq!(stage.successes("delete jobs", &job).await?, 1);
-    stage.jobs().patch(&job, &params, &hold(json!(null))).await?;
+    stage.jobs().patch(&job, &params, &set(json!(null))).await?;
     stage.nothing_is_left().await?;
     stage.passed();
     Ok(())

@@ -1,6 +1,7 @@
 //! A tenant with no right on the platform's objects finds the names to write: a refused task tells them, and nothing of others.
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, PostParams};
 use renderhub::api::conditions::ConditionType::JobScheduled;
@@ -53,15 +54,129 @@ impl Stage {
     }
 }
 
-/// Waits until the message of a task that was refused for this reason holds all of these words; the message.
-async fn told(tasks: &Api<RenderTask>, name: &str, reason: &str, words: &[&str]) -> Result<String> {
-    wait_for(&format!("{name} to be told {words:?}"), FIXED_LIMIT, async || {
-        let status = tasks.get(name).await?.status.unwrap_or_default();
-        let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
-        let message = ready.filter(|c| c.reason == reason).map(|c| c.message);
-        Ok(message.filter(|message| words.iter().all(|word| message.contains(word))))
-    })
-    .await
+/// What a list of names begins with.
+const MAY_USE: &str = "this namespace may use: ";
+
+/// A tenant with its own client, and what it may not hear of.
+struct Scene<'a> {
+    stage: &'a Stage,
+    tasks: Api<RenderTask>,
+    /// Name of a registry, a class and a cluster for another namespace.
+    theirs: String,
+}
+
+impl Scene<'_> {
+    async fn submit(&self, name: &str, changes: Value) -> Result<RenderTask> {
+        let mut task = self.stage.task(name);
+        for (key, value) in changes.as_object().context("no object")? {
+            task["spec"][key] = value.clone();
+        }
+        let task: RenderTask = serde_json::from_value(task)?;
+        Ok(self.tasks.create(&PostParams::default(), &task).await?)
+    }
+
+    /// Waits until the message of a task that was refused for this reason holds all of these words; the message.
+    async fn told(&self, name: &str, reason: &str, words: &[&str]) -> Result<String> {
+        wait_for(&format!("{name} to be told {words:?}"), FIXED_LIMIT, async || {
+            let status = self.tasks.get(name).await?.status.unwrap_or_default();
+            let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
+            let message = ready.filter(|c| c.reason == reason).map(|c| c.message);
+            Ok(message.filter(|message| words.iter().all(|word| message.contains(word))))
+        })
+        .await
+    }
+
+    /// No right of a tenant shows what the platform offers.
+    async fn looking_is_no_way(&self, client: &kube::Client) {
+        let all = ListParams::default();
+        let registry = Api::<ClusterRegistry>::all(client.clone())
+            .get(&self.stage.scope.tenant)
+            .await;
+        assert!(registry.is_err());
+        assert!(
+            Api::<RendererClass>::all(client.clone())
+                .list(&all)
+                .await
+                .is_err()
+        );
+        assert!(
+            Api::<RenderCluster>::all(client.clone())
+                .list(&all)
+                .await
+                .is_err()
+        );
+    }
+
+    /// A misspelt registry, and one of others: the same words, with the right name, host and prefix in them; the name.
+    async fn registry(&self) -> Result<String> {
+        let (tenant, reason) = (&self.stage.scope.tenant, "RegistryNotAllowed");
+        self.submit("misspelt", json!({"registryRef": {"name": "exmaple"}}))
+            .await?;
+        let prefix = format!("repository below {tenant}/");
+        let words = [tenant.as_str(), "host registry.test:5000", &prefix];
+        let message = self.told("misspelt", reason, &words).await?;
+        self.submit("of-others", json!({"registryRef": {"name": self.theirs}}))
+            .await?;
+        assert_eq!(self.told("of-others", reason, &words).await?, message);
+        named_after(&message, MAY_USE)
+    }
+
+    /// The same for a class and a cluster, of which there is none for the tenant yet, and then one; the name of the class.
+    async fn class(&self, registry: &str) -> Result<String> {
+        let (no_class, no_cluster) = ("RendererClassNotFound", "ClusterNotFound");
+        let wrong = json!({"registryRef": {"name": registry}, "rendererClassName": "slides"});
+        self.submit("no-class", wrong).await?;
+        self.submit("no-cluster", json!({"clusterName": "west"})).await?;
+        let none = |field: &str| format!("may use none; make a new task without {field}");
+        self.told("no-class", no_class, &[&none("rendererClassName")])
+            .await?;
+        self.told("no-cluster", no_cluster, &[&none("clusterName")])
+            .await?;
+        let tenant = &self.stage.scope.tenant;
+        let ours = format!("ours-{tenant}");
+        self.stage.offer(&ours, tenant).await?;
+        let message = self.told("no-cluster", no_cluster, &[&ours]).await?;
+        assert_eq!(named_after(&message, MAY_USE)?, ours);
+        self.told("misspelt", "RegistryNotAllowed", &[&format!("{ours}.test")])
+            .await?;
+        let message = self.told("no-class", no_class, &[&ours]).await?;
+        named_after(&message, MAY_USE)
+    }
+
+    /// The event says the same first, and where to read on last; the condition holds no link.
+    async fn only_the_event_leads_on(&self) -> Result<()> {
+        let note = wait_for("the event of the refusal", LIMIT, async || {
+            let events = self.stage.events().await?;
+            let is_it = |event: &&Event| {
+                let about = event.regarding.as_ref().and_then(|r| r.name.as_deref());
+                about == Some("misspelt")
+            };
+            Ok(events.iter().find(is_it).and_then(|event| event.note.clone()))
+        })
+        .await?;
+        let first = "the ClusterRegistry that registryRef names";
+        assert!(note.starts_with(first), "{note}");
+        assert!(note.ends_with("/docs/reasons/RegistryNotAllowed.md"), "{note}");
+        for task in self.tasks.list(&ListParams::default()).await? {
+            let conditions = task.status.clone().unwrap_or_default().conditions;
+            let links = conditions.iter().any(|c| c.message.contains("http"));
+            assert!(!links, "{}", task.name_any());
+        }
+        Ok(())
+    }
+
+    /// Nothing of what is for others is in a status, an event or the hub's log but the name that the tenant wrote.
+    async fn others_are_not_told_of(&self) -> Result<()> {
+        let said = self.stage.everything_said().await?;
+        let host = format!("{}.test", self.theirs);
+        let leak = said.lines().find(|line| line.contains(&host));
+        assert!(leak.is_none(), "{leak:?}");
+        for task in self.tasks.list(&ListParams::default()).await? {
+            let status = serde_json::to_string(&task.status)?;
+            assert!(!status.contains(&self.theirs), "{status}");
+        }
+        Ok(())
+    }
 }
 
 /// The word behind these words of a message.
@@ -80,124 +195,24 @@ async fn a_tenant_finds_the_names_to_write_in_the_messages_of_a_refused_task() -
     stage.start_hub().await?;
     let tenant = stage.scope.tenant.clone();
     let theirs = format!("theirs-{tenant}");
-    stage.offer(&theirs, "somebody-else").await?;
+    stage.offer(&theirs, "another-team").await?;
     let client = stage.tenants_client().await?;
-    let tasks: Api<RenderTask> = Api::namespaced(client.clone(), &tenant);
-    // Looking is not how: no right of a tenant shows what the platform offers.
-    assert!(
-        Api::<ClusterRegistry>::all(client.clone())
-            .get(&tenant)
-            .await
-            .is_err()
-    );
-    assert!(
-        Api::<RendererClass>::all(client.clone())
-            .list(&ListParams::default())
-            .await
-            .is_err()
-    );
-    assert!(
-        Api::<RenderCluster>::all(client)
-            .list(&ListParams::default())
-            .await
-            .is_err()
-    );
-    let submit = async |name: &str, changes: Value| -> Result<RenderTask> {
-        let mut task = stage.task(name);
-        for (key, value) in changes.as_object().context("no object")? {
-            task["spec"][key] = value.clone();
-        }
-        let task: RenderTask = serde_json::from_value(task)?;
-        Ok(tasks.create(&PostParams::default(), &task).await?)
+    let scene = Scene {
+        stage: &stage,
+        tasks: Api::namespaced(client.clone(), &tenant),
+        theirs,
     };
-
-    // A misspelt registry, and one of others: the same words, with the right name, host and prefix in them.
-    submit("misspelt", json!({"registryRef": {"name": "exmaple"}})).await?;
-    let prefix = format!("repository below {tenant}/");
-    let words = [tenant.as_str(), "host registry.test:5000", &prefix];
-    let message = told(&tasks, "misspelt", "RegistryNotAllowed", &words).await?;
-    submit("of-others", json!({"registryRef": {"name": theirs}})).await?;
-    assert_eq!(
-        told(&tasks, "of-others", "RegistryNotAllowed", &words).await?,
-        message
-    );
-    let registry = named_after(&message, "this namespace may use: ")?;
+    scene.looking_is_no_way(&client).await;
+    let registry = scene.registry().await?;
     assert_eq!(registry, tenant);
-
-    // The same for a class and a cluster, of which there is none for it yet, and then one.
-    let wrong = json!({"registryRef": {"name": registry}, "rendererClassName": "slides"});
-    submit("no-class", wrong).await?;
-    submit("no-cluster", json!({"clusterName": "west"})).await?;
-    told(
-        &tasks,
-        "no-class",
-        "RendererClassNotFound",
-        &["may use none; make a new task without rendererClassName"],
-    )
-    .await?;
-    told(
-        &tasks,
-        "no-cluster",
-        "ClusterNotFound",
-        &["may use none; make a new task without clusterName"],
-    )
-    .await?;
-    let ours = format!("ours-{tenant}");
-    stage.offer(&ours, &tenant).await?;
-    let message = told(&tasks, "no-class", "RendererClassNotFound", &[&ours]).await?;
-    let class = named_after(&message, "this namespace may use: ")?;
-    let message = told(&tasks, "no-cluster", "ClusterNotFound", &[&ours]).await?;
-    assert_eq!(named_after(&message, "this namespace may use: ")?, ours);
-    told(
-        &tasks,
-        "misspelt",
-        "RegistryNotAllowed",
-        &[&format!("{ours}.test")],
-    )
-    .await?;
-
+    let class = scene.class(&registry).await?;
     let right = json!({"registryRef": {"name": registry}, "rendererClassName": class});
-    let right = submit("right", right).await?;
+    let right = scene.submit("right", right).await?;
     stage
         .condition(&right, JobScheduled, "True", "JobScheduled")
         .await?;
-
-    // The event says the same first, and where to read on last; the condition holds no link.
-    let event = wait_for("the event of the refusal", LIMIT, async || {
-        let events = stage.events().await?;
-        let of = |name: &str| {
-            events
-                .iter()
-                .find(|e| e.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some(name))
-                .cloned()
-        };
-        Ok(of("misspelt").and_then(|event| event.note))
-    })
-    .await?;
-    assert!(
-        event.starts_with("the ClusterRegistry that registryRef names"),
-        "{event}"
-    );
-    assert!(event.ends_with("/docs/reasons/RegistryNotAllowed.md"), "{event}");
-    for task in tasks.list(&ListParams::default()).await? {
-        let conditions = task.status.clone().unwrap_or_default().conditions;
-        assert!(
-            conditions.iter().all(|c| !c.message.contains("http")),
-            "{}",
-            task.name_any()
-        );
-    }
-    let said = stage.everything_said().await?;
-    let leaks: Vec<_> = said
-        .lines()
-        .filter(|line| line.contains(&format!("{theirs}.test")))
-        .collect();
-    assert!(leaks.is_empty(), "{leaks:?}");
-    let statuses = tasks.list(&ListParams::default()).await?;
-    for task in statuses {
-        let status = serde_json::to_string(&task.status)?;
-        assert!(!status.contains(&theirs), "{status}");
-    }
+    scene.only_the_event_leads_on().await?;
+    scene.others_are_not_told_of().await?;
     stage.passed();
     Ok(())
 }
