@@ -312,12 +312,14 @@ pub fn end_of(renewed: Timestamp) -> Result<Timestamp> {
 /// Whether a write was broken off and did nothing: somebody else did the same later, and found it not done yet.
 ///
 /// On the way to another cluster reads and writes share a connection, so the head of a request may leave it before its body is
-/// refused; the server breaks off there, with a code of its own failure.
+/// refused; the server breaks off there, with a code of its own failure. Of an object to be made it does not know the name then.
 fn was_broken_off(write: &Event, all: &[Event]) -> bool {
+    let has_no_name = write.name.is_empty() && write.verb == "create";
     let did_it = |other: &Event| {
         other.user != write.user
             && other.action() == write.action()
-            && (&other.namespace, &other.name) == (&write.namespace, &write.name)
+            && other.namespace == write.namespace
+            && (has_no_name || other.name == write.name)
             && other.received > write.received
             && other.code < 300
     };
