@@ -144,3 +144,15 @@ async fn stop() -> Result<()> {
 fn step(what: &str) {
     println!("\n==> {what}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_running_ends_with_success_and_what_is_cut_short_does_not() {
+        assert!(ended().is_err());
+        IS_KEPT.store(true, Ordering::SeqCst);
+        assert!(ended().is_ok());
+    }
+}
