@@ -309,18 +309,20 @@ pub fn end_of(renewed: Timestamp) -> Result<Timestamp> {
     Ok(renewed + SignedDuration::try_from(RENEW_DEADLINE)?)
 }
 
-/// Whether a write was broken off and did nothing: somebody else did the same later, and found it not done yet.
+/// Whether a write was broken off and did nothing: another instance did the same, which for one object can be done once, or did it later
+/// where it can be done again.
 ///
 /// On the way to another cluster reads and writes share a connection, so the head of a request may leave it before its body is
 /// refused; the server breaks off there, with a code of its own failure. Of an object to be made it does not know the name then.
 fn was_broken_off(write: &Event, all: &[Event]) -> bool {
     let has_no_name = write.name.is_empty() && write.verb == "create";
+    let is_done_once = matches!(write.verb.as_str(), "create" | "delete");
     let did_it = |other: &Event| {
         other.user != write.user
             && other.action() == write.action()
             && other.namespace == write.namespace
             && (has_no_name || other.name == write.name)
-            && other.received > write.received
+            && (is_done_once || other.received > write.received)
             && other.code < 300
     };
     write.code >= 500 && all.iter().any(did_it)
