@@ -171,7 +171,7 @@ fn a_spec_of_too_many_values_is_not_decoded_and_the_tenant_is_told() {
     assert_eq!(refusal.reason, Reason::ConfigTooLarge);
     assert_eq!(
         refusal.message,
-        "the spec has more than 10000 values; make a new task with fewer, or put them into one text"
+        "the spec has more than 10000 values, keys and list entries counted; make a new task with fewer, such as one string instead of a long list"
     );
     let (task, info) = read(&object(&json!({}), &small_things(100_000)));
     assert!(task.is_oversized && task.spec.is_none());
