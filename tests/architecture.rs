@@ -57,7 +57,7 @@ const MODULES: &[Module] = &[
     // Floor 1: pure decisions.
     module("plan", Pure, &["api", "names", "plan"], "a decision reads words and other decisions"),
     module("backoff", Pure, &["names"], "a delay depends on the key and the clock it is given"),
-    module("workqueue", Pure, &["names", "backoff"], "an order of keys, with their delays"),
+    module("workqueue", Pure, &["names", "backoff", "workqueue"], "an order of keys, with their delays"),
     module("kubeconfig", Pure, &["api", "names", "kubeconfig"], "a kubeconfig is read from bytes alone, and rests on words"),
     module("hardening", Io, &[], "it is the first thing that both programs do, before they know anything"),
     // Floor 2: I/O, and the form in which it carries a task.
