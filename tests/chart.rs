@@ -650,6 +650,19 @@ async fn notes(sets: &[&str]) -> Result<String> {
     Ok(notes.to_owned())
 }
 
+#[tokio::test]
+async fn hubs_of_tests_have_the_environment_that_the_chart_sets() -> Result<()> {
+    let objects = template(&[]).await?;
+    let hub = of_kind(&objects, "Deployment")?;
+    let env = hub["spec"]["template"]["spec"]["containers"][0]["env"].as_array();
+    let set = env.context("no environment")?.iter().filter_map(|variable| {
+        let (name, value) = (variable["name"].as_str()?, variable["value"].as_str()?);
+        Some((name, value))
+    });
+    assert_eq!(set.collect::<Vec<_>>(), renderhub_harness::hub::AS_INSTALLED);
+    Ok(())
+}
+
 async fn args_of(sets: &[&str]) -> Result<Vec<Value>> {
     let objects = template(sets).await?;
     let hub = of_kind(&objects, "Deployment")?;

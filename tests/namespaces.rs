@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use renderhub::api::conditions::ConditionType::JobScheduled;
@@ -350,6 +351,25 @@ async fn hubs_that_share_a_registry_keep_each_others_records() -> Result<()> {
     assert_ne!(new, their_uid);
     ours.until_recorded(&[(&our, &our_uid), (&their, &their_uid)])
         .await?;
+
+    // What one says of its namespaces outlasts what the other says of the registry.
+    let registries: Api<ClusterRegistry> = Api::all(ours.admin.clone());
+    let mentions_theirs = async || {
+        wait_for("the registry to mention their namespace", LIMIT, async || {
+            let registry = registries.get(&our).await?;
+            let status = registry.status.unwrap_or_default();
+            let is_newest = status.observed_generation == registry.metadata.generation;
+            let mentions = |ready: &&Condition| ready.type_ == "Ready" && ready.message.contains(&their);
+            let mentioned = is_newest.then(|| status.conditions.iter().find(mentions).map(drop));
+            Ok(mentioned.flatten())
+        })
+        .await
+    };
+    mentions_theirs().await?;
+    theirs.kill_hub();
+    ours.put_registry(json!({"pushSecretRef": {"name": "push"}, "allowedNamespaces": [their, our]}))
+        .await?;
+    mentions_theirs().await?;
     ours.passed();
     theirs.passed();
     Ok(())

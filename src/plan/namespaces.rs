@@ -15,6 +15,11 @@ use super::task::TaskId;
 const EVERY: &str = "*";
 /// Names in a message, at most.
 const NAMED: usize = 5;
+/// What stands before the names of recreated namespaces in a message, and after them.
+const RECREATED: (&str, &str) = (
+    "; refused because they were deleted and recreated: ",
+    "; to grant one again, take it off allowedNamespaces and put it back",
+);
 
 /// UIDs of namespaces by name.
 pub type Uids = BTreeMap<String, String>;
@@ -92,12 +97,19 @@ pub fn apply(recorded: &mut Uids, patch: &RecordPatch) {
     }
 }
 
-/// The listed names under which another namespace exists than the one recorded.
+/// The listed names under which another namespace exists than the one recorded. Of namespaces that this hub does not watch,
+/// those that the hub which does has `mentioned`.
 #[must_use]
-pub fn recreated(allowed: &[AllowedNamespace], recorded: &Uids, existing: &Uids) -> Vec<String> {
-    let is_other = |name: &&String| {
-        let both = recorded.get(*name).zip(existing.get(*name));
-        both.is_some_and(|(recorded, existing)| recorded != existing)
+pub fn recreated(
+    allowed: &[AllowedNamespace],
+    recorded: &Uids,
+    existing: &Uids,
+    mentioned: &[&str],
+) -> Vec<String> {
+    let is_other = |name: &&String| match (recorded.get(*name), existing.get(*name)) {
+        (Some(recorded), Some(existing)) => recorded != existing,
+        (Some(_), None) => mentioned.contains(&name.as_str()),
+        (None, _) => false,
     };
     let is_open = allowed.iter().any(|name| name == EVERY);
     named(allowed)
@@ -112,15 +124,20 @@ pub fn mention(message: &mut String, recreated: &[String]) {
         return;
     }
     let shown = recreated.len().min(NAMED);
-    let names = recreated[..shown].join(", ");
-    _ = write!(
-        message,
-        "; refused because they were deleted and recreated: {names}"
-    );
+    message.push_str(RECREATED.0);
+    message.push_str(&recreated[..shown].join(", "));
     if recreated.len() > shown {
         _ = write!(message, " and {} more", recreated.len() - shown);
     }
-    message.push_str("; to grant one again, take it off allowedNamespaces and put it back");
+    message.push_str(RECREATED.1);
+}
+
+/// The names that [`mention`] put into a message.
+pub fn mentioned(message: &str) -> impl Iterator<Item = &str> {
+    let after = message.split_once(RECREATED.0).map(|(_, after)| after);
+    let names = after.and_then(|after| after.split_once(RECREATED.1));
+    let names = names.map_or("", |(names, _)| names).split(", ");
+    names.filter_map(|name| name.split(' ').next().filter(|name| !name.is_empty()))
 }
 
 #[cfg(test)]
@@ -273,7 +290,7 @@ mod tests {
             .collect();
         let mut allowed: Vec<String> = existing.keys().cloned().collect();
         let mut message = "tasks push with the Secret".to_owned();
-        mention(&mut message, &recreated(&allowed, &recorded, &existing));
+        mention(&mut message, &recreated(&allowed, &recorded, &existing, &[]));
         assert!(
             message.contains(&allowed[0]) && message.contains(" and 35 more"),
             "{message}"
@@ -281,9 +298,30 @@ mod tests {
         assert!(message.len() < 600, "{}", message.len());
 
         let mut quiet = "tasks push anonymously".to_owned();
-        mention(&mut quiet, &recreated(&allowed, &recorded, &recorded));
+        mention(&mut quiet, &recreated(&allowed, &recorded, &recorded, &[]));
         allowed.push(EVERY.to_owned());
-        mention(&mut quiet, &recreated(&allowed, &recorded, &existing));
+        mention(&mut quiet, &recreated(&allowed, &recorded, &existing, &[]));
         assert_eq!(quiet, "tasks push anonymously");
+        assert_eq!(mentioned(&message).collect::<Vec<_>>(), allowed[..NAMED]);
+        assert_eq!(mentioned(&quiet).next(), None);
+    }
+
+    #[test]
+    fn a_hub_keeps_what_another_says_of_namespaces_it_does_not_see() {
+        let (recorded, existing) = (uids(&[("a", "1"), ("b", "1")]), uids(&[("a", "1")]));
+        let told = |allowed: &[&str], before: &str| {
+            let before: Vec<&str> = mentioned(before).collect();
+            let mut message = "tasks push anonymously".to_owned();
+            let recreated = recreated(&list(allowed), &recorded, &existing, &before);
+            mention(&mut message, &recreated);
+            mentioned(&message).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let mut of_another = String::new();
+        mention(&mut of_another, &list(&["a", "b", "c"]));
+        // Of a it knows better, and c was never recorded.
+        assert_eq!(told(&["a", "b", "c"], &of_another), ["b"]);
+        assert_eq!(told(&["a", "b", "c"], "tasks push anonymously"), [""; 0]);
+        assert_eq!(told(&["a"], &of_another), [""; 0], "it is off the list");
+        assert_eq!(told(&["a", "b", "*"], &of_another), [""; 0]);
     }
 }

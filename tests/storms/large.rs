@@ -9,6 +9,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::JobSucceeded;
 use renderhub::api::labels::FINALIZER;
+use renderhub_harness::hub::AS_INSTALLED;
 use renderhub_harness::{Hub, turn, wait_for};
 use serde_json::{Value, json};
 
@@ -36,9 +37,6 @@ fn peak(hub: &Hub) -> Result<u64> {
         .context("no VmHWM")?
         .parse()?)
 }
-
-/// What the chart sets in a hub's environment.
-const AS_INSTALLED: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "1")];
 
 impl Stage {
     /// A stage whose hub runs as the chart installs it.

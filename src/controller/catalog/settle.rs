@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::{self, ConditionType, Reason, Wanted};
@@ -160,7 +161,19 @@ impl CatalogLoop {
     }
 
     fn recreated<S: Granted>(&self, spec: &S, watched: &Watched<S>) -> Vec<String> {
-        namespaces::recreated(spec.allowed(), &watched.status.namespaces, self.land.existing())
+        let status = &watched.status;
+        let is_ready = |condition: &&Condition| condition.type_ == ConditionType::Ready.as_str();
+        let ready = status.conditions.iter().find(is_ready);
+        let mentioned = ready.map_or("", |ready| &ready.message);
+        let mentioned: Vec<&str> = namespaces::mentioned(mentioned)
+            .filter(|name| !self.land.is_own(name))
+            .collect();
+        namespaces::recreated(
+            spec.allowed(),
+            &status.namespaces,
+            self.land.existing(),
+            &mentioned,
+        )
     }
 
     pub(super) fn publish(&mut self) {
@@ -246,7 +259,8 @@ fn next_status<S>(watched: &Watched<S>, wanted: &[Wanted], gone: &[ConditionType
     next
 }
 
-/// Writes what the hub says of an object; nothing where that is what it says already.
+/// Writes what the hub says of an object; nothing where that is what it says already. It is written over no newer status, in
+/// which another hub may have mentioned a namespace.
 fn status_write<'a, S>(
     watched: &'a Watched<S>,
     next: &'a Status,
@@ -257,7 +271,7 @@ fn status_write<'a, S>(
     watched.check()?;
     Ok(Some(StatusWrite {
         uid: &watched.uid,
-        version: None,
+        version: Some(watched.version),
         conditions: &next.conditions,
         observed_generation: next.observed_generation,
         namespaces: &NOTHING,

@@ -227,7 +227,7 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_fo
     assert_eq!(weights(Event::Delete(gold)), (1, 1));
 }
 
-/// A status as it was told, and what the hub worked by then.
+/// A status as it was told with the version it was written over, and what the hub worked by then.
 type Told = (Value, Option<Arc<Catalog>>);
 
 /// An API server that does what it is told, and notes what the hub worked by when it was told.
@@ -251,7 +251,9 @@ impl Service<http::Request<Body>> for Server {
         let server = self.clone();
         Box::pin(async move {
             let body = request.into_body().collect().await.unwrap().to_bytes();
-            let status = serde_json::from_slice::<Value>(&body).unwrap()["status"].take();
+            let mut object = serde_json::from_slice::<Value>(&body).unwrap();
+            let mut status = object["status"].take();
+            status["over"] = object["metadata"]["resourceVersion"].take();
             let published = server.published.borrow().clone();
             server.told.send((status, published)).unwrap();
             let answer = json!({"metadata": {"resourceVersion": "9"}}).to_string();
@@ -329,4 +331,32 @@ async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
         (false, Some(2), known("new.test")),
     ];
     assert_eq!(steps, expected);
+}
+
+/// Holds: T8.
+#[tokio::test]
+async fn what_another_hub_says_of_its_namespaces_stays_in_the_status() {
+    let (mut catalog, heard, _) = served();
+    let mut others = "x".to_owned();
+    crate::plan::namespaces::mention(&mut others, &["team-a".to_owned(), "team-b".to_owned()]);
+    let record = [("team-a", "1"), ("team-b", "0")];
+    let Event::Apply(mut object) = registry("1", (2, 5), &record) else {
+        unreachable!("it is one that is there");
+    };
+    object.data["spec"]["allowedNamespaces"] = json!(["team-a", "team-b"]);
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "Ready", "message": others,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    object.data["status"]["conditions"] = json!([ready]);
+    catalog.take_in(Change::Registry(Event::Apply(object)));
+    catalog.catch_up().await;
+    let told: Vec<Value> = heard.try_iter().map(|(status, _)| status).collect();
+    let [status] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(status["over"], "5", "a newer status is not written over");
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("recreated: team-b;") && !message.starts_with('x'),
+        "{message}"
+    );
 }

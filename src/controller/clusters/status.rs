@@ -192,7 +192,7 @@ impl ClusterLoop {
         };
         for (name, cluster) in &catalog.clusters {
             let allowed = &cluster.spec.allowed_namespaces;
-            let refused = namespaces::recreated(allowed, &cluster.recorded, &catalog.namespaces);
+            let refused = namespaces::recreated(allowed, &cluster.recorded, &catalog.namespaces, &[]);
             if self.recreated.get(name).map_or(&[][..], Vec::as_slice) != refused {
                 self.recreated.insert(name.clone(), refused);
                 self.to_tell.add(name);

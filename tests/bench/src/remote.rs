@@ -14,6 +14,7 @@ mod pair;
 mod report;
 mod rotation;
 pub mod stage;
+mod turns;
 
 use std::time::Duration;
 
@@ -39,8 +40,9 @@ pub async fn measure(options: &Options) -> Result<Report> {
         report.rotation = Some(rotation::measure(&stage, wanted.rotations).await?);
     }
     if let Some(pace) = wanted.dead_pace() {
-        report.dead = Some(dead::measure(&stage, wanted.remotes, pace).await?);
-        report.idle = Some(idle::measure(&stage, wanted.remotes, pace).await?);
+        let (clusters, rounds) = (wanted.remotes, wanted.dead_rounds);
+        report.dead = Some(dead::measure(&stage, clusters, pace, rounds).await?);
+        report.idle = Some(idle::measure(&stage, clusters, pace, rounds).await?);
     }
     if wanted.idle_clusters > 0 && !wanted.only_dead {
         let watched = Duration::from_secs(wanted.idle_seconds);

@@ -120,6 +120,14 @@ impl Share {
         self
     }
 
+    /// All but one in a hundred are faster than so many milliseconds.
+    ///
+    /// # Errors
+    /// If nothing was counted.
+    pub fn p99(&self) -> Result<f64> {
+        self.percentile(99).context("no event was counted")
+    }
+
     /// What counts of it.
     ///
     /// # Errors
@@ -129,7 +137,7 @@ impl Share {
         Ok(Own {
             events,
             p50: self.percentile(50).context("no event was counted")?,
-            p99: self.percentile(99).context("no event was counted")?,
+            p99: self.p99()?,
             held_up: self.kept,
         })
     }

@@ -16,6 +16,7 @@ use renderhub::api::labels::{FINALIZER, HUB_ID};
 use renderhub::names::{HubId, TaskKind};
 use renderhub::object::{SlimObject, task_resource};
 use renderhub::plan::task::Task;
+use renderhub_harness::hub::AS_INSTALLED;
 use renderhub_harness::process::Process;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, rundir, wait_for};
@@ -27,9 +28,6 @@ use crate::{bare, objects, rights};
 
 /// Longest that the API server may take for something small.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// What the chart sets in a hub's environment.
-pub const AS_INSTALLED: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "1")];
 
 /// Everything a measurement needs.
 pub struct World {

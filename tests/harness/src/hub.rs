@@ -17,6 +17,9 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// Nice value of a hub that runs first.
 const FIRST: i32 = -15;
 
+/// What the chart sets in a hub's environment for the C library, without which its memory is not that of an installed hub.
+pub const AS_INSTALLED: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072")];
+
 /// A running hub; it is killed when it is dropped.
 #[derive(Debug)]
 pub struct Hub {

@@ -7,46 +7,24 @@ use std::time::Duration;
 use anyhow::Result;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{Identity, Islet};
-use serde::Serialize;
 
 use super::busy::Busy;
 use super::follow::Follower;
 use super::gate::Gate;
 use super::load::{Made, Target, load};
 use super::stage::{Cluster, Stage};
-use crate::measure::Latency;
+use super::turns::{Beside, Sides, Turn, turns};
 use crate::options::Rate;
-use crate::share::{Own, Runs, Share};
+use crate::share::{Runs, Share};
 
 /// How long a Job runs.
 const RUNS: Duration = Duration::from_millis(500);
 /// Clusters that are dead: one of each kind below, and of the two first kinds one more.
 pub const DEAD: usize = 5;
-/// Loads with and without the dead, so that a machine that becomes slower does so for both.
-const TURNS: [bool; 4] = [false, true, true, false];
 /// When the cluster freezes that was connected, after the start of a load.
 const FREEZE: Duration = Duration::from_secs(2);
 /// Ports nobody listens on, where no packet comes back from either.
 const NOWHERE: [u16; 2] = [6443, 6444];
-
-/// Loads with and without dead clusters.
-#[derive(Debug, Serialize)]
-pub struct Dead {
-    /// Clusters that tasks are for, in either kind of load.
-    pub clusters: usize,
-    /// Tasks of a load.
-    pub tasks: usize,
-    /// The hub's own share of what events of tasks elsewhere waited, without dead clusters, over both loads.
-    pub own_without: Own,
-    /// The same with them, of all events that their own cluster did not hold up.
-    pub own_with: Own,
-    /// From the answer to a task's creation to its Job, of those others without dead clusters, over both loads.
-    pub without: Latency,
-    /// The same with them.
-    pub with: Latency,
-    /// Tasks of those others that failed with dead clusters around.
-    pub failed: usize,
-}
 
 /// The living and the dead.
 struct Cast<'a> {
@@ -67,43 +45,18 @@ struct Ghost {
     kubeconfig: String,
 }
 
-/// Measures both in turns.
+/// Measures both in turns, in so many rounds.
 ///
 /// # Errors
 /// If something cannot be measured.
-pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Dead> {
+pub async fn measure(stage: &Stage, clusters: u16, rate: Rate, rounds: usize) -> Result<Beside> {
     let cast = Cast::gather(stage, usize::from(clusters)).await?;
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    let (mut own_with, mut own_without) = (Share::default(), Share::default());
-    let (mut tasks, mut failed) = (0, 0);
-    for is_with in TURNS {
-        let turn = cast.turn(rate, is_with).await?;
-        tasks = turn.took.len();
-        if is_with {
-            with.extend(turn.took);
-            own_with = own_with.and(&turn.share);
-            failed += turn.failed;
-        } else {
-            without.extend(turn.took);
-            own_without = own_without.and(&turn.share);
-        }
+    let mut sides = Sides::default();
+    for is_with in turns(rounds) {
+        sides.add(is_with, cast.turn(rate, is_with).await?)?;
     }
     stage.forget_all().await?;
-    Ok(Dead {
-        clusters: clusters.into(),
-        tasks,
-        own_without: own_without.own()?,
-        own_with: own_with.own()?,
-        without: Latency::of(without)?,
-        with: Latency::of(with)?,
-        failed,
-    })
-}
-
-struct Turn {
-    took: Vec<Duration>,
-    share: Share,
-    failed: usize,
+    sides.end(clusters)
 }
 
 impl<'a> Cast<'a> {

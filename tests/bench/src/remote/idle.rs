@@ -11,7 +11,6 @@ use base64::engine::general_purpose::STANDARD;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, idle};
 use renderhub_harness::progress::Progress;
-use serde::Serialize;
 use serde_json::json;
 
 use super::dead::DEAD;
@@ -19,14 +18,12 @@ use super::follow::Follower;
 use super::gate::Gate;
 use super::load::{Made, Target, load};
 use super::stage::{Cluster, Pace, Stage};
-use crate::measure::Latency;
+use super::turns::{Beside, Sides, Turn, turns};
 use crate::options::Rate;
-use crate::share::{Own, Runs, Share};
+use crate::share::{Runs, Share};
 
 /// How long a Job runs.
 const RUNS: Duration = Duration::from_millis(500);
-/// Loads with and without those clusters, so that a machine that becomes slower does so for both.
-const TURNS: [bool; 4] = [false, true, true, false];
 /// Tasks that each of the five has from the start: more than a hub works on at once.
 const AT_ONCE: usize = 20;
 /// Tasks that the slow one has from the start.
@@ -34,36 +31,11 @@ const SLOW_TASKS: usize = 100;
 /// Name of the slow one.
 const SLOW: &str = "slow";
 
-/// Loads with and without clusters that do no work.
-#[derive(Debug, Serialize)]
-pub struct Idle {
-    /// Clusters that tasks are for, in either kind of load; the slow one is one more.
-    pub clusters: usize,
-    /// Tasks of a load.
-    pub tasks: usize,
-    /// The hub's own share of what events of tasks elsewhere waited, without those clusters, over both loads.
-    pub own_without: Own,
-    /// The same with them, of all events that their own cluster did not hold up.
-    pub own_with: Own,
-    /// From the answer to a task's creation to its Job, of the others without those clusters.
-    pub without: Latency,
-    /// The same with them.
-    pub with: Latency,
-    /// Tasks of the others that failed meanwhile.
-    pub failed: usize,
-}
-
-struct Turn {
-    took: Vec<Duration>,
-    share: Share,
-    failed: usize,
-}
-
-/// Measures both in turns.
+/// Measures both in turns, in so many rounds; the slow cluster is one more.
 ///
 /// # Errors
 /// If something cannot be measured.
-pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Idle> {
+pub async fn measure(stage: &Stage, clusters: u16, rate: Rate, rounds: usize) -> Result<Beside> {
     let mut living = Vec::new();
     for (number, cluster) in (0..).zip(stage.clusters("working", clusters.into()).await?) {
         let gate = Gate::open(number, stage.address()).await?;
@@ -74,26 +46,13 @@ pub async fn measure(stage: &Stage, clusters: u16, rate: Rate) -> Result<Idle> {
         living.push((cluster, gate));
     }
     let slow = stage.cluster(SLOW).await?;
-    let (mut with, mut without) = ((Vec::new(), Share::default()), (Vec::new(), Share::default()));
-    let (mut tasks, mut failed) = (0, 0);
-    for is_with in TURNS {
+    let mut sides = Sides::default();
+    for is_with in turns(rounds) {
         let turn = turn(stage, &living, &slow, rate, is_with).await?;
-        tasks = turn.took.len();
-        failed += turn.failed;
-        let side = if is_with { &mut with } else { &mut without };
-        side.0.extend(turn.took);
-        side.1 = std::mem::take(&mut side.1).and(&turn.share);
+        sides.add(is_with, turn)?;
     }
     stage.forget_all().await?;
-    Ok(Idle {
-        clusters: clusters.into(),
-        tasks,
-        own_without: without.1.own()?,
-        own_with: with.1.own()?,
-        without: Latency::of(without.0)?,
-        with: Latency::of(with.0)?,
-        failed,
-    })
+    sides.end(clusters)
 }
 
 /// One load, by a hub of its own.

@@ -28,10 +28,13 @@ pub struct RemoteOptions {
     /// Times that one kubeconfig is replaced during a load; 0 leaves this part out.
     #[arg(long, default_value_t = 1000)]
     pub rotations: usize,
-    /// Seconds of each of four loads on many clusters, two of them with dead ones among them, and of as many with some that do
-    /// no work; 0 leaves this part out.
-    #[arg(long, default_value_t = 60)]
+    /// Seconds of each load on many clusters, with dead ones among them or without, and of as many with some that do no work or
+    /// without; 0 leaves this part out.
+    #[arg(long, default_value_t = 30)]
     pub dead_seconds: usize,
+    /// Rounds of four such loads each, two with and two without; the p99 that counts is the median of the loads.
+    #[arg(long, default_value_t = 3, value_parser = rounds)]
+    pub dead_rounds: usize,
     /// Clusters of that load, the five that die included.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(6..=1000))]
     pub remotes: u16,
@@ -72,4 +75,11 @@ impl RemoteOptions {
 
 fn rate(seconds: usize) -> Option<Rate> {
     (seconds > 0).then(|| Rate::over(PER_SECOND, seconds))
+}
+
+fn rounds(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(rounds @ 1..=100) => Ok(rounds),
+        _ => Err("must be a number from 1 to 100".to_owned()),
+    }
 }

@@ -8,11 +8,11 @@ use renderhub_harness::tools::KUBERNETES_VERSION;
 use serde_json::{Value, json};
 
 use super::crowd::Crowd;
-use super::dead::{DEAD, Dead};
-use super::idle::Idle;
+use super::dead::DEAD;
 use super::options::PER_SECOND;
 use super::pair::{Finish, Pair};
 use super::rotation::Rotation;
+use super::turns::Beside;
 use crate::measure::{Latency, load, number};
 use crate::report::{Ground, Row, section, write_json};
 use crate::share::Own;
@@ -43,9 +43,9 @@ pub struct Report {
     /// Rotations.
     pub rotation: Option<Rotation>,
     /// Dead clusters.
-    pub dead: Option<Dead>,
+    pub dead: Option<Beside>,
     /// Clusters that do no work.
-    pub idle: Option<Idle>,
+    pub idle: Option<Beside>,
     /// Idle clusters.
     pub crowd: Option<Crowd>,
 }
@@ -92,11 +92,11 @@ impl Report {
             "crowd": self.crowd,
         });
         if let Some(dead) = &self.dead {
-            all["dead_clusters_own_p99_ratio"] = json!(own_ratio(&dead.own_with, &dead.own_without));
+            all["dead_clusters_own_p99_ratio"] = json!(own_ratio(dead));
             all["dead_clusters_p99_ratio"] = json!(dead.with.p99 / dead.without.p99);
         }
         if let Some(idle) = &self.idle {
-            all["idle_clusters_own_p99_ratio"] = json!(own_ratio(&idle.own_with, &idle.own_without));
+            all["idle_clusters_own_p99_ratio"] = json!(own_ratio(idle));
             all["idle_clusters_p99_ratio"] = json!(idle.with.p99 / idle.without.p99);
         }
         if let Some(pair) = &self.pair {
@@ -125,15 +125,20 @@ impl Report {
     fn beside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(dead) = &self.dead {
             let title = format!(
-                "{} clusters, {DEAD} of them dead, four loads at {PER_SECOND}/s",
-                dead.clusters
+                "{} clusters, {DEAD} of them dead, {} loads of {} tasks at {PER_SECOND}/s",
+                dead.clusters,
+                dead.loads(),
+                dead.tasks
             );
             section(f, &title, &dead.rows())?;
         }
         if let Some(idle) = &self.idle {
             let title = format!(
-                "{} clusters, {DEAD} of them answer probes and no work, and a slow one, four loads at {PER_SECOND}/s",
-                idle.clusters
+                "{} clusters, {DEAD} of them answer probes and no work, and a slow one, {} loads of {} tasks at \
+                 {PER_SECOND}/s",
+                idle.clusters,
+                idle.loads(),
+                idle.tasks
             );
             section(f, &title, &idle.rows())?;
         }
@@ -215,56 +220,50 @@ impl Rotation {
     }
 }
 
-/// p99 of the hub's own share as a multiple of another.
-fn own_ratio(with: &Own, without: &Own) -> f64 {
-    with.p99 / without.p99
+/// p99 of the hub's own share with those clusters as a multiple of the same without them.
+fn own_ratio(beside: &Beside) -> f64 {
+    beside.own_with.p99 / beside.own_without.p99
 }
 
-/// What both cases with clusters of no use say.
-fn beside(own: [&Own; 2], whole: [&Latency; 2], failed: usize) -> Vec<Row> {
-    let ([own_without, own_with], [without, with]) = (own, whole);
-    let share = |what: &str, own: &Own| {
-        Row::new(
-            format!("{what}, ms: p50, p99, events"),
-            format!("{:.2}, {:.2}, {}", own.p50, own.p99, own.events),
-        )
-    };
-    let ratio = own_ratio(own_with, own_without);
-    vec![
-        share("the hub's own share without them", own_without),
-        share("the hub's own share of the others with them", own_with),
-        Row::new("p99 of it as a multiple", format!("{ratio:.2}")).at_most(BESIDE_RATIO, ratio, ""),
-        Row::new(
-            "events that what is their own held up",
-            own_with.held_up.to_string(),
-        ),
-        latency("create → Job without them", without),
-        latency("create → Job of the others with them", with),
-        Row::new(
-            "p99 of it as a multiple",
-            format!("{:.2}", with.p99 / without.p99),
-        ),
-        Row::new("tasks of the others that failed", failed.to_string()).at_most(0.0, number(failed), ""),
-    ]
-}
-
-impl Dead {
+impl Beside {
     fn rows(&self) -> Vec<Row> {
-        beside(
-            [&self.own_without, &self.own_with],
-            [&self.without, &self.with],
-            self.failed,
-        )
-    }
-}
-
-impl Idle {
-    fn rows(&self) -> Vec<Row> {
-        beside(
-            [&self.own_without, &self.own_with],
-            [&self.without, &self.with],
-            self.failed,
-        )
+        let share = |what: &str, own: &Own, loads: &[f64]| {
+            let loads: Vec<String> = loads.iter().map(|p99| format!("{p99:.2}")).collect();
+            [
+                Row::new(
+                    format!("{what}, ms: p50, p99, events"),
+                    format!("{:.2}, {:.2}, {}", own.p50, own.p99, own.events),
+                ),
+                Row::new("p99 of each of its loads, ms".to_owned(), loads.join(", ")),
+            ]
+        };
+        let (ratio, whole) = (own_ratio(self), self.with.p99 / self.without.p99);
+        let without = share(
+            "the hub's own share without them",
+            &self.own_without,
+            &self.own_p99s_without,
+        );
+        let with = share(
+            "the hub's own share of the others with them",
+            &self.own_with,
+            &self.own_p99s_with,
+        );
+        let rest = [
+            Row::new("p99 of it as a multiple", format!("{ratio:.2}")).at_most(BESIDE_RATIO, ratio, ""),
+            Row::new(
+                "events that what is their own held up",
+                self.own_with.held_up.to_string(),
+            ),
+            latency("create → Job without them", &self.without),
+            latency("create → Job of the others with them", &self.with),
+            Row::new("p99 of it as a multiple", format!("{whole:.2}")),
+            Row::new("tasks of the others that failed", self.failed.to_string()).at_most(
+                0.0,
+                number(self.failed),
+                "",
+            ),
+        ];
+        without.into_iter().chain(with).chain(rest).collect()
     }
 }
 

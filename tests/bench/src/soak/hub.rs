@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use renderhub_harness::hub::AS_INSTALLED;
 use renderhub_harness::{Hub, Identity, MemoryGroup};
 use tokio::time::Instant;
 
@@ -14,7 +15,6 @@ use crate::burst::tail;
 use crate::measure::memory;
 use crate::objects;
 use crate::share::{Own, Runs, Share};
-use crate::world::AS_INSTALLED;
 
 /// Time between two looks at the hub's memory.
 const LOOK: Duration = Duration::from_secs(1);
