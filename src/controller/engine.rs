@@ -319,6 +319,7 @@ pub(super) mod tests {
     use crate::watch::{Change, Input, JobMark};
 
     use super::super::outcome::{JobNews, Outcome, StatusNews};
+    use super::passes::WAITING;
     use super::*;
 
     /// An engine whose calls go nowhere.
@@ -572,6 +573,22 @@ pub(super) mod tests {
         engine.start_work();
         assert_eq!(engine.running.passes().len(), engine.limits.workers + 1);
         waits.abort();
+    }
+
+    #[tokio::test]
+    async fn no_more_passes_wait_beside_the_workers_than_the_bound() {
+        let mut engine = engine();
+        let all = WAITING + 2 * engine.limits.workers;
+        for n in 0..all {
+            see_in(&mut engine, &format!("team-{n}"), &format!("task-{n}"), json!({}));
+        }
+        engine.unseen.clear();
+        for _ in 0..all {
+            engine.start_work();
+            let passes: Vec<_> = engine.running.passes().cloned().collect();
+            engine.let_wait(&passes);
+        }
+        assert_eq!(engine.running.passes().len(), WAITING + engine.limits.workers);
     }
 
     /// Holds: D1.

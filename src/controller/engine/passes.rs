@@ -18,7 +18,7 @@ use super::work::{Errand, Finished, Passed};
 use super::{Engine, Limits, instant};
 
 /// Passes beyond the workers, at most, while others wait for the last words of pods.
-const WAITING: usize = 64;
+pub(super) const WAITING: usize = 64;
 
 impl Engine {
     /// Passes that wait for a pod's word make no call, so others have their workers.
