@@ -198,10 +198,7 @@ mod tests {
             });
             let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
             let metrics = Some(Metrics::new().0);
-            let calls = Calls {
-                objects: Objects::new(wire.clone(), metrics, "rendering".to_owned(), hub),
-                ledger: Arc::default(),
-            };
+            let calls = Calls::over(Objects::new(wire.clone(), metrics, "rendering".to_owned(), hub));
             for expected in [first, next] {
                 let written = calls.write_ledger(&changes).await;
                 let is_written = match written {

@@ -74,6 +74,13 @@ pub struct Limits {
     /// Those of them that one cluster may have, or all the clusters of one namespace's own, so that those that do not answer
     /// leave the others room.
     pub passes_of_cluster: usize,
+    /// Passes at once for large tasks that run on the hub's own cluster, beside all others: each may hold a task of 1.5 MiB and
+    /// what is made of it.
+    pub large_passes: usize,
+    /// The same for tasks that run on any other cluster.
+    pub large_passes_elsewhere: usize,
+    /// Those of them that one namespace on the hub's own cluster, one cluster, or all clusters of one namespace's own may have.
+    pub large_passes_of_one: usize,
     /// Time between sweeps.
     pub gc_interval: Duration,
     /// Finished tasks that are kept in a namespace; `None` is all.
@@ -402,6 +409,9 @@ pub(super) mod tests {
             workers_of_namespace: 2,
             passes_elsewhere: 3,
             passes_of_cluster: 2,
+            large_passes: 2,
+            large_passes_elsewhere: 3,
+            large_passes_of_one: 1,
             gc_interval: Duration::from_secs(300),
             keep_finished: None,
             keep_failed: KeptFailures::default(),
