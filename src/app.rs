@@ -255,19 +255,26 @@ async fn supervise(
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+    use tokio::time::{Instant, sleep};
+
     use super::*;
 
-    /// Supervises a hub that was asked to end and has nothing under way, whose Lease ends so when it is given back.
-    async fn drained(end: LeaseError) -> Result<(), AppError> {
+    /// Supervises a hub that was asked to end and has nothing under way, with an event to tell and a Lease that ends so when it is
+    /// given back.
+    async fn ending(
+        event: impl Future<Output = ()> + Send + 'static,
+        end: impl Future<Output = LeaseError> + Send + 'static,
+    ) -> Result<(), AppError> {
         let release = CancellationToken::new();
         let released = release.clone();
         let task = tokio::spawn(async move {
             released.cancelled().await;
-            end
+            end.await
         });
         let stop = CancellationToken::new();
         stop.cancel();
-        let (events, engine) = (tokio::spawn(async {}), tokio::spawn(async {}));
+        let (events, engine) = (tokio::spawn(event), tokio::spawn(async {}));
         let keeper = Keeper { release, task };
         supervise(
             JoinSet::new(),
@@ -282,8 +289,41 @@ mod tests {
     /// Holds: M5.
     #[tokio::test]
     async fn a_loss_that_ended_the_last_of_the_work_is_still_told() {
-        let lost = drained(LeaseError::Lost).await;
+        let lost = ending(async {}, async { LeaseError::Lost }).await;
         assert!(matches!(lost, Err(AppError::Lease(LeaseError::Lost))), "{lost:?}");
-        drained(LeaseError::Stopped).await.unwrap();
+        ending(async {}, async { LeaseError::Stopped }).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_has_a_moment_at_the_end_and_the_lease_is_released_whether_it_was_told_or_not() {
+        // How long the event takes, and when the Lease is released.
+        for (takes, released) in [(LAST_EVENTS / 2, LAST_EVENTS / 2), (2 * LAST_EVENTS, LAST_EVENTS)] {
+            let begin = Instant::now();
+            let (tell, told) = oneshot::channel();
+            let end = async move {
+                _ = tell.send(begin.elapsed());
+                LeaseError::Stopped
+            };
+            ending(sleep(takes), end).await.unwrap();
+            assert_eq!(
+                (told.await.unwrap(), begin.elapsed()),
+                (released, released),
+                "{takes:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_cannot_be_released_keeps_no_process_from_its_end() {
+        for (takes, waits) in [(LAST_WRITE / 2, LAST_WRITE / 2), (2 * LAST_WRITE, LAST_WRITE)] {
+            let begin = Instant::now();
+            let end = async move {
+                sleep(takes).await;
+                LeaseError::Stopped
+            };
+            // It is no failure: the successor waits until the Lease is over.
+            ending(async {}, end).await.unwrap();
+            assert_eq!(begin.elapsed(), waits, "{takes:?}");
+        }
     }
 }

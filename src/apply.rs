@@ -14,7 +14,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::api::RenderTaskStatus;
 use crate::api::labels::{FIELD_MANAGER, FINALIZER};
@@ -51,6 +51,8 @@ pub use wire::{Extent, OBJECT_MAX, Wire, fetch};
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
+/// Whole tasks that are read at a time: each comes with all of its metadata, of which hardly anything is kept.
+const READS: usize = 4;
 
 /// What is looked at of the answer to a write.
 #[derive(Clone, Debug, Deserialize)]
@@ -75,6 +77,7 @@ pub struct Calls {
     objects: Objects,
     /// The ledger, which one call at a time changes.
     ledger: Arc<Mutex<Option<KnownLedger>>>,
+    reads: Arc<Semaphore>,
 }
 
 impl Calls {
@@ -82,9 +85,14 @@ impl Calls {
     #[must_use]
     pub fn new(client: Client, metrics: Metrics, namespace: String, hub_id: HubId) -> Self {
         let wire = Arc::new(Hub(client));
+        Self::over(Objects::new(wire, Some(metrics), namespace, hub_id))
+    }
+
+    fn over(objects: Objects) -> Self {
         Self {
-            objects: Objects::new(wire, Some(metrics), namespace, hub_id),
+            objects,
             ledger: Arc::default(),
+            reads: Arc::new(Semaphore::new(READS)),
         }
     }
 
@@ -158,6 +166,8 @@ impl Calls {
     /// Whatever keeps it from being read.
     pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
         let request = tasks(id)?.get(&id.name, &kube::api::GetParams::default());
+        // Never closed.
+        let _turn = self.reads.acquire().await;
         let read: Option<SlimObject> = found(self.send("get", resource(id.kind), request).await)?;
         Ok(read
             .and_then(|o| o.into_task(id.kind))
@@ -270,5 +280,56 @@ const fn status_resource(kind: TaskKind) -> &'static str {
     match kind {
         TaskKind::RenderTask => "rendertasks/status",
         TaskKind::ClusterRenderTask => "clusterrendertasks/status",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use futures::future::{BoxFuture, join_all};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::names::TaskUid;
+
+    /// Time that the API server takes for a task.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    /// An API server that knows no task: how many are asked for at the moment, and how many were at most.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicUsize, AtomicUsize);
+
+    impl Wire for Counting {
+        fn send(&self, _: HttpRequest<Vec<u8>>, _: Extent) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            Box::pin(async {
+                let now = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+                self.1.fetch_max(now, Ordering::Relaxed);
+                sleep(PAUSE).await;
+                self.0.fetch_sub(1, Ordering::Relaxed);
+                Err(CallError::NotFound)
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_whole_tasks_are_read_at_a_time_and_each_gets_its_turn() {
+        let wire = Arc::new(Counting::default());
+        let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+        let calls = Calls::over(Objects::new(wire.clone(), None, "rendering".to_owned(), hub));
+        let (begin, id) = (Instant::now(), |number: usize| TaskId {
+            kind: TaskKind::RenderTask,
+            namespace: "team-a".to_owned(),
+            name: format!("task-{number}"),
+            uid: TaskUid::new("t"),
+        });
+        let ids: Vec<_> = (0..3 * READS).map(id).collect();
+        let read = join_all(ids.iter().map(|id| calls.get_task(id))).await;
+        assert!(read.into_iter().all(|task| task.unwrap().is_none()));
+        assert_eq!(
+            (wire.1.load(Ordering::Relaxed), begin.elapsed()),
+            (READS, 3 * PAUSE)
+        );
     }
 }

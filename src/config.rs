@@ -45,6 +45,12 @@ const PASSES_ELSEWHERE: usize = 4 * WORKERS;
 /// Of one cluster that answers: with the defaults it does its 20 requests a second also where each takes 400 ms. One of which
 /// nothing is known, or that was slow, has fewer, so that thirty which answer nothing leave all others room.
 const PASSES_OF_CLUSTER: usize = PASSES_ELSEWHERE / 8;
+/// For tasks of which much is kept, beside the workers: each may hold 4.7 MiB, so memory bounds them, and not the API server.
+const LARGE_PASSES: usize = 4;
+/// For such tasks on other clusters.
+const LARGE_PASSES_ELSEWHERE: usize = 8;
+/// For such tasks of one namespace, or on one other cluster, so that one that does not answer leaves the others room.
+const LARGE_PASSES_OF_ONE: usize = 2;
 
 /// A hub controller that renders charts with credentials no tenant can reach.
 #[derive(Debug, Parser)]
@@ -316,6 +322,9 @@ impl RunArgs {
             workers_of_namespace: WORKERS_OF_NAMESPACE,
             passes_elsewhere: PASSES_ELSEWHERE,
             passes_of_cluster: PASSES_OF_CLUSTER,
+            large_passes: LARGE_PASSES,
+            large_passes_elsewhere: LARGE_PASSES_ELSEWHERE,
+            large_passes_of_one: LARGE_PASSES_OF_ONE,
             gc_interval: self.gc_interval,
             keep_finished: self.keep_finished_per_namespace,
             keep_failed: self.kept.settings()?,

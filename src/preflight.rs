@@ -15,6 +15,7 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, Secret};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource, ResourceExt};
@@ -204,9 +205,10 @@ impl Inquiry {
                 else {
                     break;
                 };
+                let next = next_page(&list.metadata).map(|token| page.clone().continue_token(token));
                 known.extend(list.items.into_iter().filter_map(|task| task.metadata.namespace));
-                match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                    Some(token) => page = page.continue_token(&token),
+                match next {
+                    Some(next) => page = next,
                     None => break,
                 }
             }
@@ -243,8 +245,9 @@ impl Inquiry {
         registries: &[(String, ClusterRegistrySpec)],
         user: Option<&str>,
     ) -> Fact<TenantRights> {
-        let (namespaces, is_sample) = if self.watched.is_empty() {
-            (self.known_namespaces(registries).await, true)
+        let is_sample = self.watched.is_empty();
+        let (namespaces, is_cut) = if is_sample {
+            self.known_namespaces(registries).await
         } else {
             (self.watched.clone(), false)
         };
@@ -261,23 +264,27 @@ impl Inquiry {
             held: held?.into_iter().flatten().collect(),
             namespaces: namespaces.len(),
             is_sample,
+            is_cut,
         })
     }
 
-    /// Namespaces that registries and tasks name, where all are served: nothing lists the namespaces of tenants.
-    async fn known_namespaces(&self, registries: &[(String, ClusterRegistrySpec)]) -> Vec<String> {
+    /// Namespaces that registries and tasks name, where all are served: nothing lists the namespaces of tenants. And whether
+    /// there are more tasks than were looked at.
+    async fn known_namespaces(&self, registries: &[(String, ClusterRegistrySpec)]) -> (Vec<String>, bool) {
         let named = registries
             .iter()
             .flat_map(|(_, spec)| spec.allowed_namespaces.iter());
         let mut known: BTreeSet<String> = named.filter(|name| *name != "*").cloned().collect();
         let api: Api<RenderTask> = Api::all(self.client.clone());
         let some = ListParams::default().limit(LOOKED_AT);
+        let mut is_cut = false;
         if let Ok(tasks) = self.ask("list", "rendertasks", || api.list_metadata(&some)).await {
+            is_cut = next_page(&tasks.metadata).is_some();
             known.extend(tasks.items.into_iter().filter_map(|task| task.metadata.namespace));
         }
         // That it is taken for a tenant's is another finding; its own ServiceAccounts are no tenants here.
         known.remove(&self.rendering);
-        known.into_iter().collect()
+        (known.into_iter().collect(), is_cut)
     }
 
     /// Who of the subject has the right: nobody, or those of its groups that do.
@@ -359,11 +366,126 @@ impl Inquiry {
     }
 }
 
+/// What the next page of a list is asked for with; `None` after the last one.
+fn next_page(list: &ListMeta) -> Option<&str> {
+    list.continue_.as_deref().filter(|token| !token.is_empty())
+}
+
 /// What an error says about a fact; `None` where another time may bring another answer.
 const fn withheld(code: u16) -> Option<Withheld> {
     match code {
         401 | 403 => Some(Withheld::Forbidden),
         400 | 404..=406 | 415 | 422 => Some(Withheld::Unreadable),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::http::{Method, Uri};
+    use kube::Config;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plan::preflight::{Verdict, judge};
+
+    /// An API server whose lists have so many pages, each of one object of a namespace of its own. It answers every question
+    /// about rights alike, and remembers the lists that it was asked for.
+    async fn server(pages: usize, is_allowed: bool) -> (Inquiry, Arc<Mutex<Vec<String>>>) {
+        let lists: Arc<Mutex<Vec<String>>> = Arc::default();
+        let asked = Arc::clone(&lists);
+        let answer = move |method: Method, uri: Uri, body: String| async move {
+            if method != Method::GET {
+                let mut review: Value = serde_json::from_str(&body).unwrap();
+                review["status"] = json!({"allowed": is_allowed});
+                return review.to_string();
+            }
+            let path = uri.path_and_query().unwrap().to_string();
+            let page = path.split('&').find_map(|part| part.strip_prefix("continue="));
+            let number = page.map_or(0, |page| page.parse().unwrap());
+            let next = (number + 1 < pages).then(|| (number + 1).to_string());
+            let meta = if uri.path().ends_with("/secrets") {
+                json!({"name": "a", "namespace": "rendering", "annotations": {TASK_NAMESPACE: "team-left"}})
+            } else {
+                json!({"name": "a", "namespace": format!("team-{number}")})
+            };
+            asked.lock().unwrap().push(path);
+            json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {"continue": next},
+                "items": [{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": meta}],
+            })
+            .to_string()
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        let inquiry = Inquiry {
+            client: Client::try_from(Config::new(url.parse().unwrap())).unwrap(),
+            metrics: Metrics::new().0,
+            rendering: "rendering".to_owned(),
+            kubeconfigs: "rendering".to_owned(),
+            watched: Vec::new(),
+            is_single_tenant: false,
+            skipped: BTreeSet::new(),
+            pause: None,
+        };
+        (inquiry, lists)
+    }
+
+    /// How many lists of a resource were asked for, each of which says how many objects are wanted.
+    fn count(lists: &Mutex<Vec<String>>, resource: &str) -> usize {
+        let lists = lists.lock().unwrap();
+        let of_it: Vec<_> = lists.iter().filter(|path| path.contains(resource)).collect();
+        let limit = format!("limit={LOOKED_AT}");
+        assert!(of_it.iter().all(|path| path.contains(&limit)), "{of_it:?}");
+        of_it.len()
+    }
+
+    #[tokio::test]
+    async fn of_tasks_without_end_a_number_of_pages_is_looked_at_for_their_namespaces() {
+        for (pages, looked_at) in [(1, 1), (PAGES, PAGES), (PAGES + 1, PAGES)] {
+            let (inquiry, lists) = server(pages, true).await;
+            let found = inquiry.task_namespaces().await;
+            assert_eq!(count(&lists, "/rendertasks?"), looked_at);
+            let expected = (0..looked_at).map(|page| format!("team-{page}"));
+            assert_eq!(found, expected.chain(["team-left".to_owned()]).collect());
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_kind_that_may_have_many_the_first_objects_are_looked_at_and_a_finding_says_so() {
+        for (pages, told) in [
+            (1, "registries and tasks name"),
+            (2, "registries and some of the tasks name"),
+        ] {
+            let (inquiry, lists) = server(pages, false).await;
+            let rights = inquiry.rights(&[], None).await.unwrap();
+            assert_eq!(count(&lists, "/rendertasks?"), 1);
+            assert_eq!(rights.namespaces, 1);
+            let facts = Facts {
+                rendering: "rendering".to_owned(),
+                is_single_tenant: false,
+                user: None,
+                namespace: Err(Withheld::NotAsked),
+                has_tasks: Err(Withheld::NotAsked),
+                rights: Ok(rights),
+                bindings: Err(Withheld::NotAsked),
+                policies: Err(Withheld::NotAsked),
+                quotas: Err(Withheld::NotAsked),
+                own_rules: Err(Withheld::NotAsked),
+                registries: Err(Withheld::NotAsked),
+            };
+            let findings = judge(&facts, &BTreeSet::new());
+            let finding = findings
+                .into_iter()
+                .find(|finding| finding.check == Check::TenantRights)
+                .unwrap();
+            assert_eq!(finding.verdict, Verdict::Ok);
+            assert!(finding.message.contains(told), "{}", finding.message);
+            inquiry.task_namespaces().await;
+            assert_eq!(count(&lists, "/secrets?"), 1);
+        }
     }
 }

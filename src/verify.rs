@@ -226,3 +226,56 @@ const fn word(finding: Finding) -> &'static str {
         Finding::Silent => "Silent",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Method, StatusCode};
+    use kube::{Client, Config};
+
+    use super::*;
+    use crate::names::HubId;
+    use crate::plan::catalog::Cargo;
+
+    /// The host of a registry that tells a manifest's digest by its bytes alone, of which there are so many.
+    async fn registry(bytes: usize) -> String {
+        let answer = move |method: Method| async move {
+            if method == Method::HEAD {
+                (StatusCode::METHOD_NOT_ALLOWED, String::new())
+            } else {
+                (StatusCode::OK, "x".repeat(bytes))
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        host
+    }
+
+    #[tokio::test]
+    async fn a_manifest_is_read_up_to_its_bound_and_a_larger_one_is_no_answer() {
+        for (bytes, expected) in [(BODY, Finding::Held), (BODY + 1, Finding::Silent)] {
+            let inquiry = Inquiry {
+                reference: format!("{}/team-a/shop:1", registry(bytes).await)
+                    .parse()
+                    .unwrap(),
+                plain_http: true,
+                token_realm: None,
+                means: Cargo {
+                    secret: None,
+                    certificates: None,
+                },
+                digest: Some(Digest::of("x".repeat(bytes).as_bytes())),
+                is_required: true,
+            };
+            let (metrics, _) = Metrics::new();
+            let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+            let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+            let calls = Calls::new(client, metrics.clone(), "rendering".to_owned(), hub);
+            let found = Verifier::new(calls, metrics.clone()).ask(&inquiry).await;
+            assert_eq!(found, expected, "{bytes} bytes");
+            let result = word(expected);
+            let counted = metrics.verifications.get_or_create(&ResultLabel { result }).get();
+            assert_eq!(counted, 1);
+        }
+    }
+}

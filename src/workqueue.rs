@@ -37,6 +37,8 @@ pub enum Pool {
     Cluster(Arc<str>),
     /// What runs on all clusters of one namespace's own.
     OwnClusters(Arc<str>),
+    /// What of that holds much memory while it is worked on.
+    Large(Box<Pool>),
 }
 
 /// Whose a key is, and the pools it is worked on out of, each with how many of it are worked on at once.
@@ -45,14 +47,14 @@ pub struct Owner {
     /// `None` is somebody too.
     pub name: Option<Arc<str>>,
     /// Each number is at least 1, and the same for all owners of a pool. The one that fewer owners share comes first.
-    pub pools: [Option<(Pool, usize)>; 2],
+    pub pools: [Option<(Pool, usize)>; 3],
 }
 
 impl Owner {
     /// An owner without a name, without a bound.
     pub const NOBODY: Self = Self {
         name: None,
-        pools: [None, None],
+        pools: [None, None, None],
     };
 
     fn pools(&self) -> impl Iterator<Item = &(Pool, usize)> {
@@ -387,7 +389,7 @@ mod tests {
         let name: Arc<str> = Arc::from(name);
         Owner {
             name: Some(Arc::clone(&name)),
-            pools: [Some((Pool::Namespace(name), at_once)), None],
+            pools: [Some((Pool::Namespace(name), at_once)), None, None],
         }
     }
 
@@ -456,7 +458,7 @@ mod tests {
         let cluster = Pool::Cluster(Arc::from(format!("cluster-{}", key % 3)));
         Owner {
             name: Some(Arc::from(format!("ns-{}", key / 3 % 2))),
-            pools: [Some((cluster, key % 3 + 1)), Some((Pool::Elsewhere, 4))],
+            pools: [Some((cluster, key % 3 + 1)), Some((Pool::Elsewhere, 4)), None],
         }
     }
 
@@ -650,6 +652,7 @@ mod tests {
                 pools: [
                     Some((Pool::Cluster(Arc::from("slow")), 2)),
                     Some((Pool::Elsewhere, 3)),
+                    None,
                 ],
             },
             10..20 => Owner {
@@ -657,6 +660,7 @@ mod tests {
                 pools: [
                     Some((Pool::Cluster(Arc::from("other")), 2)),
                     Some((Pool::Elsewhere, 3)),
+                    None,
                 ],
             },
             _ => Owner {
@@ -664,6 +668,7 @@ mod tests {
                 pools: [
                     Some((Pool::Namespace(Arc::from("team-a")), 2)),
                     Some((Pool::Here, 3)),
+                    None,
                 ],
             },
         };
@@ -690,6 +695,7 @@ mod tests {
             pools: [
                 Some((Pool::Cluster(Arc::from(cluster.to_string())), 8)),
                 Some((Pool::Elsewhere, 64)),
+                None,
             ],
         };
         let owner = |key: &usize| at(key / 10);

@@ -124,9 +124,7 @@ async fn look_around(
 /// The cluster cannot be asked.
 pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bool), AppError> {
     let client = clients(Gate::default()).await?.free;
-    let findings = tokio::time::timeout(PATIENCE, findings(&client, &settings))
-        .await
-        .map_err(|_| AppError::NoAnswer)??;
+    let findings = findings_in_time(&client, &settings).await?;
     let text = match output {
         Output::Table => table::render(&findings),
         Output::Json => serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n",
@@ -153,6 +151,12 @@ pub async fn probe(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, 
 pub async fn stop(hub: &Hub, limit: Duration) -> Result<Outcome, AppError> {
     let client = clients(Gate::default()).await?.free;
     Ok(stop::run(&client, hub, limit).await)
+}
+
+/// The findings, as long as a person waits for them.
+async fn findings_in_time(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
+    let found = tokio::time::timeout(PATIENCE, findings(client, settings)).await;
+    found.unwrap_or(Err(AppError::NoAnswer))
 }
 
 async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
@@ -341,5 +345,30 @@ async fn cluster_uid(client: &Client) -> Result<String, AppError> {
             _ => tracing::warn!("the API server does not answer; it is asked again"),
         }
         tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::config::{Cli, Command};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_person_who_waits_for_an_api_server_that_says_nothing_is_told_so_after_a_while() {
+        // Linux takes its connections, and no program reads what comes.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
+        let command = ["renderhub", "preflight", "--rendering-namespace", "rendering"];
+        let Command::Preflight(args) = Cli::try_parse_from(command).unwrap().command else {
+            panic!("another command")
+        };
+        let (settings, begin) = (args.hub.settings().unwrap(), Instant::now());
+        let found = findings_in_time(&client, &settings).await;
+        assert!(matches!(found, Err(AppError::NoAnswer)), "{found:?}");
+        assert_eq!(begin.elapsed(), PATIENCE);
     }
 }

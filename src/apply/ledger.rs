@@ -121,3 +121,97 @@ impl Calls {
         format!("renderhub-ledger-{}", self.hub_id())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+    use http::Method;
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::apply::{Extent, Objects, Wire};
+    use crate::metrics::Metrics;
+    use crate::names::HubId;
+    use crate::plan::ledger::lose;
+    use crate::plan::site::{ClusterName, Site};
+
+    /// An API server with a ledger that others change before so many of the writes; how often it was read and written.
+    #[derive(Debug, Default)]
+    struct Contended {
+        changes: AtomicUsize,
+        reads: AtomicUsize,
+        writes: AtomicUsize,
+    }
+
+    impl Wire for Contended {
+        fn send(
+            &self,
+            request: http::Request<Vec<u8>>,
+            _: Extent,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            let version = self.reads.load(Ordering::Relaxed).to_string();
+            let map =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": version}});
+            let map = Bytes::from(map.to_string());
+            let answer = if *request.method() == Method::GET {
+                self.reads.fetch_add(1, Ordering::Relaxed);
+                Ok(map)
+            } else {
+                self.writes.fetch_add(1, Ordering::Relaxed);
+                let left = self
+                    .changes
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+                left.map_or(Ok(map), |_| Err(CallError::Conflict))
+            };
+            Box::pin(async move { answer })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ledger_that_others_write_at_the_same_time_is_written_a_few_times_and_then_later() {
+        let site = Site {
+            cluster: ClusterName::Platform("west".to_owned()),
+            namespace: "jobs".to_owned(),
+        };
+        let changes = lose(&site, Timestamp::UNIX_EPOCH);
+        // How often others write, and what comes of the first call and of the next one, with all reads and writes until then.
+        for (others, first, next) in [
+            (0, (true, 1, 1), (true, 1, 2)),
+            (
+                ATTEMPTS - 1,
+                (true, ATTEMPTS, ATTEMPTS),
+                (true, ATTEMPTS, ATTEMPTS + 1),
+            ),
+            (
+                ATTEMPTS,
+                (false, ATTEMPTS, ATTEMPTS),
+                (true, ATTEMPTS + 1, ATTEMPTS + 1),
+            ),
+        ] {
+            let wire = Arc::new(Contended {
+                changes: AtomicUsize::new(others),
+                ..Contended::default()
+            });
+            let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+            let metrics = Some(Metrics::new().0);
+            let calls = Calls::over(Objects::new(wire.clone(), metrics, "rendering".to_owned(), hub));
+            for expected in [first, next] {
+                let written = calls.write_ledger(&changes).await;
+                let is_written = match written {
+                    Ok(admitted) => admitted.changes == changes,
+                    Err(error) => {
+                        assert_eq!(error, CallError::Conflict);
+                        false
+                    }
+                };
+                let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+                let found = (is_written, count(&wire.reads), count(&wire.writes));
+                assert_eq!(found, expected, "others write {others} times");
+            }
+        }
+    }
+}

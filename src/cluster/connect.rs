@@ -122,3 +122,84 @@ async fn dial(to: SocketAddr, limits: &LinkLimits) -> io::Result<TcpStream> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     socket.connect(to).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use secrecy::SecretString;
+    use tokio::time::{Instant, advance};
+
+    use super::*;
+    use crate::kubeconfig::Login;
+
+    /// An address at which Linux answers nothing, because as many connections as it keeps there wait to be taken; and what has to
+    /// be held for that.
+    fn silent() -> (SocketAddr, impl Sized) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut full = Vec::new();
+        while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500))
+        {
+            full.push(connection);
+            assert!(full.len() < 16, "there is always room for another");
+        }
+        (address, (listener, full))
+    }
+
+    fn connector(port: u16) -> Connector {
+        let config = RemoteConfig {
+            host: Host::Address(Ipv4Addr::LOCALHOST.into()),
+            port,
+            tls_server_name: None,
+            authorities: Vec::new(),
+            login: Login::Token(SecretString::from("token")),
+        };
+        Connector::new(&config, Arc::default(), Resolver::with_servers(&[]).unwrap()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_does_not_answer_has_less_time_where_there_is_another_which_is_tried_then() {
+        let (silent, _full) = silent();
+        let limits = LinkLimits::default();
+        let alone = Instant::now();
+        let failed = connector(silent.port()).dial(&[silent.ip()], &limits).await;
+        assert_eq!(
+            (failed.unwrap_err(), alone.elapsed()),
+            (CallError::Timeout, limits.connect)
+        );
+        let both = Instant::now();
+        let failed = connector(silent.port()).dial(&[silent.ip(); 2], &limits).await;
+        assert_eq!(
+            (failed.unwrap_err(), both.elapsed()),
+            (CallError::Timeout, 2 * PER_ADDRESS)
+        );
+
+        let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let _answers = TcpListener::bind((other, silent.port())).unwrap();
+        let dialled = tokio::spawn(async move {
+            let addresses = [silent.ip(), other];
+            let tcp = connector(silent.port())
+                .dial(&addresses, &LinkLimits::default())
+                .await;
+            tcp.map(|tcp| tcp.peer_addr().unwrap().ip())
+        });
+        tokio::task::yield_now().await;
+        advance(PER_ADDRESS.mul_f64(0.9)).await;
+        tokio::task::yield_now().await;
+        assert!(!dialled.is_finished());
+        advance(PER_ADDRESS.mul_f64(0.2)).await;
+        // The clock stands still as long as something is always ready: it is the kernel that is waited for.
+        for _ in 0..5_000 {
+            if dialled.is_finished() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            tokio::task::yield_now().await;
+        }
+        assert!(dialled.is_finished());
+        assert_eq!(dialled.await.unwrap(), Ok(other));
+    }
+}

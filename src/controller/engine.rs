@@ -74,6 +74,13 @@ pub struct Limits {
     /// Those of them that one cluster may have, or all the clusters of one namespace's own, so that those that do not answer
     /// leave the others room.
     pub passes_of_cluster: usize,
+    /// Passes at once for large tasks that run on the hub's own cluster, beside all others: each may hold a task of 1.5 MiB and
+    /// what is made of it.
+    pub large_passes: usize,
+    /// The same for tasks that run on any other cluster.
+    pub large_passes_elsewhere: usize,
+    /// Those of them that one namespace on the hub's own cluster, one cluster, or all clusters of one namespace's own may have.
+    pub large_passes_of_one: usize,
     /// Time between sweeps.
     pub gc_interval: Duration,
     /// Finished tasks that are kept in a namespace; `None` is all.
@@ -319,6 +326,7 @@ pub(super) mod tests {
     use crate::watch::{Change, Input, JobMark};
 
     use super::super::outcome::{JobNews, Outcome, StatusNews};
+    use super::passes::WAITING;
     use super::*;
 
     /// An engine whose calls go nowhere.
@@ -401,6 +409,9 @@ pub(super) mod tests {
             workers_of_namespace: 2,
             passes_elsewhere: 3,
             passes_of_cluster: 2,
+            large_passes: 2,
+            large_passes_elsewhere: 3,
+            large_passes_of_one: 1,
             gc_interval: Duration::from_secs(300),
             keep_finished: None,
             keep_failed: KeptFailures::default(),
@@ -572,6 +583,22 @@ pub(super) mod tests {
         engine.start_work();
         assert_eq!(engine.running.passes().len(), engine.limits.workers + 1);
         waits.abort();
+    }
+
+    #[tokio::test]
+    async fn no_more_passes_wait_beside_the_workers_than_the_bound() {
+        let mut engine = engine();
+        let all = WAITING + 2 * engine.limits.workers;
+        for n in 0..all {
+            see_in(&mut engine, &format!("team-{n}"), &format!("task-{n}"), json!({}));
+        }
+        engine.unseen.clear();
+        for _ in 0..all {
+            engine.start_work();
+            let passes: Vec<_> = engine.running.passes().cloned().collect();
+            engine.let_wait(&passes);
+        }
+        assert_eq!(engine.running.passes().len(), WAITING + engine.limits.workers);
     }
 
     /// Holds: D1.

@@ -24,7 +24,7 @@ use crate::watch::Scope;
 
 use super::engine::Answer;
 use super::interned::Interned;
-use super::record::{Abroad, Blocked, KnownJob, Record, retry};
+use super::record::{Abroad, Blocked, KnownJob, Record, Size, retry};
 use super::word::Packer;
 
 mod jobs;
@@ -167,6 +167,7 @@ impl Index {
         let mut record = Record {
             word: self.word(old.as_ref(), &task),
             is_forged: old.as_ref().is_some_and(|r| r.is_forged),
+            size: Size::of(&task),
             restored: old.as_ref().and_then(|r| r.restored),
             kind: task.id.kind,
             namespace: self.intern(&task.id.namespace),

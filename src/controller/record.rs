@@ -21,6 +21,8 @@ const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 pub const HELD_RETRY: Duration = Duration::from_secs(300);
 /// The same where a quota is used up, which passes by itself.
 pub const QUOTA_RETRY: Duration = Duration::from_secs(30);
+/// Bytes that are kept of a task beyond which a pass over it is one of the large ones, of which there are few at once.
+pub const LARGE: usize = 32 << 10;
 
 /// When a task that is held is tried again.
 pub const fn retry(held: Held) -> Duration {
@@ -53,6 +55,26 @@ pub struct Abroad {
     pub site: Option<Arc<Site>>,
     /// Whether something of it may be there that was not seen, as after a restart.
     pub may_be_there: bool,
+}
+
+/// How much a pass over a task holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// No more than [`LARGE`], and what is made of it.
+    Small,
+    /// More.
+    Large,
+}
+
+impl Size {
+    /// That of a task.
+    pub const fn of(task: &Task) -> Self {
+        if task.bare_bytes > LARGE {
+            Self::Large
+        } else {
+            Self::Small
+        }
+    }
 }
 
 /// What is remembered of a task.
@@ -92,6 +114,8 @@ pub struct Record {
     pub(super) word: Word,
     /// Whether something else stands on the object.
     pub(super) is_forged: bool,
+    /// How much a pass over it holds; a spec does not change.
+    pub(super) size: Size,
     /// When its status was put right last.
     pub(super) restored: Option<Instant>,
     /// Where it runs, if not on the hub.

@@ -156,21 +156,21 @@ pub async fn remove_orphans(
     };
     let mut settled = Vec::new();
     let mut tally = Tally::new(metrics);
+    let until = Instant::now() + REMOVE;
     for Left(orphan) in sweep.left {
-        let removed = remove_left(objects, &orphan).await;
+        let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
         }
         tally.take("Job", &orphan.name, removed);
     }
-    let until = Instant::now() + REMOVE;
     for job in sweep.jobs {
-        let removed = timeout_at(until, remove_job(objects, &confirm, &job)).await;
-        tally.take("Job", &job.name, removed.unwrap_or(Err(CallError::Timeout)));
+        let removed = in_time(until, remove_job(objects, &confirm, &job)).await;
+        tally.take("Job", &job.name, removed);
     }
     for secret in sweep.secrets {
-        let removed = timeout_at(until, remove_secret(objects, &confirm, &secret)).await;
-        tally.take("Secret", &secret.name, removed.unwrap_or(Err(CallError::Timeout)));
+        let removed = in_time(until, remove_secret(objects, &confirm, &secret)).await;
+        tally.take("Secret", &secret.name, removed);
     }
     tally.tell();
     settled
@@ -185,8 +185,7 @@ pub async fn remove_given_up(
     until: Instant,
 ) -> Vec<TaskUid> {
     for job in jobs {
-        let removed = timeout_at(until, objects.delete_job(&job.name, &job.uid)).await;
-        match removed.unwrap_or(Err(CallError::Timeout)) {
+        match in_time(until, objects.delete_job(&job.name, &job.uid)).await {
             Ok(()) => tracing::info!(
                 job = job.name,
                 "removed a Job that was given up, because its cluster is back"
@@ -204,8 +203,7 @@ pub async fn remove_given_up(
     let mut settled = Vec::new();
     let mut tally = Tally::new(metrics);
     for Left(orphan) in left {
-        let removed = timeout_at(until, remove_left(objects, &orphan)).await;
-        let removed = removed.unwrap_or(Err(CallError::Timeout));
+        let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
         }
@@ -213,6 +211,19 @@ pub async fn remove_given_up(
     }
     tally.tell();
     settled
+}
+
+/// What comes of a removal by then. Once the time is over none is begun: each would send a request that is not waited for.
+async fn in_time<T>(
+    until: Instant,
+    removal: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    if Instant::now() >= until {
+        return Err(CallError::Timeout);
+    }
+    timeout_at(until, removal)
+        .await
+        .unwrap_or(Err(CallError::Timeout))
 }
 
 /// Removes what a deleted task left: the objects with the UIDs that were written down, else those of its name that carry its
@@ -363,4 +374,134 @@ pub fn owned_by(meta: &ObjectMeta) -> OwnedBy {
         return OwnedBy::Nothing;
     };
     TaskId::parse(kind, namespace, name, uid.as_str()).map_or(OwnedBy::Illegible, OwnedBy::Task)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+    use http::Method;
+    use kube::{Client, Config};
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
+    use crate::apply::{Extent, Wire};
+    use crate::names::job_name;
+    use crate::plan::site::{ClusterName, Site};
+
+    /// Time that the cluster takes for an answer, which is less than a call may take.
+    const PAUSE: Duration = Duration::from_secs(25);
+
+    /// A cluster that has all that is asked for, and takes its time.
+    #[derive(Debug, Default)]
+    struct Slow(Mutex<Vec<(Method, String)>>);
+
+    impl Wire for Slow {
+        fn send(
+            &self,
+            request: http::Request<Vec<u8>>,
+            _: Extent,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            let name = request
+                .uri()
+                .path()
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let task = (0..100)
+                .map(uid)
+                .find(|task| job_name("t", task) == name)
+                .unwrap();
+            let object = json!({"metadata": {"name": name, "uid": format!("of-{task}"), "labels": {
+                MANAGED_BY: MANAGED_BY_VALUE, HUB_ID: hub().as_str(), TASK_UID: task.as_str(),
+            }}});
+            self.0.lock().unwrap().push((request.method().clone(), name));
+            Box::pin(async move {
+                tokio::time::sleep(PAUSE).await;
+                Ok(object.to_string().into())
+            })
+        }
+    }
+
+    impl Slow {
+        fn counts(&self, method: &Method) -> usize {
+            let asked = self.0.lock().unwrap();
+            asked.iter().filter(|(asked, _)| asked == method).count()
+        }
+    }
+
+    fn hub() -> HubId {
+        HubId::new("main", "0f5a4e0c-0001").unwrap()
+    }
+
+    fn uid(number: usize) -> TaskUid {
+        TaskUid::new(&format!("task-{number}"))
+    }
+
+    fn left(number: usize) -> Left {
+        Left(Orphan {
+            site: Site {
+                cluster: ClusterName::Platform("west".to_owned()),
+                namespace: "jobs".to_owned(),
+            },
+            task: uid(number),
+            tenant: "team-a".to_owned(),
+            name: job_name("t", &uid(number)),
+            job_uid: None,
+            secret_uid: None,
+            since: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    /// Secrets of the hub's that name no task, of which nothing has to be asked before they are removed.
+    fn strangers(count: usize) -> Vec<Stranger> {
+        let stranger = |number| Stranger {
+            name: job_name("t", &uid(number)),
+            uid: format!("of-{}", uid(number)),
+            maker: Maker::Own,
+            owner: OwnedBy::Nothing,
+        };
+        (0..count).map(stranger).collect()
+    }
+
+    /// Sweeps with this many things that deleted tasks left, and as many Secrets; what was settled, how long it took, and what
+    /// was asked.
+    async fn sweep(lefts: usize, secrets: usize) -> (usize, Duration, Arc<Slow>, Metrics) {
+        let wire = Arc::new(Slow::default());
+        let objects = Objects::new(wire.clone(), None, "jobs".to_owned(), hub());
+        let (metrics, _) = Metrics::new();
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let calls = Calls::new(client, metrics.clone(), "rendering".to_owned(), hub());
+        let sweep = Sweep {
+            secrets: strangers(secrets),
+            jobs: Vec::new(),
+            left: (0..lefts).map(left).collect(),
+            scopes: Arc::default(),
+            owned: Arc::new(Owned::All),
+        };
+        let begin = Instant::now();
+        let settled = remove_orphans(&calls, &objects, &metrics, sweep).await;
+        (settled.len(), begin.elapsed(), wire, metrics)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sweep_of_a_slow_cluster_ends_when_its_time_is_over_and_begins_nothing_after_it() {
+        let fits = usize::try_from(REMOVE.as_secs() / PAUSE.as_secs()).unwrap();
+        // A removal of a Secret is one call; the one that is under way when the time is over is broken off.
+        let (_, took, cluster, metrics) = sweep(0, 3 * fits).await;
+        assert_eq!((took, cluster.counts(&Method::DELETE)), (REMOVE, fits + 1));
+        assert_eq!(metrics.orphans_removed.get(), fits as u64);
+        // What deleted tasks left is two reads and two removals each, and leaves no time for anything else here.
+        let (settled, took, cluster, _) = sweep(3 * fits, 3 * fits).await;
+        assert_eq!((settled, took), (fits / 4, REMOVE));
+        let (read, deleted) = (cluster.counts(&Method::GET), cluster.counts(&Method::DELETE));
+        assert_eq!(read + deleted, fits + 1);
+        // The next sweep, of what is still there, has all its time again.
+        let (settled, took, ..) = sweep(1, 1).await;
+        assert_eq!((settled, took), (1, 5 * PAUSE));
+    }
 }

@@ -36,7 +36,7 @@ impl Windows {
     pub(super) fn at_once(&self, pool: &Pool, most: usize) -> usize {
         match pool {
             Pool::Cluster(_) | Pool::OwnClusters(_) => self.of.get(pool).copied().unwrap_or(FIRST).min(most),
-            Pool::Here | Pool::Namespace(_) | Pool::Elsewhere => most,
+            Pool::Here | Pool::Namespace(_) | Pool::Elsewhere | Pool::Large(_) => most,
         }
     }
 

@@ -78,3 +78,81 @@ impl Session {
         self.link.cut();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use http::Request;
+    use secrecy::SecretString;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::apply::CallError;
+    use crate::cluster::limits::LinkLimits;
+    use crate::cluster::link::LinkSettings;
+    use crate::cluster::registry::Pace;
+    use crate::cluster::resolve::Resolver;
+    use crate::cluster::room::Room;
+    use crate::kubeconfig::{Host, RemoteConfig};
+    use crate::plan::address::Guard;
+
+    /// A connection to a server that takes connections and says nothing, on which a call may take longer than anything here.
+    fn session(server: &TcpListener) -> Arc<Session> {
+        let config = RemoteConfig {
+            host: Host::Address(Ipv4Addr::LOCALHOST.into()),
+            port: server.local_addr().unwrap().port(),
+            tls_server_name: None,
+            authorities: Vec::new(),
+            login: Login::Token(SecretString::from("token")),
+        };
+        let limits = LinkLimits {
+            total: 100 * DRAIN,
+            connect: 100 * DRAIN,
+            ..LinkLimits::default()
+        };
+        let settings = LinkSettings {
+            guard: Arc::new(Guard {
+                allowed: vec!["127.0.0.0/8".parse().unwrap()],
+                denied: Vec::new(),
+            }),
+            resolver: Resolver::with_servers(&[]).unwrap(),
+            limits: Arc::new(limits),
+            room: Room::default(),
+            gate: crate::gate::tests::open(),
+        };
+        let link = Link::new(&config, &settings).unwrap();
+        Arc::new(Session::new(link, &Desired::new(config, Pace::default())))
+    }
+
+    async fn ask(session: Arc<Session>) -> Result<(), CallError> {
+        let request = Request::get("/api").body(Vec::new()).unwrap();
+        session.link.send(request, None).await.map(drop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_goes_on_when_another_connection_took_its_place_and_is_ended_after_a_while() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        // How long the session is needed, and how long it lasts.
+        for (needed, lasts) in [
+            (Duration::ZERO, Duration::ZERO),
+            (DRAIN / 2, DRAIN / 2),
+            (2 * DRAIN, DRAIN),
+        ] {
+            let session = session(&server);
+            let (call, begin) = (session.call(), Instant::now());
+            let asked = tokio::spawn(ask(Arc::clone(&session)));
+            tokio::spawn(async move {
+                if !needed.is_zero() {
+                    sleep(needed).await;
+                }
+                drop(call);
+            });
+            session.drain(CancellationToken::new()).await;
+            assert_eq!(begin.elapsed(), lasts, "needed for {needed:?}");
+            // The link is cut, and with it the call on it.
+            assert_eq!(asked.await.unwrap(), Err(CallError::Transport));
+            assert_eq!(begin.elapsed(), lasts, "needed for {needed:?}");
+        }
+    }
+}

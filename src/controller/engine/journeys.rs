@@ -126,6 +126,7 @@ fn worker(waited_for: Option<&Pool>) -> Wait {
         None | Some(Pool::Here | Pool::Elsewhere) => Wait::Worker,
         Some(Pool::Namespace(_)) => Wait::Namespace,
         Some(Pool::Cluster(_) | Pool::OwnClusters(_)) => Wait::Cluster,
+        Some(Pool::Large(pool)) => worker(Some(pool.as_ref())),
     }
 }
 

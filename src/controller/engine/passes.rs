@@ -12,19 +12,23 @@ use crate::plan::placement::Target;
 use crate::plan::site::{Site, SiteState};
 use crate::workqueue::{Owner, Pool};
 
-use super::super::record::Record;
+use super::super::record::{Record, Size};
 use super::super::worker::{Offers, work};
 use super::work::{Errand, Finished, Passed};
 use super::{Engine, Limits, instant};
 
 /// Passes beyond the workers, at most, while others wait for the last words of pods.
-const WAITING: usize = 64;
+pub(super) const WAITING: usize = 64;
 
 impl Engine {
-    /// Passes that wait for a pod's word make no call, so others have their workers.
+    /// Passes that wait for a pod's word make no call, so others have their workers; those that hold much memory keep theirs.
     pub(super) fn let_wait(&mut self, waiting: &[TaskUid]) {
         for uid in waiting {
-            if self.running.passes().len() - self.queue.at_work() < WAITING {
+            let is_large = self
+                .index
+                .task(uid)
+                .is_some_and(|record| record.size == Size::Large);
+            if !is_large && self.running.passes().len() - self.queue.at_work() < WAITING {
                 self.queue.rest(uid);
             }
         }
@@ -124,39 +128,51 @@ impl Engine {
 
 impl Limits {
     /// Out of which pools a task is worked on. A namespace's tasks take turns with those of others, whatever cluster they are
-    /// for.
+    /// for. Large ones have places of their own, so that what passes hold together is bounded and small ones never wait for it.
     fn owner(&self, record: &Record) -> Owner {
         let namespace = record.namespace();
-        let pools = match record.abroad.target.as_deref() {
-            None => [
-                (Pool::Namespace(Arc::clone(namespace)), self.workers_of_namespace),
-                (Pool::Here, self.workers),
-            ],
-            Some(Target::Platform(name)) => [
-                (Pool::Cluster(name.as_str().into()), self.passes_of_cluster),
-                (Pool::Elsewhere, self.passes_elsewhere),
-            ],
+        let elsewhere = [
+            self.passes_of_cluster,
+            self.passes_elsewhere,
+            self.large_passes_elsewhere,
+        ];
+        let (own, all, [of_own, of_all, large]) = match record.abroad.target.as_deref() {
+            None => (
+                Pool::Namespace(Arc::clone(namespace)),
+                Pool::Here,
+                [self.workers_of_namespace, self.workers, self.large_passes],
+            ),
+            Some(Target::Platform(name)) => (Pool::Cluster(name.as_str().into()), Pool::Elsewhere, elsewhere),
             // However many clusters a tenant names.
-            Some(Target::Own(_)) => [
-                (Pool::OwnClusters(Arc::clone(namespace)), self.passes_of_cluster),
-                (Pool::Elsewhere, self.passes_elsewhere),
-            ],
+            Some(Target::Own(_)) => (
+                Pool::OwnClusters(Arc::clone(namespace)),
+                Pool::Elsewhere,
+                elsewhere,
+            ),
+        };
+        let (second, third) = if record.size == Size::Large {
+            let [large_own, large_all] = [own.clone(), all].map(|pool| Pool::Large(Box::new(pool)));
+            ((large_own, self.large_passes_of_one), Some((large_all, large)))
+        } else {
+            ((all, of_all), None)
         };
         Owner {
             name: Some(Arc::clone(namespace)),
-            pools: pools.map(Some),
+            pools: [Some((own, of_own)), Some(second), third],
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::Mutex;
     use std::time::Duration;
 
     use kube::api::ObjectMeta;
     use serde_json::json;
 
+    use super::super::super::record::LARGE;
     use super::super::super::worker::Context;
     use super::super::tests::{engine, scopes};
     use super::*;
@@ -206,6 +222,82 @@ mod tests {
         let uid = TaskUid::new(uid);
         engine.index.settle_at(&uid, &site);
         uid
+    }
+
+    /// A task whose configuration is so long, for this cluster or for the hub's own.
+    fn see_long(
+        engine: &mut Engine,
+        namespace: &str,
+        cluster: Option<&str>,
+        (uid, bytes): (&str, usize),
+    ) -> TaskUid {
+        let meta = json!({
+            "name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1,
+        });
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        let spec = json!({
+            "config": {"type": "slides", "text": "x".repeat(bytes)}, "repository": "team-a/shop", "tag": "1",
+            "registryRef": {"name": "main"}, "clusterName": cluster,
+        });
+        let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
+        engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))).into());
+        TaskUid::new(uid)
+    }
+
+    /// Whether a task is for the hub's own cluster, and takes the next that may be worked on.
+    fn take(engine: &mut Engine) -> Option<(TaskUid, bool)> {
+        let (index, limits) = (&engine.index, &engine.limits);
+        let owner = |uid: &TaskUid| limits.owner(index.task(uid).unwrap());
+        let (uid, _) = engine.queue.take_fair(Instant::now(), owner)?;
+        let is_here = index.task(&uid).unwrap().abroad.target.is_none();
+        Some((uid, is_here))
+    }
+
+    #[tokio::test]
+    async fn of_many_large_tasks_few_are_worked_on_at_once_and_small_ones_do_not_wait_for_them() {
+        let mut engine = engine();
+        for n in 0..200 {
+            let (team, west) = (format!("team-{}", n % 10), format!("west-{}", n % 9));
+            let cluster = (n % 2 == 0).then_some(&*west);
+            see_long(
+                &mut engine,
+                &team,
+                cluster,
+                (format!("large-{n}").as_str(), LARGE),
+            );
+        }
+        let (mut held, mut ended) = (VecDeque::new(), 0);
+        while ended < 200 {
+            held.extend(std::iter::from_fn(|| take(&mut engine)));
+            let here = held.iter().filter(|(_, is_here)| *is_here).count();
+            let elsewhere = held.len() - here;
+            let limits = engine.limits;
+            assert!(here <= limits.large_passes && elsewhere <= limits.large_passes_elsewhere);
+            assert!(ended > 0 || held.len() == limits.large_passes + limits.large_passes_elsewhere);
+            for cluster in [None, Some("west-0"), Some("east")] {
+                let name = format!("small-{ended}-{}", cluster.unwrap_or("here"));
+                let small = see_long(&mut engine, "team-0", cluster, (name.as_str(), 10));
+                assert_eq!(take(&mut engine), Some((small.clone(), cluster.is_none())));
+                engine.queue.done(&small);
+            }
+            let (uid, _) = held.pop_front().unwrap();
+            engine.queue.done(&uid);
+            ended += 1;
+        }
+        assert!(engine.queue.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_large_pass_keeps_its_place_while_it_waits_for_the_word_of_a_pod() {
+        for (bytes, at_work) in [(10, 0), (LARGE, 1)] {
+            let mut engine = engine();
+            let uid = see_long(&mut engine, "team-a", None, ("task", bytes));
+            engine.unseen.clear();
+            engine.start_passes(Instant::now());
+            assert!(engine.running.has(&uid));
+            engine.let_wait(std::slice::from_ref(&uid));
+            assert_eq!(engine.queue.at_work(), at_work, "{bytes} bytes");
+        }
     }
 
     /// Holds: B2.

@@ -176,6 +176,8 @@ pub struct TenantRights {
     pub namespaces: usize,
     /// Whether there may be namespaces of tenants that nobody asked about.
     pub is_sample: bool,
+    /// Whether there are more tasks than were looked at for their namespaces.
+    pub is_cut: bool,
 }
 
 /// Nobody who stands for tenants has a right.
@@ -193,10 +195,10 @@ pub(super) fn have_no_right(facts: &Facts) -> Finding {
         Ok(rights) => rights,
     };
     if rights.held.is_empty() {
-        let sample = if rights.is_sample {
-            ", those that registries and tasks name"
-        } else {
-            ""
+        let sample = match (rights.is_sample, rights.is_cut) {
+            (false, _) => "",
+            (true, false) => ", those that registries and tasks name",
+            (true, true) => ", those that registries and some of the tasks name",
         };
         return Finding::ok(
             check,

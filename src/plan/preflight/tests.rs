@@ -284,6 +284,7 @@ fn rights_of_tenants_are_told_by_subject() {
         ],
         namespaces: 2,
         is_sample: false,
+        is_cut: false,
     });
     let findings = judge(&facts, &BTreeSet::new());
     let finding = findings.iter().find(|f| f.check == Check::TenantRights).unwrap();
@@ -302,6 +303,7 @@ fn one_namespace_is_no_namespaces() {
             held: Vec::new(),
             namespaces,
             is_sample: false,
+            is_cut: false,
         });
         let findings = judge(&facts, &BTreeSet::new());
         let finding = findings.iter().find(|f| f.check == Check::TenantRights).unwrap();

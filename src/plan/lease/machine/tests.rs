@@ -313,3 +313,68 @@ fn a_release_that_was_refused_is_tried_over_what_is_there() {
     );
     assert_eq!(holder(&server, "renderhub-a-0123abcd.0"), None);
 }
+
+#[test]
+fn some_standbys_have_a_record_and_the_next_one_gets_it_when_one_of_them_ends() {
+    let peer = claim("a", "old", &["a"]);
+    let (mut server, begin) = (Server::default(), Instant::now());
+    let standbys = |number: u8| Machine::new(claim("a", &format!("new-{number}"), &["a"]), begin);
+    let mut machines: Vec<Machine> = (0..=STANDBYS).map(standbys).collect();
+    let wait = |machines: &mut [Machine], server: &mut Server, seconds: std::ops::Range<u64>| {
+        for second in seconds {
+            if second % 5 == 0 {
+                server.renew(&peer, i64::try_from(second).unwrap());
+            }
+            for machine in &mut *machines {
+                let (_, end) = settle(machine, server, begin + Duration::from_secs(second));
+                assert_eq!(end, None);
+            }
+        }
+    };
+    let holders = |server: &Server| -> Vec<String> {
+        let records = server.leases.keys().filter(|name| name.contains(".standby-"));
+        records.filter_map(|name| holder(server, name)).collect()
+    };
+    wait(&mut machines, &mut server, 0..60);
+    let first: Vec<_> = (0..STANDBYS).map(|number| format!("new-{number}")).collect();
+    assert_eq!(holders(&server), first);
+    assert!(machines.iter().all(|machine| machine.state() == State::Standby));
+    let mut ends = machines.remove(0);
+    ends.stop();
+    settle(&mut ends, &mut server, begin + Duration::from_secs(60));
+    assert_eq!(holders(&server), first[1..]);
+    wait(&mut machines, &mut server, 60..120);
+    assert_eq!(holders(&server).len(), first.len());
+    assert!(holders(&server).contains(&format!("new-{STANDBYS}")));
+}
+
+#[test]
+fn a_release_that_is_not_answered_is_tried_a_few_times_and_then_left_until_it_is_over() {
+    let begin = Instant::now();
+    for (unanswered, writes, held) in [
+        (0, 1, None),
+        (RELEASES - 1, RELEASES, None),
+        (RELEASES, RELEASES, Some("one")),
+        (u8::MAX, RELEASES, Some("one")),
+    ] {
+        let mut server = Server::default();
+        let mut machine = Machine::new(claim("a", "one", &["a"]), begin);
+        settle(&mut machine, &mut server, begin);
+        machine.stop();
+        let mut calls = 0;
+        let end = loop {
+            match machine.next(begin, Timestamp::UNIX_EPOCH) {
+                Next::Call(call) if calls < unanswered => {
+                    assert!(matches!(call, Call::Replace(_)), "{call:?}");
+                    machine.answer(Answer::Failed(Failure::Unanswered), begin);
+                }
+                Next::Call(call) => machine.answer(server.answer(call), begin),
+                Next::Wait(at) => panic!("it waits until {at:?}"),
+                Next::End(end) => break end,
+            }
+            calls += 1;
+        };
+        assert_eq!((end, calls), (End::Stopped, writes), "{unanswered} unanswered");
+        assert_eq!(holder(&server, "renderhub-a-0123abcd").as_deref(), held);
+    }
+}
