@@ -13,13 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use crate::config::Settings;
 use crate::gate::Gate;
-use crate::lease::{Handle, Held, LeaseError};
+use crate::lease::{Held, LeaseError};
 use crate::metrics::{Metrics, StateLabel};
 use crate::names::HubIdError;
 use crate::plan::lease::State;
-use crate::plan::shards::Owned;
 use crate::seal_key::SealKeyError;
-use crate::shards::ShardLoop;
 
 mod clusters;
 mod loops;
@@ -108,7 +106,7 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     else {
         return Ok(());
     };
-    let (lease, shards, owned) = keep(lease, &ready, &metrics);
+    let lease = Keeper::start(lease);
     let hub = loops::Hub {
         calls,
         gate: clients.gate.clone(),
@@ -116,8 +114,6 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
         metrics,
         ready,
         namespaces,
-        owned,
-        shards,
     };
     let (events, engine) = loops::start(&mut loops, &clients, hub, &settings, &stop)?;
     supervise(loops, lease, events, engine, (&stop, settings.grace_period)).await
@@ -133,21 +129,6 @@ fn show(
     loops.spawn(show_state(health.state.clone(), metrics.clone()));
     let admin = admin::serve(listener, registry, health);
     loops.spawn(async move { _ = admin.await });
-}
-
-/// Keeps the Lease, and where there are several instances divides the namespaces with them; what this one may work on.
-fn keep(
-    lease: Held,
-    ready: &watch::Sender<bool>,
-    metrics: &Metrics,
-) -> (Keeper, Option<ShardLoop>, watch::Receiver<Arc<Owned>>) {
-    let reader = lease.reader();
-    let (lease, leases) = Keeper::start(lease);
-    let Some(reader) = reader else {
-        return (lease, None, watch::channel(Arc::new(Owned::All)).1);
-    };
-    let (shards, owned) = ShardLoop::new(leases, reader, ready.subscribe(), metrics.clone());
-    (lease, Some(shards), owned)
 }
 
 /// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
@@ -188,11 +169,10 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn start(lease: Held) -> (Self, Handle) {
+    fn start(lease: Held) -> Self {
         let release = CancellationToken::new();
-        let (handle, keeping) = lease.keep(release.clone());
-        let task = tokio::spawn(keeping);
-        (Self { release, task }, handle)
+        let task = tokio::spawn(lease.keep(release.clone()));
+        Self { release, task }
     }
 
     /// Why it ended, although nobody asked it to.

@@ -20,7 +20,6 @@ mod error;
 mod kept;
 mod parse;
 mod registries;
-mod shards;
 mod start;
 mod stop;
 
@@ -29,7 +28,6 @@ pub use clusters::{ClusterArgs, ClusterSettings};
 pub use error::SettingsError;
 pub use kept::KeptArgs;
 pub use registries::RegistryArgs;
-pub use shards::{ShardArgs, ShardSettings};
 pub use start::{StartArgs, StartSettings};
 pub use stop::StopArgs;
 
@@ -187,9 +185,6 @@ pub struct RunArgs {
     /// Which other clusters the hub reaches.
     #[command(flatten)]
     pub clusters: ClusterArgs,
-    /// How many instances of this hub work at once.
-    #[command(flatten)]
-    pub shards: ShardArgs,
     /// Time between sweeps for objects whose task is gone, such as 90s, 5m or 1h.
     #[arg(long, env = "RENDERHUB_GC_INTERVAL", default_value = "5m", value_parser = duration)]
     pub gc_interval: Duration,
@@ -240,8 +235,6 @@ pub struct Settings {
     pub grace_period: Duration,
     /// Which other clusters it reaches.
     pub clusters: ClusterSettings,
-    /// How many instances of it work at once.
-    pub shards: ShardSettings,
     /// What it tells on its admin port.
     pub admin: AdminArgs,
 }
@@ -288,7 +281,6 @@ impl RunArgs {
             tenancy: self.tenancy()?,
             start: self.start.settings(&self.rendering_namespace)?,
             clusters: self.clusters.settings(&self.rendering_namespace)?,
-            shards: self.shards.settings()?,
             fallback_class: self.fallback_class(),
             limits,
             max_failed_job_ttl: self.kept.max_failed_job_ttl,

@@ -23,7 +23,7 @@ use crate::plan::preflight::Finding;
 
 mod keeper;
 
-pub use keeper::{Handle, Held};
+pub use keeper::Held;
 
 /// Longest a call may take: a renewal that is answered later than this comes too late to be of use.
 const DEADLINE: Duration = Duration::from_secs(4);
@@ -177,7 +177,7 @@ impl Leases {
         let mut held = Held::new(self, machine, state);
         let (mut is_told, mut is_warned) = (false, false);
         while !held.is_active() {
-            held.step(stop, None).await?;
+            held.step(stop).await?;
             let will_meet = held.will_meet();
             if !will_meet.is_empty() && !std::mem::replace(&mut is_warned, true) {
                 let Finding { message, fix, .. } = finding(&will_meet);
@@ -204,7 +204,7 @@ fn judge(claim: &Claim, lookout: &Lookout, records: &[Record], asked: Instant) -
             continue;
         }
         match (lookout.life(record, asked), conflict) {
-            (Life::Alive, Some(conflict)) if conflict.kind != ConflictKind::Recounted => {
+            (Life::Alive, Some(conflict)) if conflict.kind != ConflictKind::Divides => {
                 peers.conflicts.push(conflict);
             }
             (Life::Alive, _) => peers.is_running = true,

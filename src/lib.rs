@@ -1,7 +1,7 @@
 //! renderhub runs renderer Jobs for tenants with credentials that no tenant can reach.
 //!
 //! The floors, from the bottom up: words ([`api`], [`names`]), pure decisions ([`plan`], [`backoff`], [`workqueue`]),
-//! I/O ([`apply`], [`events`], [`gate`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`seal_key`], [`shards`],
+//! I/O ([`apply`], [`events`], [`gate`], [`lease`], [`metrics`], [`notes`], [`object`], [`preflight`], [`seal_key`],
 //! [`tenant`], [`verify`], [`watch`]), control loops ([`controller`]) and wiring ([`config`], [`telemetry`], [`admin`], [`app`], [`probe`],
 //! [`stop`], [`hardening`]). A module imports only from floors below its own, as
 //! `tests/architecture.rs` says. [`renderer`] is the other program; it imports words only,
@@ -29,7 +29,6 @@ pub mod preflight;
 pub mod probe;
 pub mod renderer;
 pub mod seal_key;
-pub mod shards;
 pub mod stop;
 pub mod telemetry;
 pub mod tenant;

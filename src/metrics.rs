@@ -14,13 +14,11 @@ use prometheus_client::registry::{Registry, Unit};
 pub mod clusters;
 pub mod journey;
 mod queue;
-pub mod shards;
 
 use clusters::ClusterMetrics;
 use journey::JourneyMetrics;
 use queue::QueueMetrics;
 pub use queue::QueueRow;
-use shards::ShardMetrics;
 
 /// Labels of an API call.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -125,8 +123,6 @@ pub struct Metrics {
     pub preflight: Family<FindingLabels, Gauge>,
     /// What is counted of each connection to another cluster.
     pub clusters: ClusterMetrics,
-    /// What is counted of instances that divide the namespaces.
-    pub shards: ShardMetrics,
     /// What is counted of the queue by namespace.
     pub queue: QueueMetrics,
     /// What is counted of events.
@@ -156,7 +152,6 @@ impl Metrics {
             instance_state: Family::default(),
             preflight: Family::default(),
             clusters: ClusterMetrics::default(),
-            shards: ShardMetrics::default(),
             queue: QueueMetrics::default(),
             journeys: JourneyMetrics::default(),
         };
@@ -201,7 +196,7 @@ impl Metrics {
             "Objects removed by a sweep",
             self.orphans_removed.clone(),
         );
-        self.register_shards(registry);
+        self.register_sharing(registry);
         self.register_posture(registry);
         self.register_parts(registry);
     }
@@ -209,13 +204,12 @@ impl Metrics {
     /// What counts for itself.
     fn register_parts(&self, registry: &mut Registry) {
         self.clusters.register(registry);
-        self.shards.register(registry);
         self.queue.register(registry);
         self.journeys.register(registry);
     }
 
     /// What says how the hubs of a cluster share its namespaces.
-    fn register_shards(&self, registry: &mut Registry) {
+    fn register_sharing(&self, registry: &mut Registry) {
         registry.register(
             "adopted_jobs",
             "Jobs of other hubs made this hub's own",

@@ -33,7 +33,7 @@ mod tasks;
 mod tenants;
 
 use broken::{Watched, is_forbidden, is_usable};
-pub use tasks::{Territory, tasks};
+pub use tasks::tasks;
 pub use tenants::{Grant, GrantChange, grants, registries, tenants};
 
 /// Objects in a page of what tenants make, where a server cannot stream its lists. An object is 1.5 MiB at the most, so a page
@@ -124,8 +124,6 @@ pub enum Input {
     Registry(String),
     /// The hub may not look at the tasks of this scope.
     Refused(Scope),
-    /// Tasks that another instance had are shown from now on: the scope is listed anew.
-    Gaining(Scope),
 }
 
 /// What the controller learns, and when it came to the hub.

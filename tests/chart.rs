@@ -462,11 +462,12 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["controller.keepFailedJobs=19489"],
         "must fit into quota.objects",
     ),
-    (&["replicaCount=65", "controller.shardCount=65"], "shardCount"),
+    // What it divided is not divided any more.
     (
-        &["replicaCount=2", "controller.shardCount=3"],
-        "each shard needs an instance",
+        &["replicaCount=3", "controller.shardCount=3"],
+        "controller.shardCount is 3, and instances of one release do not divide the namespaces any more",
     ),
+    (&["controller.shardCount=many"], "shardCount"),
     (&["topologySpreadConstraints[0].topologyKey=zone"], "maxSkew"),
     // The quota is all hubs', so it is no less than this one's share.
     (&["quota.activeJobs=255"], "the sum over all hubs"),

@@ -2,12 +2,12 @@
 
 mod support;
 
+#[path = "lease/earlier.rs"]
+mod earlier;
 #[path = "lease/loss.rs"]
 mod loss;
 #[path = "lease/peers.rs"]
 mod peers;
-#[path = "lease/shards.rs"]
-mod shards;
 #[path = "lease/takeover.rs"]
 mod takeover;
 #[path = "lease/update.rs"]

@@ -49,9 +49,6 @@ pub const WATCH_NAMESPACES_SHA256: &str = "renderhub.dev/watch-namespaces-sha256
 
 /// Annotation on a hub's Lease: what its holder does, `starting`, `active` or `standby`.
 pub const LEASE_STATE: &str = "renderhub.dev/state";
-/// Annotation on the Lease of one shard of several: the shards among which its holder divides the namespaces, as numbers
-/// separated by commas. What falls to the holder by it may be in work.
-pub const LEASE_VIEW: &str = "renderhub.dev/shards";
 /// Annotation on a hub's Lease: namespaces that it served before and does not any more, separated by commas.
 pub const FORMER_NAMESPACES: &str = "renderhub.dev/former-namespaces";
 

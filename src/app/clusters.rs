@@ -29,9 +29,8 @@ use crate::plan::address::Guard;
 use crate::plan::health::Timing;
 use crate::plan::lost::Patience;
 use crate::plan::namespaces::Uids;
-use crate::plan::shards::Owned;
 use crate::tenant::Identities;
-use crate::watch::{Arrived, Territory};
+use crate::watch::Arrived;
 
 /// Reports that may wait for the cluster controller; a full channel only makes a connection wait.
 const REPORTS: usize = 64;
@@ -41,8 +40,6 @@ pub(super) struct Remote {
     pub controller: ClusterLoop,
     pub seats: Arc<dyn Seats>,
     pub outlets: Outlets,
-    /// What the engine works on.
-    pub territory: Territory,
     /// Namespaces of the tasks that something is left of.
     pub left: watch::Receiver<Arc<BTreeSet<String>>>,
 }
@@ -71,7 +68,6 @@ pub(super) fn build(
     let registry = Registry::new(connections, metrics.clone(), inputs, report);
     let (wants, wanted) = mpsc::unbounded_channel();
     let (active, running) = watch::channel(Arc::default());
-    let (settled, territory) = watch::channel(Arc::new(Owned::All));
     let (left, namespaces) = watch::channel(Arc::default());
     let controller = ClusterLoop::new(Parts {
         client: client.clone(),
@@ -84,7 +80,6 @@ pub(super) fn build(
         limits: Limits::default(),
         catalog,
         active: running,
-        territory: territory.clone(),
         wants: wanted,
         reports,
     });
@@ -95,10 +90,8 @@ pub(super) fn build(
             ready,
             wants,
             active,
-            settled,
             left,
         },
-        territory,
         left: namespaces,
     })
 }

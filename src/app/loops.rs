@@ -13,7 +13,7 @@ use crate::apply::Calls;
 use crate::cluster::Seats;
 use crate::config::{Settings, TenantIdentity};
 use crate::controller::catalog::{CatalogLoop, Check, Published};
-use crate::controller::engine::{Engine, Inlets, Outlets};
+use crate::controller::engine::{Engine, Outlets};
 use crate::controller::worker::Context;
 use crate::events::Events;
 use crate::gate::{self, Gate};
@@ -24,12 +24,10 @@ use crate::notes::Notes;
 use crate::plan::job::Place;
 use crate::plan::namespaces::Uids;
 use crate::plan::seal::SealKey;
-use crate::plan::shards::Owned;
 use crate::preflight::Inquiry;
-use crate::shards::ShardLoop;
 use crate::tenant::{Identities, Method};
 use crate::verify::Verifier;
-use crate::watch::{self as watches, Arrived, Scope, Territory};
+use crate::watch::{self as watches, Arrived, Scope};
 
 /// Inputs that may wait for the engine, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -47,10 +45,6 @@ pub(super) struct Hub {
     pub ready: watch::Sender<bool>,
     /// UIDs of namespaces that were read at the start.
     pub namespaces: BTreeMap<String, String>,
-    /// What this instance may work on.
-    pub owned: watch::Receiver<Arc<Owned>>,
-    /// Who says so, where several instances divide the namespaces.
-    pub shards: Option<ShardLoop>,
 }
 
 /// Starts every loop; the sender of events and the engine are returned to be drained on their own.
@@ -83,19 +77,12 @@ pub(super) fn start(
         (remote.seats, doubt),
     );
     let check = Check::new(context.place.clone(), events, doubts);
-    let owned = hub.owned;
-    let inlets = Inlets { catalog, owned };
-    let engine = engine(context, metrics, settings, (inlets, remote.outlets));
+    let engine = engine(context, metrics, settings, (catalog, remote.outlets));
     loops.spawn(tell(hub.gate, stop.clone()));
     loops.spawn(clusters::keep(remote.controller, seen, stop.clone()));
     let lookouts = (publish, sight, remote.left, check);
     spawn_lookouts(loops, settings, (client, metrics, calls), lookouts, stop);
-    let territory = remote.territory;
-    if let Some(shards) = hub.shards {
-        loops.spawn(shards.run(territory.clone(), stop.clone()));
-    }
-    let out = (notes, input, territory);
-    spawn_watches(loops, client, calls.hub_id(), settings, metrics, out);
+    spawn_watches(loops, client, calls.hub_id(), settings, metrics, (notes, input));
     Ok((
         tokio::spawn(send_events),
         tokio::spawn(engine.run(inputs, stop.clone())),
@@ -106,7 +93,7 @@ fn engine(
     context: Context,
     metrics: &Metrics,
     settings: &Settings,
-    (inlets, outlets): (Inlets, Outlets),
+    (catalog, outlets): (watch::Receiver<Published>, Outlets),
 ) -> Engine {
     let scopes = Scope::of(&settings.watch_namespaces);
     Engine::new(
@@ -114,7 +101,7 @@ fn engine(
         metrics.clone(),
         settings.limits,
         scopes,
-        inlets,
+        catalog,
         outlets,
     )
 }
@@ -218,7 +205,7 @@ fn spawn_watches(
     hub_id: &HubId,
     settings: &Settings,
     metrics: &Metrics,
-    (notes, out, territory): (Notes, mpsc::Sender<Arrived>, Territory),
+    (notes, out): (Notes, mpsc::Sender<Arrived>),
 ) {
     let scopes = Scope::of(&settings.watch_namespaces);
     for namespace in watches::tenants(&scopes) {
@@ -234,7 +221,6 @@ fn spawn_watches(
             client.clone(),
             scope,
             metrics.clone(),
-            territory.clone(),
             out.clone(),
         ));
     }

@@ -80,7 +80,7 @@ pub(super) async fn start_up(
     };
     report(&[finding(&[])], metrics)?;
     clients.gate.open(lease.claim());
-    tracing::info!(shard = lease.shard().map(|shard| shard.0), "this instance works");
+    tracing::info!("this instance works");
     let key = if lease.has_stood_by() {
         seal_key::load(&calls).await?
     } else {
@@ -276,8 +276,6 @@ fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
         process: format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond()),
         rendering: settings.rendering_namespace.clone(),
         watched: Watched::new(&settings.watch_namespaces),
-        count: settings.shards.count,
-        index: settings.shards.index,
     }
 }
 

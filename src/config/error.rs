@@ -61,12 +61,6 @@ pub enum SettingsError {
     /// A network is an address and a length.
     #[error("--{0} must be a list of networks such as 10.0.0.0/8")]
     NotANetwork(&'static str),
-    /// There must be somebody, and not a crowd.
-    #[error("--shard-count must be 1 to 64")]
-    ShardCount,
-    /// The instances are counted from 0.
-    #[error("--shard-index must be auto, or a number from 0 that is less than --shard-count")]
-    ShardIndex,
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,

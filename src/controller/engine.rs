@@ -46,15 +46,13 @@ mod shown;
 mod sites;
 mod sources;
 mod sweeps;
-mod territory;
 mod work;
 
 use journeys::Journeys;
-pub use ports::{Inlets, Outlets};
+pub use ports::Outlets;
 use questions::Questions;
 pub use questions::{Answer, Claim};
 use sources::{Source, unseen};
-use territory::Territory;
 use work::{Errand, Finished, Running};
 
 /// Pause before a sweep that failed is repeated.
@@ -126,9 +124,6 @@ pub struct Engine {
     refused: HashSet<Scope>,
     sweep_due: Instant,
     is_sweeping: bool,
-    /// Whether the sweep under way began before tasks were gained, and so says nothing of them.
-    is_sweep_late: bool,
-    territory: Territory,
     sites: Sites,
     questions: Questions,
     /// Sites where what is there is to be listed, and those where it is being listed.
@@ -144,14 +139,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that has seen nothing yet, for the tasks of these scopes.
+    /// An engine that has seen nothing yet, for the tasks of these scopes and what the platform offers.
     #[must_use]
     pub fn new(
         context: Arc<Context>,
         metrics: Metrics,
         limits: Limits,
         scopes: Vec<Scope>,
-        inlets: Inlets,
+        catalog: watch::Receiver<Published>,
         outlets: Outlets,
     ) -> Self {
         let crosses = context.tenancy.crosses_namespaces;
@@ -161,7 +156,7 @@ impl Engine {
             context,
             metrics,
             limits,
-            catalog: inlets.catalog,
+            catalog,
             ready: outlets.ready,
             queue: WorkQueue::default(),
             fair: FairQueue::new(limits.caps),
@@ -182,8 +177,6 @@ impl Engine {
             unseen: unseen(scopes, crosses),
             sweep_due: Instant::now(),
             is_sweeping: false,
-            is_sweep_late: false,
-            territory: Territory::new(inlets.owned, outlets.settled),
             sites: Sites::default(),
             questions: Questions::default(),
             lists: WorkQueue::default(),
@@ -199,7 +192,6 @@ impl Engine {
     /// Runs until `stop`, then lets the passes under way end.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Arrived>, stop: CancellationToken) {
         self.read_ledger();
-        self.share_caps();
         loop {
             self.start_work();
             let wake = self.next_wake();
@@ -213,7 +205,6 @@ impl Engine {
                     self.saw(&Source::Catalog);
                     self.wake_blocked();
                 }
-                Ok(()) = self.territory.told.changed() => self.take_territory(),
                 waiting = self.context.notes.wait_began() => self.let_wait(&waiting),
                 () = self.context.gate.opened(), if !self.may_begin() => {}
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
@@ -319,7 +310,6 @@ pub(super) mod tests {
     use crate::plan::lost::Patience;
     use crate::plan::outcome::EndHint;
     use crate::plan::seal::SealKey;
-    use crate::plan::shards::Owned;
     use crate::plan::tenancy::Tenancy;
     use crate::tenant::{Identities, Method};
     use crate::verify::Verifier;
@@ -366,8 +356,7 @@ pub(super) mod tests {
             ..Catalog::default()
         };
         let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
-        let (inlets, outlets) = ports(catalog);
-        Engine::new(Arc::new(context), metrics, limits(), scopes(), inlets, outlets)
+        Engine::new(Arc::new(context), metrics, limits(), scopes(), catalog, outlets())
     }
 
     fn events(client: Client, hub_id: &HubId, metrics: &Metrics) -> Events {
@@ -375,16 +364,13 @@ pub(super) mod tests {
         Events::new(sender, hub_id.to_string(), metrics.clone()).0
     }
 
-    fn ports(catalog: watch::Receiver<Published>) -> (Inlets, Outlets) {
-        let outlets = Outlets {
+    fn outlets() -> Outlets {
+        Outlets {
             ready: watch::channel(false).0,
             wants: mpsc::unbounded_channel().0,
             active: watch::channel(Arc::default()).0,
-            settled: watch::channel(Arc::new(Owned::All)).0,
             left: watch::channel(Arc::default()).0,
-        };
-        let owned = watch::channel(Arc::new(Owned::All)).1;
-        (Inlets { catalog, owned }, outlets)
+        }
     }
 
     /// No other cluster is there.

@@ -14,7 +14,6 @@ use crate::names::{HubId, TaskUid};
 use crate::plan::adoption::{Maker, maker};
 use crate::plan::gc::Marked;
 use crate::plan::ledger::Orphan;
-use crate::plan::shards::Owned;
 use crate::plan::task::TaskId;
 use crate::watch::{JobMark, Scope, task_of};
 
@@ -107,8 +106,6 @@ pub struct Sweep {
     pub left: Vec<Left>,
     /// What the hub serves: of other tasks it cannot say that they are gone.
     pub scopes: Arc<[Scope]>,
-    /// The same of this instance, where several divide that.
-    pub owned: Arc<Owned>,
 }
 
 /// What a deleted task left, by name and where known by UID.
@@ -152,7 +149,6 @@ pub async fn remove_orphans(
         calls,
         hub_id: objects.hub_id(),
         scopes: &sweep.scopes,
-        owned: &sweep.owned,
     };
     let mut settled = Vec::new();
     let mut tally = Tally::new(metrics);
@@ -333,7 +329,6 @@ struct Confirm<'a> {
     calls: &'a Calls,
     hub_id: &'a HubId,
     scopes: &'a [Scope],
-    owned: &'a Owned,
 }
 
 impl Confirm<'_> {
@@ -345,17 +340,17 @@ impl Confirm<'_> {
             (Maker::Foreign, _) | (Maker::Kin, OwnedBy::Nothing) | (_, OwnedBy::Illegible) => Ok(false),
             (Maker::Own, OwnedBy::Nothing) => Ok(true),
             (Maker::Own | Maker::Kin, OwnedBy::Task(task)) => {
-                let serves = is_served(self.scopes, self.owned, task);
-                Ok(serves && self.calls.get_task(task).await?.is_none())
+                Ok(is_served(self.scopes, task) && self.calls.get_task(task).await?.is_none())
             }
         }
     }
 }
 
-/// Whether an instance that owns this of a hub of these scopes serves the task.
-pub fn is_served(scopes: &[Scope], owned: &Owned, task: &TaskId) -> bool {
-    let covers = |scope: &Scope| scope.covers(task.kind, &task.namespace);
-    scopes.iter().any(covers) && owned.owns(&task.namespace)
+/// Whether a hub of these scopes serves the task.
+pub fn is_served(scopes: &[Scope], task: &TaskId) -> bool {
+    scopes
+        .iter()
+        .any(|scope| scope.covers(task.kind, &task.namespace))
 }
 
 /// The task that an object's annotations and label name. They may be what another cluster says: nothing of them goes on that is

@@ -18,8 +18,7 @@ mod room;
 
 pub use room::{Admitted, LEDGER_BYTES, LedgerRoom};
 
-/// Most orphans that one instance remembers; of more, the oldest go. The ledger has no room for as many; only where several
-/// instances write it can one know of some that gave way to another's.
+/// Most orphans that an instance remembers; of more, the oldest go. The ledger has no room for as many, so this is a net.
 pub const MAX_ORPHANS: usize = 2_000;
 
 const LOST: &str = "lost.";

@@ -35,7 +35,6 @@ pub mod queue;
 pub mod registry;
 pub mod retention;
 pub mod seal;
-pub mod shards;
 pub mod site;
 mod start;
 pub mod status;

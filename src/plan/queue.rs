@@ -188,11 +188,6 @@ impl FairQueue {
         self.settle();
     }
 
-    /// Sets how many Jobs may run in all; what runs already goes on.
-    pub fn set_total(&mut self, total: usize) {
-        self.caps.total = total;
-    }
-
     /// Sets how many Jobs may run on a cluster.
     pub fn set_cap(&mut self, cluster: &str, cap: Option<usize>) {
         self.gates.set_cap(cluster, cap);

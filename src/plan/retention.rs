@@ -104,11 +104,6 @@ impl Retention {
         self.failures.keep(ground, task);
     }
 
-    /// Changes how many failures of all namespaces are kept on one cluster.
-    pub fn set_kept_failures(&mut self, total: usize) {
-        self.failures.set_total(total);
-    }
-
     /// The time to live of a task is over.
     pub fn expire(&mut self, task: Finished<'_>) {
         self.lane(task.namespace).expired.insert(task.key());
@@ -301,11 +296,6 @@ mod tests {
         // Once it is cleared it is one of the finished tasks.
         retention.keep(finished(&team, 10, &uid(1)));
         assert_eq!(taken(&mut retention, now, 9), [(uid(3), Removal::Surplus)]);
-        retention.set_kept_failures(0);
-        assert_eq!(
-            taken(&mut retention, now + PACE * 9, 9),
-            [(uid(2), Removal::Crowded)]
-        );
     }
 
     proptest! {

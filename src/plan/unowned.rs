@@ -192,7 +192,7 @@ mod tests {
                 &[],
                 &["team-a"],
             ),
-            // Who stands by serves nothing, and one of several shards all of them.
+            // Who stands by serves nothing, and who had a part by an earlier version says all that its hub serves.
             (
                 &[record("a-0.standby-0", "team-a", "", "x", 0)],
                 &["team-a"],

@@ -5,7 +5,6 @@
 pub const EXEMPT: &[(&str, &[&str])] = &[
     ("A pause of the hub's own, which no tenant and no cluster can make longer or shorter.", &[
         "seal_key.rs ASK_AGAIN",
-        "shards.rs LOOK_AGAIN",
         "preflight.rs ASK_AGAIN",
         "watch.rs REOPEN_PAUSE",
         "backoff.rs BASE",
@@ -43,7 +42,6 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controller/engine/questions.rs BROKEN",
         "controller/engine/questions.rs ASKED",
         "controller/engine/shown.rs LOOK",
-        "controller/engine/territory.rs COUNT_AGAIN",
         "controller/clusters/mod.rs FOREVER",
         "controller/clusters/status.rs RETRY",
         "controller/clusters/tenants.rs BREATH",

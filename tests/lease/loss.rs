@@ -146,9 +146,7 @@ async fn a_record_says_what_people_look_for() -> Result<()> {
     assert_eq!(said["renderhub.dev/state"], "active");
     assert_eq!(said["renderhub.dev/rendering-namespace"], stage.scope.rendering);
     assert_eq!(said["renderhub.dev/watch-namespaces"], stage.scope.tenant);
-    ensure!(
-        !said.contains_key("renderhub.dev/shards") && !said.contains_key("renderhub.dev/former-namespaces")
-    );
+    ensure!(!said.contains_key("renderhub.dev/former-namespaces"));
     assert_eq!(lease.labels()["app.kubernetes.io/part-of"], "renderhub");
     stage.passed();
     Ok(())

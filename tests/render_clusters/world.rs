@@ -366,7 +366,6 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
         events,
         limits,
         catalog: catalog.clone(),
-        territory: watch::channel(Arc::new(renderhub::plan::shards::Owned::All)).1,
         active: jobs,
         wants: wanted,
         reports,

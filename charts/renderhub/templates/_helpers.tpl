@@ -70,16 +70,6 @@ only look after the hub work, and never one of the system's.
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 
-{{/* Instances of the hub: at least one for each shard. */}}
-{{- define "renderhub.replicas" -}}
-{{- $replicas := int .Values.replicaCount -}}
-{{- $shards := int .Values.controller.shardCount -}}
-{{- if lt $replicas $shards -}}
-{{- fail (printf "replicaCount is %d, and controller.shardCount %d: each shard needs an instance, so raise replicaCount or lower controller.shardCount" $replicas $shards) -}}
-{{- end -}}
-{{- $replicas -}}
-{{- end -}}
-
 {{/*
 Refuses to roll from one hub to another. One of another name would find the old one in its way, and one with its Lease elsewhere would
 not see it, and work beside it; so the old one ends first. Where Helm has no cluster to ask, as with `helm template`, nothing is refused.
@@ -104,9 +94,15 @@ not see it, and work beside it; so the old one ends first. Where Helm has no clu
 {{- end -}}
 
 {{/*
-Refuses the values of an earlier chart, which lack what came later; a nil where a template looks for it would tell nothing.
+Refuses the values of an earlier chart, which lack what came later, or ask for what is gone; a nil where a template looks for it would
+tell nothing.
 */}}
 {{- define "renderhub.ownValues" -}}
+{{- with .Values.controller.shardCount -}}
+{{- if gt (int .) 1 -}}
+{{- fail (printf "controller.shardCount is %d, and instances of one release do not divide the namespaces any more: set it to 1 or leave it out, and either let the others stand by (replicaCount), or install several releases with a list each (controller.watchNamespaces)" (int .)) -}}
+{{- end -}}
+{{- end -}}
 {{- if not (hasKey .Values.tenancy "ownRegistries") -}}
 {{- fail "these values are those of an earlier chart, as helm upgrade --reuse-values takes them: use --reset-then-reuse-values, which keeps what you set and takes this chart's defaults for the rest" -}}
 {{- end -}}

@@ -38,6 +38,9 @@ Values whose default or meaning is another than in the release before this one. 
 struct Change {
     value: String,
     change: String,
+    /// Whether the chart has it no more.
+    #[serde(default)]
+    gone: bool,
 }
 
 /// A line of `values.yaml` that says something.
@@ -50,7 +53,7 @@ struct Entry {
 /// The README of a chart with these values, of which some have changed.
 ///
 /// # Errors
-/// If a text is not the YAML that it should be, a value has no comment, or one that has changed is none.
+/// If a text is not the YAML that it should be, a value has no comment, or one that has changed is none, or one that is gone is there.
 pub fn readme(text: &str, changes: &str) -> Result<String, Box<dyn Error>> {
     let values: Value = serde_saphyr::from_str(text)?;
     let mut out = ABOUT.to_owned();
@@ -81,9 +84,15 @@ pub fn readme(text: &str, changes: &str) -> Result<String, Box<dyn Error>> {
     }
     out.push_str(CHANGED);
     let changes: Vec<Change> = serde_saphyr::from_str(changes)?;
-    for Change { value, change } in changes {
-        if values.pointer(&format!("/{}", value.replace('.', "/"))).is_none() {
-            return Err(format!("{value} is said to have changed and is no value").into());
+    for Change { value, change, gone } in changes {
+        let is_there = values.pointer(&format!("/{}", value.replace('.', "/"))).is_some();
+        if is_there == gone {
+            let wrong = if gone {
+                "be gone and is a value"
+            } else {
+                "have changed and is no value"
+            };
+            return Err(format!("{value} is said to {wrong}").into());
         }
         writeln!(out, "| `{value}` | {} |", change.replace('|', "\\|"))?;
     }
@@ -201,5 +210,11 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("b.x is "), "{error}");
+        // One that is gone is none any more.
+        let gone = format!("{changes}  gone: true\n");
+        let text = readme(TEXT, &gone.replace("b.e", "b.x")).unwrap();
+        assert!(text.ends_with("| `b.x` | New, and empty. |\n"), "{text}");
+        let error = readme(TEXT, &gone).unwrap_err().to_string();
+        assert!(error.starts_with("b.e is said to be gone"), "{error}");
     }
 }

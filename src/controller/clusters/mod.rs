@@ -32,7 +32,7 @@ use crate::metrics::Metrics;
 use crate::plan::places::Places;
 use crate::plan::site::{OwnKubeconfig, Site};
 use crate::tenant::Identities;
-use crate::watch::{Territory, endless};
+use crate::watch::endless;
 use crate::workqueue::WorkQueue;
 
 mod guests;
@@ -122,8 +122,6 @@ pub struct Parts {
     pub catalog: watch::Receiver<Published>,
     /// Jobs by cluster.
     pub active: ActiveJobs,
-    /// What the engine works on; of several instances the one that has the platform's own tasks tells how clusters stand.
-    pub territory: Territory,
     /// What the engine asks for.
     pub wants: mpsc::UnboundedReceiver<Want>,
     /// What became of connections.
@@ -232,7 +230,6 @@ impl ClusterLoop {
                 Some(_) = self.following.join_next() => {}
                 Ok(()) = self.parts.catalog.changed() => self.take_catalog(),
                 Ok(()) = self.parts.active.changed() => self.take_active(),
-                Ok(()) = self.parts.territory.changed() => self.tell_all(),
                 () = tokio::time::sleep_until(wake) => {}
             }
             self.let_idle_go();

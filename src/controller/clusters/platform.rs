@@ -144,11 +144,6 @@ impl Shelf {
         is_known
     }
 
-    /// Names of all clusters.
-    pub fn names(&self) -> impl Iterator<Item = &String> {
-        self.all.keys()
-    }
-
     /// The one of this name.
     pub fn get(&self, name: &str) -> Option<&Seen> {
         self.all.get(name)

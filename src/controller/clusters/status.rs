@@ -60,18 +60,6 @@ fn tell(events: &Events, (cluster, uid): (&str, &str), old: &RenderClusterStatus
 }
 
 impl ClusterLoop {
-    /// Looks at every status: another instance may have told it until now.
-    pub(super) fn tell_all(&mut self) {
-        for name in self.shelf.names() {
-            self.to_tell.add(name);
-        }
-    }
-
-    /// Whether this is the one of several instances that tells how clusters stand.
-    fn tells(&self) -> bool {
-        self.parts.territory.borrow().owns("")
-    }
-
     /// Starts the writes that are due, as many as may be under way.
     pub(super) fn start_writes(&mut self) {
         while self.writing.len() < self.parts.limits.writes {
@@ -79,8 +67,7 @@ impl ClusterLoop {
                 return;
             };
             let now = Timestamp::now();
-            let next = self.tells().then(|| self.to_write(&name, now)).flatten();
-            let Some((uid, status, due)) = next else {
+            let Some((uid, status, due)) = self.to_write(&name, now) else {
                 self.to_tell.done(&name);
                 continue;
             };

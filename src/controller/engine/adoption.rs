@@ -53,11 +53,7 @@ impl Engine {
     /// Whether the config Secret at a place is this hub's own, or of a task that it serves now or does not know.
     pub(super) fn concerns(&self, origin: &Origin, meta: &ObjectMeta) -> bool {
         match maker(&self.context.place.hub_id, meta) {
-            // Of several instances each sees to its own.
-            Maker::Own => self
-                .territory
-                .owned()
-                .owns(namespace_of(meta).map_or("", String::as_str)),
+            Maker::Own => true,
             Maker::Kin => self.verdict(origin, meta) != Verdict::Leave,
             Maker::Foreign => false,
         }
@@ -92,7 +88,7 @@ impl Engine {
         let OwnedBy::Task(named) = owned_by(meta) else {
             return Verdict::Leave;
         };
-        let serves = is_served(&self.all_scopes, &self.territory.owned(), &named);
+        let serves = is_served(&self.all_scopes, &named);
         let known = self.index.task(&named.uid).map(|record| record.id(&named.uid));
         let is_elsewhere = known
             .as_ref()

@@ -40,15 +40,12 @@ impl Engine {
             Input::Grant(change) => self.take_in_grant(change),
             Input::Registry(namespace) => self.soil(namespace),
             Input::Refused(scope) => self.waive(&scope),
-            Input::Gaining(scope) => self.take_gain(scope),
         }
     }
 
     fn take_in_task(&mut self, scope: &Scope, change: Change<Box<Task>>, arrived: Instant) {
         match change {
             Change::Restart => self.index.restart(scope),
-            // Another instance has it by now.
-            Change::Seen(task) if !self.territory.owns(&task.id.namespace) => {}
             Change::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
                 self.parked
                     .insert(task.id.uid.clone(), (scope.clone(), task, arrived));

@@ -130,9 +130,6 @@ impl Engine {
     /// Takes in what is in the rendering namespace, and removes what belongs to no task any more.
     pub(super) fn take_list(&mut self, listed: Result<Listed, CallError>) {
         self.is_sweeping = false;
-        if std::mem::take(&mut self.is_sweep_late) {
-            return;
-        }
         let Ok(Listed { secrets, others_jobs }) = listed else {
             self.sweep_due = Instant::now() + SWEEP_RETRY;
             return;
@@ -180,7 +177,6 @@ impl Engine {
             jobs: self.with_strays(&None, strangers),
             left: Vec::new(),
             scopes: Arc::clone(&self.all_scopes),
-            owned: self.territory.owned(),
         };
         if sweep.is_empty() {
             return;

@@ -1,8 +1,8 @@
 //! What the engine does with sites: it asks for those that tasks need, lists what is there when one is connected, and
 //! wakes its tasks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -214,10 +214,8 @@ impl Engine {
 
     /// Says how many Jobs run on each cluster, where that changed.
     pub(super) fn show_clusters(&mut self) {
-        let mut running = self.count_others(Instant::now()).clone();
-        for (name, n) in self.fair.running_on() {
-            *running.entry(name.to_string()).or_default() += n;
-        }
+        let running = self.fair.running_on();
+        let running: BTreeMap<_, _> = running.map(|(name, n)| (name.to_string(), n)).collect();
         self.active.send_if_modified(|known| {
             let is_new = **known != running;
             if is_new {
@@ -241,11 +239,9 @@ impl Engine {
             self.fair.set_cap(&name, None);
         }
         for (name, cluster) in &catalog.clusters {
-            let cap = cluster
-                .spec
-                .max_active_jobs
-                .map(|cap| self.territory.share(usize::try_from(cap).unwrap_or(0)));
-            self.fair.set_cap(name, cap);
+            let cap = cluster.spec.max_active_jobs;
+            self.fair
+                .set_cap(name, cap.map(|cap| usize::try_from(cap).unwrap_or(0)));
         }
     }
 }

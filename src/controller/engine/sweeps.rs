@@ -214,7 +214,6 @@ impl Engine {
             jobs: strangers.jobs,
             left: self.sites.orphans(site).into_iter().map(Left::from).collect(),
             scopes: self.all_scopes.clone(),
-            owned: self.territory.owned(),
         };
         if sweep.is_empty() {
             return;

@@ -167,7 +167,6 @@ impl Engine {
         self.take_parked(uid);
         self.journeys.pass_ended(uid, Instant::now());
         self.queue.done(uid);
-        self.leave_territory(uid);
     }
 }
 

@@ -181,14 +181,6 @@ impl Index {
             .filter(move |job| job.origin == *origin)
     }
 
-    /// Sites of Jobs that are of no task that runs there, and did not end yet.
-    pub fn unfinished_strays(&self) -> impl Iterator<Item = &Arc<Site>> {
-        let strays = self.strays.values().flatten();
-        strays
-            .filter(|job| job.mark.hint == EndHint::No)
-            .filter_map(|job| job.origin.as_ref())
-    }
-
     pub(super) fn put_stray(&mut self, job: KnownJob) {
         let known = self.strays.entry(job.mark.task.clone()).or_default();
         known.retain(|other| other.origin != job.origin);

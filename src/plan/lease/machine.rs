@@ -13,8 +13,6 @@ use k8s_openapi::jiff::Timestamp;
 use super::peers::{Conflict, Lookout};
 use super::record::{Claim, Content, Record, Slot, State};
 use super::{LOOK_AGAIN, RENEW_DEADLINE, RENEW_EVERY, STANDBY_LOOK};
-use crate::plan::shards::records::Reader;
-use crate::plan::shards::{Shard, View};
 
 mod answers;
 mod open;
@@ -90,7 +88,7 @@ pub enum End {
 /// The two records that an instance may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    Shard,
+    Hub,
     Standby,
 }
 
@@ -144,13 +142,12 @@ pub struct Machine {
     listed: Option<Listed>,
     /// When the next list is asked for.
     look_at: Option<Instant>,
-    shard: Option<Hold>,
+    hub: Option<Hold>,
     standby: Option<Hold>,
     /// A record that was to be taken when the answer stayed out.
     attempt: Option<Slot>,
     under_way: Option<(Purpose, Instant)>,
     stands_by: bool,
-    view: Option<View>,
     former: BTreeSet<String>,
     until: Option<Instant>,
     ending: Option<End>,
@@ -166,13 +163,11 @@ impl Machine {
             lookout: Lookout::default(),
             listed: None,
             look_at: Some(now),
-            shard: None,
+            hub: None,
             standby: None,
             attempt: None,
             under_way: None,
             stands_by: false,
-            // Whoever has just taken a shard works on nothing of it.
-            view: Some(View::default()),
             former: BTreeSet::new(),
             until: None,
             ending: None,
@@ -183,63 +178,17 @@ impl Machine {
     /// What the instance does.
     #[must_use]
     pub fn state(&self) -> State {
-        match &self.shard {
+        match &self.hub {
             Some(hold) => hold.state,
             None if self.stands_by => State::Standby,
             None => State::Starting,
         }
     }
 
-    /// The shard whose record it holds; `None` without one, and where there are none.
-    #[must_use]
-    pub fn shard(&self) -> Option<Shard> {
-        match self.shard.as_ref()?.slot {
-            Slot::Shard(shard) => Some(shard),
-            Slot::Hub | Slot::Standby(_) => None,
-        }
-    }
-
-    /// How it reads the records of those with whom it divides the namespaces; `None` where there are none.
-    #[must_use]
-    pub fn reader(&self) -> Option<Reader> {
-        Some(Reader {
-            hub_id: self.claim.hub_id.clone(),
-            process: self.claim.process.clone(),
-            own: self.shard()?,
-        })
-    }
-
     /// Until when it may take itself for the holder; `None` is not at all.
     #[must_use]
     pub const fn until(&self) -> Option<Instant> {
         self.until
-    }
-
-    /// The last list of records, and when it was asked for.
-    #[must_use]
-    pub fn records(&self) -> Option<(&[Record], Instant)> {
-        let listed = self.listed.as_ref()?;
-        Some((&listed.records, listed.asked))
-    }
-
-    /// The view that its record says.
-    #[must_use]
-    pub fn written_view(&self) -> Option<View> {
-        let hold = self.shard.as_ref().filter(|hold| !hold.is_in_doubt)?;
-        Record::of(hold.lease.as_ref()?)?.view
-    }
-
-    /// Lets the next write, which is made at once, say this view.
-    pub fn write_view(&mut self, view: View, now: Instant) {
-        self.view = Some(view);
-        if let Some(hold) = &mut self.shard {
-            hold.due = hold.due.min(now);
-        }
-    }
-
-    /// Lets a list be made at once.
-    pub fn look(&mut self, now: Instant) {
-        self.look_at = Some(now);
     }
 
     /// Ends the claim, and then whatever is held.
@@ -275,7 +224,7 @@ impl Machine {
         {
             return want;
         }
-        let want = match &self.shard {
+        let want = match &self.hub {
             _ if self.ending.is_some() => None,
             None => self.open(now, stamp),
             Some(hold) if hold.state == State::Active => Some(self.work(now, stamp)),
@@ -285,21 +234,21 @@ impl Machine {
     }
 
     fn wake(&self, now: Instant) -> Instant {
-        let holds = [&self.shard, &self.standby];
+        let holds = [&self.hub, &self.standby];
         let dues = holds.into_iter().flatten().map(|hold| hold.due);
         dues.chain(self.look_at).min().unwrap_or(now + LOOK_AGAIN)
     }
 
     fn hold(&mut self, role: Role) -> &mut Option<Hold> {
         match role {
-            Role::Shard => &mut self.shard,
+            Role::Hub => &mut self.hub,
             Role::Standby => &mut self.standby,
         }
     }
 
     /// What the held records need now.
     fn upkeep(&self, now: Instant, stamp: Timestamp) -> Option<Want> {
-        let holds = [(Role::Shard, &self.shard), (Role::Standby, &self.standby)];
+        let holds = [(Role::Hub, &self.hub), (Role::Standby, &self.standby)];
         let mut known = holds
             .into_iter()
             .filter_map(|(role, hold)| Some((role, hold.as_ref()?)));
@@ -317,7 +266,6 @@ impl Machine {
         let content = Content {
             slot,
             state,
-            view: self.view.as_ref().filter(|_| matches!(slot, Slot::Shard(_))),
             former: &self.former,
         };
         let lease = Box::new(self.claim.lease(content, before, stamp));
@@ -327,13 +275,10 @@ impl Machine {
         }
     }
 
-    /// An instance that works renews, and divides with the others if there are any.
+    /// An instance that works renews, and looks whether others serve its former namespaces.
     fn work(&self, now: Instant, stamp: Timestamp) -> Want {
         if let Some(lease) = self.standby.as_ref().and_then(|hold| hold.lease.as_ref()) {
             return release(Role::Standby, lease, stamp);
-        }
-        if let Some(bury) = self.bury_siblings(stamp) {
-            return bury;
         }
         if self.look_at.is_some_and(|at| at <= now) {
             return Want::Call(Purpose::Look, Call::List);
@@ -351,7 +296,7 @@ impl Machine {
         if let Some(slot) = self.attempt {
             return Want::Call(Purpose::Search(slot), Call::Get(self.claim.name(slot)));
         }
-        let holds = [(Role::Shard, &self.shard), (Role::Standby, &self.standby)];
+        let holds = [(Role::Hub, &self.hub), (Role::Standby, &self.standby)];
         for (role, hold) in holds {
             let Some(hold) = hold else { continue };
             match &hold.lease {
@@ -368,7 +313,6 @@ impl Machine {
     /// When to look again after a list.
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let pause = match self.state() {
-            State::Active if self.claim.count > 1 => LOOK_AGAIN,
             State::Active if self.former.is_empty() => return None,
             State::Active => LOOK_FOR_HEIRS,
             State::Standby => STANDBY_LOOK,

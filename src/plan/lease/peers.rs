@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::record::{Claim, Record, State};
+use super::record::{Claim, Record, Slot, State};
 use super::watched::Meeting;
 use crate::plan::preflight::{Check, Finding, shown, some_of};
 
@@ -25,8 +25,8 @@ pub struct Conflict {
 pub enum ConflictKind {
     /// They are two releases with one id, and would take each other's Jobs for their own.
     SameId,
-    /// They are of one hub, and one divides the namespaces while the other takes all.
-    Recounted,
+    /// They are of one hub, and the other one, of an earlier version, works on a part of the namespaces.
+    Divides,
     /// They serve the same tasks.
     Overlap(Meeting),
 }
@@ -45,8 +45,8 @@ impl Claim {
             (!record.is_standby()).then_some(ConflictKind::Overlap(meeting))?
         } else if record.rendering != self.rendering {
             ConflictKind::SameId
-        } else if !record.is_standby() && record.shard.is_some() != (self.count > 1) {
-            ConflictKind::Recounted
+        } else if matches!(record.slot, Slot::Shard(_)) {
+            ConflictKind::Divides
         } else {
             return None;
         };
@@ -153,10 +153,12 @@ pub fn finding(alive: &[Conflict]) -> Finding {
             ),
             "stop it, or give this one a --shard-name of its own",
         ),
-        ConflictKind::Recounted => Finding::refused(
+        ConflictKind::Divides => Finding::refused(
             check,
-            format!("{peer} started at the same time with another --shard-count"),
-            "give all instances of a hub the same --shard-count",
+            format!(
+                "{peer} is of an earlier version, works on a part of the namespaces, and started at the same time"
+            ),
+            "start this one again: it stands by until the last instance of the earlier version has ended",
         ),
         ConflictKind::Overlap(meeting) => Finding::refused(
             check,

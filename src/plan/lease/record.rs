@@ -11,10 +11,9 @@ use kube::api::ObjectMeta;
 use super::DURATION;
 use super::watched::{MAX_LISTED, Watched};
 use crate::api::labels::{
-    FORMER_NAMESPACES, LEASE_CLAIM, LEASE_STATE, LEASE_VIEW, PART_OF, PART_OF_VALUE, RENDERING_NAMESPACE,
+    FORMER_NAMESPACES, LEASE_CLAIM, LEASE_STATE, PART_OF, PART_OF_VALUE, RENDERING_NAMESPACE,
 };
 use crate::names::HubId;
-use crate::plan::shards::{Shard, View};
 
 /// What the name of each record starts with.
 const PREFIX: &str = "renderhub-";
@@ -26,10 +25,10 @@ const MAX_DURATION: Duration = Duration::from_secs(60);
 /// Which of a hub's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Slot {
-    /// The right to work on everything.
+    /// The right to work.
     Hub,
-    /// The right to work on a part.
-    Shard(Shard),
+    /// The right to work on a part of the namespaces: of an earlier version, whose instances divided them. It is only read.
+    Shard(u16),
     /// No right: it only says that somebody is ready.
     Standby(u8),
 }
@@ -73,10 +72,6 @@ pub struct Claim {
     pub rendering: String,
     /// The namespaces it serves.
     pub watched: Watched,
-    /// Instances that divide them, 1 or more.
-    pub count: u16,
-    /// Which of these it wants to be; `None` is any.
-    pub index: Option<Shard>,
 }
 
 /// What is written besides the claim.
@@ -86,8 +81,6 @@ pub struct Content<'a> {
     pub slot: Slot,
     /// What the instance does.
     pub state: State,
-    /// Among whom it divides the namespaces.
-    pub view: Option<&'a View>,
     /// Namespaces that were served before.
     pub former: &'a BTreeSet<String>,
 }
@@ -99,7 +92,7 @@ impl Claim {
         let hub = &self.hub_id;
         match slot {
             Slot::Hub => format!("{PREFIX}{hub}"),
-            Slot::Shard(shard) => format!("{PREFIX}{hub}.{}", shard.0),
+            Slot::Shard(number) => format!("{PREFIX}{hub}.{number}"),
             Slot::Standby(number) => format!("{PREFIX}{hub}.{STANDBY}{number}"),
         }
     }
@@ -141,19 +134,13 @@ impl Claim {
         annotations.insert(RENDERING_NAMESPACE.to_owned(), self.rendering.clone());
         annotations.insert(LEASE_STATE.to_owned(), content.state.as_str().to_owned());
         annotations.extend(self.watched.annotations());
-        let mut put = |key: &str, value: Option<String>| match value {
-            Some(value) => annotations.insert(key.to_owned(), value),
-            None => annotations.remove(key),
-        };
-        let numbers = |view: &View| view.0.iter().map(|shard| shard.0.to_string()).collect::<Vec<_>>();
-        put(LEASE_VIEW, content.view.map(|view| numbers(view).join(",")));
-        let former: Vec<&str> = content
-            .former
-            .iter()
-            .take(MAX_LISTED)
-            .map(String::as_str)
-            .collect();
-        put(FORMER_NAMESPACES, (!former.is_empty()).then(|| former.join(",")));
+        let former = content.former.iter().take(MAX_LISTED);
+        let former: Vec<&str> = former.map(String::as_str).collect();
+        if former.is_empty() {
+            annotations.remove(FORMER_NAMESPACES);
+        } else {
+            annotations.insert(FORMER_NAMESPACES.to_owned(), former.join(","));
+        }
     }
 
     /// A record without a holder, in the place of this one.
@@ -184,12 +171,8 @@ pub struct Record {
     pub hub: String,
     /// Which of its records.
     pub slot: Slot,
-    /// Which shard it is the right to; `None` of a hub that has no shards, and of a standby.
-    pub shard: Option<Shard>,
     /// What its holder does. What does not say so is taken for active.
     pub state: State,
-    /// Among whom its holder divides the namespaces, as it has written down.
-    pub view: Option<View>,
     /// Namespaces that its hub served before, and does not any more.
     pub former: BTreeSet<String>,
     /// Which instance; `None` where the record was released, or its holder is buried.
@@ -214,10 +197,6 @@ impl Record {
     pub fn of(lease: &Lease) -> Option<Self> {
         let name = lease.metadata.name.as_ref()?;
         let (hub, slot) = read_name(name)?;
-        let shard = match slot {
-            Slot::Shard(shard) => Some(shard),
-            Slot::Hub | Slot::Standby(_) => None,
-        };
         let none = BTreeMap::new();
         let annotations = lease.metadata.annotations.as_ref().unwrap_or(&none);
         let value = |key: &str| annotations.get(key).cloned().unwrap_or_default();
@@ -227,9 +206,7 @@ impl Record {
             name: name.clone(),
             hub: hub.to_owned(),
             slot,
-            shard,
             state: state(slot, &value(LEASE_STATE)),
-            view: shard.and_then(|shard| Some(read_view(shard, annotations.get(LEASE_VIEW)?))),
             former: read_list(&value(FORMER_NAMESPACES)),
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             process: value(LEASE_CLAIM),
@@ -257,7 +234,7 @@ fn read_name(name: &str) -> Option<(&str, Slot)> {
     };
     let slot = match slot.strip_prefix(STANDBY) {
         Some(number) => Slot::Standby(number.parse().ok()?),
-        None => Slot::Shard(Shard(slot.parse().ok()?)),
+        None => Slot::Shard(slot.parse().ok()?),
     };
     Some((hub, slot))
 }
@@ -268,16 +245,6 @@ fn state(slot: Slot, said: &str) -> State {
         Slot::Hub | Slot::Shard(_) if said == State::Starting.as_str() => State::Starting,
         Slot::Hub | Slot::Shard(_) => State::Active,
     }
-}
-
-/// The view that was written. One that cannot be read gives everything to its writer, so that nobody else takes it.
-fn read_view(own: Shard, text: &str) -> View {
-    if text.is_empty() {
-        return View::default();
-    }
-    let numbers = text.split(',').map(|number| number.parse().map(Shard));
-    let view: Result<BTreeSet<Shard>, _> = numbers.collect();
-    View(view.unwrap_or_else(|_| BTreeSet::from([own])))
 }
 
 fn read_list(text: &str) -> BTreeSet<String> {

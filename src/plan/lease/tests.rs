@@ -7,9 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::watched::MAX_LISTED;
 use super::*;
-use crate::api::labels::{LEASE_STATE, LEASE_VIEW, WATCH_NAMESPACES};
+use crate::api::labels::{LEASE_STATE, WATCH_NAMESPACES};
 use crate::names::HubId;
-use crate::plan::shards::{Shard, View};
 
 mod always;
 mod machine;
@@ -29,8 +28,6 @@ fn claim(shard: &str, holder: &str, watched: &[&str]) -> Claim {
         process: format!("{shard}/{holder}"),
         rendering: "rendering".to_owned(),
         watched: Watched::new(&names(watched)),
-        count: 1,
-        index: None,
     }
 }
 
@@ -41,10 +38,22 @@ fn active(claim: &Claim, before: Option<&Lease>, now: Timestamp) -> Lease {
     let content = Content {
         slot: Slot::Hub,
         state: State::Active,
-        view: None,
         former: &NOTHING,
     };
     claim.lease(content, before, now)
+}
+
+/// A record as instances of earlier versions wrote it, which divided the namespaces of their hub.
+fn part(claim: &Claim, state: State) -> Lease {
+    let content = Content {
+        slot: Slot::Shard(0),
+        state,
+        former: &NOTHING,
+    };
+    let mut lease = claim.lease(content, None, at(1));
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    annotations.insert("renderhub.dev/shards".to_owned(), "0,1".to_owned());
+    lease
 }
 
 fn at(second: i64) -> Timestamp {
@@ -126,35 +135,58 @@ fn who_stands_against_whom() {
 }
 
 #[test]
-fn instances_of_one_hub_stand_against_each_other_only_where_one_takes_all() {
+fn standbys_stand_against_no_instance_of_any_hub() {
     let ours = claim("east", "hub-0", &["a", "b"]);
-    // One hub, half of it with shards.
-    let slot = |slot| Content {
-        slot,
-        state: State::Active,
-        view: None,
+    let content = Content {
+        slot: Slot::Standby(0),
+        state: State::Standby,
         former: &NOTHING,
     };
-    let other = claim("east", "hub-1", &["a"]);
-    let at_slot = |claim: &Claim, s| Record::of(&claim.lease(slot(s), None, at(1))).unwrap();
-    let shard = at_slot(&other, Slot::Shard(Shard(0)));
-    assert_eq!(
-        ours.conflict(&shard).map(|conflict| conflict.kind),
-        Some(ConflictKind::Recounted)
-    );
-    let of_three = Claim {
-        count: 3,
-        ..ours.clone()
+    for standby in [claim("east", "hub-1", &["a"]), claim("west", "hub-0", &[])] {
+        let record = Record::of(&standby.lease(content, None, at(1))).unwrap();
+        assert_eq!(ours.conflict(&record), None);
+    }
+}
+
+/// An upgrade from a version whose instances divided the namespaces must overlap with none of them.
+///
+/// Holds: M5.
+#[test]
+fn an_instance_of_an_earlier_version_that_has_a_part_stands_against_whom_it_meets() {
+    let ours = claim("east", "hub-0", &["a", "b"]);
+    let own = ours.name(Slot::Hub);
+    let elsewhere = Claim {
+        rendering: "elsewhere".to_owned(),
+        ..claim("east", "hub-1", &["a"])
     };
-    assert_eq!(of_three.conflict(&shard), None);
-    let bare = record(&other, 1);
-    assert_eq!(
-        of_three.conflict(&bare).map(|conflict| conflict.kind),
-        Some(ConflictKind::Recounted)
-    );
-    // Standbys are in nobody's way.
-    for standby in [&other, &claim("west", "hub-0", &[])] {
-        assert_eq!(ours.conflict(&at_slot(standby, Slot::Standby(0))), None);
+    let overlap = ConflictKind::Overlap(Meeting::Names(names(&["b"])));
+    let table = [
+        // The same hub, whichever part of its namespaces the other one works on.
+        (claim("east", "hub-1", &["a", "b"]), Some(ConflictKind::Divides)),
+        (claim("east", "hub-0", &["z"]), Some(ConflictKind::Divides)),
+        (elsewhere, Some(ConflictKind::SameId)),
+        // Another one: each of its instances says all that the hub serves.
+        (claim("west", "hub-1", &["b", "c"]), Some(overlap)),
+        (claim("west", "hub-1", &["c"]), None),
+    ];
+    for (number, (theirs, expected)) in table.into_iter().enumerate() {
+        // It is another process, even under the same name.
+        let theirs = Claim {
+            process: "another".to_owned(),
+            ..theirs
+        };
+        for state in [State::Starting, State::Active] {
+            let lease = part(&theirs, state);
+            let record = Record::of(&lease).unwrap();
+            assert_eq!((record.slot, record.state), (Slot::Shard(0), state));
+            let kind = ours.conflict(&record).map(|conflict| conflict.kind);
+            assert_eq!(kind, expected, "{number}, {state:?}");
+            let released = Record::of(&Claim::released(&lease, at(2))).unwrap();
+            assert_eq!(ours.conflict(&released), None, "{number}, {state:?}");
+            if record.hub == ours.hub_id.as_str() {
+                assert_eq!(record.gives_way_to(&own), state == State::Starting);
+            }
+        }
     }
 }
 
@@ -218,7 +250,7 @@ fn names_of_records_say_whose_and_what_they_are() {
     let ours = claim("east", "hub-0", &[]);
     for (slot, name) in [
         (Slot::Hub, "renderhub-east-0123abcd"),
-        (Slot::Shard(Shard(12)), "renderhub-east-0123abcd.12"),
+        (Slot::Shard(12), "renderhub-east-0123abcd.12"),
         (Slot::Standby(7), "renderhub-east-0123abcd.standby-7"),
     ] {
         assert_eq!(ours.name(slot), name);
@@ -227,7 +259,6 @@ fn names_of_records_say_whose_and_what_they_are() {
         let record = Record::of(&lease).unwrap();
         assert_eq!((record.hub.as_str(), record.slot), ("east-0123abcd", slot));
         assert_eq!(record.is_standby(), name.contains("standby"));
-        assert_eq!(record.shard.is_some(), name.ends_with("12"));
     }
     for name in [
         "renderhub-east.",
@@ -243,46 +274,31 @@ fn names_of_records_say_whose_and_what_they_are() {
 }
 
 #[test]
-fn a_record_says_what_its_holder_does_and_by_which_view() {
+fn a_record_says_what_its_holder_does_and_what_its_hub_served_before() {
     let ours = claim("east", "hub-0", &["a"]);
     let former = BTreeSet::from(["b".to_owned(), "c".to_owned()]);
-    let view = View([Shard(0), Shard(2)].into());
     let content = Content {
-        slot: Slot::Shard(Shard(2)),
+        slot: Slot::Hub,
         state: State::Starting,
-        view: Some(&view),
         former: &former,
     };
     let lease = ours.lease(content, None, at(1));
     let record = Record::of(&lease).unwrap();
-    assert_eq!(
-        (record.state, record.view, record.former),
-        (State::Starting, Some(view.clone()), former.clone())
-    );
+    assert_eq!((record.state, record.former), (State::Starting, former.clone()));
     // What cannot be read is taken for the most that it may mean.
-    let said = |key: &str, value: &str| {
-        let mut lease = lease.clone();
-        lease
-            .metadata
-            .annotations
-            .as_mut()
-            .unwrap()
-            .insert(key.to_owned(), value.to_owned());
-        Record::of(&lease).unwrap()
-    };
-    assert_eq!(said(LEASE_VIEW, "0,x").view, Some(View([Shard(2)].into())));
-    assert_eq!(said(LEASE_VIEW, "").view, Some(View::default()));
     for state in ["standby", "active", "Starting", ""] {
-        assert_eq!(said(LEASE_STATE, state).state, State::Active);
+        let mut lease = lease.clone();
+        let annotations = lease.metadata.annotations.as_mut().unwrap();
+        annotations.insert(LEASE_STATE.to_owned(), state.to_owned());
+        assert_eq!(Record::of(&lease).unwrap().state, State::Active);
     }
     // What is not so any more is not said any more.
     let content = Content {
-        view: None,
         former: &NOTHING,
         ..content
     };
     let record = Record::of(&ours.lease(content, Some(&lease), at(2))).unwrap();
-    assert_eq!((record.view, record.former), (None, BTreeSet::new()));
+    assert_eq!(record.former, BTreeSet::new());
 }
 
 /// What is known at each second of a watch: the records are written at these seconds by the peer's clock.
@@ -379,5 +395,9 @@ fn the_finding_names_the_peer_and_what_both_serve() {
     };
     assert!(told(&elsewhere).contains("same hub id and the rendering namespace elsewhere"));
     assert!(told(&claim("west", "hub\n1", &[])).contains("hub\\n1"));
+    let earlier = Record::of(&part(&claim("east", "hub-1", &["a"]), State::Active)).unwrap();
+    let found = finding(&[ours.conflict(&earlier).unwrap()]);
+    assert!(found.message.contains("is of an earlier version"), "{found:?}");
+    assert!(found.fix.contains("start this one again"), "{found:?}");
     assert!(finding(&[]).fix.is_empty());
 }

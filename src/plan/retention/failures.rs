@@ -80,15 +80,6 @@ impl Failures {
         }
     }
 
-    /// Changes how many of all namespaces are kept.
-    pub(super) fn set_total(&mut self, total: usize) {
-        self.most.total = total;
-        let grounds: Vec<_> = self.grounds.keys().cloned().collect();
-        for ground in grounds {
-            self.enter(&ground);
-        }
-    }
-
     /// A failed task has something on a cluster that can be removed there.
     pub(super) fn keep(&mut self, ground: Ground, task: Finished<'_>) {
         let known = self.known.get(task.uid);
@@ -270,8 +261,6 @@ mod tests {
         }
         let gone = cleared(&mut failures);
         assert_eq!(gone, (0..12).map(uid).collect::<Vec<_>>());
-        failures.set_total(8);
-        assert_eq!(cleared(&mut failures), (12..16).map(uid).collect::<Vec<_>>());
     }
 
     #[test]

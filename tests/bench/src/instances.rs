@@ -44,12 +44,8 @@ pub async fn measure(options: &Options) -> Report {
         report.fair_lasting = report.note("a flood of Jobs that last", measured);
     }
     if wanted.shard_tasks > 0 {
-        let measured = shards::measure(options, shards::Kind::Lists).await;
+        let measured = shards::measure(options).await;
         report.lists = report.note("shards by lists", measured);
-    }
-    if wanted.shard_tasks > 0 && !wanted.without_automatic {
-        let measured = shards::measure(options, shards::Kind::Automatic).await;
-        report.automatic = report.note("automatic shards", measured);
     }
     if wanted.kills > 0 {
         let measured = failover::measure(options).await;

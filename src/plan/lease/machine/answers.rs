@@ -92,7 +92,7 @@ impl Machine {
                     due: asked + RENEW_EVERY,
                     is_in_doubt: false,
                 });
-                if role_of(slot) == Role::Shard {
+                if role_of(slot) == Role::Hub {
                     self.look_again(now);
                 }
             }
@@ -136,7 +136,7 @@ impl Machine {
     /// Somebody removed the record. It is written anew, and proves itself as at a start.
     fn is_missing(&mut self, role: Role, now: Instant) {
         match self.hold(role) {
-            Some(hold) if role == Role::Shard => {
+            Some(hold) if role == Role::Hub => {
                 (hold.lease, hold.state) = (None, State::Starting);
                 (hold.is_in_doubt, hold.due) = (false, now);
             }
@@ -178,7 +178,7 @@ impl Machine {
         *self.hold(role) = None;
         let holder = lease.spec.and_then(|spec| spec.holder_identity);
         // Who takes a standby's record under its own name is the same instance, started again.
-        if !is_ending && (role == Role::Shard || holder.as_ref() == Some(&self.claim.holder)) {
+        if !is_ending && (role == Role::Hub || holder.as_ref() == Some(&self.claim.holder)) {
             self.wind_up(End::Lost);
         } else if !is_ending {
             self.look_again(now);
@@ -196,9 +196,6 @@ impl Machine {
                     *known = record;
                 }
                 listed.leases.insert(name.to_owned(), *lease);
-                if self.is_active() {
-                    self.look_at = Some(now);
-                }
             }
             Answer::Failed(Failure::Forbidden) if !self.is_active() => {
                 self.wind_up(End::Forbidden("written"));
@@ -237,7 +234,7 @@ impl Machine {
 const fn role_of(slot: Slot) -> Role {
     match slot {
         Slot::Standby(_) => Role::Standby,
-        Slot::Hub | Slot::Shard(_) => Role::Shard,
+        Slot::Hub | Slot::Shard(_) => Role::Hub,
     }
 }
 

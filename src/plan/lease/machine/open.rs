@@ -9,7 +9,6 @@ use super::{Call, End, Listed, Machine, Purpose, STANDBYS, Want};
 use crate::plan::lease::peers::{Conflict, ConflictKind, Life};
 use crate::plan::lease::record::{Claim, Record, Slot, State};
 use crate::plan::lease::watched::{MAX_LISTED, Watched};
-use crate::plan::shards::Shard;
 
 /// What a list tells of those in the way.
 #[derive(Debug, Default)]
@@ -34,7 +33,7 @@ impl Machine {
     /// Until it holds a record they are in nobody's way, but such an instance is no successor to anybody.
     #[must_use]
     pub fn will_meet(&self) -> Vec<Conflict> {
-        let listed = self.listed.iter().filter(|_| self.shard.is_none());
+        let listed = self.listed.iter().filter(|_| self.hub.is_none());
         let overlaps = listed.flat_map(|listed| {
             let alive = listed
                 .records
@@ -49,7 +48,7 @@ impl Machine {
 
     fn in_the_way(&self, listed: &Listed) -> InTheWay {
         let mut found = InTheWay::default();
-        let own = self.shard.as_ref().map(|hold| self.claim.name(hold.slot));
+        let own = self.hub.as_ref().map(|hold| self.claim.name(hold.slot));
         for record in &listed.records {
             let Some(conflict) = self.claim.conflict(record) else {
                 continue;
@@ -103,10 +102,9 @@ impl Machine {
         if let Some(name) = found.gone.first() {
             return Self::bury(listed, name, stamp);
         }
-        // Who is left divides the namespaces while this one does not, or the other way round.
+        // Who is left is an instance of an earlier version, and works on a part.
         let is_free = found.against.is_empty() && found.unsure.is_empty();
-        let slot = self.wanted().filter(|_| is_free);
-        let slot = self.choose(listed, slot);
+        let slot = self.choose(listed, is_free.then_some(Slot::Hub).into_iter());
         let stands_by = slot.is_none() && self.will_meet().is_empty();
         let standby = (0..STANDBYS)
             .map(Slot::Standby)
@@ -114,14 +112,6 @@ impl Machine {
         let slot = slot.or_else(|| self.choose(listed, standby));
         self.stands_by = stands_by;
         Some(slot.map_or(Want::Wait, |slot| self.take(slot, stamp)))
-    }
-
-    /// The records that are the right to work, as this instance was told.
-    fn wanted(&self) -> impl Iterator<Item = Slot> + use<> {
-        let (count, index) = (self.claim.count, self.claim.index);
-        let shards = (0..count).map(Shard);
-        let wanted = shards.filter(move |shard| index.is_none_or(|index| index == *shard));
-        wanted.map(move |shard| if count > 1 { Slot::Shard(shard) } else { Slot::Hub })
     }
 
     /// The one that it had before, or the first that is nobody's, or the first whose holder is gone.
@@ -159,7 +149,7 @@ impl Machine {
 
     /// Holds a record, and finds out whether it may work; `None` when it must end.
     pub(super) fn begin(&mut self, now: Instant, stamp: Timestamp) -> Option<Want> {
-        let hold = self.shard.as_ref()?;
+        let hold = self.hub.as_ref()?;
         let is_due = self.look_at.is_none_or(|at| at <= now);
         // The others are read after the own record was written: they may have written meanwhile.
         let listed = self.listed.as_ref().filter(|listed| listed.asked >= hold.taken);
@@ -178,34 +168,19 @@ impl Machine {
             return Some(Want::Wait);
         }
         let call = self.write(hold.slot, State::Active, hold.lease.as_ref(), stamp);
-        Some(Want::Call(
-            Purpose::Renew(super::Role::Shard, State::Active),
-            call,
-        ))
+        Some(Want::Call(Purpose::Renew(super::Role::Hub, State::Active), call))
     }
 
     /// Releases records that this process took without hearing of it, and does not need.
     pub(super) fn clear_strays(&self, stamp: Timestamp) -> Option<Want> {
         let listed = self.listed.as_ref()?;
-        let held = [&self.shard, &self.standby].map(|hold| hold.as_ref().map(|hold| hold.slot));
+        let held = [&self.hub, &self.standby].map(|hold| hold.as_ref().map(|hold| hold.slot));
         let is_stray = |record: &&Record| {
             let is_own = record.holder.as_ref() == Some(&self.claim.holder);
             is_own && record.process == self.claim.process && !held.contains(&Some(record.slot))
         };
         let stray = listed.records.iter().find(is_stray)?;
         Self::bury(listed, &stray.name, stamp)
-    }
-
-    /// Buries other instances of the hub that are gone, so that what they had falls to those who are left.
-    pub(super) fn bury_siblings(&self, stamp: Timestamp) -> Option<Want> {
-        let listed = self.listed.as_ref().filter(|_| self.claim.count > 1)?;
-        let hub = self.claim.hub_id.as_str();
-        let is_sibling = |record: &&Record| {
-            record.hub == hub && !record.is_standby() && record.process != self.claim.process
-        };
-        let siblings = listed.records.iter().filter(is_sibling);
-        let mut gone = siblings.filter(|record| self.lookout.life(record, listed.asked) == Life::Gone);
-        Self::bury(listed, &gone.next()?.name, stamp)
     }
 
     /// The namespaces that this hub served, as its records say, and that this instance does not serve.

@@ -15,8 +15,6 @@ fn claim(hub: &str, holder: &str, watched: &[&str]) -> Claim {
         process: format!("{hub}/{holder}"),
         rendering: "rendering".to_owned(),
         watched: Watched::new(&watched),
-        count: 1,
-        index: None,
     }
 }
 
@@ -46,13 +44,16 @@ impl Server {
 
     /// A hub that works renews.
     fn renew(&mut self, peer: &Claim, second: i64) {
+        self.renew_at(Slot::Hub, peer, second);
+    }
+
+    fn renew_at(&mut self, slot: Slot, peer: &Claim, second: i64) {
         let content = Content {
-            slot: Slot::Hub,
+            slot,
             state: State::Active,
-            view: None,
             former: &NOBODY,
         };
-        let before = self.leases.get(&peer.name(Slot::Hub)).cloned();
+        let before = self.leases.get(&peer.name(slot)).cloned();
         let lease = peer.lease(content, before.as_ref(), Timestamp::from_second(second).unwrap());
         self.write(lease);
     }
@@ -60,11 +61,22 @@ impl Server {
 
 /// Runs an instance for half a minute, in which these hubs work.
 fn run(machine: &mut Machine, server: &mut Server, peers: &[&Claim], begin: Instant) -> Instant {
+    let peers: Vec<_> = peers.iter().map(|peer| (Slot::Hub, *peer)).collect();
+    run_beside(machine, server, &peers, begin)
+}
+
+/// The same, in which the holders of these records work.
+fn run_beside(
+    machine: &mut Machine,
+    server: &mut Server,
+    holders: &[(Slot, &Claim)],
+    begin: Instant,
+) -> Instant {
     let mut now = begin;
     for second in 0..30 {
         if second % 5 == 0 {
-            for peer in peers {
-                server.renew(peer, second);
+            for (slot, holder) in holders {
+                server.renew_at(*slot, holder, second);
             }
         }
         let end = now + Duration::from_secs(1);
@@ -245,39 +257,69 @@ fn whoever_begins_to_work_stands_by_no_longer() {
 /// It was taken for this process without an answer, while another one was got.
 #[test]
 fn a_record_that_is_held_and_not_needed_is_released() {
-    let own = Claim {
-        count: 2,
-        ..claim("a", "one", &["a"])
-    };
+    let (own, old) = (claim("a", "one", &["a"]), claim("a", "old", &["a"]));
     let begin = Instant::now();
     let mut server = Server::default();
     let mut machine = Machine::new(own.clone(), begin);
-    settle(&mut machine, &mut server, begin);
+    let now = run(&mut machine, &mut server, &[&old], begin);
     let stray = own.lease(
         Content {
-            slot: Slot::Shard(Shard(1)),
-            state: State::Starting,
-            view: None,
+            slot: Slot::Standby(1),
+            state: State::Standby,
             former: &NOBODY,
         },
         None,
         Timestamp::UNIX_EPOCH,
     );
     server.write(stray);
-    run(&mut machine, &mut server, &[], begin);
-    assert_eq!(machine.shard(), Some(Shard(0)));
-    assert_eq!(holder(&server, "renderhub-a-0123abcd.1"), None);
+    run(&mut machine, &mut server, &[&old], now);
+    let held = [0, 1].map(|number| holder(&server, &own.name(Slot::Standby(number))));
+    assert_eq!(held, [Some("one".to_owned()), None]);
+}
+
+/// An update from an earlier version, whose instances divided the namespaces of the hub.
+///
+/// Holds: M5.
+#[test]
+fn beside_instances_of_an_earlier_version_it_stands_by_until_the_last_one_is_gone() {
+    let (zero, one) = (claim("a", "old-0", &["a"]), claim("a", "old-1", &["a"]));
+    let parts = [(Slot::Shard(0), &zero), (Slot::Shard(1), &one)];
+    let own = claim("a", "new", &["a"]);
+    let begin = Instant::now();
+    let mut server = Server::default();
+    let mut machine = Machine::new(own.clone(), begin);
+    let now = run_beside(&mut machine, &mut server, &parts, begin);
+    assert_eq!((machine.state(), machine.until()), (State::Standby, None));
+    // One ends in order.
+    let first = zero.name(Slot::Shard(0));
+    let released = Claim::released(&server.leases[&first], Timestamp::UNIX_EPOCH);
+    server.write(released);
+    let now = run_beside(&mut machine, &mut server, &parts[1..], now);
+    assert_eq!((machine.state(), machine.until()), (State::Standby, None));
+    assert!(
+        !server.leases.contains_key(&own.name(Slot::Hub)),
+        "nothing was taken"
+    );
+    // The other one dies: it wrote five seconds ago, and speaks for its holder ten seconds more.
+    let begins = (0..300).find(|tenth| {
+        settle(
+            &mut machine,
+            &mut server,
+            now + Duration::from_millis(100 * tenth),
+        );
+        machine.state() == State::Active
+    });
+    assert!(
+        begins.is_some_and(|tenth| (95..=110).contains(&tenth)),
+        "{begins:?}"
+    );
+    assert_eq!(holder(&server, &one.name(Slot::Shard(1))), None, "it is buried");
 }
 
 /// Calls of an instance at work whose next write is answered so, until it waits.
 fn after(failure: Failure, server: &mut Server, spoil: impl FnOnce(&mut Machine, &mut Server)) -> Vec<Call> {
     let begin = Instant::now();
-    // Of several, so that a list is there that was asked for before.
-    let of_two = Claim {
-        count: 2,
-        ..claim("a", "one", &["a"])
-    };
-    let mut machine = Machine::new(of_two, begin);
+    let mut machine = Machine::new(claim("a", "one", &["a"]), begin);
     settle(&mut machine, server, begin);
     assert_eq!(machine.state(), State::Active);
     settle(&mut machine, server, begin + RENEW_EVERY.mul_f64(0.9));
@@ -311,7 +353,7 @@ fn a_release_that_was_refused_is_tried_over_what_is_there() {
         matches!(&calls[..], [Call::Get(_), Call::Replace(_)]),
         "{calls:#?}"
     );
-    assert_eq!(holder(&server, "renderhub-a-0123abcd.0"), None);
+    assert_eq!(holder(&server, "renderhub-a-0123abcd"), None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is written besides the claim: views, and the namespaces that were served before.
+//! What is written besides the claim, which is the namespaces that were served before; and what becomes of a sleeper.
 
 use super::sim::{Blow, Clock, Network, SECOND, World};
 use super::*;
@@ -54,56 +54,6 @@ fn namespaces_that_a_hub_gives_up_are_remembered_until_somebody_serves_them() {
     world.join(claim("east", "v", &["c", "d"]), clock());
     world.run(world.now + 10 * SECOND, |_| {});
     assert_eq!(former(&world, east), ["a"]);
-}
-
-#[test]
-fn a_view_is_written_at_once_and_stays_with_every_renewal() {
-    let mut ours = claim("east", "x", &[]);
-    ours.count = 3;
-    let mut world = World::new(1, Network::Good, vec![(ours, clock())]);
-    world.run(10 * SECOND, |_| {});
-    let written = |world: &World| world.record("renderhub-east-0123abcd.0").view;
-    assert_eq!(written(&world), Some(View::default()), "nothing is its own yet");
-    let view = View([Shard(0), Shard(2)].into());
-    world.write_view(0, view.clone());
-    world.run(world.now + SECOND / 2, |_| {});
-    assert_eq!(written(&world).as_ref(), Some(&view));
-    let machine = world.instances[0].machine.as_ref().unwrap();
-    assert_eq!(machine.written_view().as_ref(), Some(&view));
-    world.run(world.now + 20 * SECOND, |_| {});
-    assert_eq!(written(&world).as_ref(), Some(&view));
-    // Whoever takes its place begins with an empty one: nothing is his yet.
-    world.strike(world.now, 0, Blow::Stop);
-    let mut next = claim("east", "y", &[]);
-    next.count = 3;
-    world.run(world.now + 2 * SECOND, |_| {});
-    world.join(next, clock());
-    world.run(world.now + 2 * SECOND, |_| {});
-    assert_eq!(written(&world), Some(View::default()));
-}
-
-#[test]
-fn a_sibling_that_is_gone_is_buried_by_those_who_are_left() {
-    let instances = ["x", "y"].map(|name| {
-        let mut claim = claim("east", name, &[]);
-        claim.count = 2;
-        (claim, clock())
-    });
-    let mut world = World::new(1, Network::Good, instances.into());
-    world.run(20 * SECOND, |_| {});
-    assert_eq!(world.current(), [0, 1]);
-    let (_, shard) = world.instances[1].right();
-    let name = format!("renderhub-east-0123abcd.{}", shard.unwrap().0);
-    world.strike(world.now, 1, Blow::Kill);
-    world.run(world.now + 12 * SECOND, |_| {});
-    assert_eq!(
-        world.record(&name).holder.as_deref(),
-        Some("y"),
-        "it may only sleep"
-    );
-    world.run(world.now + 8 * SECOND, |_| {});
-    assert_eq!(world.record(&name).holder, None);
-    assert_eq!(world.current(), [0]);
 }
 
 #[test]

@@ -117,16 +117,6 @@ impl World {
         who
     }
 
-    /// Lets an instance say by which view it divides.
-    pub fn write_view(&mut self, who: usize, view: View) {
-        let instance = &mut self.instances[who];
-        let now = instance.clock.at(self.now);
-        instance.machine.as_mut().unwrap().write_view(view, now);
-        if instance.call.is_none() {
-            self.turn(who, self.now);
-        }
-    }
-
     /// What a record says now.
     pub fn record(&self, name: &str) -> Record {
         Record::of(&self.server.leases[name]).unwrap()
@@ -356,11 +346,5 @@ impl Instance {
     pub fn is_current(&self, now: Micros) -> bool {
         let until = self.machine.as_ref().and_then(Machine::until);
         until.is_some_and(|until| self.clock.at(now) < until)
-    }
-
-    /// Which record it works by.
-    pub fn right(&self) -> (String, Option<Shard>) {
-        let shard = self.machine.as_ref().and_then(Machine::shard);
-        (self.claim.hub_id.to_string(), shard)
     }
 }

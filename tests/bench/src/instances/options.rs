@@ -28,9 +28,6 @@ pub struct InstanceOptions {
     /// Namespaces of these tasks.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(3..=300))]
     pub shard_namespaces: u16,
-    /// Leaves out instances that divide the namespaces by themselves.
-    #[arg(long)]
-    pub without_automatic: bool,
     /// Times that the hub at work is killed during a load; 0 leaves this part out.
     #[arg(long, default_value_t = 20)]
     pub kills: u32,

@@ -39,8 +39,6 @@ pub struct Report {
     pub fair_lasting: Option<Fair>,
     /// One hub, and three with lists.
     pub lists: Option<Shards>,
-    /// One hub, and three instances that divide the namespaces.
-    pub automatic: Option<Shards>,
     /// Kills.
     pub failover: Option<Failover>,
     /// One that stands by.
@@ -57,7 +55,6 @@ impl Report {
             fair: None,
             fair_lasting: None,
             lists: None,
-            automatic: None,
             failover: None,
             standby: None,
         }
@@ -110,7 +107,6 @@ impl Report {
             "fair": self.fair,
             "fair_of_lasting_jobs": self.fair_lasting,
             "shards_by_lists": self.lists,
-            "automatic_shards": self.automatic,
             "failover": self.failover,
             "standby": self.standby,
             "not_measured": failed,
@@ -125,11 +121,10 @@ impl Report {
             say("ratio_of_api_server", Some(fair.of_api_server()));
             say("over_bare_p50", Some(fair.flood.hub.p50 / fair.flood.bare.p50));
         }
-        for (shards, name) in [(&self.lists, "shards"), (&self.automatic, "automatic_shards")] {
-            let Some(shards) = shards else { continue };
-            all[format!("{name}_requests_ratio")] = json!(shards.requests());
-            all[format!("{name}_all_requests_ratio")] = json!(shards.all_requests());
-            all[format!("{name}_cpu_ratio")] = json!(shards.cpu());
+        if let Some(shards) = &self.lists {
+            all["shards_requests_ratio"] = json!(shards.requests());
+            all["shards_all_requests_ratio"] = json!(shards.all_requests());
+            all["shards_cpu_ratio"] = json!(shards.cpu());
         }
         self.instances_to_json(&mut all);
         all
@@ -166,16 +161,12 @@ impl fmt::Display for Report {
             );
             section(f, &title, &fair.rows())?;
         }
-        for (shards, how, is_bound) in [
-            (&self.lists, "hubs with lists", true),
-            (&self.automatic, "instances that divide the namespaces", false),
-        ] {
-            let Some(shards) = shards else { continue };
+        if let Some(shards) = &self.lists {
             let title = format!(
-                "{} tasks over {} namespaces: one hub, and {} {how}",
+                "{} tasks over {} namespaces: one hub, and {} hubs with lists",
                 shards.tasks, shards.namespaces, shards.several.hubs
             );
-            section(f, &title, &shards.rows(is_bound))?;
+            section(f, &title, &shards.rows())?;
         }
         if let Some(failover) = &self.failover {
             let title = format!(
@@ -228,34 +219,24 @@ impl Fair {
 }
 
 impl Shards {
-    fn rows(&self, is_bound: bool) -> Vec<Row> {
+    fn rows(&self) -> Vec<Row> {
         let pair = |what: &str, one: f64, several: f64| Row::new(what, format!("{one:.2}, {several:.2}"));
         let (one, several) = (&self.one, &self.several);
         let differ = (self.requests() - 1.0).abs() * 100.0;
-        let requests = row("they differ by, %", differ, 2);
-        let cpu = row("as a multiple", self.cpu(), 2);
         vec![
             pair(
                 "requests for each task",
                 one.requests_per_task,
                 several.requests_per_task,
             ),
-            if is_bound {
-                requests.at_most(REQUESTS, differ, " %")
-            } else {
-                requests
-            },
+            row("they differ by, %", differ, 2).at_most(REQUESTS, differ, " %"),
             pair(
                 "  with Leases, rights and events",
                 one.all_requests_per_task,
                 several.all_requests_per_task,
             ),
             pair("hubs' CPU, s", one.hub_cpu_seconds, several.hub_cpu_seconds),
-            if is_bound {
-                cpu.at_most(CPU, self.cpu(), "")
-            } else {
-                cpu
-            },
+            row("as a multiple", self.cpu(), 2).at_most(CPU, self.cpu(), ""),
             pair("done after, s", one.seconds, several.seconds),
         ]
     }

@@ -1,4 +1,4 @@
-//! The same tasks by one hub, and by three that share the namespaces: what each costs the API server, and all of them together.
+//! The same tasks by one hub, and by three that share the namespaces by lists: what each costs the API server, and all of them together.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,21 +17,12 @@ use crate::options::Options;
 use crate::rights;
 use crate::world::World;
 
-/// Hubs, or instances of one, that share the namespaces.
+/// Hubs that share the namespaces, each with a list.
 const SEVERAL: usize = 3;
 /// Pause between two looks at the hubs' metrics, which cost them a little.
 const LOOK: Duration = Duration::from_millis(250);
 /// Longest that a hub may take to end.
 const END: Duration = Duration::from_secs(60);
-
-/// How several share the namespaces.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Hubs, each with a list.
-    Lists,
-    /// Instances of one hub, which divide them by themselves.
-    Automatic,
-}
 
 /// What it cost to do all tasks once.
 #[derive(Debug, Serialize)]
@@ -84,26 +75,16 @@ impl Shards {
 ///
 /// # Errors
 /// If something cannot be measured.
-pub async fn measure(options: &Options, kind: Kind) -> Result<Shards> {
+pub async fn measure(options: &Options) -> Result<Shards> {
     let wanted = &options.instances;
     let namespaces = usize::from(wanted.shard_namespaces);
     let world = World::start(&options.sized(wanted.shard_tasks, namespaces), true).await?;
     let all = world.namespaces();
-    let one = vec![Member::new(&world, "one", "one", all).await?];
+    let one = vec![Member::new(&world, "one", all).await?];
     let mut several = Vec::new();
     for turn in 0..SEVERAL {
-        several.push(match kind {
-            Kind::Lists => {
-                let own: Vec<_> = all.iter().skip(turn).step_by(SEVERAL).cloned().collect();
-                let name = format!("list-{turn}");
-                Member::new(&world, &name, &name, &own).await?
-            }
-            Kind::Automatic => {
-                let mut member = Member::new(&world, "auto", &format!("auto-{turn}"), all).await?;
-                member.flags.push(format!("--shard-count={SEVERAL}"));
-                member
-            }
-        });
+        let own: Vec<_> = all.iter().skip(turn).step_by(SEVERAL).cloned().collect();
+        several.push(Member::new(&world, &format!("list-{turn}"), &own).await?);
     }
     Ok(Shards {
         tasks: wanted.shard_tasks,
@@ -121,16 +102,16 @@ struct Member {
 }
 
 impl Member {
-    async fn new(world: &World, shard: &str, instance: &str, namespaces: &[String]) -> Result<Self> {
+    async fn new(world: &World, name: &str, namespaces: &[String]) -> Result<Self> {
         let rights = rights::hub_of(&world.rendering, namespaces).await?;
-        let mut flags = objects::hub_flags_of(shard, &world.rendering);
+        let mut flags = objects::hub_flags_of(name, &world.rendering);
         flags.extend([
-            format!("--instance-name={instance}"),
+            format!("--instance-name={name}"),
             format!("--watch-namespaces={}", namespaces.join(",")),
         ]);
         Ok(Self {
-            hub_id: world.hub_id_of(shard)?,
-            user: world.plane.user_with_rights(instance, &rights).await?,
+            hub_id: world.hub_id_of(name)?,
+            user: world.plane.user_with_rights(name, &rights).await?,
             flags,
         })
     }
