@@ -192,10 +192,11 @@ pub async fn remove_given_up(
                 "removed a Job that was given up, because its cluster is back"
             ),
             Err(error) => {
-                let error = error.kind();
+                let (error, stage) = (error.kind(), error.stage());
                 tracing::warn!(
                     job = job.name,
                     error,
+                    stage,
                     "a Job that was given up could not be removed; it is tried again"
                 );
             }
@@ -269,8 +270,8 @@ impl<'a> Tally<'a> {
             Err(error) => {
                 self.stayed += 1;
                 if is_named {
-                    let error = error.kind();
-                    tracing::warn!(kind, name, error, "an object without a task stays for now");
+                    let (error, stage) = (error.kind(), error.stage());
+                    tracing::warn!(kind, name, error, stage, "an object without a task stays for now");
                 }
             }
         }

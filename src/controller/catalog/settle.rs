@@ -50,6 +50,7 @@ impl CatalogLoop {
                     tracing::warn!(
                         registry = name,
                         kind = error.kind(),
+                        stage = error.stage(),
                         "no verdict yet; it is repeated"
                     );
                     self.open.insert(name);

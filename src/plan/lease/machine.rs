@@ -18,6 +18,7 @@ use crate::plan::shards::{Shard, View};
 
 mod answers;
 mod open;
+mod words;
 
 /// Most standbys that have a record.
 const STANDBYS: u8 = 8;
