@@ -34,6 +34,7 @@ mod objects;
 mod platform;
 mod secret;
 mod single;
+mod stage;
 mod wire;
 
 pub use error::{CallError, Declined};
@@ -44,6 +45,7 @@ pub use objects::Objects;
 pub use platform::StatusWrite;
 pub use secret::{SecretBody, SecretData};
 pub use single::FoundJob;
+pub use stage::Stage;
 use wire::Hub;
 pub use wire::{Extent, OBJECT_MAX, Wire, fetch};
 
@@ -149,7 +151,9 @@ impl Calls {
             json!({"op": "replace", "path": "/metadata/resourceVersion", "value": task.resource_version}),
         ];
         let body = as_read.into_iter().chain(changes).collect();
-        let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
+        let patch = Patch::Json::<()>(
+            serde_json::from_value(body).map_err(|_| CallError::Transport(Stage::Internal))?,
+        );
         let request = tasks(&task.id)?.patch(&task.id.name, &manager(), &patch);
         let answer: Result<Answer, _> = self.send("patch", resource(task.id.kind), request).await;
         match answer {
@@ -184,7 +188,9 @@ impl Calls {
             {"op": "replace", "path": "/metadata/uid", "value": id.uid.as_str()},
             {"op": "add", "path": "/status", "value": status},
         ]);
-        let patch = Patch::Json::<()>(serde_json::from_value(body).map_err(|_| CallError::Transport)?);
+        let patch = Patch::Json::<()>(
+            serde_json::from_value(body).map_err(|_| CallError::Transport(Stage::Internal))?,
+        );
         let request = tasks(id)?.patch_subresource("status", &id.name, &manager(), &patch);
         let answer: Answer = self.send("patch", status_resource(id.kind), request).await?;
         Ok(Standing {
@@ -223,7 +229,7 @@ impl Calls {
             .exchange("get", "secrets", request, Extent::Object)
             .await;
         let body = found(answer.map(|body| SecretBody::new(body.into())))?;
-        body.map(|body| body.whole().ok_or(CallError::Transport))
+        body.map(|body| body.whole().ok_or(CallError::Transport(Stage::Decode)))
             .transpose()
     }
 

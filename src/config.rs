@@ -203,7 +203,7 @@ pub struct RunArgs {
     /// How logs are written.
     #[arg(long, env = "RENDERHUB_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
-    /// Least level that is logged: error, warn, info, debug.
+    /// Least level that is logged: error, warn, info, debug, trace.
     #[arg(long, env = "RENDERHUB_LOG_LEVEL", default_value = "info", value_parser = level)]
     pub log_level: tracing::Level,
 }
@@ -453,7 +453,7 @@ mod tests {
             &["--nonsense"],
             &["--gc-interval", "5"],
             &["--gc-interval", "5d"],
-            &["--log-level", "trace"],
+            &["--log-level", "verbose"],
         ];
         for flags in refused {
             let all = ["renderhub", "run", "--rendering-namespace", "rendering"]

@@ -15,11 +15,13 @@ use tokio::time::sleep_until;
 mod body;
 mod client;
 mod layer;
+mod names;
 mod socket;
 
 pub use body::GatedBody;
 pub use client::client;
 pub use layer::{GateLayer, Gated, is_closed};
+pub use names::Unresolved;
 
 /// Until when a hub may take itself for the holder.
 #[derive(Clone, Debug)]

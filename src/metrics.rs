@@ -38,6 +38,15 @@ pub struct KindLabel {
     pub kind: &'static str,
 }
 
+/// Why a pass failed.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ErrorLabels {
+    /// The enumerated error.
+    pub kind: &'static str,
+    /// How far the call came that failed; empty where that is not told.
+    pub stage: &'static str,
+}
+
 /// What came of something.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ResultLabel {
@@ -89,8 +98,8 @@ pub struct FindingLabels {
 pub struct Metrics {
     /// Seconds of one pass over one task.
     pub reconcile_seconds: Histogram,
-    /// Passes that failed, by the enumerated error.
-    pub reconcile_errors: Family<KindLabel, Counter>,
+    /// Passes that failed, by the enumerated error and how far its call came.
+    pub reconcile_errors: Family<ErrorLabels, Counter>,
     /// Tasks in line for a pass.
     pub work_queue_depth: Gauge,
     /// Tasks that wait for a slot.

@@ -61,6 +61,7 @@ pub async fn load(calls: &Calls) -> Result<SealKey, SealKeyError> {
         }
         tracing::warn!(
             error = error.kind(),
+            stage = error.stage(),
             "the Secret {NAME} cannot be read or made yet; it is tried again"
         );
         tokio::time::sleep(ASK_AGAIN).await;

@@ -1,6 +1,6 @@
 //! Logs: JSON or plain, to standard error.
 //!
-//! Libraries have no voice at any level, and `RUST_LOG` is not read. kube logs the whole of an answer that it cannot decode
+//! Libraries have no voice at any level, trace included, and `RUST_LOG` is not read. kube logs the whole of an answer that it cannot decode
 //! as a warning, a Secret like anything else; hyper logs headers, rustls names out of certificates. What a person has to
 //! know of their work the hub says in its own words, and counts.
 
@@ -31,7 +31,9 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let base = tracing_subscriber::fmt().with_env_filter(filter(level));
-    base.with_writer(writer).json().flatten_event(true).finish()
+    let json = base.with_writer(writer).json().flatten_event(true);
+    // The innermost span is the last of the list.
+    json.with_current_span(false).finish()
 }
 
 fn plain<W>(level: Level, writer: W) -> impl tracing::Subscriber + Send + Sync
@@ -99,17 +101,46 @@ mod tests {
     /// Holds: E8.
     #[test]
     fn libraries_say_nothing() {
-        let page = Page::default();
-        let writer = page.clone();
-        tracing::subscriber::with_default(json(Level::DEBUG, move || writer.clone()), || {
-            tracing::error!(target: "kube_client::client", "the body of an answer");
-            tracing::warn!(target: "kube_runtime::watcher", "the body of an answer");
-            tracing::error!(target: "hyper::proto", "a header");
-            tracing::error!(target: "rustls::client", "a name in a certificate");
-            tracing::debug!(target: "renderhub::watch", "ours");
-            tracing::trace!(target: "renderhub::watch", "too fine");
-        });
-        let text = page.text();
-        assert!(text.contains("ours") && text.lines().count() == 1, "{text}");
+        for (level, lines) in [(Level::DEBUG, 1), (Level::TRACE, 2)] {
+            let page = Page::default();
+            let writer = page.clone();
+            tracing::subscriber::with_default(json(level, move || writer.clone()), || {
+                let foreign = tracing::error_span!(target: "kube_client::client", "HTTP", url = "a name");
+                let _entered = foreign.entered();
+                tracing::error!(target: "kube_client::client", "the body of an answer");
+                tracing::warn!(target: "kube_runtime::watcher", "the body of an answer");
+                tracing::error!(target: "hyper::proto", "a header");
+                tracing::error!(target: "rustls::client", "a name in a certificate");
+                tracing::debug!(target: "renderhub::watch", "ours");
+                tracing::trace!(target: "renderhub::watch", "fine");
+            });
+            let text = page.text();
+            assert!(text.contains("ours") && !text.contains("a name"), "{text}");
+            assert_eq!(text.lines().count(), lines, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_the_spans_around_it_say_and_at_info_there_are_none() {
+        for (level, spans) in [
+            (Level::INFO, serde_json::Value::Null),
+            (
+                Level::DEBUG,
+                serde_json::json!([{"name": "pass", "task": "t1", "cluster": "east"}]),
+            ),
+        ] {
+            let page = Page::default();
+            let writer = page.clone();
+            tracing::subscriber::with_default(json(level, move || writer.clone()), || {
+                let span =
+                    tracing::debug_span!("pass", task = "t1", cluster = Some("east"), other = None::<&str>);
+                span.in_scope(|| tracing::warn!("ours"));
+            });
+            let line: serde_json::Value = serde_json::from_str(page.text().trim()).unwrap();
+            assert_eq!(
+                (&line["spans"], &line["span"]),
+                (&spans, &serde_json::Value::Null)
+            );
+        }
     }
 }

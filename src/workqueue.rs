@@ -41,6 +41,21 @@ pub enum Pool {
     Large(Box<Pool>),
 }
 
+impl Pool {
+    /// The kind of pool, for a log.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Here => "Here",
+            Self::Namespace(_) => "Namespace",
+            Self::Elsewhere => "Elsewhere",
+            Self::Cluster(_) => "Cluster",
+            Self::OwnClusters(_) => "OwnClusters",
+            Self::Large(_) => "Large",
+        }
+    }
+}
+
 /// Whose a key is, and the pools it is worked on out of, each with how many of it are worked on at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {

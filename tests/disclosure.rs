@@ -85,13 +85,73 @@ async fn metrics_count_and_name_nobody() -> Result<()> {
     Ok(())
 }
 
+/// The first line after those that were looked at in which all of this stands.
+fn next<'a>(lines: &mut impl Iterator<Item = &'a Value>, wanted: &[(&str, &str)]) -> Option<&'a Value> {
+    lines.find(|line| wanted.iter().all(|(field, value)| line[*field] == *value))
+}
+
+/// A platform operator who looks for why a task does not go on finds each decision about it, with its cause, in a line that names it.
+#[tokio::test]
+async fn each_decision_and_each_transition_is_told_at_debug_and_not_before() -> Result<()> {
+    for level in ["debug", "info"] {
+        let stage = Stage::with_flags("told", &[&format!("--log-level={level}")]).await?;
+        let task = stage.submit(stage.task("shop")).await?;
+        stage.complete(&task).await?;
+        stage
+            .condition(&task, JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        stage.cleared(&task).await?;
+        let uid = task.meta().uid.clone().unwrap_or_default();
+        let pass = json!([{"name": "pass", "task": uid, "kind": "RenderTask", "namespace": stage.scope.tenant, "task_name": "shop"}]);
+        let steps = stage.log_lines("the next step of a task");
+        let ready = stage.log_lines("a task is ready for a pass");
+        let leases = stage.log_lines("the state of the hub's Lease changes");
+        if level == "info" {
+            assert!([steps, ready, leases].iter().all(Vec::is_empty));
+            assert!(
+                stage
+                    .log_lines("ready")
+                    .iter()
+                    .all(|line| line["spans"].is_null())
+            );
+            stage.passed();
+            continue;
+        }
+        let mut steps = steps.iter();
+        for (step, why) in [
+            ("Rest", "NoSlot"),
+            ("AddFinalizer", "Start"),
+            ("Create", "Start"),
+            ("WriteStatus", "JobScheduled"),
+            ("ReadJob", "JobMayHaveEnded"),
+            ("WriteStatus", "JobSucceeded"),
+            ("DeleteJob", "Succeeded"),
+            ("DeleteSecret", "Succeeded"),
+        ] {
+            let told = next(&mut steps, &[("step", step), ("why", why)]);
+            assert_eq!(told.map(|line| &line["spans"]), Some(&pass), "{step}");
+        }
+        let seen = next(&mut ready.iter(), &[("task", uid.as_str()), ("wake", "TaskSeen")]);
+        assert!(seen.is_some(), "{ready:?}");
+        assert!(next(&mut leases.iter(), &[("from", "starting"), ("to", "active")]).is_some());
+        let calls = stage.log_lines("a call to an API server");
+        let made = next(&mut calls.iter(), &[("verb", "create"), ("resource", "jobs")]);
+        assert_eq!(
+            made.map(|line| (&line["code"], &line["spans"])),
+            Some((&json!(200), &pass))
+        );
+        stage.passed();
+    }
+    Ok(())
+}
+
 /// What a tenant has in its values, and a credential in a Secret that cannot be parsed.
 const VALUE: &str = "canary-value";
 
 /// Holds: E1, E3, E4, E6, E8.
 #[tokio::test]
 async fn no_secret_and_no_foreign_word_is_ever_said() -> Result<()> {
-    let mut stage = Stage::without_hub("canary", &["--log-level=debug"]).await?;
+    let mut stage = Stage::without_hub("canary", &["--log-level=trace"]).await?;
     stage.make_registry().await?;
     let trace = [("RUST_LOG", "trace")];
     let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &trace)?;

@@ -11,12 +11,13 @@ use clap::CommandFactory;
 use prometheus_client::encoding::text::encode;
 use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
+use renderhub::apply::Stage;
 use renderhub::config::Cli;
 use renderhub::metrics::clusters::{self, ClusterMetrics};
 use renderhub::metrics::journey::{Journey, Wait};
 use renderhub::metrics::{
-    FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, QueueRow, ResultLabel, SettingLabel,
-    StateLabel,
+    ErrorLabels, FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, QueueRow, ResultLabel,
+    SettingLabel, StateLabel,
 };
 
 #[path = "docs/bounds.rs"]
@@ -290,6 +291,20 @@ fn every_metric_is_documented_with_its_type_and_labels() {
     assert_eq!(documented, shown);
 }
 
+#[test]
+fn every_stage_of_a_call_is_explained_and_the_runbook_says_what_it_points_to() {
+    let metrics = rows(&read("docs/operations/metrics.md"));
+    let runbook = read("docs/runbooks/cluster-not-connected.md");
+    for stage in Stage::ALL {
+        assert!(metrics.contains_key(stage.as_str()), "{stage}");
+        let points = runbook.lines().any(|line| {
+            let is_row = line.starts_with("| `Transport`");
+            is_row && line.contains(&format!("`{stage}`"))
+        });
+        assert!(points, "{stage}");
+    }
+}
+
 /// Names of a metric's labels as the page writes them: `a`, `b`.
 fn labels_of(text: &str, metric: &str) -> String {
     let sample = text
@@ -333,10 +348,13 @@ fn touch(metrics: &Metrics) {
         journeys: _,
     } = metrics;
     touch_rows(metrics);
-    let label = KindLabel { kind: "test" };
-    reconcile_errors.get_or_create(&label).inc();
+    let labels = ErrorLabels {
+        kind: "test",
+        stage: "test",
+    };
+    reconcile_errors.get_or_create(&labels).inc();
     tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
-    watch_errors.get_or_create(&label).inc();
+    watch_errors.get_or_create(&KindLabel { kind: "test" }).inc();
     verifications.get_or_create(&ResultLabel { result: "test" }).inc();
     relaxed_settings
         .get_or_create(&SettingLabel { setting: "test" })

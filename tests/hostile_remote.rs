@@ -28,6 +28,8 @@ mod frames;
 mod memory;
 #[path = "hostile_remote/names.rs"]
 mod names;
+#[path = "hostile_remote/stages.rs"]
+mod stages;
 #[path = "hostile_remote/support.rs"]
 mod support;
 #[path = "hostile_remote/targets.rs"]

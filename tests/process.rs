@@ -47,7 +47,7 @@ fn settings_that_make_no_sense_are_refused_in_one_line() -> Result<()> {
         (&["--gc-interval=5"], "--gc-interval"),
         (&["--gc-interval=10ms"], "--gc-interval"),
         (&["--grace-period=5d"], "--grace-period"),
-        (&["--log-level=trace"], "--log-level"),
+        (&["--log-level=verbose"], "--log-level"),
         (&["--log-format=xml"], "--log-format"),
         (&["--admin-address=nowhere"], "--admin-address"),
         (&["--max-active-jobs=many"], "--max-active-jobs"),

@@ -1,5 +1,6 @@
 //! Why a call failed, without a word of the server's.
 
+use super::stage::Stage;
 use crate::gate;
 use crate::plan::objection::Objection;
 
@@ -36,9 +37,9 @@ pub enum CallError {
     /// Any other answer.
     #[error("the API server answered with code {0}")]
     Code(u16),
-    /// The connection failed, or the answer could not be read.
-    #[error("the call to the API server failed")]
-    Transport,
+    /// The connection failed, or the answer could not be read: at this stage.
+    #[error("the call to the API server failed at the stage {0}")]
+    Transport(Stage),
     /// The hub does not connect to the address; nothing was sent.
     #[error("the hub does not connect to this address")]
     Barred,
@@ -61,7 +62,7 @@ impl CallError {
             Self::TooLarge
             | Self::Crowded
             | Self::Timeout
-            | Self::Transport
+            | Self::Transport(_)
             | Self::Barred
             | Self::NoClaim => 0,
         }
@@ -72,7 +73,12 @@ impl CallError {
     pub const fn leaves_doubt(self) -> bool {
         matches!(
             self,
-            Self::TooLarge | Self::Crowded | Self::Timeout | Self::Code(_) | Self::Transport | Self::NoClaim
+            Self::TooLarge
+                | Self::Crowded
+                | Self::Timeout
+                | Self::Code(_)
+                | Self::Transport(_)
+                | Self::NoClaim
         )
     }
 
@@ -104,9 +110,29 @@ impl CallError {
             Self::Crowded => "Crowded",
             Self::Timeout => "Timeout",
             Self::Code(_) => "Code",
-            Self::Transport => "Transport",
+            Self::Transport(_) => "Transport",
             Self::Barred => "Barred",
             Self::NoClaim => "NoClaim",
+        }
+    }
+
+    /// How far the call came, as a log and a metric label have it; `None` where the error itself says all that is known.
+    #[must_use]
+    pub const fn stage(self) -> Option<&'static str> {
+        match self {
+            Self::Transport(stage) => Some(stage.as_str()),
+            Self::NotFound
+            | Self::AlreadyExists
+            | Self::Conflict
+            | Self::Invalid
+            | Self::Forbidden
+            | Self::Unauthorized
+            | Self::TooLarge
+            | Self::Crowded
+            | Self::Timeout
+            | Self::Code(_)
+            | Self::Barred
+            | Self::NoClaim => None,
         }
     }
 }
@@ -133,7 +159,7 @@ pub(super) fn classify(error: &kube::Error) -> CallError {
     match error {
         kube::Error::Api(status) => CallError::of_status(status.code, &status.reason),
         error if gate::is_closed(error) => CallError::NoClaim,
-        _ => CallError::Transport,
+        error => CallError::Transport(Stage::of(error)),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::api::labels::{FIELD_MANAGER, MANAGED_BY, MANAGED_BY_VALUE};
 use crate::plan::ledger::{Admitted, Changes, LedgerRoom};
 
 use super::error::found;
+use super::stage::Stage;
 use super::{Answer, CallError, Calls, manager};
 
 /// Writes that are tried where others write at the same time.
@@ -107,7 +108,7 @@ impl Calls {
             data: Some(kept.map(|(key, value)| (key.clone(), value.clone())).collect()),
             ..ConfigMap::default()
         };
-        let body = serde_json::to_vec(&map).map_err(|_| CallError::Transport)?;
+        let body = serde_json::to_vec(&map).map_err(|_| CallError::Transport(Stage::Internal))?;
         let parameters = PostParams {
             dry_run: false,
             field_manager: Some(FIELD_MANAGER.to_owned()),

@@ -13,6 +13,7 @@ use crate::plan::adoption::{Maker, maker};
 use crate::plan::outcome::EndHint;
 
 use super::lean::{Few, Keep, LeanMetadata, ShortText};
+use super::stage::Stage;
 use super::{CallError, Calls, Extent, Objects, PAGE};
 
 /// Longest mark for the next page that is sent back: far longer than any that an API server gives.
@@ -120,7 +121,7 @@ impl Objects {
         parameters.continue_token = next.map(str::to_owned);
         let request = self.own::<K>().list_metadata(&parameters);
         let body = self.exchange("list", resource, request, Extent::Page).await?;
-        let (all, next) = read(&body).ok_or(CallError::Transport)?;
+        let (all, next) = read(&body).ok_or(CallError::Transport(Stage::Decode))?;
         let (mut found, mut illegible) = (Vec::new(), 0);
         for object in all {
             let is_legible = self.is_home() || object.meta.uid.as_deref().is_some_and(is_uid);

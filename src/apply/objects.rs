@@ -25,6 +25,7 @@ use crate::plan::Right;
 
 use super::error::{CallError, Declined, found, gone};
 use super::single::{Bare, FoundJob, LeanJob, LeanPods, Made, PODS};
+use super::stage::Stage;
 use super::wire::{Extent, Wire};
 use super::{DEADLINE, delete, manager};
 
@@ -32,6 +33,9 @@ use super::{DEADLINE, delete, manager};
 /// config Secret of up to 1 MiB. An API server answers each write so since it knows this form.
 const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+
+/// An answer that is not what was asked for.
+const UNREADABLE: CallError = CallError::Transport(Stage::Decode);
 
 /// Calls for Jobs, config Secrets and pods.
 #[derive(Clone)]
@@ -97,7 +101,7 @@ impl Objects {
     where
         K: Resource<DynamicType = ()> + serde::Serialize,
     {
-        let body = serde_json::to_vec(object).map_err(|_| CallError::Transport)?;
+        let body = serde_json::to_vec(object).map_err(|_| CallError::Transport(Stage::Internal))?;
         let parameters = PostParams {
             dry_run,
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -106,7 +110,7 @@ impl Objects {
         if let Ok(request) = &mut request {
             request.headers_mut().insert(ACCEPT, METADATA_ONLY);
         }
-        let request = request.map_err(|_| CallError::Transport)?;
+        let request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout.into()));
         self.count(
@@ -114,8 +118,8 @@ impl Objects {
             resource,
             answer.as_ref().map_err(|declined| declined.error),
         );
-        let made: Made = serde_json::from_slice(&answer?).map_err(|_| CallError::Transport)?;
-        Ok(made.uid().ok_or(CallError::Transport)?)
+        let made: Made = serde_json::from_slice(&answer?).map_err(|_| UNREADABLE)?;
+        Ok(made.uid().ok_or(UNREADABLE)?)
     }
 
     /// Reads a Job; `None` when it does not exist.
@@ -170,7 +174,7 @@ impl Objects {
         let of_task = ListParams::default().labels(&objects_of(task)).limit(PODS.into());
         let request = self.own::<Pod>().list(&of_task);
         let body = self.exchange("list", "pods", request, Extent::Page).await?;
-        let pods: LeanPods = serde_json::from_slice(&body).map_err(|_| CallError::Transport)?;
+        let pods: LeanPods = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         Ok(pods.pods().filter_map(|pod| look(&pod)).collect())
     }
 
@@ -272,7 +276,7 @@ impl Objects {
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let body = self.exchange(verb, resource, request, Extent::Object).await?;
-        serde_json::from_slice(&body).map_err(|_| CallError::Transport)
+        serde_json::from_slice(&body).map_err(|_| UNREADABLE)
     }
 
     /// The body of the answer as it came, as far as it is wanted.
@@ -283,7 +287,7 @@ impl Objects {
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
         extent: Extent,
     ) -> Result<Bytes, CallError> {
-        let request = request.map_err(|_| CallError::Transport)?;
+        let request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.send(request, extent)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout));
         self.count(verb, resource, answer.as_ref().map_err(|error| *error));
@@ -291,8 +295,16 @@ impl Objects {
     }
 
     fn count(&self, verb: &'static str, resource: &'static str, answer: Result<&Bytes, CallError>) {
+        let (code, error) = (answer.map_or_else(CallError::code, |_| 200), answer.err());
+        tracing::debug!(
+            verb,
+            resource,
+            code,
+            kind = error.map(CallError::kind),
+            stage = error.and_then(CallError::stage),
+            "a call to an API server"
+        );
         if let Some(metrics) = &self.metrics {
-            let code = answer.map_or_else(CallError::code, |_| 200);
             metrics.call(verb, resource, code);
         }
     }

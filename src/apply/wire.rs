@@ -14,6 +14,7 @@ use crate::metrics::journey;
 use crate::plan::objection;
 
 use super::error::{CallError, Declined, classify};
+use super::stage::Stage;
 
 /// Bytes of one object of the hub's own API server: twice of what its database takes for one, 1.5 MiB.
 pub const OBJECT_MAX: usize = 3 << 20;
@@ -110,7 +111,7 @@ async fn exchange(client: &Client, request: http::Request<Vec<u8>>, max: usize) 
 async fn read(body: &mut Body, max: usize) -> Result<Bytes, CallError> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| CallError::Transport)?;
+        let frame = frame.map_err(|_| CallError::Transport(Stage::Body))?;
         // Trailers are of no interest.
         let Ok(part) = frame.into_data() else { continue };
         if whole.len() + part.len() > max {

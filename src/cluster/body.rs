@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::room::{Room, Share};
-use crate::apply::CallError;
+use crate::apply::{CallError, Stage};
 
 /// Bytes of the body of an error that are looked at.
 const ERROR_BODY: usize = 64 << 10;
@@ -22,7 +22,7 @@ const FIRST_ROOM: u64 = 64 << 10;
 /// [`CallError::Transport`] when the connection ended.
 pub(super) async fn part(body: &mut Incoming) -> Result<Option<Bytes>, CallError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| CallError::Transport)?;
+        let frame = frame.map_err(|_| CallError::Transport(Stage::Body))?;
         // Trailers are nothing anybody waits for.
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));

@@ -57,7 +57,7 @@ impl From<CallError> for Failed {
     fn from(error: CallError) -> Self {
         Self {
             error,
-            is_passing: matches!(error, CallError::Transport | CallError::Crowded),
+            is_passing: matches!(error, CallError::Transport(_) | CallError::Crowded),
             asked: None,
         }
     }

@@ -18,7 +18,7 @@ use super::limits::LinkLimits;
 use super::resolve::Resolver;
 use super::socket::Socket;
 use super::tls::{self, LinkError};
-use crate::apply::CallError;
+use crate::apply::{CallError, Stage};
 use crate::kubeconfig::{Host, RemoteConfig};
 use crate::plan::address::Guard;
 
@@ -59,14 +59,14 @@ impl Connector {
     ///
     /// # Errors
     /// [`CallError::Barred`] where the address is not permitted, [`CallError::Timeout`] when that took too long, else
-    /// [`CallError::Transport`].
+    /// [`CallError::Transport`] with the stage at which it failed.
     pub(super) async fn connect(&self, limits: &LinkLimits) -> Result<TlsStream<Socket>, CallError> {
         let connected = timeout(limits.connect, async {
             let addresses = self.checked(limits).await?;
             let tcp = self.dial(&addresses, limits).await?;
             let socket = Socket::new(tcp, limits.read_rate, limits.read_burst);
             let tls = self.tls.connect(self.name.clone(), socket).await;
-            tls.map_err(|_| CallError::Transport)
+            tls.map_err(|_| CallError::Transport(Stage::Tls))
         });
         connected.await.unwrap_or(Err(CallError::Timeout))
     }
@@ -83,7 +83,7 @@ impl Connector {
             return Err(CallError::Barred);
         }
         if addresses.is_empty() {
-            return Err(CallError::Transport);
+            return Err(CallError::Transport(Stage::Resolve));
         }
         Ok(addresses)
     }
@@ -94,7 +94,7 @@ impl Connector {
         } else {
             limits.connect
         };
-        let mut error = CallError::Transport;
+        let mut error = CallError::Transport(Stage::Connect);
         for address in addresses.iter().take(ADDRESSES) {
             let to = SocketAddr::new(*address, self.port);
             match timeout(limit, dial(to, limits)).await {

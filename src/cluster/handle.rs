@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::api::conditions::Reason;
+use crate::apply::CallError;
 use crate::kubeconfig::{Fingerprint, RemoteConfig};
 use crate::metrics::Metrics;
 use crate::plan::health::{Fault, Health, Moment};
@@ -45,6 +46,9 @@ pub struct Report {
     pub health: Health,
     /// Sites that cannot be used although the connection stands, and why; empty while it does not stand.
     pub refused: Vec<(Arc<Site>, Fault)>,
+    /// The call that failed last of those that told how the connection stands: for a log, and for no tenant, who would learn of the
+    /// network what is not its own.
+    pub failure: Option<CallError>,
 }
 
 impl Report {

@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode, Uri, request};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::tls::LinkError;
-use crate::apply::CallError;
+use crate::apply::{CallError, Stage};
 use crate::kubeconfig::{Host, RemoteConfig};
 
 /// What the server sees who asks.
@@ -48,7 +48,8 @@ pub(super) fn headers(parts: &request::Parts, user: Option<&HeaderValue>) -> Hea
 pub(super) fn with_timeout(uri: &Uri, life: Duration) -> Result<Uri, CallError> {
     let mark = if uri.query().is_some() { '&' } else { '?' };
     let seconds = life.as_secs().max(1);
-    Uri::try_from(format!("{uri}{mark}timeoutSeconds={seconds}")).map_err(|_| CallError::Transport)
+    Uri::try_from(format!("{uri}{mark}timeoutSeconds={seconds}"))
+        .map_err(|_| CallError::Transport(Stage::Internal))
 }
 
 pub(super) fn is_busy(status: StatusCode) -> bool {

@@ -18,7 +18,7 @@ use super::link::Link;
 use super::pace::Pace;
 use super::watching::{WatchEnd, Watching, price};
 use crate::api::labels::own_objects;
-use crate::apply::{CallError, Extent};
+use crate::apply::{CallError, Extent, Stage};
 use crate::names::HubId;
 use crate::watch::{Change, JobMark};
 use batch::{Batch, Known};
@@ -265,7 +265,7 @@ fn refused(error: CallError) -> Stop {
 
 fn get(path: &str, accept: &'static str) -> Result<Request<Vec<u8>>, Stop> {
     let request = Request::get(path).header(header::ACCEPT, accept).body(Vec::new());
-    request.map_err(|_| Stop::End(WatchEnd::Call(CallError::Transport)))
+    request.map_err(|_| Stop::End(WatchEnd::Call(CallError::Transport(Stage::Internal))))
 }
 
 fn path(namespace: &str, hub_id: &HubId) -> String {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::connect::Connector;
 use super::limits::LinkLimits;
 use super::socket::Socket;
-use crate::apply::CallError;
+use crate::apply::{CallError, Stage};
 use crate::gate::GatedBody;
 
 /// In memory of its own, because a connection keeps room for 32 requests.
@@ -74,6 +74,8 @@ pub(super) enum Unsent {
     Returned,
     /// It may have arrived.
     Lost,
+    /// It could not be made.
+    Unmade,
 }
 
 impl Lanes {
@@ -144,7 +146,7 @@ impl Lanes {
         } else {
             self.http1(socket).await
         };
-        made.map_err(|_| CallError::Transport)
+        made.map_err(|_| CallError::Transport(Stage::Send))
     }
 
     async fn http1(&self, socket: Io) -> hyper::Result<Sender> {
@@ -206,7 +208,7 @@ impl Sender {
             Self::Http2(sender) => sender.try_send_request(request).await,
             Self::Http1(sender) => match with_host(request) {
                 Ok(request) => sender.try_send_request(request).await,
-                Err(_) => return Err(Unsent::Lost),
+                Err(_) => return Err(Unsent::Unmade),
             },
         };
         answer.map_err(unsent)

@@ -31,12 +31,15 @@ use super::resolve::Resolver;
 use super::room::Room;
 use super::tls::LinkError;
 use super::watching::{WatchEnd, Watching};
-use crate::apply::{CallError, Extent};
+use crate::apply::{CallError, Extent, Stage};
 use crate::gate::{Gate, GatedBody};
 use crate::kubeconfig::{Login, RemoteConfig};
 use crate::plan::address::Guard;
 
 mod paid;
+
+/// A request that cannot be made, or an answer to another question.
+const INTERNAL: CallError = CallError::Transport(Stage::Internal);
 
 /// What a link needs besides its configuration.
 #[derive(Clone, Debug)]
@@ -174,7 +177,7 @@ impl Link {
     /// As [`Link::send`], with a shorter time.
     pub async fn probe(&self) -> Result<Bytes, CallError> {
         let request = Request::get("/version").body(Vec::new());
-        let call = self.call(request.map_err(|_| CallError::Transport)?, None)?;
+        let call = self.call(request.map_err(|_| INTERNAL)?, None)?;
         // In memory of its own, as the rest: whoever probes does so for as long as the hub lives.
         let asked = Box::pin(async {
             let answer = self.exchange(&call, None).await?;
@@ -215,7 +218,7 @@ impl Link {
         let call = self.call(request, user)?;
         match self.attempts(&call, Want::Lines).await? {
             Got::Lines(lines) => Ok(lines),
-            Got::Body(_) => Err(CallError::Transport),
+            Got::Body(_) => Err(INTERNAL),
         }
     }
 
@@ -238,7 +241,7 @@ impl Link {
     ) -> Result<T, CallError> {
         let bounded = self.0.cut.run_until_cancelled(timeout_at(deadline, work));
         match bounded.await {
-            None => Err(CallError::Transport),
+            None => Err(CallError::Transport(Stage::Canceled)),
             Some(done) => done.unwrap_or(Err(CallError::Timeout)),
         }
     }
@@ -288,7 +291,8 @@ impl Link {
             match sender.send(self.request(call, seconds)?).await {
                 Ok(head) => return Ok(Answer { head, sender }),
                 Err(Unsent::Returned) if !returned => returned = true,
-                Err(_) => return Err(CallError::Transport),
+                Err(Unsent::Returned | Unsent::Lost) => return Err(CallError::Transport(Stage::Send)),
+                Err(Unsent::Unmade) => return Err(INTERNAL),
             }
         }
     }
@@ -338,7 +342,7 @@ impl Link {
     fn call(&self, request: Request<Vec<u8>>, user: Option<&HeaderValue>) -> Result<Call, CallError> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        let uri = Uri::try_from(format!("{}{path}", self.0.base)).map_err(|_| CallError::Transport)?;
+        let uri = Uri::try_from(format!("{}{path}", self.0.base)).map_err(|_| INTERNAL)?;
         Ok(Call {
             headers: headers(&parts, user),
             method: parts.method,

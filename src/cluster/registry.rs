@@ -13,6 +13,7 @@ use dashmap::DashMap;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::api::conditions::Reason;
 use crate::apply::Wire;
@@ -165,7 +166,8 @@ impl Registry {
         let (desired, wanted) = watch::channel(Desired::new(config, pace));
         let common = Arc::clone(&self.0.common);
         let actor = Actor::new(key.clone(), common, Arc::clone(&line), wanted);
-        self.0.tasks.spawn(actor.run());
+        let span = tracing::debug_span!("connection", cluster = name);
+        self.0.tasks.spawn(actor.run().instrument(span));
         control.handles.insert(key, Handle { line, desired });
     }
 

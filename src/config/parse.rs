@@ -28,13 +28,13 @@ pub(super) fn pull_policy(text: &str) -> Result<PullPolicy, String> {
 }
 
 pub(super) fn level(text: &str) -> Result<tracing::Level, String> {
-    // Traces would show request headers, so the finest level is not offered.
     match text {
         "error" => Ok(tracing::Level::ERROR),
         "warn" => Ok(tracing::Level::WARN),
         "info" => Ok(tracing::Level::INFO),
         "debug" => Ok(tracing::Level::DEBUG),
-        _ => Err("must be error, warn, info or debug".to_owned()),
+        "trace" => Ok(tracing::Level::TRACE),
+        _ => Err("must be error, warn, info, debug or trace".to_owned()),
     }
 }
 

@@ -42,6 +42,7 @@ pub async fn take_over(objects: &Objects, metrics: &Metrics, jobs: Vec<Takeover>
             Err(error) => tracing::warn!(
                 task = %job.task,
                 error = error.kind(),
+                stage = error.stage(),
                 "a Job of another hub was not taken over; the next sweep tries again"
             ),
         }

@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::cluster::Want;
-use crate::metrics::{KindLabel, Metrics};
+use crate::metrics::{ErrorLabels, Metrics};
 use crate::names::TaskUid;
 use crate::plan::grants::Grants;
 use crate::plan::ledger::Changes;
+use crate::plan::placement::Target;
 use crate::plan::queue::{Caps, FairQueue};
 use crate::plan::retention::{KeptFailures, Retention};
 use crate::plan::site::Site;
@@ -46,6 +47,7 @@ mod shown;
 mod sites;
 mod sources;
 mod sweeps;
+mod wakes;
 mod work;
 
 use journeys::Journeys;
@@ -53,6 +55,7 @@ pub use ports::Outlets;
 use questions::Questions;
 pub use questions::{Answer, Claim};
 use sources::{Source, unseen};
+use wakes::{Wake, later, ready};
 use work::{Errand, Finished, Running};
 
 /// Pause before a sweep that failed is repeated.
@@ -238,7 +241,7 @@ impl Engine {
         while let Some(uid) = self.fair.grant() {
             self.show_wait(&uid, now);
             self.journeys.has_turn(&uid, now);
-            self.queue.add(&uid);
+            ready(&mut self.queue, &uid, Wake::Slot);
         }
         self.start_removals(now);
         self.start_passes(now);
@@ -257,14 +260,25 @@ impl Engine {
         }
     }
 
-    fn fail(&mut self, uid: &TaskUid, kind: &'static str) {
-        self.metrics
-            .reconcile_errors
-            .get_or_create(&KindLabel { kind })
-            .inc();
+    fn fail(&mut self, uid: &TaskUid, kind: &'static str, stage: Option<&'static str>) {
+        // The port of the metrics asks for no credential: there it would tell a tenant what answers at an address of its choice.
+        let shown = stage
+            .filter(|_| !self.is_for_own_cluster(uid))
+            .unwrap_or_default();
+        let labels = ErrorLabels { kind, stage: shown };
+        self.metrics.reconcile_errors.get_or_create(&labels).inc();
         let wait = self.backoff.failed(uid);
-        self.queue.add_at(uid, Instant::now() + wait);
-        tracing::warn!(task = %uid, kind, wait_ms = wait.as_millis(), "a pass failed; it is repeated");
+        later(&mut self.queue, uid, Instant::now() + wait, Wake::BackOff);
+        tracing::warn!(task = %uid, kind, stage, wait_ms = wait.as_millis(), "a pass failed; it is repeated");
+    }
+
+    /// Whether a task's Job is for a cluster that its tenant names.
+    fn is_for_own_cluster(&self, uid: &TaskUid) -> bool {
+        let target = self
+            .index
+            .task(uid)
+            .and_then(|record| record.abroad.target.as_deref());
+        matches!(target, Some(Target::Own(_)))
     }
 
     fn next_wake(&mut self) -> Option<Instant> {
@@ -443,7 +457,10 @@ pub(super) mod tests {
         let errors = engine
             .metrics
             .reconcile_errors
-            .get_or_create(&KindLabel { kind: "Panic" })
+            .get_or_create(&ErrorLabels {
+                kind: "Panic",
+                stage: "",
+            })
             .get();
         assert_eq!((errors, engine.running.passes().len()), (1, 0));
         assert_eq!(

@@ -39,6 +39,15 @@ impl WorkError {
             Self::Unsettled => "Unsettled",
         }
     }
+
+    /// How far the call came that failed, where that is told.
+    #[must_use]
+    pub const fn stage(self) -> Option<&'static str> {
+        match self {
+            Self::Call(error) => error.stage(),
+            Self::NotConnected | Self::Unsettled => None,
+        }
+    }
 }
 
 /// What a pass brought of the task's Job.

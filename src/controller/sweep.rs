@@ -187,10 +187,11 @@ pub async fn remove_given_up(
                 "removed a Job that was given up, because its cluster is back"
             ),
             Err(error) => {
-                let error = error.kind();
+                let (error, stage) = (error.kind(), error.stage());
                 tracing::warn!(
                     job = job.name,
                     error,
+                    stage,
                     "a Job that was given up could not be removed; it is tried again"
                 );
             }
@@ -276,8 +277,8 @@ impl<'a> Tally<'a> {
             Err(error) => {
                 self.stayed += 1;
                 if is_named {
-                    let error = error.kind();
-                    tracing::warn!(kind, name, error, "an object without a task stays for now");
+                    let (error, stage) = (error.kind(), error.stage());
+                    tracing::warn!(kind, name, error, stage, "an object without a task stays for now");
                 }
             }
         }
@@ -476,7 +477,6 @@ mod tests {
             jobs: Vec::new(),
             left: (0..lefts).map(left).collect(),
             scopes: Arc::default(),
-            owned: Arc::new(Owned::All),
         };
         let begin = Instant::now();
         let settled = remove_orphans(&calls, &objects, &metrics, sweep).await;

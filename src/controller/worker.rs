@@ -27,7 +27,7 @@ use crate::plan::seal::SealKey;
 use crate::plan::task::Task;
 use crate::plan::tenancy::Tenancy;
 use crate::plan::tenant::{Access, Missing, Named, Own, Reader, Reference, no_account};
-use crate::plan::{JobState, Observed, Step, decide};
+use crate::plan::{JobState, Observed, Step, Why, decide};
 use crate::tenant::{Identities, IdentityError, look_up};
 use crate::verify::Verifier;
 use crate::watch::pod_task;
@@ -100,6 +100,13 @@ pub async fn work(context: Arc<Context>, offers: Offers, view: View, has_slot: b
         pass.outcome.error = Some(error);
     }
     pass.outcome.held = pass.view.held;
+    let (error, held) = (pass.outcome.error, pass.outcome.held);
+    tracing::debug!(
+        error = error.map(WorkError::kind),
+        stage = error.and_then(WorkError::stage),
+        held = held.map(tracing::field::debug),
+        "a pass over a task ends"
+    );
     pass.outcome
 }
 
@@ -174,7 +181,7 @@ impl Pass<'_> {
     }
 
     fn decide(&self, task: &Task) -> Step {
-        decide(&Observed {
+        let observed = Observed {
             now: Timestamp::now(),
             task,
             job: &self.view.job,
@@ -200,7 +207,15 @@ impl Pass<'_> {
             held: self.view.held,
             is_forged: self.view.is_forged && self.view.may_restore,
             removal: self.view.removal,
-        })
+        };
+        let step = decide(&observed);
+        tracing::debug!(
+            step = step.as_str(),
+            why = Why::of(&observed, &step).as_str(),
+            wake = step.wake().map(tracing::field::display),
+            "the next step of a task"
+        );
+        step
     }
 
     async fn act(&mut self, task: &Arc<Task>, step: Step) -> Result<(), WorkError> {

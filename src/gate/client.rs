@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::client::legacy::connect::Connect;
 use hyper_util::client::legacy::{Client as Sender, Error, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
@@ -14,6 +14,7 @@ use tower_layer::Layer as _;
 use tower_service::Service;
 
 use super::layer::only_reads;
+use super::names::connector;
 use super::socket::GatedConnector;
 use super::{Gate, GateLayer, GatedBody};
 
@@ -26,7 +27,7 @@ type RequestBody = GatedBody<Body>;
 /// # Errors
 /// If the configuration is none that a client can be made of.
 pub fn client(config: &Config, gate: &Gate) -> kube::Result<Client> {
-    let mut http = HttpConnector::new();
+    let mut http = connector();
     http.enforce_http(false);
     let mut reads = TimeoutConnector::new(config.rustls_https_connector_with_connector(http.clone())?);
     let gated = GatedConnector::new(http, gate.clone());

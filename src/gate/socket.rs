@@ -8,22 +8,23 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::names::Connector;
 use super::{BoxError, Gate};
 
 /// Connects sockets that write only while the gate is open.
 #[derive(Clone, Debug)]
 pub(super) struct GatedConnector {
-    http: HttpConnector,
+    http: Connector,
     gate: Gate,
 }
 
 impl GatedConnector {
-    pub(super) fn new(http: HttpConnector, gate: Gate) -> Self {
+    pub(super) fn new(http: Connector, gate: Gate) -> Self {
         Self { http, gate }
     }
 }
@@ -109,6 +110,7 @@ mod tests {
     use hyper::rt::Write as _;
     use tokio::io::AsyncReadExt as _;
 
+    use super::super::names::connector;
     use super::super::tests::with_claim;
     use super::*;
 
@@ -116,7 +118,7 @@ mod tests {
     async fn nothing_is_written_without_a_claim_whatever_it_is() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (gate, renewed) = with_claim();
-        let mut connector = GatedConnector::new(HttpConnector::new(), gate);
+        let mut connector = GatedConnector::new(connector(), gate);
         let to = format!("http://{}", listener.local_addr().unwrap());
         let mut socket = connector.call(to.parse().unwrap()).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();

@@ -76,14 +76,17 @@ impl Held {
         match self.machine.next(Instant::now(), Timestamp::now()) {
             Next::End(end) => {
                 self.publish();
+                tracing::debug!(why = end.as_str(), "the hub's Lease is not kept any more");
                 return Err(end.into());
             }
             Next::Call(call) => {
-                let is_stopping = self.is_stopping;
+                let (is_stopping, verb) = (self.is_stopping, call.verb());
                 let answer = tokio::select! {
                     answer = self.leases.perform(call) => answer,
                     () = stop.cancelled(), if !is_stopping => Answer::Failed(Failure::Unanswered),
                 };
+                let failure = answer.failure().map(tracing::field::debug);
+                tracing::trace!(verb, failure, "a call for the hub's Lease");
                 if let Answer::Failed(failure @ (Failure::Unanswered | Failure::Forbidden)) = answer
                     && !stop.is_cancelled()
                 {
@@ -105,8 +108,15 @@ impl Held {
     /// Tells what the last step changed.
     fn publish(&mut self) {
         let until = self.machine.until().unwrap_or_else(Instant::now);
-        self.until.send_replace(until);
+        if self.until.send_replace(until) < until && self.machine.until().is_some() {
+            tracing::trace!("the hub's Lease is renewed");
+        }
         let state = self.machine.state();
+        let before = *self.state.borrow();
+        if before != state {
+            let (from, to) = (before.as_str(), state.as_str());
+            tracing::debug!(from, to, "the state of the hub's Lease changes");
+        }
         self.has_stood_by |= state == State::Standby;
         self.state
             .send_if_modified(|known| std::mem::replace(known, state) != state);

@@ -43,6 +43,7 @@ pub mod tenancy;
 pub mod tenant;
 pub mod unowned;
 pub mod validate;
+mod why;
 
 use std::borrow::Cow;
 
@@ -66,6 +67,7 @@ use status::Started;
 use task::{Phase, Task};
 use tenancy::Tenancy;
 use tenant::{Own, Reader, Reference};
+pub use why::Why;
 
 /// Everything a decision rests on.
 #[derive(Clone, Debug)]

@@ -91,6 +91,29 @@ pub enum SiteState {
     },
 }
 
+impl SiteState {
+    /// The state in a word, for a log.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Disconnected => "disconnected",
+            Self::Down { .. } => "down",
+            Self::Refused { .. } => "refused",
+        }
+    }
+
+    /// Why it is not up; `None` where it is, or is away on purpose.
+    #[must_use]
+    pub const fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Up | Self::Disconnected => None,
+            Self::Down { reason, .. } => Some(*reason),
+            Self::Refused { refusal, .. } => Some(refusal.reason),
+        }
+    }
+}
+
 /// How the place of a task's Job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where<'a> {

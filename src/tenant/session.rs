@@ -16,7 +16,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use crate::apply::{CallError, OBJECT_MAX, SecretBody, fetch};
+use crate::apply::{CallError, OBJECT_MAX, SecretBody, Stage, fetch};
 use crate::metrics::Metrics;
 
 /// Longest a read may take.
@@ -40,6 +40,19 @@ pub enum ReadError {
     #[error("the call failed")]
     Call(#[from] CallError),
 }
+
+impl ReadError {
+    /// The call, where it did not come to a word about the reader.
+    const fn call(self) -> Option<CallError> {
+        match self {
+            Self::NotFound | Self::Forbidden | Self::Unauthorized => None,
+            Self::Call(error) => Some(error),
+        }
+    }
+}
+
+/// An answer that is not what was asked for.
+const UNREADABLE: ReadError = ReadError::Call(CallError::Transport(Stage::Decode));
 
 /// How a request shows whose it is.
 pub(super) enum Proof {
@@ -87,11 +100,8 @@ impl Session {
         let answer = self.exchange(request).await;
         let answer = answer
             .map(|body| Zeroizing::new(Vec::from(body)))
-            .and_then(|body| {
-                serde_json::from_slice(&body).map_err(|_| ReadError::Call(CallError::Transport))
-            });
-        self.metrics
-            .call("get", resource_of::<K>(), code(answer.as_ref().err()));
+            .and_then(|body| serde_json::from_slice(&body).map_err(|_| UNREADABLE));
+        self.count("get", resource_of::<K>(), answer.as_ref().err());
         answer
     }
 
@@ -102,7 +112,7 @@ impl Session {
     pub async fn secret(&self, namespace: &str, name: &str) -> Result<SecretBody, ReadError> {
         let request = secrets(namespace).get(name, &GetParams::default());
         let answer = self.exchange(request).await;
-        self.metrics.call("get", SECRETS, code(answer.as_ref().err()));
+        self.count("get", SECRETS, answer.as_ref().err());
         answer.map(|body| SecretBody::new(body.into()))
     }
 
@@ -115,9 +125,9 @@ impl Session {
         let answer = self.exchange(request).await.and_then(|body| {
             let read: Result<PartialObjectMeta<Secret>, _> = serde_json::from_slice(&body);
             let version = read.ok().and_then(|object| object.metadata.resource_version);
-            version.ok_or(ReadError::Call(CallError::Transport))
+            version.ok_or(UNREADABLE)
         });
-        self.metrics.call("get", SECRETS, code(answer.as_ref().err()));
+        self.count("get", SECRETS, answer.as_ref().err());
         answer
     }
 
@@ -148,7 +158,7 @@ impl Session {
             410 => Ok(SecretWatch(None)),
             code => Err(meaning(code)),
         });
-        self.metrics.call("watch", SECRETS, code(opened.as_ref().err()));
+        self.count("watch", SECRETS, opened.as_ref().err());
         opened
     }
 
@@ -172,9 +182,22 @@ impl Session {
                 | CallError::Barred
                 | CallError::Timeout
                 | CallError::Code(_)
-                | CallError::Transport
+                | CallError::Transport(_)
                 | CallError::NoClaim => ReadError::Call(error),
             })
+    }
+
+    fn count(&self, verb: &'static str, resource: &'static str, error: Option<&ReadError>) {
+        let (code, call) = (code(error), error.copied().and_then(ReadError::call));
+        tracing::debug!(
+            verb,
+            resource,
+            code,
+            kind = call.map(CallError::kind),
+            stage = call.and_then(CallError::stage),
+            "a call to an API server"
+        );
+        self.metrics.call(verb, resource, code);
     }
 
     /// The request with what shows whose it is.
@@ -182,7 +205,7 @@ impl Session {
         &self,
         request: Result<HttpRequest<Vec<u8>>, RequestError>,
     ) -> Result<HttpRequest<Vec<u8>>, ReadError> {
-        let mut request = request.map_err(|_| CallError::Transport)?;
+        let mut request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
         if let Some((header, value)) = self.header() {
             request.headers_mut().insert(header, value);
         }
@@ -248,7 +271,7 @@ fn code(error: Option<&ReadError>) -> u16 {
 
 fn classify(error: &kube::Error) -> ReadError {
     let kube::Error::Api(status) = error else {
-        return CallError::Transport.into();
+        return CallError::Transport(Stage::of(error)).into();
     };
     meaning(status.code)
 }

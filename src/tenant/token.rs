@@ -14,7 +14,7 @@ use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use crate::apply::CallError;
+use crate::apply::{CallError, Stage};
 use crate::gate;
 use crate::metrics::Metrics;
 use crate::plan::tenant::ServiceAccount;
@@ -134,7 +134,9 @@ impl Tokens {
             Err(TokenError::Denied) => 403,
             Err(_) => 0,
         };
-        self.metrics.call("create", "serviceaccounts/token", code);
+        let (verb, resource) = ("create", "serviceaccounts/token");
+        tracing::debug!(verb, resource, code, "a call to an API server");
+        self.metrics.call(verb, resource, code);
         let answer = answer?;
         let text = answer.status.and_then(|status| status.token).map(Zeroizing::new);
         let text = text.ok_or(TokenError::Other)?;
@@ -150,7 +152,7 @@ impl Tokens {
 }
 
 fn decode(text: &str) -> Result<TokenRequest, TokenError> {
-    serde_json::from_str(text).map_err(|_| TokenError::Call(CallError::Transport))
+    serde_json::from_str(text).map_err(|_| TokenError::Call(CallError::Transport(Stage::Decode)))
 }
 
 fn request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError> {
@@ -168,8 +170,8 @@ fn request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError
         "/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     ))
     .header(http::header::CONTENT_TYPE, "application/json")
-    .body(serde_json::to_vec(&body).map_err(|_| CallError::Transport)?)
-    .map_err(|_| CallError::Transport)
+    .body(serde_json::to_vec(&body).map_err(|_| CallError::Transport(Stage::Internal))?)
+    .map_err(|_| CallError::Transport(Stage::Internal))
 }
 
 /// What a token says of itself.
@@ -219,7 +221,7 @@ fn classify(error: &kube::Error) -> TokenError {
         kube::Error::Api(status) if matches!(status.code, 400 | 403 | 404 | 409 | 422) => TokenError::Denied,
         kube::Error::Api(status) => CallError::Code(status.code).into(),
         error if gate::is_closed(error) => CallError::NoClaim.into(),
-        _ => CallError::Transport.into(),
+        error => CallError::Transport(Stage::of(error)).into(),
     }
 }
 

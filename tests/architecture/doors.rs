@@ -16,7 +16,7 @@ const DOORS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "hyper_util::client",
-        &["gate/client.rs", "gate/socket.rs"],
+        &["gate/client.rs", "gate/names.rs", "gate/socket.rs"],
         "it sends nothing but bodies that ask the gate",
     ),
     ("hyper_timeout", &["gate/client.rs"], "no other client is made"),

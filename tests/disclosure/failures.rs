@@ -86,7 +86,7 @@ impl Stage {
 /// Holds: E5, E6.
 #[tokio::test]
 async fn no_shape_of_a_credential_is_told() -> Result<()> {
-    let mut stage = Stage::without_hub("shapes", &["--log-level=debug"]).await?;
+    let mut stage = Stage::without_hub("shapes", &["--log-level=trace"]).await?;
     let mut tasks = Vec::new();
     for (number, (type_, content, reason)) in credentials().into_iter().enumerate() {
         let name = stage.registry_with(number, type_, &content).await?;
@@ -132,7 +132,7 @@ fn last_words() -> Vec<String> {
 /// Holds: E3, E4, E8.
 #[tokio::test]
 async fn no_last_word_of_a_pod_is_repeated() -> Result<()> {
-    let stage = Stage::with_flags("words", &["--log-level=debug"]).await?;
+    let stage = Stage::with_flags("words", &["--log-level=trace"]).await?;
     let submitted = last_words().into_iter().enumerate().map(async |(number, word)| {
         let failed = stage.submit(stage.task(&format!("failed-{number}"))).await?;
         let ended = stage.submit(stage.task(&format!("ended-{number}"))).await?;
@@ -253,7 +253,7 @@ async fn what_is_derived_copies_nothing_and_no_task_stores_what_was_resolved() -
 /// Holds: E3, E5.
 #[tokio::test]
 async fn what_stands_in_the_way_is_not_described() -> Result<()> {
-    let mut stage = Stage::without_hub("squat", &["--log-level=debug"]).await?;
+    let mut stage = Stage::without_hub("squat", &["--log-level=trace"]).await?;
     stage.make_registry().await?;
     let by_job = stage.submit(stage.task("by-job")).await?;
     let by_secret = stage.submit(stage.task("by-secret")).await?;

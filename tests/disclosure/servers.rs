@@ -74,7 +74,7 @@ fn class(method: &str, path: &str) -> String {
 /// Holds: E3, E8.
 #[tokio::test]
 async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
-    let mut stage = Stage::without_hub("answers", &["--log-level=debug"]).await?;
+    let mut stage = Stage::without_hub("answers", &["--log-level=trace"]).await?;
     stage.make_registry().await?;
     let proxy = Proxy::start(stage.hub_user.client().await?).await?;
     let told = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));

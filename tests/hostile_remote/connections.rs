@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use renderhub::apply::CallError;
+use renderhub::apply::{CallError, Stage};
 use renderhub::cluster::LinkError;
 use renderhub::cluster::link::Link;
 use renderhub::kubeconfig::{Host, Key, Login};
@@ -33,15 +33,19 @@ async fn a_server_with_another_certificate_is_told_nothing() {
             while_others_work(async {
                 assert_eq!(
                     failed(link.send(post(), None).await),
-                    CallError::Transport,
+                    CallError::Transport(Stage::Tls),
                     "{shown:?}"
                 );
                 assert_eq!(
                     failed(link.send(get("/x"), None).await),
-                    CallError::Transport,
+                    CallError::Transport(Stage::Tls),
                     "{shown:?}"
                 );
-                assert_eq!(failed(link.probe().await), CallError::Transport, "{shown:?}");
+                assert_eq!(
+                    failed(link.probe().await),
+                    CallError::Transport(Stage::Tls),
+                    "{shown:?}"
+                );
             })
             .await;
             assert!(server.accepted() > 0 && server.asked().is_empty(), "{shown:?}");
@@ -86,8 +90,9 @@ async fn plain_http_on_the_port_sees_no_token() {
     });
     let authority = Authority::new("any").unwrap().pem();
     let link = Link::new(&config(address, &authority), &settings(short())).unwrap();
-    assert_eq!(failed(link.send(post(), None).await), CallError::Transport);
-    assert_eq!(failed(link.probe().await), CallError::Transport);
+    let plain = CallError::Transport(Stage::Tls);
+    assert_eq!(failed(link.send(post(), None).await), plain);
+    assert_eq!(failed(link.probe().await), plain);
     let seen = served.await.unwrap();
     let text = String::from_utf8_lossy(&seen).to_lowercase();
     assert!(!seen.is_empty(), "the handshake came");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use renderhub::apply::CallError;
+use renderhub::apply::{CallError, Stage};
 use renderhub::cluster::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
@@ -66,9 +66,16 @@ fn none(_: u32) -> Vec<u8> {
     Vec::new()
 }
 
-const BROKEN: &[CallError] = &[CallError::Transport];
+const BROKEN: &[CallError] = &[
+    CallError::Transport(Stage::Send),
+    CallError::Transport(Stage::Body),
+];
 /// Either is right: the flood is noticed, or nothing of it is an answer.
-const FLOODED: &[CallError] = &[CallError::Transport, CallError::Timeout];
+const FLOODED: &[CallError] = &[
+    CallError::Transport(Stage::Send),
+    CallError::Transport(Stage::Body),
+    CallError::Timeout,
+];
 
 fn tricks() -> Vec<Trick> {
     let trick = |what, once, again, expected| Trick {
@@ -247,7 +254,11 @@ async fn headers_without_measure_are_not_read() {
             .await
             .unwrap();
             let error = failed(link(&server).send(post(), None).await);
-            assert_eq!(error, CallError::Transport, "{http:?} {count} {size}");
+            assert_eq!(
+                error,
+                CallError::Transport(Stage::Send),
+                "{http:?} {count} {size}"
+            );
         }
     }
 }

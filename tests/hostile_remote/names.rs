@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use renderhub::apply::CallError;
+use renderhub::apply::{CallError, Stage};
 use renderhub::cluster::limits::LinkLimits;
 use renderhub::cluster::link::{Link, LinkSettings};
 use renderhub::cluster::resolve::Resolver;
@@ -111,14 +111,14 @@ async fn a_name_that_is_not_answered_fails_within_two_seconds() {
     let begin = Instant::now();
     assert_eq!(
         failed(named("hole.test", &server, &settings).probe().await),
-        CallError::Transport
+        CallError::Transport(Stage::Resolve)
     );
     assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
     let dns = Dns::start(|_| Said::Are(Vec::new())).await.unwrap();
     let settings = resolving(&dns, LinkLimits::default());
     assert_eq!(
         failed(named("none.test", &server, &settings).probe().await),
-        CallError::Transport
+        CallError::Transport(Stage::Resolve)
     );
 }
 
@@ -217,7 +217,7 @@ async fn of_many_addresses_of_a_name_the_first_are_looked_at_and_fewer_are_tried
     });
     for (name, expected) in [
         ("fourth", None),
-        ("fifth", Some(CallError::Transport)),
+        ("fifth", Some(CallError::Transport(Stage::Connect))),
         ("refused-16th", Some(CallError::Barred)),
         ("refused-17th", None),
     ] {

@@ -12,7 +12,7 @@ use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::audit::Mark;
 use renderhub_harness::hostile::{Asked, Face, Hostile, Http, Reply, Shown, idle};
 use renderhub_harness::{apply, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::support::away::{LOOPBACK, away};
 use super::support::{CANARY, LIMIT, Stage};
@@ -229,6 +229,25 @@ impl Stage {
         Ok(name)
     }
 
+    /// Asserts that the log has the transitions of a connection, and says of each liar with another certificate how far it came.
+    fn log_tells_of(&self, honest: &str, liars: &[String]) {
+        let heard = self.log_lines("a connection heard of something");
+        let span = json!([{"name": "connection", "cluster": honest}]);
+        let is_told = |line: &Value| line["to"] == "connected" && line["spans"] == span;
+        assert!(heard.iter().any(is_told), "{honest}");
+        let lost = self.log_lines("a cluster is not connected");
+        for (liar, name) in LIARS.iter().zip(liars) {
+            let mut lines = lost.iter().filter(|line| line["cluster"] == *name);
+            let is_stranger = liar.face.shown != Shown::Right;
+            assert_eq!(
+                lines.any(|line| line["stage"] == "tls"),
+                is_stranger,
+                "{}",
+                liar.name
+            );
+        }
+    }
+
     /// Asserts that the hub used its rights since then for statuses, events and its own records, and for no object that a
     /// cluster could have asked for.
     async fn hub_writes_only_its_own_words(&self, since: Mark) -> Result<()> {
@@ -317,7 +336,7 @@ async fn a_cluster_that_answers_probes_and_no_work_holds_up_only_its_own_tasks()
 /// Holds: H1, H2, H3, H4, H8, H9, E3, K4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clusters_that_lie_flood_and_hang_are_nobody_elses_problem() -> Result<()> {
-    let stage = Stage::with_flags("liars", &[LOOPBACK]).await?;
+    let stage = Stage::with_flags("liars", &[LOOPBACK, "--log-level=trace"]).await?;
     let honest = stage.register(away().await?, json!({})).await?;
     stage.connected(&honest.name, "True", "Connected").await?;
     let (before, start) = (stage.resident()?, stage.plane.audit()?.mark().await?);
@@ -368,6 +387,7 @@ async fn clusters_that_lie_flood_and_hang_are_nobody_elses_problem() -> Result<(
             assert!(server.asked().is_empty(), "{} was told something", liar.name);
         }
     }
+    stage.log_tells_of(&honest.name, &names);
     stage.hub_writes_only_its_own_words(start).await?;
     wait_for("the hub to be ready all the while", LIMIT, async || {
         Ok((stage.hub().get("/readyz").await?.0 == 200).then_some(()))

@@ -154,6 +154,15 @@ impl Stage {
         self.give_rights(&[]).await
     }
 
+    /// The lines of the hub's log with this message.
+    pub fn log_lines(&self, message: &str) -> Vec<Value> {
+        let log = self.hub().log();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["message"] == message).collect()
+    }
+
     /// Kills the hub as a crash would.
     pub fn kill_hub(&mut self) {
         if let Some(hub) = self.hub.take() {

@@ -10,12 +10,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until};
 
-use super::checks::{fault_of, greet};
+use super::checks::{CheckFailure, greet};
 use super::line::Line;
 use super::post::{Note, Post};
 use super::report::Told;
 use super::session::Session;
 use super::{Common, Desired, now};
+use crate::api::conditions::Reason;
+use crate::apply::CallError;
 use crate::cluster::ClusterKey;
 use crate::cluster::link::Link;
 use crate::metrics::clusters::label;
@@ -29,8 +31,8 @@ const START: Duration = Duration::from_millis(250);
 
 /// What a task of the connection brings at its end.
 pub(super) enum Done {
-    Attempt(u64, Result<(Version, Arc<Session>), Fault>),
-    Probe(u64, Result<(), Fault>),
+    Attempt(u64, Result<(Version, Arc<Session>), CheckFailure>),
+    Probe(u64, Result<(), CheckFailure>),
     /// Whoever spoke of the site before is done.
     Turn(Arc<Site>),
     Drained,
@@ -50,6 +52,8 @@ pub(in crate::cluster) struct Actor {
     /// Whether all sites of this connection were looked at once.
     pub(super) is_settled: bool,
     pub(super) told: Told,
+    /// The call that failed last of those that told how the connection stands.
+    pub(super) failure: Option<CallError>,
     pub(super) seed: u64,
     pub(super) notes: mpsc::Sender<Note>,
     pub(super) tasks: JoinSet<Done>,
@@ -83,6 +87,7 @@ impl Actor {
             posts: HashMap::new(),
             is_settled: false,
             told: Told::default(),
+            failure: None,
             seed,
             notes,
             tasks: JoinSet::new(),
@@ -118,7 +123,13 @@ impl Actor {
             }
             post.watching.wake(now);
         }
-        match self.connection.wake(now) {
+        let from = self.connection.state();
+        let todo = self.connection.wake(now);
+        let to = self.connection.state();
+        if from != to {
+            tracing::debug!(todo = ?todo, from, to, "the time has come for a connection");
+        }
+        match todo {
             Some(Todo::Connect) => self.connect(),
             Some(Todo::Probe) => self.probe(),
             None => {}
@@ -137,9 +148,10 @@ impl Actor {
             },
             Some(note) = self.inbox.recv() => self.note(&note),
             () = line.counted.notified() => {
-                self.connection.heard(Heard::Unanswered(line.unanswered()), now());
+                let calls = line.unanswered();
+                self.hear(Heard::Unanswered(calls), (calls > 0).then_some(CallError::Timeout));
             }
-            () = line.doubt.notified() => self.connection.heard(Heard::Doubt, now()),
+            () = line.doubt.notified() => self.hear(Heard::Doubt, None),
             Ok(permit) = reports.reserve(), if self.told.has_news() => self.told.send(permit),
             () = until(due) => {}
         }
@@ -148,9 +160,8 @@ impl Actor {
     /// A task that ended without an outcome; one that was given up is no news.
     fn fell(&mut self, is_panic: bool) {
         if is_panic {
-            let now = now();
-            self.connection.heard(Heard::Failed(Fault::Unusable), now);
-            self.connection.heard(Heard::Missed(Fault::Unusable), now);
+            self.hear(Heard::Failed(Fault::Unusable), None);
+            self.hear(Heard::Missed(Fault::Unusable), None);
         }
     }
 
@@ -179,7 +190,7 @@ impl Actor {
     /// Another kubeconfig, or the same once more.
     fn bound(&mut self, before: &Desired) {
         if self.current.identity == before.identity {
-            self.connection.heard(Heard::Same, now());
+            self.hear(Heard::Same, None);
             return;
         }
         let is_token = self.current.connection == before.connection;
@@ -191,7 +202,7 @@ impl Actor {
         }
         self.line.renew(&self.current);
         let heard = if is_token { Heard::Token } else { Heard::Replaced };
-        self.connection.heard(heard, now());
+        self.hear(heard, None);
     }
 
     fn connect(&mut self) {
@@ -208,8 +219,8 @@ impl Actor {
         let link = self.session.as_ref().map(|session| session.link.clone());
         self.under_way = Some(self.tasks.spawn(async move {
             let probed = match link {
-                Some(link) => link.probe().await.map(|_| ()).map_err(fault_of),
-                None => Err(Fault::Unreachable),
+                Some(link) => link.probe().await.map(|_| ()).map_err(CheckFailure::from),
+                None => Err(Fault::Unreachable.into()),
             };
             Done::Probe(number, probed)
         }));
@@ -221,7 +232,7 @@ impl Actor {
                 self.under_way = None;
                 match attempt {
                     Ok((version, session)) => self.connected(version, session).await,
-                    Err(fault) => self.connection.heard(Heard::Failed(fault), now()),
+                    Err(failure) => self.hear(Heard::Failed(failure.fault), failure.call),
                 }
             }
             Done::Probe(number, probed) if number == self.number => {
@@ -233,20 +244,39 @@ impl Actor {
         }
     }
 
-    fn probed(&mut self, probed: Result<(), Fault>) {
-        let (result, heard) = match probed {
+    fn probed(&mut self, probed: Result<(), CheckFailure>) {
+        let call = probed.err().and_then(|failure| failure.call);
+        let (result, heard) = match probed.map_err(|failure| failure.fault) {
             Ok(()) => ("answered", Heard::Answered),
             Err(fault @ Fault::Unauthorized) => ("unauthorized", Heard::Missed(fault)),
             Err(fault @ Fault::Forbidden) => ("forbidden", Heard::Missed(fault)),
             Err(fault) => ("missed", Heard::Missed(fault)),
         };
         self.line.metrics.probe(&self.line.name, result);
+        self.hear(heard, call);
+    }
+
+    /// Takes in what became of the connection, with the call that failed, if one did, and says what comes of it.
+    pub(super) fn hear(&mut self, heard: Heard, call: Option<CallError>) {
+        let from = self.connection.state();
         self.connection.heard(heard, now());
+        let to = self.connection.state();
+        let (kind, stage) = (call.map(CallError::kind), call.and_then(CallError::stage));
+        match heard {
+            Heard::Connected(_) => self.failure = None,
+            Heard::Answered if from == to => {
+                tracing::trace!("a probe was answered");
+                return;
+            }
+            Heard::Failed(_) | Heard::Missed(_) | Heard::Unanswered(1..) => self.failure = call,
+            _ => {}
+        }
+        tracing::debug!(heard = ?heard, from, to, kind, stage, "a connection heard of something");
     }
 
     /// Puts the new session in the place of the old one, whose calls go on for a while.
     async fn connected(&mut self, version: Version, session: Arc<Session>) {
-        self.connection.heard(Heard::Connected(version), now());
+        self.hear(Heard::Connected(version), None);
         // It may have changed while the attempt was under way.
         session
             .link
@@ -281,6 +311,8 @@ impl Actor {
 
     /// Ends all tasks, and says of each site that it is down, if it is known why.
     async fn end(mut self) {
+        let reason = self.desired.borrow().end.map(Reason::as_str);
+        tracing::debug!(from = self.connection.state(), reason, "a connection ends");
         self.drop_session().await;
         // Those that drain see the cut and end by themselves; the others are of no use any more.
         if let Some(under_way) = self.under_way.take() {

@@ -18,12 +18,51 @@ const EVERYWHERE: &str = "kube-system";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
+/// What speaks against a cluster, and the call that showed it, where one failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CheckFailure {
+    pub(super) fault: Fault,
+    pub(super) call: Option<CallError>,
+}
+
+impl From<Fault> for CheckFailure {
+    fn from(fault: Fault) -> Self {
+        Self { fault, call: None }
+    }
+}
+
+impl From<CallError> for CheckFailure {
+    fn from(call: CallError) -> Self {
+        Self {
+            fault: fault_of(call),
+            call: Some(call),
+        }
+    }
+}
+
+impl From<WatchEnd> for CheckFailure {
+    fn from(end: WatchEnd) -> Self {
+        let call = match end {
+            WatchEnd::Call(call) => Some(call),
+            WatchEnd::Lost
+            | WatchEnd::TooLong
+            | WatchEnd::TooMuch
+            | WatchEnd::Unreadable
+            | WatchEnd::Expired => None,
+        };
+        Self {
+            fault: fault_of_watch(end),
+            call,
+        }
+    }
+}
+
 /// Asks a cluster for its version, and whether it is the hub's own.
-pub(super) async fn greet(link: &Link, own: &OwnNamespaces) -> Result<Version, Fault> {
-    let answer = link.probe().await.map_err(fault_of)?;
+pub(super) async fn greet(link: &Link, own: &OwnNamespaces) -> Result<Version, CheckFailure> {
+    let answer = link.probe().await?;
     let version = version(&answer).ok_or(Fault::Incompatible)?;
     if version < OLDEST {
-        return Err(Fault::Incompatible);
+        return Err(Fault::Incompatible.into());
     }
     // Who may not look there is looked at once more for each site.
     sign(link, None, EVERYWHERE, own).await?;
@@ -37,7 +76,7 @@ pub(super) async fn admit(
     site: &Site,
     user: Option<&HeaderValue>,
     own: &OwnNamespaces,
-) -> Result<(), Fault> {
+) -> Result<(), CheckFailure> {
     match site.cluster {
         ClusterName::Own(_) => not_almighty(link).await?,
         ClusterName::Platform(_) => {}
@@ -65,7 +104,7 @@ async fn not_the_hub(
     user: Option<&HeaderValue>,
     namespace: &str,
     own: &OwnNamespaces,
-) -> Result<(), Fault> {
+) -> Result<(), CheckFailure> {
     let there = sign(link, user, namespace, own).await?;
     if matches!(there, Sign::Other) {
         return Ok(());
@@ -73,13 +112,13 @@ async fn not_the_hub(
     match (there, sign(link, None, EVERYWHERE, own).await?) {
         // A server that has not even that one says nothing by it.
         (_, Sign::Missing) | (Sign::Hidden, Sign::Other) => return Ok(()),
-        (Sign::Missing, _) => return Err(Fault::NoNamespace),
+        (Sign::Missing, _) => return Err(Fault::NoNamespace.into()),
         (Sign::Hidden | Sign::Other, _) => {}
     }
     // Who may do nothing at all is told of that.
     match may(link, user, namespace, "watch").await? {
-        Some(true) => Err(Fault::Unrecognised),
-        Some(false) | None => Err(Fault::Forbidden),
+        Some(true) => Err(Fault::Unrecognised.into()),
+        Some(false) | None => Err(Fault::Forbidden.into()),
     }
 }
 
@@ -88,7 +127,7 @@ async fn sign(
     user: Option<&HeaderValue>,
     namespace: &str,
     own: &OwnNamespaces,
-) -> Result<Sign, Fault> {
+) -> Result<Sign, CheckFailure> {
     let request = request(
         Method::GET,
         &format!("/api/v1/namespaces/{namespace}"),
@@ -99,14 +138,14 @@ async fn sign(
             let there = uid(&answer).ok_or(Fault::Unusable)?;
             let is_ours = own(namespace).is_some_and(|uid| uid == there);
             if is_ours {
-                Err(Fault::SelfTarget)
+                Err(Fault::SelfTarget.into())
             } else {
                 Ok(Sign::Other)
             }
         }
         Err(CallError::NotFound) => Ok(Sign::Missing),
         Err(CallError::Forbidden) => Ok(Sign::Hidden),
-        Err(call) => Err(fault_of(call)),
+        Err(call) => Err(call.into()),
     }
 }
 
@@ -126,7 +165,7 @@ async fn may(
     user: Option<&HeaderValue>,
     namespace: &str,
     verb: &'static str,
-) -> Result<Option<bool>, Fault> {
+) -> Result<Option<bool>, CheckFailure> {
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {
@@ -134,27 +173,24 @@ async fn may(
         }},
     });
     match link.send(post(ACCESS, &body)?, user).await {
-        Ok(answer) => is_allowed(&answer).map(Some).ok_or(Fault::Unusable),
+        Ok(answer) => Ok(Some(is_allowed(&answer).ok_or(Fault::Unusable)?)),
         Err(CallError::Forbidden) => Ok(None),
-        Err(call) => Err(fault_of(call)),
+        Err(call) => Err(call.into()),
     }
 }
 
-async fn arrives(link: &Link, user: &HeaderValue) -> Result<(), Fault> {
+async fn arrives(link: &Link, user: &HeaderValue) -> Result<(), CheckFailure> {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let answer = link
-        .send(post(WHO_AM_I, &body)?, Some(user))
-        .await
-        .map_err(fault_of)?;
+    let answer = link.send(post(WHO_AM_I, &body)?, Some(user)).await?;
     if who(&answer).is_some_and(|who| who.as_bytes() == user.as_bytes()) {
         Ok(())
     } else {
-        Err(Fault::ImpersonationNotEffective)
+        Err(Fault::ImpersonationNotEffective.into())
     }
 }
 
 /// As the kubeconfig's own user: whoever may do everything could be made to act as anybody.
-async fn not_almighty(link: &Link) -> Result<(), Fault> {
+async fn not_almighty(link: &Link) -> Result<(), CheckFailure> {
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {"group": "*", "resource": "*", "verb": "*", "version": "*"}},
@@ -162,12 +198,12 @@ async fn not_almighty(link: &Link) -> Result<(), Fault> {
     match link.send(post(ACCESS, &body)?, None).await {
         Ok(answer) => match is_allowed(&answer) {
             Some(false) => Ok(()),
-            Some(true) => Err(Fault::Overprivileged),
-            None => Err(Fault::Unusable),
+            Some(true) => Err(Fault::Overprivileged.into()),
+            None => Err(Fault::Unusable.into()),
         },
         // Who may do everything may ask this too.
         Err(CallError::Forbidden) => Ok(()),
-        Err(call) => Err(fault_of(call)),
+        Err(call) => Err(call.into()),
     }
 }
 
@@ -244,7 +280,7 @@ fn is_allowed(answer: &[u8]) -> Option<bool> {
 }
 
 /// What a failed call says of the cluster.
-pub(super) const fn fault_of(call: CallError) -> Fault {
+const fn fault_of(call: CallError) -> Fault {
     match call {
         CallError::Unauthorized => Fault::Unauthorized,
         CallError::Forbidden => Fault::Forbidden,
@@ -257,13 +293,13 @@ pub(super) const fn fault_of(call: CallError) -> Fault {
         | CallError::Crowded
         | CallError::Timeout
         | CallError::Code(_)
-        | CallError::Transport
+        | CallError::Transport(_)
         | CallError::NoClaim => Fault::Unreachable,
     }
 }
 
 /// What the end of a watch says of the cluster.
-pub(super) const fn fault_of_watch(end: WatchEnd) -> Fault {
+const fn fault_of_watch(end: WatchEnd) -> Fault {
     match end {
         WatchEnd::Lost => Fault::Unreachable,
         WatchEnd::Call(call) => fault_of(call),

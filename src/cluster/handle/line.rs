@@ -14,9 +14,12 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Desired;
 use super::session::Session;
-use crate::apply::{CallError, Extent, Wire};
+use crate::apply::{CallError, Extent, Stage, Wire};
 use crate::cluster::fare::Fare;
 use crate::metrics::clusters::ClusterMetrics;
+
+/// A call through a site that is not up any more.
+const CANCELED: CallError = CallError::Transport(Stage::Canceled);
 
 /// One connection as its users know it, whatever becomes of it.
 pub(in crate::cluster) struct Line {
@@ -78,7 +81,7 @@ impl Line {
         }
         let code = outcome.map_or_else(CallError::code, |()| 200);
         self.metrics.request(&self.name, code);
-        if matches!(outcome, Err(CallError::Unauthorized | CallError::Transport)) {
+        if matches!(outcome, Err(CallError::Unauthorized | CallError::Transport(_))) {
             self.doubt.notify_one();
         }
         if is_unanswered {
@@ -133,13 +136,13 @@ impl Seat {
 
     async fn call(&self, request: Request<Vec<u8>>, extent: Extent) -> Result<Bytes, CallError> {
         let entered = self.line.enter().filter(|_| self.is_valid());
-        let (session, _call) = entered.ok_or(CallError::Transport)?;
+        let (session, _call) = entered.ok_or(CANCELED)?;
         let sent = session
             .link
             .send_paid(request, self.user.as_ref(), self.fare.clone(), extent);
         // What is cut says nothing of the cluster.
         let sent = self.valid.run_until_cancelled(sent).await;
-        let sent = sent.ok_or(CallError::Transport)?;
+        let sent = sent.ok_or(CANCELED)?;
         let outcome = sent.answer.as_ref().map(|_| ()).map_err(|error| *error);
         self.line.count(outcome, sent.is_unanswered, self.fare.is_some());
         sent.answer

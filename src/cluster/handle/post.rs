@@ -10,10 +10,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::Common;
-use super::checks::{admit, fault_of_watch, has_lost_right};
+use super::checks::{CheckFailure, admit, has_lost_right};
 use super::session::Session;
+use crate::apply::CallError;
 use crate::cluster::jobs::watch_jobs;
 use crate::gate::Closed;
 use crate::metrics::KindLabel;
@@ -142,7 +144,8 @@ impl Post {
                 number: self.number,
             },
         };
-        self.task = Some(AbortOnDropHandle::new(tokio::spawn(beat.walk())));
+        let span = tracing::debug_span!("watch", namespace = site.namespace);
+        self.task = Some(AbortOnDropHandle::new(tokio::spawn(beat.walk().instrument(span))));
     }
 
     pub(super) const fn is_started(&self) -> bool {
@@ -221,7 +224,9 @@ impl Beat {
         loop {
             credentials.mark_unchanged();
             let began = Instant::now();
-            let fault = self.watch().await;
+            let CheckFailure { fault, call } = self.watch().await;
+            let (kind, stage) = (call.map(CallError::kind), call.and_then(CallError::stage));
+            tracing::debug!(fault = ?fault, kind, stage, "the watch of a site ends; it is opened again");
             let kind = KindLabel { kind: "remote jobs" };
             self.common.metrics.watch_errors.get_or_create(&kind).inc();
             self.voice.note(News::Ended(fault)).await;
@@ -240,15 +245,15 @@ impl Beat {
     }
 
     /// Watches until that ends, or the site must not be used any more.
-    async fn watch(&self) -> Fault {
+    async fn watch(&self) -> CheckFailure {
         let user = match &self.user {
             Ok(user) => user.as_ref(),
-            Err(fault) => return *fault,
+            Err(fault) => return (*fault).into(),
         };
         // Taken before anything is asked, so that no credential goes unasked.
         let credentials = self.session.credentials();
-        if let Err(fault) = self.admitted(user).await {
-            return fault;
+        if let Err(failure) = self.admitted(user).await {
+            return failure;
         }
         let settings = &self.common.settings;
         // It borrows nothing, or the compiler could not see that the watch runs on any thread.
@@ -263,12 +268,12 @@ impl Beat {
         );
         let (watched, verified) = (pin!(watched), pin!(self.verified(user, credentials)));
         tokio::select! {
-            end = watched => fault_of_watch(end),
-            fault = verified => fault,
+            end = watched => end.into(),
+            failure = verified => failure,
         }
     }
 
-    async fn admitted(&self, user: Option<&HeaderValue>) -> Result<(), Fault> {
+    async fn admitted(&self, user: Option<&HeaderValue>) -> Result<(), CheckFailure> {
         let (own, gate) = (
             &self.common.settings.own_namespaces,
             &self.common.settings.link.gate,
@@ -286,24 +291,28 @@ impl Beat {
 
     /// Asks anew with each other credential what was asked before the watch, and as often as is probed whether the rights are
     /// still there: an API server goes on with a watch whose right was taken away. Ends with what speaks against the site.
-    async fn verified(&self, user: Option<&HeaderValue>, mut credentials: watch::Receiver<u64>) -> Fault {
+    async fn verified(
+        &self,
+        user: Option<&HeaderValue>,
+        mut credentials: watch::Receiver<u64>,
+    ) -> CheckFailure {
         let timing = &self.common.settings.timing;
         for verb in ["list", "watch"].iter().cycle() {
             let probe = timing.on_beat(super::now().at + timing.probe_every);
             match timeout_at(probe.into(), credentials.changed()).await {
                 Ok(Ok(())) => match self.admitted(user).await {
-                    Err(fault) if !fault.is_passing() => return fault,
+                    Err(failure) if !failure.fault.is_passing() => return failure,
                     Ok(()) | Err(_) => {}
                 },
                 // The sender lives in the session.
-                Ok(Err(_)) => return Fault::Unreachable,
+                Ok(Err(_)) => return Fault::Unreachable.into(),
                 Err(_) if has_lost_right(&self.session.link, &self.site, user, verb).await => {
-                    return Fault::Forbidden;
+                    return Fault::Forbidden.into();
                 }
                 Err(_) => {}
             }
         }
-        Fault::Unreachable
+        Fault::Unreachable.into()
     }
 }
 

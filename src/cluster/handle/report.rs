@@ -81,6 +81,7 @@ impl Actor {
                 key: self.key.clone(),
                 health,
                 refused,
+                failure: self.failure,
             });
         } else {
             self.told.next = None;

@@ -94,7 +94,7 @@ impl Actor {
             News::Ended(fault) => {
                 post.watching.ended(fault, &self.common.settings.timing, now);
                 if matches!(fault, Fault::Unreachable | Fault::Unauthorized) {
-                    self.connection.heard(Heard::Doubt, now);
+                    self.hear(Heard::Doubt, None);
                 }
                 if fault == Fault::Forbidden {
                     self.line.metrics.probe(&self.line.name, "forbidden");

@@ -9,7 +9,7 @@ use http::{HeaderValue, Request};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-use super::{Call, Got, Link, Want};
+use super::{Call, Got, INTERNAL, Link, Want};
 use crate::apply::{CallError, Extent};
 use crate::cluster::fare::{CALLS_OF_PASS, Fare, NO_TURN};
 use crate::metrics::journey;
@@ -41,7 +41,7 @@ impl Link {
         };
         let answer = match self.attempts(&call, Want::Body(extent)).await {
             Ok(Got::Body(body)) => Ok(body),
-            Ok(Got::Lines(_)) => Err(CallError::Transport),
+            Ok(Got::Lines(_)) => Err(INTERNAL),
             Err(error) => Err(error),
         };
         let is_late = matches!(answer, Err(CallError::Timeout));
@@ -80,7 +80,7 @@ impl Link {
         }
         let began = Instant::now();
         // Never closed.
-        let turn = self.0.turns.acquire().await.map_err(|_| CallError::Transport)?;
+        let turn = self.0.turns.acquire().await.map_err(|_| INTERNAL)?;
         self.0.pace.turn().await;
         journey::paced(began.elapsed());
         Ok(Some(turn))

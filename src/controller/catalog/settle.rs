@@ -51,6 +51,7 @@ impl CatalogLoop {
                     tracing::warn!(
                         registry = name,
                         kind = error.kind(),
+                        stage = error.stage(),
                         "no verdict yet; it is repeated"
                     );
                     self.open.insert(name);

@@ -161,6 +161,7 @@ impl<S> Shelf<S> {
             _ => tracing::warn!(
                 object = name,
                 kind = error.kind(),
+                stage = error.stage(),
                 "status not written; it is repeated"
             ),
         }

@@ -13,7 +13,7 @@ use kube::runtime::watcher::Event;
 use super::ClusterLoop;
 use super::leads::Lead;
 use super::secrets::{Judged, Verdict};
-use crate::apply::CallError;
+use crate::apply::{CallError, Stage};
 use crate::plan::lead::Fault;
 
 /// Time after which a kubeconfig is decoded again that took too long.
@@ -120,7 +120,7 @@ impl ClusterLoop {
                 let outcome = match calls.get_secret_body(&namespace, &secret).await {
                     Ok(Some(body)) => match judge.judge(body, &asked).await {
                         Some(judged) => Ok(Some(judged)),
-                        None => Err(CallError::Transport),
+                        None => Err(CallError::Transport(Stage::Decode)),
                     },
                     Ok(None) => Ok(None),
                     Err(error) => Err(error),
@@ -157,8 +157,8 @@ impl ClusterLoop {
                 }
             }
             Err(error) => {
-                let kind = error.kind();
-                tracing::warn!(secret, kind, "a kubeconfig was not read; it is repeated");
+                let (kind, stage) = (error.kind(), error.stage());
+                tracing::warn!(secret, kind, stage, "a kubeconfig was not read; it is repeated");
                 let wait = self.retries.failed(&secret);
                 self.to_read.add_at(&secret, Instant::now() + wait);
                 // What was read before the right was taken away is as good as it was.

@@ -41,13 +41,19 @@ pub fn is_first(health: &Health) -> bool {
 }
 
 /// Tells people of a cluster that was connected, lost or refused, once for each turn.
-fn tell(events: &Events, (cluster, uid): (&str, &str), old: &RenderClusterStatus, new: &RenderClusterStatus) {
+fn tell(
+    events: &Events,
+    (cluster, uid): (&str, &str),
+    (old, new): (&RenderClusterStatus, &RenderClusterStatus),
+    failure: Option<CallError>,
+) {
     let Some((reason, note)) = cluster_status::transition(old, new) else {
         return;
     };
     let is_warning = reason != Reason::Connected;
     if is_warning {
-        tracing::warn!(cluster, %reason, note, "a cluster is not connected");
+        let (kind, stage) = (failure.map(CallError::kind), failure.and_then(CallError::stage));
+        tracing::warn!(cluster, %reason, kind, stage, note, "a cluster is not connected");
     } else {
         tracing::info!(cluster, "a cluster is connected");
     }
@@ -144,17 +150,26 @@ impl ClusterLoop {
         }
     }
 
+    /// The call that told last that a cluster is not connected, where one did.
+    fn failure(&self, name: &str) -> Option<CallError> {
+        let (site, _) = self.shelf.get(name)?.place(name)?;
+        let key = self.leads.way_to(&site)?.ok()?;
+        let report = self.reports.get(key)?;
+        report.failure.filter(|_| report.health.fault.is_some())
+    }
+
     pub(super) fn take_written(&mut self, written: Written) {
         let name = written.name;
         self.to_tell.done(&name);
         match written.outcome {
             Ok(version) => {
+                let failure = self.failure(&name);
                 if let Some(seen) = self.shelf.get_mut(&name, &written.uid) {
                     tell(
                         &self.parts.events,
                         (&name, &written.uid),
-                        &written.before,
-                        &written.status,
+                        (&written.before, &written.status),
+                        failure,
                     );
                     seen.wrote(written.status, version.as_deref());
                     self.told_at.insert(name, Timestamp::now());
@@ -163,9 +178,9 @@ impl ClusterLoop {
             // Another one has its name; that one is told of when it is seen.
             Err(CallError::Conflict) => {}
             Err(error) => {
-                let kind = error.kind();
+                let (kind, stage) = (error.kind(), error.stage());
                 if error != CallError::NoClaim {
-                    tracing::warn!(cluster = name, kind, "status not written; it is repeated");
+                    tracing::warn!(cluster = name, kind, stage, "status not written; it is repeated");
                 }
                 self.to_tell.add_at(&name, Instant::now() + RETRY);
             }

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Limits;
 use super::secrets::{Asked, Judge, Verdict};
-use crate::apply::{CallError, SecretBody};
+use crate::apply::{CallError, SecretBody, Stage};
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::plan::lead::Fault;
 use crate::plan::site::OwnKubeconfig;
@@ -114,8 +114,8 @@ impl Follower {
         match stop {
             Stop::Fault(fault) => self.tell(Verdict::Nowhere(fault), None, asked).await?,
             Stop::Failed(error) => {
-                let kind = error.kind();
-                tracing::warn!(kind, "a tenant's kubeconfig was not read; it is repeated");
+                let (kind, stage) = (error.kind(), error.stage());
+                tracing::warn!(kind, stage, "a tenant's kubeconfig was not read; it is repeated");
             }
         }
         self.rest(is_missing, *pause, asked).await;
@@ -156,12 +156,12 @@ impl Follower {
             return Err(Stop::Fault(Fault::Missing));
         }
         let Answer::Body(body) = self.ask(&Question::Body).await? else {
-            return Err(Stop::Failed(CallError::Transport));
+            return Err(Stop::Failed(CallError::Transport(Stage::Internal)));
         };
         let judged = self.judge.judge(body, std::slice::from_ref(asked)).await;
-        let mut judged = judged.ok_or(Stop::Failed(CallError::Transport))?;
+        let mut judged = judged.ok_or(Stop::Failed(CallError::Transport(Stage::Decode)))?;
         let Answer::Watch(watch) = self.ask(&Question::Watch(&judged.version)).await? else {
-            return Err(Stop::Failed(CallError::Transport));
+            return Err(Stop::Failed(CallError::Transport(Stage::Internal)));
         };
         let verdict = judged.verdicts.pop();
         Ok(Looked {

@@ -17,6 +17,7 @@ use super::super::adoption::{Takeover, take_over};
 use super::super::index::Origin;
 use super::super::sweep::{OwnedBy, Stranded, is_served, owned_by};
 use super::super::walk::Strangers;
+use super::wakes::{Wake, later};
 use super::{Engine, Errand, Finished};
 
 impl Engine {
@@ -40,7 +41,7 @@ impl Engine {
                         version: meta.resource_version.clone().unwrap_or_default(),
                     };
                     if let Some(look) = self.index.see_job(origin, mark, Instant::now()) {
-                        self.queue.add_at(&takeover.task, look);
+                        later(&mut self.queue, &takeover.task, look, Wake::JobSeen);
                         takeovers.push(takeover);
                     }
                 }

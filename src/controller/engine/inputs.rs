@@ -13,6 +13,7 @@ use crate::watch::{Arrived, Change, GrantChange, Input, JobMark, Scope};
 use super::super::index::{Origin, Sight};
 use super::super::record::Blocked;
 use super::sites::ticket;
+use super::wakes::{Wake, later, ready};
 use super::{Engine, Record, Source};
 
 /// Time in which changes of tenants' registries and grants are gathered.
@@ -82,7 +83,7 @@ impl Engine {
         }
         self.suspect(&uid);
         self.begin_journey(&uid, arrived);
-        self.queue.add(&uid);
+        ready(&mut self.queue, &uid, Wake::TaskSeen);
         if sight == Sight::Forged {
             self.metrics.forged_statuses.inc();
         }
@@ -91,7 +92,7 @@ impl Engine {
     /// Looks at a task again when its forged status may be put right.
     pub(super) fn await_restore(&mut self, uid: &TaskUid) {
         if let Some(due) = self.index.restore_due(uid, Instant::now()) {
-            self.queue.add_at(uid, due);
+            later(&mut self.queue, uid, due, Wake::Forged);
         }
     }
 
@@ -104,7 +105,7 @@ impl Engine {
                     if look <= now {
                         self.begin_journey(&task, arrived);
                     }
-                    self.queue.add_at(&task, look);
+                    later(&mut self.queue, &task, look, Wake::JobSeen);
                 }
             }
             Change::Gone(task) => self.lose_job(origin, &task),
@@ -126,7 +127,7 @@ impl Engine {
         if self.running.has(task) {
             self.jobs_gone.insert(task.clone());
         }
-        self.queue.add(task);
+        ready(&mut self.queue, task, Wake::JobGone);
     }
 
     /// A namespace that was deleted took the hub's rights in it along. The others do not wait until the platform gives them
@@ -183,12 +184,12 @@ impl Engine {
     pub(super) fn wake_blocked(&mut self) {
         for uid in self.tasks_that(|r| r.blocked == Blocked::ByPlatform || r.held.is_some()) {
             self.index.hold(&uid, (None, None), Instant::now());
-            self.queue.add(&uid);
+            ready(&mut self.queue, &uid, Wake::PlatformChanged);
         }
         // A pass under way looks at what was offered when it began, so its task is looked at once more.
         for uid in self.running.passes() {
             self.outdated.insert(uid.clone());
-            self.queue.add(uid);
+            ready(&mut self.queue, uid, Wake::PlatformChanged);
         }
     }
 
@@ -241,12 +242,12 @@ impl Engine {
         let soiled = std::mem::take(&mut self.soiled);
         for uid in self.tasks_that(|r| matches!(&r.blocked, Blocked::ByTenant(ns) if soiled.contains(&**ns)))
         {
-            self.queue.add(&uid);
+            ready(&mut self.queue, &uid, Wake::TenantChanged);
         }
         // A pass under way may have read what was there before.
         let uids: Vec<_> = self.running.passes().cloned().collect();
         for uid in uids {
-            self.queue.add(&uid);
+            ready(&mut self.queue, &uid, Wake::TenantChanged);
         }
     }
 }

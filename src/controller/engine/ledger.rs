@@ -35,6 +35,7 @@ impl Engine {
             Err(error) => {
                 tracing::warn!(
                     error = error.kind(),
+                    stage = error.stage(),
                     "the ledger cannot be read yet; it is tried again"
                 );
                 let context = Arc::clone(&self.context);
@@ -121,6 +122,7 @@ impl Engine {
         if let Err(error) = written {
             tracing::warn!(
                 error = error.kind(),
+                stage = error.stage(),
                 "the ledger cannot be written yet; it is tried again"
             );
             // What was said since is newer.

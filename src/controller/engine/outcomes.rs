@@ -18,6 +18,7 @@ use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::record::Blocked;
 use super::super::sweep::{Listed, Stranger, Sweep, marked, remove_orphans};
 use super::sites::ticket;
+use super::wakes::{Wake, later, ready};
 use super::{Engine, Errand, Finished, SWEEP_RETRY, Source, instant};
 
 impl Engine {
@@ -36,11 +37,11 @@ impl Engine {
         self.take_slot(uid, outcome);
         let wake = outcome.wake.map(instant);
         if let Some(wake) = wake {
-            self.queue.add_at(uid, wake);
+            later(&mut self.queue, uid, wake, Wake::Due);
         }
         let held = outcome.held.filter(|_| !is_outdated);
         if let Some(retry) = self.index.hold(uid, (held, wake), Instant::now()) {
-            self.queue.add_at(uid, retry);
+            later(&mut self.queue, uid, retry, Wake::Held);
         }
         match error {
             None => {
@@ -49,14 +50,14 @@ impl Engine {
                 self.retain(uid);
             }
             // No failure of the task's, and nothing is begun before there is a claim again.
-            Some(WorkError::Call(CallError::NoClaim)) => self.queue.add(uid),
+            Some(WorkError::Call(CallError::NoClaim)) => ready(&mut self.queue, uid, Wake::NoClaim),
             Some(error) => {
                 self.give_removal_back(uid);
                 if error == WorkError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next pass reads.
                     self.index.forget_spec(uid);
                 }
-                self.fail(uid, error.kind());
+                self.fail(uid, error.kind(), error.stage());
             }
         }
     }
@@ -87,7 +88,7 @@ impl Engine {
         // After every pass, whatever it brought: the wake-up of an earlier one may be what started this one. A pass that
         // failed is repeated when its back-off says so.
         if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
-            self.queue.add_at(uid, look);
+            later(&mut self.queue, uid, look, Wake::JobSeen);
         }
     }
 
@@ -111,7 +112,7 @@ impl Engine {
             let now = Instant::now();
             let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
             if due > now {
-                self.queue.add_at(uid, due);
+                later(&mut self.queue, uid, due, Wake::StillQueued);
             }
         } else {
             record.waits_since = None;
@@ -156,7 +157,7 @@ impl Engine {
                 && !self.index.is_secret_cleared(&task)
             {
                 self.index.keep_secret(&task, uid);
-                self.queue.add(&task);
+                ready(&mut self.queue, &task, Wake::SecretSeen);
             }
             own.push(meta);
         }

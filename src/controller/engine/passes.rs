@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
+use tracing::{Instrument as _, Span};
 
 use crate::apply::Wire;
 use crate::metrics::journey::{Runs, travel};
@@ -12,8 +13,10 @@ use crate::plan::placement::Target;
 use crate::plan::site::{Site, SiteState};
 use crate::workqueue::{Owner, Pool};
 
+use super::super::index::View;
 use super::super::record::{Record, Size};
 use super::super::worker::{Offers, work};
+use super::wakes::{Wake, later, put_back};
 use super::work::{Errand, Finished, Passed};
 use super::{Engine, Limits, instant};
 
@@ -67,24 +70,25 @@ impl Engine {
             Ok(way) => way,
             Err(not_before) => {
                 self.journeys.has_to_wait(&uid, waited_for, now);
-                self.queue.put_back(&uid, not_before);
+                put_back(&mut self.queue, &uid, not_before);
                 return;
             }
         };
         (view.abroad.site, view.abroad.way) = (site, way);
         view.answer = self.answer(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
+        let span = span_of(&view);
+        let waited = waited_for.map(Pool::as_str);
+        span.in_scope(|| tracing::debug!(has_slot, waited_for = waited, "a pass over a task begins"));
         let journey = self
             .journeys
             .depart(&uid, waited_for, self.runs(&uid), Instant::now());
         self.jobs_gone.remove(&uid);
-        let offers = Offers {
-            catalog: self.catalog.borrow().clone().unwrap_or_default(),
-            grants: Arc::clone(&self.grants),
-        };
         let (context, journeys) = (Arc::clone(&self.context), self.metrics.journeys.clone());
+        let offers = self.offers();
         self.running.spawn(Errand::Pass(uid.clone()), async move {
-            let (outcome, journey) = travel(&journeys, journey, work(context, offers, view, has_slot)).await;
+            let pass = work(context, offers, view, has_slot).instrument(span);
+            let (outcome, journey) = travel(&journeys, journey, pass).await;
             let passed = Passed {
                 started: now,
                 outcome,
@@ -94,13 +98,20 @@ impl Engine {
         });
     }
 
+    fn offers(&self) -> Offers {
+        Offers {
+            catalog: self.catalog.borrow().clone().unwrap_or_default(),
+            grants: Arc::clone(&self.grants),
+        }
+    }
+
     /// Nothing is to be done for a task before then.
     fn leave_alone(&mut self, uid: &TaskUid, due: Option<Timestamp>) {
         self.journeys.forget(uid);
         self.queue.done(uid);
         self.give_slot_back(uid);
         if let Some(due) = due {
-            self.queue.add_at(uid, instant(due));
+            later(&mut self.queue, uid, instant(due), Wake::Due);
         }
         self.await_restore(uid);
         self.retain(uid);
@@ -124,6 +135,19 @@ impl Engine {
             .and_then(|record| record.abroad.target.as_ref());
         target.map_or(Runs::Here, |_| Runs::Elsewhere)
     }
+}
+
+/// What each line of a pass says: which task it is, and where its Job runs.
+fn span_of(view: &View) -> Span {
+    let site = view.abroad.site.as_ref();
+    tracing::debug_span!(
+        "pass",
+        task = %view.id.uid,
+        kind = view.id.kind.as_str(),
+        namespace = view.id.namespace,
+        task_name = view.id.name,
+        cluster = site.map(|(site, _)| tracing::field::display(&site.cluster)),
+    )
 }
 
 impl Limits {
@@ -170,13 +194,14 @@ mod tests {
     use std::time::Duration;
 
     use kube::api::ObjectMeta;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::super::record::LARGE;
     use super::super::super::worker::Context;
     use super::super::tests::{engine, scopes};
     use super::*;
     use crate::cluster::Seats;
+    use crate::metrics::ErrorLabels;
     use crate::names::TaskKind;
     use crate::plan::site::ClusterName;
     use crate::plan::task::Task;
@@ -201,17 +226,25 @@ mod tests {
         }
     }
 
-    fn see_on(engine: &mut Engine, cluster: &str, uid: &str) -> TaskUid {
+    /// A task whose spec says where its Job runs.
+    fn see_as(engine: &mut Engine, uid: &str, place: &Value) -> TaskUid {
         let meta = json!({
             "name": uid, "namespace": "team-a", "uid": uid, "resourceVersion": "1", "generation": 1,
         });
         let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
-        let spec = json!({
+        let mut spec = json!({
             "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"},
-            "clusterName": cluster,
         });
+        for (field, value) in place.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
         engine.take_in(Input::Task(scopes().remove(0), Change::Seen(Box::new(task))).into());
+        TaskUid::new(uid)
+    }
+
+    fn see_on(engine: &mut Engine, cluster: &str, uid: &str) -> TaskUid {
+        let uid = see_as(engine, uid, &json!({"clusterName": cluster}));
         let site = Site {
             cluster: ClusterName::Platform(cluster.to_owned()),
             namespace: "jobs".to_owned(),
@@ -219,7 +252,6 @@ mod tests {
         let site = engine.sites.intern(site, Timestamp::now());
         engine.sites.turn(&site, SiteState::Up, Timestamp::now());
         engine.sites.listed(&site);
-        let uid = TaskUid::new(uid);
         engine.index.settle_at(&uid, &site);
         uid
     }
@@ -298,6 +330,26 @@ mod tests {
             engine.let_wait(std::slice::from_ref(&uid));
             assert_eq!(engine.queue.at_work(), at_work, "{bytes} bytes");
         }
+    }
+
+    #[tokio::test]
+    async fn how_far_a_call_came_is_counted_but_for_clusters_that_tenants_name() {
+        let mut engine = engine();
+        let own = json!({"kubeConfig": {"secretRef": {"name": "edge"}}, "serviceAccountName": "builder"});
+        let tasks = [
+            see_as(&mut engine, "here", &json!({})),
+            see_on(&mut engine, "east", "east"),
+            see_as(&mut engine, "own", &own),
+        ];
+        for uid in &tasks {
+            engine.fail(uid, "Transport", Some("connect"));
+        }
+        let count = |stage| {
+            let kind = "Transport";
+            let labels = ErrorLabels { kind, stage };
+            engine.metrics.reconcile_errors.get_or_create(&labels).get()
+        };
+        assert_eq!((count("connect"), count("")), (2, 1));
     }
 
     /// Holds: B2.

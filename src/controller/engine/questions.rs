@@ -12,6 +12,7 @@ use crate::plan::outcome::{JobReport, PodNote};
 use crate::plan::proof::{Finding, Inquiry, Proof};
 
 use super::super::outcome::Outcome;
+use super::wakes::{Wake, later, ready};
 use super::{Engine, instant};
 
 /// Pause after a question that broke.
@@ -181,10 +182,15 @@ impl Engine {
             question.state = State::Waiting;
             question.next = Timestamp::now().checked_add(BROKEN).unwrap_or(Timestamp::MAX);
             self.index.read_job_at(&uid, instant(question.next));
-            self.queue.add_at(&uid, instant(question.next));
+            later(
+                &mut self.queue,
+                &uid,
+                instant(question.next),
+                Wake::RegistryNotAsked,
+            );
             return;
         }
-        self.queue.add(&uid);
+        ready(&mut self.queue, &uid, Wake::RegistryAnswered);
     }
 
     /// A task that is gone has no question.

@@ -12,6 +12,7 @@ use crate::plan::retention::{Finished, Removal};
 use super::super::index::Origin;
 use super::super::record::Record;
 use super::Engine;
+use super::wakes::{Wake, ready};
 
 impl Engine {
     /// Gives the tasks whose turn it is to a worker, which removes them.
@@ -19,7 +20,7 @@ impl Engine {
         while let Some((uid, removal)) = self.retention.take(now) {
             if let Some(record) = self.index.task_mut(&uid) {
                 record.removal = removal;
-                self.queue.add(&uid);
+                ready(&mut self.queue, &uid, Wake::Removal);
             }
         }
     }

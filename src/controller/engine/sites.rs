@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::api::conditions::Reason;
 use crate::apply::Objects;
 use crate::cluster::Want;
 use crate::names::TaskUid;
@@ -19,6 +20,7 @@ use super::super::outcome::Outcome;
 use super::super::record::Record;
 use super::super::sites::{Turn, Unused};
 use super::Engine;
+use super::wakes::{Wake, ready};
 
 /// What a finished task may have left on a cluster is gone this long after it was to be removed, or never will be.
 const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
@@ -82,7 +84,7 @@ impl Engine {
             self.join(uid, &site);
             if is_new {
                 // The next pass sees how the site stands.
-                self.queue.add(uid);
+                ready(&mut self.queue, uid, Wake::SiteKnown);
             }
         }
     }
@@ -144,6 +146,13 @@ impl Engine {
     }
 
     pub(super) fn take_in_site(&mut self, site: &Site, state: SiteState) {
+        tracing::debug!(
+            cluster = %site.cluster,
+            namespace = site.namespace,
+            state = state.as_str(),
+            reason = state.reason().map(Reason::as_str),
+            "the state of a site changes"
+        );
         let turn = self.sites.turn(site, state, Timestamp::now());
         let Some(site) = self.sites.known(site).cloned() else {
             return;
@@ -175,7 +184,7 @@ impl Engine {
     pub(super) fn set_aside(&mut self, tasks: Vec<TaskUid>) {
         for uid in tasks {
             self.give_slot_back(&uid);
-            self.queue.add(&uid);
+            ready(&mut self.queue, &uid, Wake::SiteLost);
         }
     }
     pub(super) fn objects_at(&self, site: &Site) -> Option<Objects> {
@@ -188,7 +197,7 @@ impl Engine {
     pub(super) fn regain(&mut self, site: &Arc<Site>) {
         for uid in self.sites.tasks(site) {
             self.take_slot_again(&uid);
-            self.queue.add(&uid);
+            ready(&mut self.queue, &uid, Wake::SiteUp);
         }
     }
 

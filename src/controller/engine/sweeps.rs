@@ -17,6 +17,7 @@ use crate::watch::secret_task;
 
 use super::super::sweep::{Left, Stranded, Stranger, Sweep, marked, remove_given_up, remove_orphans};
 use super::super::walk::{Strangers, Stride, Walk};
+use super::wakes::{Wake, ready};
 use super::work::{Errand, Finished};
 use super::{Engine, Record, SWEEP_RETRY, Source};
 
@@ -184,7 +185,7 @@ impl Engine {
                 Some(uid) if is_its && self.index.is_made_from(&task, hash.map(String::as_str)) => {
                     if crate::names::is_uid(uid) && !self.index.is_secret_cleared(&task) {
                         self.index.keep_secret(&task, uid);
-                        self.queue.add(&task);
+                        ready(&mut self.queue, &task, Wake::SecretSeen);
                     }
                 }
                 _ if is_its => {}

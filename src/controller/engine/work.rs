@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::task::{Id, JoinSet};
 
-use crate::apply::CallError;
+use crate::apply::{CallError, Stage};
 use crate::metrics::journey::Journey;
 use crate::names::TaskUid;
 use crate::plan::ledger::Changes;
@@ -140,7 +140,7 @@ impl Engine {
         let soon = Instant::now() + SWEEP_RETRY;
         match errand {
             Errand::Pass(uid) => {
-                self.fail(&uid, "Panic");
+                self.fail(&uid, "Panic", None);
                 self.end_pass(&uid);
                 return;
             }
@@ -156,7 +156,7 @@ impl Engine {
                     self.lists.add_at(&site, soon);
                 }
             }
-            Errand::LedgerRead => self.take_ledger(Err(CallError::Transport)),
+            Errand::LedgerRead => self.take_ledger(Err(CallError::Transport(Stage::Internal))),
             Errand::LedgerWrite(changes) => self.write_ledger_later(changes),
         }
         tracing::warn!("a piece of work broke; it is repeated");

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::api::conditions::Reason;
-use crate::apply::{CallError, Objects};
+use crate::apply::{CallError, Objects, Stage};
 use crate::events::{Notice, Subject};
 use crate::names::{is_uid, job_name};
 use crate::plan::adoption::{Maker, maker};
@@ -71,7 +71,7 @@ impl Pass<'_> {
         if self.target.is_none() || is_uid(&uid) {
             Ok(uid)
         } else {
-            Err(CallError::Transport.into())
+            Err(CallError::Transport(Stage::Decode).into())
         }
     }
 

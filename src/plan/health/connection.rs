@@ -127,6 +127,19 @@ impl Connection {
         }
     }
 
+    /// Where it stands in a word, for a log.
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match self.state {
+            State::Waiting { .. } if matches!(self.fault, Some(Fault::Connecting)) => "new",
+            State::Waiting { .. } => "lost",
+            State::Trying => "connecting",
+            State::Up { in_doubt: true, .. } | State::Probing { in_doubt: true, .. } => "doubted",
+            State::Up { .. } | State::Probing { .. } => "connected",
+            State::Replacing | State::Swapping => "replacing",
+        }
+    }
+
     /// Whether it stands.
     #[must_use]
     pub const fn is_up(&self) -> bool {

@@ -16,6 +16,7 @@ use super::{LOOK_AGAIN, RENEW_DEADLINE, RENEW_EVERY, STANDBY_LOOK};
 
 mod answers;
 mod open;
+mod words;
 
 /// Most standbys that have a record.
 const STANDBYS: u8 = 8;

@@ -26,6 +26,7 @@ mod abroad;
 mod ended;
 mod own;
 mod proof;
+mod why;
 
 /// Tenancy as it is by default, where tenants may name every host.
 fn every_host() -> Tenancy {
@@ -98,6 +99,11 @@ impl Situation {
     }
 
     fn step(&self) -> Step {
+        self.ask(decide)
+    }
+
+    /// An answer to what is observed in the situation.
+    fn ask<T>(&self, question: impl FnOnce(&Observed<'_>) -> T) -> T {
         let spec = self.task.spec.as_ref();
         let target = spec.and_then(|spec| target(&self.task.id, spec, &self.tenancy).transpose());
         let site = match (&target, &self.site) {
@@ -105,7 +111,7 @@ impl Situation {
             (Some(_), None) => Where::Unasked,
             (Some(_), Some(state)) => Where::At(state),
         };
-        decide(&Observed {
+        question(&Observed {
             target: target.as_ref(),
             site,
             gates: &self.gates,

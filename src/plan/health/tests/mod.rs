@@ -113,6 +113,26 @@ fn a_new_connection_is_tried_at_once_and_is_lost_since_it_was_made() {
 }
 
 #[test]
+fn a_log_has_a_word_for_where_a_connection_stands() {
+    let mut clock = Clock::new();
+    let mut connection = new(&clock);
+    let mut words = vec![connection.state()];
+    connection.wake(clock.now());
+    words.push(connection.state());
+    for heard in [Heard::Connected(V), Heard::Doubt] {
+        connection.heard(heard, clock.now());
+        words.push(connection.state());
+    }
+    probe(&mut connection, &mut clock, Heard::Missed(Fault::Unreachable));
+    words.push(connection.state());
+    attempt(&mut connection, &mut clock, Heard::Connected(V));
+    connection.heard(Heard::Replaced, clock.now());
+    words.push(connection.state());
+    let expected = ["new", "connecting", "connected", "doubted", "lost", "replacing"];
+    assert_eq!(words, expected);
+}
+
+#[test]
 fn waits_double_to_the_cap_and_only_success_starts_them_over() {
     let mut clock = Clock::new();
     let mut connection = new(&clock);
