@@ -37,7 +37,8 @@ Values whose default or meaning is another than in the release before this one. 
 #[serde(deny_unknown_fields)]
 struct Change {
     value: String,
-    change: String,
+    #[serde(rename = "change")]
+    told: String,
     /// Whether the chart has it no more.
     #[serde(default)]
     gone: bool,
@@ -83,8 +84,14 @@ pub fn readme(text: &str, changes: &str) -> Result<String, Box<dyn Error>> {
         return Err(format!("values without a comment: {}", missing.join(", ")).into());
     }
     out.push_str(CHANGED);
-    let changes: Vec<Change> = serde_saphyr::from_str(changes)?;
-    for Change { value, change, gone } in changes {
+    out.push_str(&told(serde_saphyr::from_str(changes)?, &values)?);
+    Ok(out.trim_end().to_owned() + "\n")
+}
+
+/// A row for each change.
+fn told(changes: Vec<Change>, values: &Value) -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
+    for Change { value, told, gone } in changes {
         let is_there = values.pointer(&format!("/{}", value.replace('.', "/"))).is_some();
         if is_there == gone {
             let wrong = if gone {
@@ -94,9 +101,9 @@ pub fn readme(text: &str, changes: &str) -> Result<String, Box<dyn Error>> {
             };
             return Err(format!("{value} is said to {wrong}").into());
         }
-        writeln!(out, "| `{value}` | {} |", change.replace('|', "\\|"))?;
+        writeln!(out, "| `{value}` | {} |", told.replace('|', "\\|"))?;
     }
-    Ok(out.trim_end().to_owned() + "\n")
+    Ok(out)
 }
 
 /// The comment that a section begins with, as one paragraph, and what follows it.
