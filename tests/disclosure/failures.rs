@@ -12,7 +12,7 @@ use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucc
 use renderhub::api::conditions::is_true;
 use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
 use renderhub_harness::finish::{self, Exit};
-use renderhub_harness::wait_for;
+use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
 use crate::support::scan::{AUTH, FOREIGN, IDENTITY_TOKEN, OTHER_KEY, REGISTRY_TOKEN, VALUE};
@@ -184,8 +184,10 @@ fn has_clean_environment(job: &Job) -> bool {
         })
 }
 
-/// A task with all that people put on objects.
-fn adorned(stage: &Stage, name: &str) -> Value {
+/// A task with all that people put on objects. Its owner exists, because the garbage collector removes what has lost its owner.
+async fn adorned(stage: &Stage, name: &str) -> Result<Value> {
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": stage.scope.tenant}});
+    let owner = apply::object(&stage.admin, owner).await?;
     let mut task = stage.task(name);
     let values = json!({"token": VALUE, "deep": {"er": [VALUE]}});
     task["spec"]["config"]["release"]["values"] = values;
@@ -195,15 +197,15 @@ fn adorned(stage: &Stage, name: &str) -> Value {
     });
     task["metadata"]["labels"] = json!({"example.com/team": "cAnary-team", "app.kubernetes.io/name": "mine"});
     task["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": "cAnary-uid"}]);
-    task
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": owner.metadata.uid}]);
+    Ok(task)
 }
 
 /// Holds: E5, E6, E7.
 #[tokio::test]
 async fn what_is_derived_copies_nothing_and_no_task_stores_what_was_resolved() -> Result<()> {
     let stage = Stage::new("derived").await?;
-    let task = stage.submit(adorned(&stage, "shop")).await?;
+    let task = stage.submit(adorned(&stage, "shop").await?).await?;
     let job = stage.job_of(&task).await?;
     let secret = stage.secrets().get(&job_name_of(&task)).await?;
     let pod = job
