@@ -14,12 +14,14 @@ use tokio::time::sleep_until;
 
 mod body;
 mod client;
+mod in_flight;
 mod layer;
 mod names;
 mod socket;
 
 pub use body::GatedBody;
 pub use client::client;
+pub use in_flight::InFlight;
 pub use layer::{GateLayer, Gated, is_closed};
 pub use names::Unresolved;
 

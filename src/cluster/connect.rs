@@ -19,6 +19,7 @@ use super::resolve::Resolver;
 use super::socket::Socket;
 use super::tls::{self, LinkError};
 use crate::apply::{CallError, Stage};
+use crate::gate::InFlight;
 use crate::kubeconfig::{Host, RemoteConfig};
 use crate::plan::address::Guard;
 
@@ -55,16 +56,20 @@ impl Connector {
         })
     }
 
-    /// A connection whose peer showed the certificate that was asked for.
+    /// A connection whose peer showed the certificate that was asked for, and whose socket heeds what is in flight on it.
     ///
     /// # Errors
     /// [`CallError::Barred`] where the address is not permitted, [`CallError::Timeout`] when that took too long, else
     /// [`CallError::Transport`] with the stage at which it failed.
-    pub(super) async fn connect(&self, limits: &LinkLimits) -> Result<TlsStream<Socket>, CallError> {
+    pub(super) async fn connect(
+        &self,
+        limits: &LinkLimits,
+        in_flight: InFlight,
+    ) -> Result<TlsStream<Socket>, CallError> {
         let connected = timeout(limits.connect, async {
             let addresses = self.checked(limits).await?;
             let tcp = self.dial(&addresses, limits).await?;
-            let socket = Socket::new(tcp, limits.read_rate, limits.read_burst);
+            let socket = Socket::new(tcp, limits.read_rate, limits.read_burst, in_flight);
             let tls = self.tls.connect(self.name.clone(), socket).await;
             tls.map_err(|_| CallError::Transport(Stage::Tls))
         });

@@ -19,7 +19,7 @@ use super::connect::Connector;
 use super::limits::LinkLimits;
 use super::socket::Socket;
 use crate::apply::{CallError, Stage};
-use crate::gate::GatedBody;
+use crate::gate::{Gate, GatedBody, InFlight};
 
 /// In memory of its own, because a connection keeps room for 32 requests.
 pub(super) type Body = Box<GatedBody<Full<Bytes>>>;
@@ -46,24 +46,25 @@ const BROKEN_FRAMES: usize = 64;
 /// Something to send a request with.
 pub(super) enum Sender {
     /// A connection of its own until the answer is read.
-    Http1(http1::SendRequest<Body>),
+    Http1(http1::SendRequest<Body>, InFlight),
     /// The connection that all share.
-    Http2(http2::SendRequest<Body>),
+    Http2(http2::SendRequest<Body>, InFlight),
 }
 
 pub(super) struct Lanes {
     connector: Connector,
     limits: Arc<LinkLimits>,
+    gate: Gate,
     /// Held while connecting, so that many calls make one connection.
     shared: Mutex<Shared>,
-    idle: StdMutex<Option<http1::SendRequest<Body>>>,
+    idle: StdMutex<Option<(http1::SendRequest<Body>, InFlight)>>,
     opened: AtomicU64,
     cut: CancellationToken,
 }
 
 #[derive(Default)]
 struct Shared {
-    http2: Option<http2::SendRequest<Body>>,
+    http2: Option<(http2::SendRequest<Body>, InFlight)>,
     /// When connecting failed last; whoever waited since before then has failed too.
     failed: Option<(Instant, CallError)>,
 }
@@ -79,10 +80,16 @@ pub(super) enum Unsent {
 }
 
 impl Lanes {
-    pub(super) fn new(connector: Connector, limits: Arc<LinkLimits>, cut: CancellationToken) -> Self {
+    pub(super) fn new(
+        connector: Connector,
+        limits: Arc<LinkLimits>,
+        gate: Gate,
+        cut: CancellationToken,
+    ) -> Self {
         Self {
             connector,
             limits,
+            gate,
             shared: Mutex::default(),
             idle: StdMutex::default(),
             opened: AtomicU64::new(0),
@@ -102,14 +109,14 @@ impl Lanes {
     pub(super) async fn sender(&self) -> Result<Sender, CallError> {
         let began = Instant::now();
         let idle = self.idle().take();
-        if let Some(mut idle) = idle
+        if let Some((mut idle, in_flight)) = idle
             && idle.ready().await.is_ok()
         {
-            return Ok(Sender::Http1(idle));
+            return Ok(Sender::Http1(idle, in_flight));
         }
         let mut shared = self.shared.lock().await;
-        if let Some(http2) = shared.http2.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(Sender::Http2(http2.clone()));
+        if let Some((http2, in_flight)) = shared.http2.as_ref().filter(|(sender, _)| !sender.is_closed()) {
+            return Ok(Sender::Http2(http2.clone(), in_flight.clone()));
         }
         shared.http2 = None;
         if let Some((_, error)) = shared.failed.filter(|(at, _)| *at > began) {
@@ -118,48 +125,53 @@ impl Lanes {
         // In memory of its own, or each call and each watch would keep room for a handshake as long as it lasts.
         let made = Box::pin(self.open()).await;
         match &made {
-            Ok(Sender::Http2(http2)) => shared.http2 = Some(http2.clone()),
-            Ok(Sender::Http1(_)) => {}
+            Ok(Sender::Http2(http2, in_flight)) => shared.http2 = Some((http2.clone(), in_flight.clone())),
+            Ok(Sender::Http1(..)) => {}
             Err(error) => shared.failed = Some((Instant::now(), *error)),
         }
         made
     }
 
     /// Keeps a connection whose answer was read to its end; one at most.
-    pub(super) fn keep(&self, sender: http1::SendRequest<Body>) {
+    pub(super) fn keep(&self, sender: http1::SendRequest<Body>, in_flight: InFlight) {
         if !sender.is_closed() {
-            *self.idle() = Some(sender);
+            *self.idle() = Some((sender, in_flight));
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Option<http1::SendRequest<Body>>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Option<(http1::SendRequest<Body>, InFlight)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn open(&self) -> Result<Sender, CallError> {
-        let tls = self.connector.connect(&self.limits).await?;
+        let in_flight = InFlight::new(self.gate.clone());
+        let tls = self.connector.connect(&self.limits, in_flight.clone()).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         let socket = TokioIo::new(tls);
         let made = if is_http2 {
-            self.http2(socket).await
+            self.http2(socket)
+                .await
+                .map(|sender| Sender::Http2(sender, in_flight))
         } else {
-            self.http1(socket).await
+            self.http1(socket)
+                .await
+                .map(|sender| Sender::Http1(sender, in_flight))
         };
         made.map_err(|_| CallError::Transport(Stage::Send))
     }
 
-    async fn http1(&self, socket: Io) -> hyper::Result<Sender> {
+    async fn http1(&self, socket: Io) -> hyper::Result<http1::SendRequest<Body>> {
         let (sender, connection) = http1::Builder::new()
             .max_headers(HEADER_COUNT)
             .max_buf_size(HTTP1_BUFFER)
             .handshake(socket)
             .await?;
         self.drive(connection);
-        Ok(Sender::Http1(sender))
+        Ok(sender)
     }
 
-    async fn http2(&self, socket: Io) -> hyper::Result<Sender> {
+    async fn http2(&self, socket: Io) -> hyper::Result<http2::SendRequest<Body>> {
         let (sender, connection) = http2::Builder::new(Cuttable(self.cut.clone()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -175,7 +187,7 @@ impl Lanes {
             .handshake(socket)
             .await?;
         self.drive(connection);
-        Ok(Sender::Http2(sender))
+        Ok(sender)
     }
 
     /// Runs a connection until it ends, nobody needs it, or the link is cut.
@@ -204,13 +216,16 @@ where
 impl Sender {
     /// Sends a request with the whole URI of what it asks for.
     pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unsent> {
+        let (Self::Http1(_, in_flight) | Self::Http2(_, in_flight)) = &*self;
+        let under_way = in_flight.begin(request.method());
         let answer = match self {
-            Self::Http2(sender) => sender.try_send_request(request).await,
-            Self::Http1(sender) => match with_host(request) {
+            Self::Http2(sender, _) => sender.try_send_request(request).await,
+            Self::Http1(sender, _) => match with_host(request) {
                 Ok(request) => sender.try_send_request(request).await,
                 Err(_) => return Err(Unsent::Unmade),
             },
         };
+        under_way.over();
         answer.map_err(unsent)
     }
 }

@@ -94,7 +94,7 @@ impl Link {
         let cut = CancellationToken::new();
         Ok(Self(Arc::new(Inner {
             base: base(config),
-            lanes: Lanes::new(connector, Arc::clone(&limits), cut.clone()),
+            lanes: Lanes::new(connector, Arc::clone(&limits), settings.gate.clone(), cut.clone()),
             token: RwLock::new(token),
             pace: Pace::new(limits.qps, limits.burst),
             turns: Arc::new(Semaphore::new(limits.in_flight)),
@@ -287,7 +287,7 @@ impl Link {
         let mut returned = false;
         loop {
             let mut sender = self.0.lanes.sender().await?;
-            let seconds = short.filter(|_| matches!(sender, Sender::Http1(_)));
+            let seconds = short.filter(|_| matches!(sender, Sender::Http1(..)));
             match sender.send(self.request(call, seconds)?).await {
                 Ok(head) => return Ok(Answer { head, sender }),
                 Err(Unsent::Returned) if !returned => returned = true,
@@ -332,10 +332,10 @@ impl Link {
     }
 
     fn done(&self, sender: Sender, is_whole: bool) {
-        if let Sender::Http1(sender) = sender
+        if let Sender::Http1(sender, in_flight) = sender
             && is_whole
         {
-            self.0.lanes.keep(sender);
+            self.0.lanes.keep(sender, in_flight);
         }
     }
 

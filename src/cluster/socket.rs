@@ -1,4 +1,4 @@
-//! A socket that is read no faster than at a bounded rate.
+//! A socket that is read no faster than at a bounded rate, and sends nothing of a write without a claim.
 //!
 //! A server that sends frames of nothing, or TLS records of nothing, keeps a processor busy below everything that counts
 //! lines and bodies; what arrives at a bounded rate is work at a bounded rate.
@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::gate::InFlight;
+
 /// Bytes that are waited for at once, so that a connection at its rate does not wake for each packet.
 const STEP: f64 = 16_384.0;
 
@@ -24,10 +26,11 @@ pub(super) struct Socket {
     filled: Instant,
     /// Set while nothing may be read.
     pause: Option<Pin<Box<Sleep>>>,
+    in_flight: InFlight,
 }
 
 impl Socket {
-    pub(super) fn new(tcp: TcpStream, rate: u32, burst: u32) -> Self {
+    pub(super) fn new(tcp: TcpStream, rate: u32, burst: u32, in_flight: InFlight) -> Self {
         Self {
             tcp,
             rate: f64::from(rate.max(1)),
@@ -35,6 +38,7 @@ impl Socket {
             left: f64::from(burst.max(1)),
             filled: Instant::now(),
             pause: None,
+            in_flight,
         }
     }
 
@@ -74,6 +78,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.in_flight.admit().map_err(io::Error::other)?;
         Pin::new(&mut self.get_mut().tcp).poll_write(context, bytes)
     }
 
@@ -82,6 +87,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.in_flight.admit().map_err(io::Error::other)?;
         Pin::new(&mut self.get_mut().tcp).poll_write_vectored(context, parts)
     }
 

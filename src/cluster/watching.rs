@@ -56,7 +56,7 @@ pub(super) struct Watching {
 impl Watching {
     pub(super) fn new(link: Link, answer: Answer) -> Self {
         let (limits, share) = (link.limits(), link.room().share());
-        let end = matches!(answer.sender, Sender::Http1(_))
+        let end = matches!(answer.sender, Sender::Http1(..))
             .then(|| Instant::now() + limits.http1_watch + limits.http1_grace);
         Self {
             link,

@@ -1,5 +1,6 @@
 //! The gate on a link: what may change something is sent only during a claim, and given up when that ends.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -10,8 +11,14 @@ use renderhub::cluster::link::{Link, LinkSettings};
 use renderhub::gate::Gate;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
 
 use crate::claim::claimed;
+use crate::frames::{DATA, WINDOW, frame, greet, next};
 use crate::support::{BOTH, config, failed, get, post, settings, short};
 
 const WRITES: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
@@ -116,4 +123,63 @@ async fn a_write_under_way_is_given_up_when_the_claim_ends_and_goes_on_while_it_
         );
         assert_eq!(server.counts()["POST"], 1);
     }
+}
+
+/// Bytes of a body that a client may send before the server says that it may send more.
+const FIRST_WINDOW: usize = 65_535;
+/// In a frame: nothing comes after it on its stream.
+const END_OF_STREAM: u8 = 1;
+
+/// Takes as much of a body as the first window lets through, then all of it once it may go on; whether its end came.
+async fn take(mut stream: TlsStream<TcpStream>, (is_full, may_go_on): (&Notify, &Notify)) -> Option<bool> {
+    greet(&mut stream).await?;
+    let mut taken = 0;
+    let id = loop {
+        let sent = next(&mut stream).await?;
+        if sent.kind == DATA {
+            taken += sent.len;
+        }
+        if taken >= FIRST_WINDOW {
+            break sent.stream;
+        }
+    };
+    is_full.notify_one();
+    may_go_on.notified().await;
+    let more = (1_u32 << 20).to_be_bytes();
+    let windows = [frame(WINDOW, 0, 0, &more), frame(WINDOW, 0, id, &more)].concat();
+    stream.write_all(&windows).await.ok()?;
+    while let Some(sent) = next(&mut stream).await {
+        if sent.kind == DATA && sent.flags & END_OF_STREAM != 0 {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// Holds: M5.
+#[tokio::test]
+async fn what_a_connection_took_of_a_write_during_a_claim_does_not_leave_after_it() {
+    let (is_full, may_go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (came, mut whole) = mpsc::unbounded_channel();
+    let signals = (Arc::clone(&is_full), Arc::clone(&may_go_on));
+    let server = Hostile::raw(Http::Two, move |stream| {
+        let (came, (is_full, may_go_on)) = (came.clone(), signals.clone());
+        async move { _ = came.send(take(stream, (&is_full, &may_go_on)).await) }
+    })
+    .await
+    .unwrap();
+    let (gate, renewed) = claimed();
+    let link = link(&server, &gate, short());
+    let large = Request::post("/x").body(vec![b'x'; 3 * FIRST_WINDOW]).unwrap();
+    let mut call = Box::pin(link.send(large, None));
+    tokio::select! {
+        answer = &mut call => panic!("the server has not answered: {answer:?}"),
+        () = is_full.notified() => {}
+    }
+    // From here on the call is not polled, but its connection is: as in a process that wakes, where the connection is first.
+    renewed.send_replace(Instant::now());
+    may_go_on.notify_one();
+    let whole = timeout(Duration::from_secs(60), whole.recv()).await;
+    assert_eq!(whole.unwrap(), Some(Some(false)), "the write came whole");
+    drop(call);
 }

@@ -15,18 +15,18 @@ use tokio_rustls::server::TlsStream;
 
 use crate::support::{ended, failed, get, link, post, while_others_work};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PUSH: u8 = 5;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-const WINDOW: u8 = 8;
+pub const WINDOW: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 /// A frame as it is sent.
-fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
     let len = u32::try_from(body.len()).unwrap().to_be_bytes();
     let mut out = len[1..].to_vec();
     out.extend([kind, flags]);
@@ -35,21 +35,45 @@ fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
     out
 }
 
+/// What a client sent: the kind of the frame, its flags, its stream and how long its body is.
+pub struct Sent {
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u32,
+    pub len: usize,
+}
+
+/// Begins a connection as a server does; `None` when the client went away.
+pub async fn greet(stream: &mut TlsStream<TcpStream>) -> Option<()> {
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).await.ok()?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.ok()
+}
+
+/// The next frame of the client; `None` when it went away.
+pub async fn next(stream: &mut TlsStream<TcpStream>) -> Option<Sent> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.ok()?;
+    let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let len = usize::try_from(len).unwrap();
+    stream.read_exact(&mut vec![0; len]).await.ok()?;
+    Some(Sent {
+        kind: head[3],
+        flags: head[4],
+        stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
+        len,
+    })
+}
+
 /// Reads frames until the client opened a stream, which it tells, or went away.
 async fn opened(stream: &mut TlsStream<TcpStream>, is_first: bool) -> Option<u32> {
     if is_first {
-        let mut preface = [0; 24];
-        stream.read_exact(&mut preface).await.ok()?;
-        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.ok()?;
+        greet(stream).await?;
     }
     loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).await.ok()?;
-        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut body = vec![0; usize::try_from(len).unwrap()];
-        stream.read_exact(&mut body).await.ok()?;
-        if head[3] == HEADERS {
-            return Some(u32::from_be_bytes([head[5], head[6], head[7], head[8]]));
+        let sent = next(stream).await?;
+        if sent.kind == HEADERS {
+            return Some(sent.stream);
         }
     }
 }
