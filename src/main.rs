@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use renderhub::config::{Cli, Command, PreflightArgs, RunArgs, Settings, StopArgs};
-use renderhub::probe::ProbeArgs;
-use renderhub::{app, config, hardening, probe, telemetry};
+use renderhub::app;
+use renderhub::app::config::{Cli, Command, PreflightArgs, RunArgs, Settings, StopArgs};
+use renderhub::app::probe::ProbeArgs;
+use renderhub::app::{config, probe, telemetry};
+use renderhub::base::hardening;
 
 /// Threads that share the work: it waits for servers, and on a node of many cores one for each would wake the others for nothing.
 const WORKERS: usize = 2;
@@ -71,7 +73,7 @@ async fn preflight(args: &PreflightArgs) -> ExitCode {
 }
 
 async fn look(args: &ProbeArgs) -> ExitCode {
-    let found = match app::probe(args).await {
+    let found = match app::probe_network(args).await {
         Ok(found) => found,
         Err(error) => {
             eprintln!("{error}");
@@ -90,7 +92,7 @@ async fn look(args: &ProbeArgs) -> ExitCode {
 
 /// Succeeds whatever comes of it: what would fail with it is an uninstall.
 async fn stop(args: &StopArgs) -> ExitCode {
-    match app::stop(&args.hub(), args.timeout).await {
+    match app::stop_hub(&args.hub(), args.timeout).await {
         Ok(outcome) => println!("{outcome}"),
         Err(error) => println!("{error}"),
     }

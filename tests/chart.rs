@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use renderhub::plan::gates::Gates;
-use renderhub::plan::posture::Posture;
+use renderhub::plan::platform::gates::Gates;
+use renderhub::plan::platform::posture::Posture;
+use renderhub::plan::platform::tenancy::{OwnHosts, Tenancy};
 use renderhub::plan::preflight::Check;
-use renderhub::plan::tenancy::{OwnHosts, Tenancy};
 use renderhub_harness::Rights;
 use renderhub_harness::helm::{self, Helm};
 use serde_json::{Value, json};

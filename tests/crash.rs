@@ -241,7 +241,7 @@ async fn nothing_is_left(stage: &Stage) -> Result<()> {
         let all = ListParams::default();
         let jobs = stage.jobs().list(&all).await?.items.len();
         let mut secrets = stage.secrets().list(&all).await?.items;
-        secrets.retain(|secret| secret.name_any() != renderhub::seal_key::NAME);
+        secrets.retain(|secret| secret.name_any() != renderhub::kubernetes::seal_key::NAME);
         Ok((jobs + secrets.len() == 0).then_some(()))
     })
     .await

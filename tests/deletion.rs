@@ -62,7 +62,7 @@ impl Stage {
             let jobs = self.jobs().list(&all).await?.items.len();
             let pods = self.pods().list(&all).await?.items.len();
             let secrets = self.secrets().list(&all).await?.items;
-            let kept = ["push", renderhub::seal_key::NAME];
+            let kept = ["push", renderhub::kubernetes::seal_key::NAME];
             let configs = secrets.iter().filter(|s| !kept.contains(&&*s.name_any()));
             Ok((jobs + pods + configs.count() == 0).then_some(()))
         })

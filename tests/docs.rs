@@ -11,15 +11,18 @@ use clap::CommandFactory;
 use prometheus_client::encoding::text::encode;
 use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
-use renderhub::apply::Stage;
-use renderhub::config::Cli;
-use renderhub::metrics::clusters::{self, ClusterMetrics};
-use renderhub::metrics::journey::{Journey, Wait};
-use renderhub::metrics::{
+use renderhub::app::config::Cli;
+use renderhub::base::metrics::clusters;
+use renderhub::base::metrics::clusters::ClusterMetrics;
+use renderhub::base::metrics::journey::{Journey, Wait};
+use renderhub::base::metrics::{
     ErrorLabels, FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, QueueRow, ResultLabel,
     SettingLabel, StateLabel,
 };
+use renderhub::kubernetes::apply::Stage;
 
+#[path = "docs/architecture.rs"]
+mod architecture;
 #[path = "docs/bounds.rs"]
 mod bounds;
 #[path = "docs/named.rs"]
@@ -147,7 +150,7 @@ fn a_page_that_leaves_something_open_is_seen() {
 }
 
 /// Where reasons are given.
-const GIVING: [&str; 4] = ["src/plan", "src/controller", "src/cluster", "src/kubeconfig"];
+const GIVING: [&str; 3] = ["src/plan", "src/controllers", "src/remote"];
 
 /// A reason that the code can give must not be called one that it never gives, and the other way round.
 #[test]
@@ -217,7 +220,7 @@ fn every_failure_has_a_section_with_its_sentence() {
     );
     let (own, hidden) = (
         sections["A registry of your own"],
-        renderhub::plan::status::OUT_OF_SIGHT,
+        renderhub::plan::task::status::OUT_OF_SIGHT,
     );
     assert!(own.contains(&format!("> {hidden}\n")), "{own}");
 }

@@ -25,8 +25,8 @@ mod world;
 
 use anyhow::Result;
 use renderhub::api::conditions::Reason;
-use renderhub::plan::health::Phase;
-use renderhub::plan::site::Site;
+use renderhub::plan::remote::health::Phase;
+use renderhub::plan::remote::site::Site;
 use renderhub_harness::wait_for;
 
 use between::Stripper;
@@ -215,7 +215,7 @@ async fn a_start_with_dead_clusters_delays_nobody() -> Result<()> {
 #[tokio::test]
 async fn the_last_word_is_the_last() -> Result<()> {
     use k8s_openapi::jiff::Timestamp;
-    use renderhub::plan::site::SiteState;
+    use renderhub::plan::remote::site::SiteState;
     let remote = Remote::new("last").await?;
     let account = remote.account("hub").await?;
     let (world, site) = (World::new(), remote.site());

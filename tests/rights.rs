@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use renderhub::api::ClusterRenderTask;
 use renderhub::api::RenderTask;
 use renderhub::api::labels::HUB_ID;
-use renderhub::names::{TaskUid, job_name};
+use renderhub::api::names::{TaskUid, job_name};
 use renderhub_harness::finish::{self, Outcome};
 use renderhub_harness::rights::{Bound, Grant};
 use renderhub_harness::{AuditLevel, ControlPlane, Rights, apply, audit, wait_for};

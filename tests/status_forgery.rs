@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
-use renderhub::seal_key;
+use renderhub::kubernetes::seal_key;
 use renderhub_harness::finish::Exit;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};

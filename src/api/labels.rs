@@ -1,6 +1,6 @@
 //! Labels, annotations, finalizer and field managers: the marks renderhub leaves and looks for.
 
-use crate::names::{HubId, TaskUid};
+use crate::api::names::{HubId, TaskUid};
 
 /// API group of every renderhub kind.
 pub const GROUP: &str = "renderhub.dev";

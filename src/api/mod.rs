@@ -7,6 +7,7 @@ pub mod conditions;
 mod definitions;
 pub mod docker_config;
 pub mod labels;
+pub mod names;
 pub mod oci;
 pub mod pinned;
 pub mod policy;

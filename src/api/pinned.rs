@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::names::hex;
+use crate::api::names::hex;
 
 /// Variable of the container that renders: SHA-256 of the configuration.
 pub const CONFIG_SHA256: &str = "RENDERHUB_CONFIG_SHA256";

@@ -82,9 +82,9 @@ mod tests {
     fn what_holds_a_secret_wipes_it_and_says_nothing_of_it() {
         const fn is_wiped<T: ZeroizeOnDrop>() {}
         is_wiped::<WipedSecret>();
-        is_wiped::<crate::apply::SecretBody>();
-        is_wiped::<crate::apply::SecretData>();
-        is_wiped::<crate::plan::seal::SealKey>();
+        is_wiped::<crate::kubernetes::apply::SecretBody>();
+        is_wiped::<crate::kubernetes::apply::SecretData>();
+        is_wiped::<crate::plan::task::seal::SealKey>();
         let password = |credential: Credential| -> secrecy::SecretString { credential.password };
         let made = crate::api::basic_auth::pair("me", "canary").unwrap();
         is_wiped::<secrecy::SecretString>();

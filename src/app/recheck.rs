@@ -4,10 +4,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use crate::metrics::Metrics;
+use crate::base::metrics::Metrics;
+use crate::kubernetes::preflight::Inquiry;
 use crate::plan::preflight::again::Told;
 use crate::plan::preflight::{Finding, RUNBOOK, Verdict, judge};
-use crate::preflight::Inquiry;
 
 /// Pause between two questions about tenants' rights: at most 100 a second, one at a time, where a start asks 8 at once.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);

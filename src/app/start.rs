@@ -13,20 +13,23 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::AppError;
-use crate::apply::Calls;
-use crate::config::{Output, Settings};
-use crate::gate::{self, Gate};
-use crate::lease::{Held, LeaseError, Leases};
-use crate::metrics::{Metrics, ModeLabels, SettingLabel};
-use crate::names::HubId;
+use crate::api::names::HubId;
+use crate::app::config::{Output, Settings};
+use crate::app::probe;
+use crate::app::probe::{Patience, ProbeArgs, ProbeError};
+use crate::app::stop;
+use crate::app::stop::{Hub, Outcome};
+use crate::base::metrics::{Metrics, ModeLabels, SettingLabel};
+use crate::kubernetes::apply::Calls;
+use crate::kubernetes::gate;
+use crate::kubernetes::gate::Gate;
+use crate::kubernetes::lease::{Held, LeaseError, Leases};
+use crate::kubernetes::preflight::Inquiry;
+use crate::kubernetes::seal_key;
 use crate::plan::lease::{Claim, State, Watched, finding};
+use crate::plan::platform::unowned;
 use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
-use crate::plan::seal::SealKey;
-use crate::plan::unowned;
-use crate::preflight::Inquiry;
-use crate::probe::{self, Patience, ProbeArgs, ProbeError};
-use crate::seal_key;
-use crate::stop::{self, Hub, Outcome};
+use crate::plan::task::seal::SealKey;
 
 /// The namespace whose UID stands for the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
@@ -136,7 +139,7 @@ pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bo
 ///
 /// # Errors
 /// A Job is to look, and there is no cluster to make it in.
-pub async fn probe(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, AppError> {
+pub async fn probe_network(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, AppError> {
     let client = match &args.from_job {
         Some(_) => Some(clients(Gate::default()).await?.free),
         None => None,
@@ -148,7 +151,7 @@ pub async fn probe(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, 
 ///
 /// # Errors
 /// There is no cluster to look for it in.
-pub async fn stop(hub: &Hub, limit: Duration) -> Result<Outcome, AppError> {
+pub async fn stop_hub(hub: &Hub, limit: Duration) -> Result<Outcome, AppError> {
     let client = clients(Gate::default()).await?.free;
     Ok(stop::run(&client, hub, limit).await)
 }
@@ -352,7 +355,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::config::{Cli, Command};
+    use crate::app::config::{Cli, Command};
 
     #[tokio::test(start_paused = true)]
     async fn a_person_who_waits_for_an_api_server_that_says_nothing_is_told_so_after_a_while() {

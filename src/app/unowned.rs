@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::lease::Leases;
-use crate::metrics::Metrics;
-use crate::plan::unowned::Watchman;
+use crate::base::metrics::Metrics;
+use crate::kubernetes::lease::Leases;
+use crate::plan::platform::unowned::Watchman;
 
 /// Shortest and longest pause between two looks.
 const PAUSE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];

@@ -13,10 +13,13 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::names::TaskUid;
+use crate::api::names::TaskUid;
 
+pub mod backoff;
 mod gates;
+pub mod mailbag;
 mod weights;
+pub mod workqueue;
 
 use gates::{Cluster, Gates, Head, Turn};
 pub use weights::{HEAVIEST, Weights};

@@ -1,303 +1,349 @@
-//! A task as the hub works on it: either kind, with its spec decoded and its raw configuration kept.
+//! The life of a task as one pure function: what was observed in, the next step out.
+//!
+//! [`decide`] is asked again after each step with what the step brought, until it says [`Step::Rest`]. A hub that is
+//! killed between two steps therefore finds the next one by looking, and needs no memory of its own.
 
-use std::io;
-use std::sync::Arc;
+pub mod adoption;
+mod advice;
+pub mod finalizers;
+pub mod gc;
+mod held;
+pub mod job;
+pub mod model;
+pub mod objection;
+pub mod outcome;
+pub mod path;
+pub(in crate::plan) mod pod;
+pub mod proof;
+pub mod retention;
+pub mod seal;
+mod start;
+pub mod status;
+pub mod tenant;
+pub mod validate;
+mod why;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::ObjectMeta;
-use serde::Serialize;
-use serde_json::Value;
-use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 
-use crate::api::conditions::{self, ConditionType, Reason};
-use crate::api::{RenderTaskSpec, RenderTaskStatus};
-use crate::names::{TaskKind, TaskUid, hex};
+use k8s_openapi::jiff::Timestamp;
 
-use super::finalizers::Finalizers;
-use super::seal::StatusDigest;
+use crate::api::RenderTaskStatus;
+use crate::api::conditions::Reason;
 
-/// Seconds a failed Job and its config Secret are kept where the task does not say.
-const DEFAULT_FAILED_JOB_TTL: i32 = 3600;
+use crate::plan::platform::catalog::{Cargo, Carried, Catalog, Refusal, Resolved};
+use crate::plan::platform::gates::Gates;
+use crate::plan::platform::grants::Grants;
+use crate::plan::platform::tenancy::Tenancy;
+use crate::plan::remote::placement::Target;
+use crate::plan::remote::site::Where;
+use crate::plan::task::model::{Phase, Task};
+pub use held::{Held, Right};
+use job::Place;
+pub use outcome::JobState;
+use outcome::{JobReport, PodNote, Verdict};
+use proof::{Belief, Inquiry, Proof};
+use retention::Removal;
+use status::Started;
+use tenant::{Own, Reader, Reference};
+pub use why::Why;
 
-/// Who a task is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskId {
-    /// Which of the two kinds.
-    pub kind: TaskKind,
-    /// The tenant's namespace; empty for a `ClusterRenderTask`.
-    pub namespace: String,
-    /// Name in the namespace.
-    pub name: String,
-    /// UID, which a second task of the same name does not share.
-    pub uid: TaskUid,
-}
-
-/// Where a task stands in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// No Job yet.
-    Pending,
-    /// A Job is recorded in the status.
-    Running,
-    /// The result is recorded.
-    Succeeded,
-    /// The failure is recorded.
-    Failed,
-}
-
-impl Phase {
-    /// Whether the outcome is recorded.
-    #[must_use]
-    pub const fn is_finished(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed)
-    }
-}
-
-/// What others may change of a task while the hub works on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Version of the object.
-    pub resource_version: String,
-    /// Generation of the spec, where it was said.
-    pub generation: Option<i64>,
-    /// When somebody asked for its deletion.
-    pub deleted_at: Option<Timestamp>,
-    /// The finalizers on the object.
-    pub finalizers: Finalizers,
-}
-
-/// A whole task.
+/// Everything a decision rests on.
 #[derive(Clone, Debug)]
-pub struct Task {
-    /// Who it is.
-    pub id: TaskId,
-    /// Version of the object that this was read from; empty after a local change whose answer gave none.
-    pub resource_version: String,
-    /// Generation of the spec; 1 unless somebody changed it.
-    pub generation: i64,
-    /// When the object was made.
-    pub created: Timestamp,
-    /// Whether somebody asked for its deletion.
-    pub deleting: bool,
-    /// When, as far as the API server said.
-    pub deleted_at: Option<Timestamp>,
-    /// The finalizers on the object.
-    pub finalizers: Finalizers,
-    /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
-    pub spec: Option<RenderTaskSpec>,
-    /// Whether the spec has more values than are decoded; nothing of it is known then.
-    pub is_oversized: bool,
-    /// `spec.config` as stored, as JSON: with its free-form parts and the fields that only a renderer class understands.
-    pub config: Arc<str>,
-    /// SHA-256 of the canonical spec.
-    pub spec_hash: String,
-    /// Bytes that are kept of all but the status.
-    pub bare_bytes: usize,
-    /// What the hub said of it.
-    pub status: RenderTaskStatus,
-    /// Digest of the status as it stands on the object.
-    pub status_digest: Option<StatusDigest>,
+pub struct Observed<'a> {
+    /// The hub's clock.
+    pub now: Timestamp,
+    /// The task.
+    pub task: &'a Task,
+    /// Its Job.
+    pub job: &'a JobState,
+    /// UID of its config Secret, if one exists.
+    pub secret: Option<&'a str>,
+    /// The last pod that ended.
+    pub note: Option<&'a PodNote>,
+    /// What is known of the registry's word on it, once that was asked for.
+    pub proof: Option<&'a Proof>,
+    /// What the platform offers.
+    pub catalog: &'a Catalog,
+    /// What the platform lets references do.
+    pub tenancy: &'a Tenancy,
+    /// References that namespaces allow.
+    pub grants: &'a Grants,
+    /// What the task's own destination turned out to be, once it was read.
+    pub own: Option<&'a Result<Own, Refusal>>,
+    /// Whether the hub may act as whom the task names, once that was asked.
+    pub vouched: Option<&'a Result<(), Refusal>>,
+    /// Where the Job runs.
+    pub place: &'a Place,
+    /// The hub's rendering namespace, in which no task is served.
+    pub rendering: &'a str,
+    /// The same as the spec names it; `None` is the hub.
+    pub target: Option<&'a Result<Target, Refusal>>,
+    /// How that place stands.
+    pub site: Where<'a>,
+    /// What may be there besides what was seen.
+    pub leftovers: crate::plan::remote::lost::Leftovers,
+    /// What of the platform's goes along to another cluster, once it was read.
+    pub carried: Option<&'a Result<Carried, Refusal>>,
+    /// Features that are turned on.
+    pub gates: &'a Gates,
+    /// How long the hub waits before it gives something up.
+    pub patience: crate::plan::remote::lost::Patience,
+    /// Whether the task holds a slot of the queue.
+    pub has_slot: bool,
+    /// Whether it has waited for a slot long enough to say so.
+    pub has_waited: bool,
+    /// Tasks that wait for the tenant of the same namespace.
+    pub waiting_beside: usize,
+    /// What an earlier attempt to create its objects ran into.
+    pub held: Option<Held>,
+    /// Whether the object has a status that is not the hub's, and it is time to put it right.
+    pub is_forged: bool,
+    /// Whether the task itself may be removed now.
+    pub removal: Removal,
 }
 
-impl Task {
-    /// Makes a task from an object's parts. `None` when the object has no name or UID, which no API server gives out.
-    ///
-    /// Of a status that a newer hub wrote and this one cannot decode, the conditions and the Job are kept: what ended stays
-    /// ended, and what was started is not started again.
-    #[must_use]
-    pub fn new(kind: TaskKind, meta: &ObjectMeta, spec: Value, status: Value) -> Option<Self> {
-        let id = TaskId {
-            kind,
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone()?,
-            uid: TaskUid::new(meta.uid.as_deref()?),
-        };
-        // serde_json keeps object keys sorted, so equal specs have equal bytes.
-        let spec_hash = hex(&Sha256::digest(spec.to_string().as_bytes()));
-        let config = spec.get("config").unwrap_or(&Value::Null).to_string();
-        let names = meta.finalizers.iter().flatten().map(String::as_str);
-        let spec = lean(spec);
-        let bare_bytes =
-            size_of::<Self>() + config.len() + json_bytes(&spec) + id.namespace.len() + id.name.len();
-        Some(Self {
-            id,
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            generation: meta.generation.unwrap_or(1),
-            created: meta
-                .creation_timestamp
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
-            deleting: meta.deletion_timestamp.is_some(),
-            deleted_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
-            finalizers: Finalizers::of(names),
-            spec,
-            is_oversized: false,
-            config: config.into(),
-            spec_hash,
-            bare_bytes,
-            status_digest: StatusDigest::of(&status),
-            status: status_of(status),
+/// The next thing to do for a task.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Put the hub's finalizer on the task.
+    AddFinalizer,
+    /// Find out whether the hub may act as whom the task names.
+    Vouch(Reader),
+    /// Read what the task names, as whom it says.
+    LookUp(Box<Reference>),
+    /// Read what of the platform's goes along to another cluster.
+    Load(Cargo),
+    /// Create the config Secret and the Job.
+    Create(Box<Resolved>),
+    /// Read the Job, to see whether it ended or is really gone.
+    ReadJob,
+    /// Ask the registry whether it holds what the Job is said to have pushed.
+    Verify(Box<Inquiry>),
+    /// Write the status.
+    WriteStatus(Box<RenderTaskStatus>),
+    /// Write the status that the task has, in the place of the one that somebody else put on the object.
+    RestoreStatus,
+    /// Delete the Job with this UID, and its pods.
+    DeleteJob(String),
+    /// Delete the config Secret with this UID.
+    DeleteSecret(String),
+    /// Write down what may be left on a cluster that is not reached.
+    Abandon,
+    /// Take the hub's finalizer off the task.
+    RemoveFinalizer,
+    /// Delete the task itself: its time to live is over.
+    DeleteTask,
+    /// Nothing until something changes.
+    Rest {
+        /// When to look again by the clock.
+        wake: Option<Timestamp>,
+        /// Whether the task only waits for a slot.
+        wants_slot: bool,
+        /// The namespace whose tenant can start the task, where it is not the platform's turn.
+        waits_for: Option<String>,
+        /// Whether the task only waits for its cluster.
+        wants_site: bool,
+    },
+}
+
+impl Step {
+    const REST: Self = Self::Rest {
+        wake: None,
+        wants_slot: false,
+        waits_for: None,
+        wants_site: false,
+    };
+}
+
+/// The next step of a task.
+#[must_use]
+pub fn decide(o: &Observed<'_>) -> Step {
+    if o.task.deleting {
+        let step = clear(o).or_else(|| crate::plan::remote::lost::stranded(o));
+        // A forged status keeps nobody's deletion waiting; it matters again where somebody else's finalizer does.
+        return step.unwrap_or(match (o.task.is_finalized(), o.is_forged) {
+            (true, _) => Step::RemoveFinalizer,
+            (false, true) => Step::RestoreStatus,
+            (false, false) => Step::REST,
+        });
+    }
+    if o.is_forged {
+        return Step::RestoreStatus;
+    }
+    match o.task.phase() {
+        Phase::Succeeded => clear(o).unwrap_or_else(|| remove(o)),
+        Phase::Failed if o.now < o.task.failure_cleanup_due(o.patience.kept_at_most) => kept(o),
+        Phase::Failed => clear(o).unwrap_or_else(|| remove(o)),
+        Phase::Pending | Phase::Running => unfinished(o),
+    }
+}
+
+/// Deletes the Job, then the config Secret; `None` when both are gone, or out of reach.
+fn clear(o: &Observed<'_>) -> Option<Step> {
+    if !o.site.is_reached() {
+        return None;
+    }
+    let job = o.job.uid().map(|uid| Step::DeleteJob(uid.to_owned()));
+    job.or_else(|| o.secret.map(|uid| Step::DeleteSecret(uid.to_owned())))
+}
+
+/// What is left of a finished and cleared task: its own time to live, and how many newer ones are kept.
+fn remove(o: &Observed<'_>) -> Step {
+    let is_clear = o.job.uid().is_none() && o.secret.is_none();
+    match o.task.removal_due() {
+        _ if o.removal == Removal::Surplus && is_clear => Step::DeleteTask,
+        // Whoever gives turns knows that it waits for one.
+        Some(due) if o.now >= due && o.removal == Removal::Waits => Step::REST,
+        Some(due) if o.now >= due => Step::DeleteTask,
+        wake => Step::Rest {
+            wake,
+            wants_slot: false,
+            waits_for: None,
+            wants_site: false,
+        },
+    }
+}
+
+/// A failed Job and its config Secret stay for people to look at, unless newer ones crowd them out; the task itself may go
+/// earlier.
+fn kept(o: &Observed<'_>) -> Step {
+    if let Some(step) = clear(o).filter(|_| o.removal == Removal::Crowded) {
+        return step;
+    }
+    let kept = o.task.failure_cleanup_due(o.patience.kept_at_most);
+    match remove(o) {
+        Step::Rest { wake, .. } => Step::Rest {
+            wake: Some(wake.map_or(kept, |w| w.min(kept))),
+            wants_slot: false,
+            waits_for: None,
+            wants_site: false,
+        },
+        step => step,
+    }
+}
+
+fn unfinished(o: &Observed<'_>) -> Step {
+    let spec = match validate::validate(o.task) {
+        Ok(spec) => spec,
+        Err(refusal) => return refuse(o, &refusal, Step::REST),
+    };
+    match o.job {
+        JobState::Seen { spec_hash, .. } | JobState::Read(JobReport { spec_hash, .. })
+            if *spec_hash != o.task.spec_hash =>
+        {
+            let message = "a Job made from another spec has the name of this task's Job; make a new task";
+            leave(o, &Refusal::new(Reason::SpecMutated, message))
+        }
+        // Somebody put another in its place: that one's result is not the task's.
+        JobState::Seen { .. } | JobState::Read(_) if is_another(o) => {
+            Step::WriteStatus(Box::new(status::lost(o.task, o.now)))
+        }
+        JobState::Absent | JobState::Gone if o.task.phase() == Phase::Pending => start::start(o, spec),
+        JobState::Seen { .. } | JobState::Read(_) | JobState::Absent | JobState::Gone
+            if !o.site.is_reached() =>
+        {
+            crate::plan::remote::lost::wait(o)
+        }
+        JobState::Absent
+        | JobState::Seen {
+            may_have_ended: true, ..
+        } => Step::ReadJob,
+        JobState::Seen { uid, .. } => running(o, uid),
+        JobState::Read(report) => by_verdict(o, report),
+        JobState::Gone => Step::WriteStatus(Box::new(status::lost(o.task, o.now))),
+    }
+}
+
+/// Whether a Job on another cluster is not the one that was recorded; on the hub nobody else makes any.
+fn is_another(o: &Observed<'_>) -> bool {
+    let recorded = o.task.status.job_ref.as_ref().and_then(|job| job.uid.as_deref());
+    o.target.is_some() && recorded.is_some() && recorded != o.job.uid()
+}
+
+fn by_verdict(o: &Observed<'_>, report: &JobReport) -> Step {
+    // A result needs the finalizer no less than a run does; both were there before the Job.
+    let cut = |ended: Timestamp| ended.clamp(o.task.created.min(o.now), o.now);
+    let task = || caught_up(o, report, report.created.map_or(o.now, cut));
+    let mut status = match report.verdict {
+        Verdict::Running => return running(o, &report.uid),
+        Verdict::Complete(ended) => match proof::judge(o, &report.uid) {
+            Belief::Later(step) => return step,
+            Belief::Yes => status::succeeded(&task(), report, cut(ended), o.note, o.now),
+            Belief::No(why) => status::unverified(&task(), report, cut(ended), why, o.now),
+        },
+        Verdict::Failed(ended, _) if o.tenancy.hides(o.task, o.note) => {
+            status::failed_out_of_sight(&task(), cut(ended), o.now)
+        }
+        Verdict::Failed(ended, deadline) => {
+            status::failed(&task(), report, (cut(ended), deadline), o.note, o.now)
+        }
+    };
+    // The Job says where its chart went; a status may have been written by anybody who may.
+    status.chart_url = chart_url(o).or(status.chart_url);
+    status::say_how_long(&mut status, o.task, o.patience.kept_at_most);
+    Step::WriteStatus(Box::new(status))
+}
+
+/// Where the chart goes: the Job says it, but of a Job on another cluster nothing is repeated that others may have written.
+fn chart_url(o: &Observed<'_>) -> Option<String> {
+    if o.target.is_none() {
+        return o.job.chart_url();
+    }
+    let recorded = o.task.status.chart_url.clone();
+    recorded.or_else(|| o.job.chart_url().filter(|url| start::is_its_url(o, url)))
+}
+
+/// The task with its start recorded: a hub that was killed right after it made the Job may see the end first.
+fn caught_up<'a>(o: &Observed<'a>, report: &JobReport, since: Timestamp) -> Cow<'a, Task> {
+    started(o, &report.uid, since).map_or(Cow::Borrowed(o.task), |status| {
+        Cow::Owned(Task {
+            status,
+            ..o.task.clone()
         })
-    }
-
-    /// Takes in how the object stands after a write of the hub. What others changed just before has no later event than that
-    /// write's own, which is no news any more.
-    pub fn take_standing(&mut self, standing: Standing) {
-        self.resource_version = standing.resource_version;
-        self.generation = standing.generation.unwrap_or(self.generation);
-        self.deleting = standing.deleted_at.is_some();
-        self.deleted_at = standing.deleted_at;
-        self.finalizers = standing.finalizers;
-    }
-
-    /// Puts a status on the task.
-    pub fn set_status(&mut self, status: RenderTaskStatus) {
-        self.status_digest = StatusDigest::of_typed(&status);
-        self.status = status;
-    }
-
-    /// Whether the hub's finalizer is on the object.
-    #[must_use]
-    pub fn is_finalized(&self) -> bool {
-        self.finalizers.own.is_some()
-    }
-
-    /// Bytes of memory that the task takes, by which budgets count: its text, its decoded spec and its status.
-    #[must_use]
-    pub fn kept_bytes(&self) -> usize {
-        self.bare_bytes + json_bytes(&self.status)
-    }
-
-    /// Where the task stands, as recorded in its status.
-    #[must_use]
-    pub fn phase(&self) -> Phase {
-        phase_of(&self.status)
-    }
-
-    /// When a failed task's Job and config Secret are removed: after the task's time, or the longest that the platform lets
-    /// them stay. Those of a task whose Job was lost at once: there is no failure to be looked at, and what was given up could
-    /// still push.
-    #[must_use]
-    pub fn failure_cleanup_due(&self, longest: SignedDuration) -> Timestamp {
-        if self.has_lost_its_job() {
-            return self.ended();
-        }
-        after(self.ended(), seconds(self.failed_job_seconds()).min(longest))
-    }
-
-    /// Whether the task asks for more time than the platform lets a failed Job stay.
-    #[must_use]
-    pub fn asks_to_be_kept_beyond(&self, longest: SignedDuration) -> bool {
-        self.failed_job_ttl().is_some_and(|ttl| seconds(ttl) > longest)
-    }
-
-    /// Seconds that a failed Job and its config Secret are kept, as the task says or by default.
-    #[must_use]
-    pub fn failed_job_seconds(&self) -> i32 {
-        self.failed_job_ttl().unwrap_or(DEFAULT_FAILED_JOB_TTL).max(0)
-    }
-
-    fn has_lost_its_job(&self) -> bool {
-        let mut conditions = self.status.conditions.iter();
-        let failed = conditions.find(|c| c.type_ == ConditionType::JobFailed.as_str());
-        failed.is_some_and(|c| c.reason == Reason::JobLost.as_str())
-    }
-
-    fn failed_job_ttl(&self) -> Option<i32> {
-        self.spec.as_ref().and_then(|s| s.failed_job_ttl)
-    }
-
-    /// When a finished task itself is removed, if it is.
-    #[must_use]
-    pub fn removal_due(&self) -> Option<Timestamp> {
-        let ttl = self.spec.as_ref().and_then(|s| s.ttl_seconds_after_finished)?;
-        Some(after(self.ended(), seconds(ttl)))
-    }
-
-    /// The recorded end; a status without one counts as ended when the task was made, so that nothing is kept for ever.
-    fn ended(&self) -> Timestamp {
-        self.status.completion_time.as_ref().map_or(self.created, |t| t.0)
-    }
-}
-
-/// The spec without what only the renderer reads: that is kept as text, because decoded it can be a hundred times larger.
-fn lean(spec: Value) -> Option<RenderTaskSpec> {
-    let mut spec: RenderTaskSpec = serde_json::from_value(without_free_form(spec)).ok()?;
-    if let Some(release) = &mut spec.config.release {
-        release.input.resources.clear();
-    }
-    if let Some(bootstrap) = &mut spec.config.bootstrap {
-        bootstrap.input.releases.clear();
-    }
-    Some(spec)
-}
-
-/// Bytes of a value as JSON, which is no less than what it takes in memory: each of its strings is in it, and the names of
-/// its fields make up for what holds them.
-fn json_bytes(value: &impl Serialize) -> usize {
-    struct Count(usize);
-
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = Count(0);
-    // Nothing of a task's fails to be written.
-    _ = serde_json::to_writer(&mut count, value);
-    count.0
-}
-
-/// A spec before it is decoded, without what tenants write freely.
-fn without_free_form(mut spec: Value) -> Value {
-    for (parent, field) in [
-        ("/config/release", "values"),
-        ("/config/bootstrap/input", "userdata"),
-    ] {
-        if let Some(parent) = spec.pointer_mut(parent).and_then(Value::as_object_mut) {
-            parent.remove(field);
-        }
-    }
-    spec
-}
-
-fn status_of(status: Value) -> RenderTaskStatus {
-    let field = |name: &str| status.get(name).cloned().unwrap_or_default();
-    let (conditions, job_ref, ended) = (field("conditions"), field("jobRef"), field("completionTime"));
-    serde_json::from_value(status).unwrap_or_else(|_| RenderTaskStatus {
-        conditions: serde_json::from_value(conditions).unwrap_or_default(),
-        job_ref: serde_json::from_value(job_ref).unwrap_or_default(),
-        completion_time: serde_json::from_value(ended).unwrap_or_default(),
-        ..RenderTaskStatus::default()
     })
 }
 
-/// Where a task with this status stands.
-#[must_use]
-pub fn phase_of(status: &RenderTaskStatus) -> Phase {
-    if conditions::is_true(&status.conditions, ConditionType::JobSucceeded) {
-        Phase::Succeeded
-    } else if conditions::is_true(&status.conditions, ConditionType::JobFailed) {
-        Phase::Failed
-    } else if status.job_ref.is_some() {
-        Phase::Running
-    } else {
-        Phase::Pending
+/// A Job runs: that is recorded once, with what the API server returned.
+fn running(o: &Observed<'_>, job_uid: &str) -> Step {
+    started(o, job_uid, o.now).map_or(Step::REST, |status| Step::WriteStatus(Box::new(status)))
+}
+
+/// The status with the Job in it; `None` where that is recorded already.
+fn started(o: &Observed<'_>, job_uid: &str, since: Timestamp) -> Option<RenderTaskStatus> {
+    let recorded = o.task.status.job_ref.as_ref().and_then(|r| r.uid.as_deref());
+    if recorded == Some(job_uid) {
+        return None;
     }
+    let started = Started {
+        cluster: o.place.cluster.clone(),
+        namespace: o.place.namespace.clone(),
+        name: crate::api::names::job_name(&o.task.id.name, &o.task.id.uid),
+        job_uid: job_uid.to_owned(),
+        secret_uid: o.secret.map(str::to_owned),
+        chart_url: chart_url(o),
+        since,
+    };
+    Some(status::scheduled(o.task, started, o.now))
 }
 
-/// So many seconds, negative counted as 0.
-fn seconds(count: i32) -> SignedDuration {
-    SignedDuration::from_secs(count.max(0).into())
+/// Records why nothing runs, and leaves what is there alone: it is not provably the hub's, and without it a second Job
+/// would start.
+fn leave(o: &Observed<'_>, refusal: &Refusal) -> Step {
+    let wanted = status::refused(o.task, refusal, o.now);
+    if wanted == o.task.status {
+        return Step::REST;
+    }
+    Step::WriteStatus(Box::new(wanted))
 }
 
-/// So long after `start`, at the end of time where the sum leaves it.
-fn after(start: Timestamp, time: SignedDuration) -> Timestamp {
-    start.checked_add(time).unwrap_or(Timestamp::MAX)
+/// Records why nothing runs, takes away what does, then rests.
+fn refuse(o: &Observed<'_>, refusal: &Refusal, rest: Step) -> Step {
+    let wanted = status::refused(o.task, refusal, o.now);
+    if wanted != o.task.status {
+        return Step::WriteStatus(Box::new(wanted));
+    }
+    clear(o).unwrap_or(rest)
 }
+
+#[cfg(test)]
+pub(in crate::plan) mod tests;

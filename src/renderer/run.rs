@@ -29,7 +29,7 @@ use crate::api::docker_config::Credential;
 use crate::api::oci::{OciError, Reference};
 use crate::api::pinned::{CONFIG_SHA256, URL_SHA256, sha256};
 use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
-use crate::hardening;
+use crate::base::hardening;
 
 /// Largest file with a destination in bytes.
 const MAX_URL: u64 = 4096;

@@ -6,24 +6,32 @@ use super::within;
 const DOORS: &[(&str, &[&str], &str)] = &[
     (
         "kube::client::ClientBuilder",
-        &["gate/client.rs"],
+        &["kubernetes/gate/client.rs"],
         "clients of the loops are made with the gate at their bottom",
     ),
     (
         "hyper::client",
-        &["cluster/lanes.rs"],
+        &["remote/lanes.rs"],
         "it sends nothing but bodies that ask the gate",
     ),
     (
         "hyper_util::client",
-        &["gate/client.rs", "gate/names.rs", "gate/socket.rs"],
+        &[
+            "kubernetes/gate/client.rs",
+            "kubernetes/gate/names.rs",
+            "kubernetes/gate/socket.rs",
+        ],
         "it sends nothing but bodies that ask the gate",
     ),
-    ("hyper_timeout", &["gate/client.rs"], "no other client is made"),
+    (
+        "hyper_timeout",
+        &["kubernetes/gate/client.rs"],
+        "no other client is made",
+    ),
     ("hyper_rustls", &[], "no other client is made"),
     (
         "tokio::net::TcpSocket",
-        &["cluster/connect.rs"],
+        &["remote/connect.rs"],
         "it is the floor under the connections of links",
     ),
 ];

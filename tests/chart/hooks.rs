@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use k8s_openapi::api::batch::v1::Job;
-use renderhub::config::{Cli, Command};
-use renderhub::probe::ProbeArgs;
+use renderhub::app::config::{Cli, Command};
+use renderhub::app::probe::ProbeArgs;
 use serde_json::Value;
 
 use super::{HUB, RENDERING, of_kind, template};

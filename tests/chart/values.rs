@@ -153,7 +153,7 @@ fn of_pod(job: &Job, resource: &str, is_limit: bool) -> u64 {
 fn default_job() -> Result<Job> {
     let golden = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/src/plan/tests/golden/split-basic-auth.json"
+        "/src/plan/task/tests/golden/split-basic-auth.json"
     );
     Ok(serde_json::from_str(&std::fs::read_to_string(golden)?)?)
 }

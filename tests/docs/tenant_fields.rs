@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use renderhub::plan::finalizers::MAX_FINALIZERS;
-use renderhub::plan::validate::{MAX_CONFIG_BYTES, MAX_VALUES};
+use renderhub::plan::task::finalizers::MAX_FINALIZERS;
+use renderhub::plan::task::validate::{MAX_CONFIG_BYTES, MAX_VALUES};
 use serde_json::Value;
 
 use super::{read, root};
@@ -83,9 +83,9 @@ const fn skipped(path: &'static str) -> Filled {
         NOTHING,
         || "none: it is skipped where the object is read".to_owned(),
         "it costs the time to skip it",
-        "src/object.rs",
+        "src/kubernetes/object.rs",
         (
-            "src/object/tests.rs",
+            "src/kubernetes/object/tests.rs",
             "of_metadata_only_the_names_are_kept_and_finalizers_are_counted",
         ),
     )
@@ -100,7 +100,7 @@ const fn by_server(path: &'static str, kept: &'static str, most: fn() -> String)
         "the API server refuses the task, or writes the field itself",
         "the API server",
         (
-            "src/object/tests.rs",
+            "src/kubernetes/object/tests.rs",
             "of_metadata_only_the_names_are_kept_and_finalizers_are_counted",
         ),
     )
@@ -111,7 +111,7 @@ fn free_form() -> String {
 }
 
 const FREE_FORM_TEST: (&str, &str) = (
-    "src/object/tests.rs",
+    "src/kubernetes/object/tests.rs",
     "a_spec_of_too_many_values_is_not_decoded_and_the_tenant_is_told",
 );
 
@@ -122,7 +122,7 @@ const fn open(path: &'static str) -> Filled {
         "as text, in `config`",
         free_form,
         "the task is told `ConfigTooLarge`, and does not start",
-        "src/plan/validate.rs",
+        "src/plan/task/validate.rs",
         FREE_FORM_TEST,
     )
 }
@@ -140,7 +140,7 @@ const FIELDS: &[Filled] = &[
     by_hub("metadata.finalizers", "how many there are, and the place of the hub's own",
         || format!("{MAX_FINALIZERS} besides the hub's own"),
         "the task is told `InvalidSpec`, and does not start before some are taken off; one that runs goes on; it can be deleted as ever",
-        "src/plan/finalizers.rs", ("tests/storms/large.rs", "a_megabyte_of_finalizers_on_each_task_costs_others_nothing")),
+        "src/plan/task/finalizers.rs", ("tests/storms/large.rs", "a_megabyte_of_finalizers_on_each_task_costs_others_nothing")),
     skipped("metadata.annotations"),
     skipped("metadata.labels"),
     skipped("metadata.managedFields"),

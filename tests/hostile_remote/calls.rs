@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
-use renderhub::apply::{CallError, Stage};
+use renderhub::kubernetes::apply::{CallError, Stage};
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use secrecy::SecretString;
@@ -314,7 +314,7 @@ async fn a_link_that_is_cut_ends_what_runs_at_once() {
         .expect("it goes on");
         // Left alone, the call would end for lack of time, and later.
         assert_eq!(failed(call), CallError::Transport(Stage::Canceled));
-        assert_eq!(line.unwrap(), Err(renderhub::cluster::WatchEnd::Lost));
+        assert_eq!(line.unwrap(), Err(renderhub::remote::WatchEnd::Lost));
         let after = failed(link.probe().await);
         assert_eq!(after, CallError::Transport(Stage::Canceled), "for good");
     }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use http::{Method, Request};
-use renderhub::apply::CallError;
-use renderhub::cluster::limits::LinkLimits;
-use renderhub::cluster::link::{Link, LinkSettings};
-use renderhub::gate::Gate;
+use renderhub::kubernetes::apply::CallError;
+use renderhub::kubernetes::gate::Gate;
+use renderhub::remote::limits::LinkLimits;
+use renderhub::remote::link::{Link, LinkSettings};
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use tokio::io::AsyncWriteExt as _;

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use renderhub::apply::{CallError, Stage};
-use renderhub::cluster::LinkError;
-use renderhub::cluster::link::Link;
-use renderhub::kubeconfig::{Host, Key, Login};
-use renderhub::plan::address::Guard;
+use renderhub::kubernetes::apply::{CallError, Stage};
+use renderhub::plan::remote::address::Guard;
+use renderhub::remote::LinkError;
+use renderhub::remote::kubeconfig::{Host, Key, Login};
+use renderhub::remote::link::Link;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Face, Http, Reply, Shown};
 use renderhub_harness::pki::{Authority, KeyPairPem};

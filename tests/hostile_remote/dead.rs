@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use renderhub::apply::CallError;
-use renderhub::cluster::WatchEnd;
-use renderhub::cluster::limits::LinkLimits;
-use renderhub::cluster::link::Link;
-use renderhub::plan::address::Guard;
+use renderhub::kubernetes::apply::CallError;
+use renderhub::plan::remote::address::Guard;
+use renderhub::remote::WatchEnd;
+use renderhub::remote::limits::LinkLimits;
+use renderhub::remote::link::Link;
 use renderhub_harness::hostile::{Http, Reply};
 use renderhub_harness::{Hostile, Islet};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

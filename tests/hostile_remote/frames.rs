@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use renderhub::apply::{CallError, Stage};
-use renderhub::cluster::WatchEnd;
+use renderhub::kubernetes::apply::{CallError, Stage};
+use renderhub::remote::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

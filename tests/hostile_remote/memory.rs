@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use renderhub::apply::CallError;
-use renderhub::cluster::WatchEnd;
-use renderhub::cluster::jobs::watch_jobs;
-use renderhub::cluster::limits::LinkLimits;
-use renderhub::cluster::link::Link;
+use renderhub::kubernetes::apply::CallError;
+use renderhub::remote::WatchEnd;
+use renderhub::remote::jobs::watch_jobs;
+use renderhub::remote::limits::LinkLimits;
+use renderhub::remote::link::Link;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Asked, Http, Reply};
 use tokio::net::TcpListener;

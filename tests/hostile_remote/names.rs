@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use renderhub::apply::{CallError, Stage};
-use renderhub::cluster::limits::LinkLimits;
-use renderhub::cluster::link::{Link, LinkSettings};
-use renderhub::cluster::resolve::Resolver;
-use renderhub::kubeconfig::Host;
-use renderhub::plan::address::Guard;
+use renderhub::kubernetes::apply::{CallError, Stage};
+use renderhub::plan::remote::address::Guard;
+use renderhub::remote::kubeconfig::Host;
+use renderhub::remote::limits::LinkLimits;
+use renderhub::remote::link::{Link, LinkSettings};
+use renderhub::remote::resolve::Resolver;
 use renderhub_harness::Hostile;
 use renderhub_harness::dns::{Dns, Said};
 use renderhub_harness::hostile::{Http, Reply};

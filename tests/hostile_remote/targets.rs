@@ -6,19 +6,19 @@ use kube::api::ObjectMeta;
 use renderhub::api::labels::{
     CHART_URL, HUB_ID, MANAGED_BY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE, TASK_UID,
 };
+use renderhub::api::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
 use renderhub::api::termination::Termination;
-use renderhub::apply::read_page;
-use renderhub::cluster::jobs::decode::{lines as read_lines, page};
-use renderhub::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
-use renderhub::object::SlimObject;
-use renderhub::plan::adoption::{Maker, Verdict, is_its, judge, maker};
-use renderhub::plan::ledger::{Changes, Ledger, leave, lose, regain, settle};
-use renderhub::plan::path::TaskPath;
-use renderhub::plan::retention::KEPT_AT_MOST;
-use renderhub::plan::seal::{KEY_BYTES, SealKey};
-use renderhub::plan::task::{Task, TaskId};
-use renderhub::plan::validate::validate;
-use renderhub::watch::{JobMark, job_mark, pod_task, secret_task, task_of};
+use renderhub::kubernetes::apply::read_page;
+use renderhub::kubernetes::object::SlimObject;
+use renderhub::kubernetes::watch::{JobMark, job_mark, pod_task, secret_task, task_of};
+use renderhub::plan::remote::ledger::{Changes, Ledger, leave, lose, regain, settle};
+use renderhub::plan::task::adoption::{Maker, Verdict, is_its, judge, maker};
+use renderhub::plan::task::model::{Task, TaskId};
+use renderhub::plan::task::path::TaskPath;
+use renderhub::plan::task::retention::KEPT_AT_MOST;
+use renderhub::plan::task::seal::{KEY_BYTES, SealKey};
+use renderhub::plan::task::validate::validate;
+use renderhub::remote::jobs::decode::{lines as read_lines, page};
 use serde::Deserialize as _;
 use serde_json::Value;
 

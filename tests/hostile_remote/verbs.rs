@@ -7,9 +7,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
-use renderhub::apply::{CallError, Extent, Listing, Objects, Wire};
-use renderhub::names::TaskUid;
-use renderhub::plan::outcome::read_pod;
+use renderhub::api::names::TaskUid;
+use renderhub::kubernetes::apply::{CallError, Extent, Listing, Objects, Wire};
+use renderhub::plan::task::outcome::read_pod;
 
 use crate::support::{NAMESPACE, hub};
 

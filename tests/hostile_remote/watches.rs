@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use renderhub::apply::CallError;
-use renderhub::cluster::WatchEnd;
+use renderhub::kubernetes::apply::CallError;
+use renderhub::remote::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use serde_json::{Value, json};

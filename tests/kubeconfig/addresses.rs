@@ -1,8 +1,9 @@
 //! Every way in which an address that is nobody's business can be spelled ends at the decoder or at the guard.
 
-use renderhub::kubeconfig::KubeconfigError::{self, *};
-use renderhub::kubeconfig::{Host, server};
-use renderhub::plan::address::Guard;
+use renderhub::plan::remote::address::Guard;
+use renderhub::remote::kubeconfig::KubeconfigError;
+use renderhub::remote::kubeconfig::KubeconfigError::*;
+use renderhub::remote::kubeconfig::{Host, server};
 use serde_json::json;
 
 use super::documents::{accepted, refused, with};

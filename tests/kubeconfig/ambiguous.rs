@@ -1,8 +1,8 @@
 //! What two readers could take for two things is refused: texts that are no texts, names that are there twice, and
 //! everything that nobody knows.
 
-use renderhub::kubeconfig::KubeconfigError::*;
-use renderhub::kubeconfig::{KubeconfigError, MAX_BYTES, decode};
+use renderhub::remote::kubeconfig::KubeconfigError::*;
+use renderhub::remote::kubeconfig::{KubeconfigError, MAX_BYTES, decode};
 use serde_json::{Value, json};
 
 use super::differential::same_as_kube;

@@ -1,8 +1,9 @@
 //! A document that is small and grows is refused before it has grown, which is counted in bytes of memory.
 
 use allocation_counter::{AllocationInfo, measure};
-use renderhub::kubeconfig::KubeconfigError::{self, *};
-use renderhub::kubeconfig::{MAX_BYTES, decode};
+use renderhub::remote::kubeconfig::KubeconfigError;
+use renderhub::remote::kubeconfig::KubeconfigError::*;
+use renderhub::remote::kubeconfig::{MAX_BYTES, decode};
 
 use super::documents::valid;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use renderhub::kubeconfig::decode;
+use renderhub::remote::kubeconfig::decode;
 
 use super::differential::same_as_kube;
 use super::edits::{edited, good};

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::FutureExt as _;
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
-use renderhub::kubeconfig::{Host, Key, Login, RemoteConfig, decode};
+use renderhub::remote::kubeconfig::{Host, Key, Login, RemoteConfig, decode};
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use secrecy::ExposeSecret as _;
 

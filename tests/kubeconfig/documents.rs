@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use renderhub::kubeconfig::{KubeconfigError, RemoteConfig, decode};
+use renderhub::remote::kubeconfig::{KubeconfigError, RemoteConfig, decode};
 use serde_json::{Value, json};
 
 /// A PEM file of these tests.

@@ -1,7 +1,8 @@
 //! A kubeconfig says everything itself: where the cluster is, who vouches for it, and one way to log in.
 
-use renderhub::kubeconfig::KubeconfigError::{self, *};
-use renderhub::kubeconfig::{Host, Key, Login};
+use renderhub::remote::kubeconfig::KubeconfigError;
+use renderhub::remote::kubeconfig::KubeconfigError::*;
+use renderhub::remote::kubeconfig::{Host, Key, Login};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 

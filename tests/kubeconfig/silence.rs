@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use renderhub::kubeconfig::{KubeconfigError, Login, decode};
+use renderhub::remote::kubeconfig::{KubeconfigError, Login, decode};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 

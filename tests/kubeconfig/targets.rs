@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use renderhub::kubeconfig::{Host, server};
-use renderhub::plan::address::Guard;
+use renderhub::plan::remote::address::Guard;
+use renderhub::remote::kubeconfig::{Host, server};
 
 use super::differential::same_as_kube;
 
@@ -13,7 +13,7 @@ pub fn kubeconfig(bytes: &[u8]) {
         Ok(text) => {
             same_as_kube(text);
         }
-        Err(_) => assert!(renderhub::kubeconfig::decode(bytes).is_err()),
+        Err(_) => assert!(renderhub::remote::kubeconfig::decode(bytes).is_err()),
     }
 }
 

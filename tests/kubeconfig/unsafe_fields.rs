@@ -4,7 +4,8 @@ use std::path::Path;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use renderhub::api::conditions::Reason;
-use renderhub::kubeconfig::KubeconfigError::{self, *};
+use renderhub::remote::kubeconfig::KubeconfigError;
+use renderhub::remote::kubeconfig::KubeconfigError::*;
 use serde_json::{Value, json};
 
 use super::documents::{accepted, forms, read, refused, set, valid, with};

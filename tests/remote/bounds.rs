@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled};
-use renderhub::plan::ledger::LEDGER_BYTES;
+use renderhub::plan::remote::ledger::LEDGER_BYTES;
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::json;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures::stream;
 use renderhub::api::conditions::ConditionType::JobSucceeded;
-use renderhub::names::{TaskUid, job_name};
+use renderhub::api::names::{TaskUid, job_name};
 use renderhub_harness::hostile::{Asked, Hostile, Http, Reply};
 use renderhub_harness::wait_for;
 use serde_json::json;

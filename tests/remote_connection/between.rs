@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kube::Client;
-use renderhub::kubeconfig::{Host, RemoteConfig};
+use renderhub::remote::kubeconfig::{Host, RemoteConfig};
 use renderhub_harness::Identity;
 use renderhub_harness::pki::Authority;
 use tokio::net::{TcpListener, TcpStream};

@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount as Account};
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use renderhub::api::conditions::Reason;
-use renderhub::kubeconfig::RemoteConfig;
-use renderhub::plan::health::{Fault, Phase};
-use renderhub::plan::site::{ClusterName, OwnKubeconfig, Site};
-use renderhub::plan::tenant::{Reader, ServiceAccount};
+use renderhub::plan::remote::health::{Fault, Phase};
+use renderhub::plan::remote::site::{ClusterName, OwnKubeconfig, Site};
+use renderhub::plan::task::tenant::{Reader, ServiceAccount};
+use renderhub::remote::kubeconfig::RemoteConfig;
 use renderhub_harness::{ControlPlane, Identity};
 use serde_json::json;
 

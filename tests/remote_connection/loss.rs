@@ -6,7 +6,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams};
 use renderhub::api::conditions::Reason;
-use renderhub::plan::health::{Fault, Phase, Timing};
+use renderhub::plan::remote::health::{Fault, Phase, Timing};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
@@ -176,7 +176,7 @@ async fn a_withdrawn_right_is_forbidden_and_not_dead() -> Result<()> {
     );
     assert_eq!(report.reason(&other.site()), Reason::Connected);
     let answered = || {
-        let of = renderhub::metrics::clusters::OutcomeLabels {
+        let of = renderhub::base::metrics::clusters::OutcomeLabels {
             cluster: key.secret_uid.to_string(),
             result: "answered",
         };

@@ -201,13 +201,13 @@ async fn rotate(given: &[String]) -> Result<()> {
     let [a, b, c, d, namespace] = given else {
         anyhow::bail!("five are given")
     };
-    let read = |path: &String| anyhow::Ok(renderhub::kubeconfig::decode(&std::fs::read(path)?)?);
+    let read = |path: &String| anyhow::Ok(renderhub::remote::kubeconfig::decode(&std::fs::read(path)?)?);
     let (tokens, certificates) = ([read(a)?, read(b)?], [read(c)?, read(d)?]);
     let world = World::new();
     let (key, site) = (
         super::key(namespace),
-        std::sync::Arc::new(renderhub::plan::site::Site {
-            cluster: renderhub::plan::site::ClusterName::Platform(namespace.clone()),
+        std::sync::Arc::new(renderhub::plan::remote::site::Site {
+            cluster: renderhub::plan::remote::site::ClusterName::Platform(namespace.clone()),
             namespace: namespace.clone(),
         }),
     );

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use renderhub::api::conditions::Reason;
-use renderhub::plan::site::{ClusterName, Site};
+use renderhub::plan::remote::site::{ClusterName, Site};
 use tokio::task::JoinSet;
 
 use super::world::{LIMIT, Remote, Said, World, config, key, role, who};

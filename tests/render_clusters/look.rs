@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use prometheus_client::encoding::text::encode;
-use renderhub::cluster::Want;
-use renderhub::metrics::CallLabels;
-use renderhub::metrics::clusters::label;
-use renderhub::plan::catalog::Cluster;
-use renderhub::plan::site::{ClusterName, Site, SiteState};
+use renderhub::base::metrics::CallLabels;
+use renderhub::base::metrics::clusters::label;
+use renderhub::plan::platform::catalog::Cluster;
+use renderhub::plan::remote::site::{ClusterName, Site, SiteState};
+use renderhub::remote::Want;
 use renderhub_harness::audit::{Event, Mark};
 use renderhub_harness::wait_for;
 use serde_json::json;

@@ -11,7 +11,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobSucceeded};
 use renderhub::api::labels::FINALIZER;
-use renderhub::plan::retention::PACE;
+use renderhub::plan::task::retention::PACE;
 use renderhub_harness::audit::{Event, Mark};
 use renderhub_harness::finish::Exit;
 use renderhub_harness::wait_for;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use renderhub::gate::{Current, Gate};
+use renderhub::kubernetes::gate::{Current, Gate};
 use tokio::sync::watch;
 
 /// A gate that is open for longer than any test, and what says until when; without that it stays so.

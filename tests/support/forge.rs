@@ -12,9 +12,9 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, Ready, Stalled};
 use renderhub::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, SPEC_HASH, TASK_UID};
-use renderhub::names::TaskUid;
-use renderhub::plan::seal::{KEY_BYTES, SealKey};
-use renderhub::seal_key;
+use renderhub::api::names::TaskUid;
+use renderhub::kubernetes::seal_key;
+use renderhub::plan::task::seal::{KEY_BYTES, SealKey};
 use serde_json::{Value, json};
 
 use super::{Stage, has};

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::{ConditionType, Reason, is_true};
 use renderhub::api::labels::TASK_UID;
-use renderhub::names::{TaskUid, job_name};
+use renderhub::api::names::{TaskUid, job_name};
 use renderhub_harness::audit::{Mark, creations};
 use renderhub_harness::registry::Registry;
 use renderhub_harness::{apply, wait_for};

@@ -13,7 +13,7 @@ use super::watched::{MAX_LISTED, Watched};
 use crate::api::labels::{
     FORMER_NAMESPACES, LEASE_CLAIM, LEASE_STATE, PART_OF, PART_OF_VALUE, RENDERING_NAMESPACE,
 };
-use crate::names::HubId;
+use crate::api::names::HubId;
 
 /// What the name of each record starts with.
 const PREFIX: &str = "renderhub-";

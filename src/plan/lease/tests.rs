@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::watched::MAX_LISTED;
 use super::*;
 use crate::api::labels::{LEASE_STATE, WATCH_NAMESPACES};
-use crate::names::HubId;
+use crate::api::names::HubId;
 
 mod always;
 mod machine;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest, Sha256};
 
 use crate::api::labels::{WATCH_NAMESPACES, WATCH_NAMESPACES_SHA256};
-use crate::names::hex;
+use crate::api::names::hex;
 
 /// Most namespaces that are written down; a list of them must fit an annotation.
 pub(super) const MAX_LISTED: usize = 1000;

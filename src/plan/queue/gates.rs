@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::names::TaskUid;
+use crate::api::names::TaskUid;
 
 /// A cluster that may have a cap; `None` is all others together, which have none.
 pub type Cluster = Option<Arc<str>>;

@@ -219,7 +219,7 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use renderhub::metrics::{Metrics, PhaseLabel};
+    use renderhub::base::metrics::{Metrics, PhaseLabel};
 
     use super::*;
 

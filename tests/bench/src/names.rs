@@ -8,7 +8,7 @@ use clap::Args;
 use futures::{StreamExt, TryStreamExt};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
-use renderhub::object::SlimObject;
+use renderhub::kubernetes::object::SlimObject;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{Hub, wait_for};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ async fn come_and_go(world: &World, hub: &Hub, first: usize) -> Result<()> {
         let tasks = all.list(&ListParams::default()).await?.items;
         let told = tasks
             .into_iter()
-            .filter_map(|task| task.into_task(renderhub::names::TaskKind::RenderTask));
+            .filter_map(|task| task.into_task(renderhub::api::names::TaskKind::RenderTask));
         Ok((told.filter(|task| !task.status.conditions.is_empty()).count() == made.len()).then_some(()))
     })
     .await?;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use clap::Parser;
 use renderhub::api::ClusterRegistrySpec;
-use renderhub::config::{Cli, Command};
-use renderhub::names::HubId;
-use renderhub::plan::catalog::{Catalog, Credential, Registry};
-use renderhub::plan::job::Place;
+use renderhub::api::names::HubId;
+use renderhub::app::config::{Cli, Command};
+use renderhub::plan::platform::catalog::{Catalog, Credential, Registry};
+use renderhub::plan::task::job::Place;
 use serde_json::{Value, json};
 
 /// Name of the registry that every task pushes to.

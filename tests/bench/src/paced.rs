@@ -12,7 +12,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as open};
 use kube::{Api, ResourceExt};
 use renderhub::api::labels::{HUB_ID, TASK_UID};
-use renderhub::plan::task::Task;
+use renderhub::plan::task::model::Task;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::wait_for;
 use serde::Serialize;

@@ -178,8 +178,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use prometheus_client::encoding::text::encode;
-    use renderhub::metrics::Metrics;
-    use renderhub::metrics::journey::{self, Journey, Wait};
+    use renderhub::base::metrics::Metrics;
+    use renderhub::base::metrics::journey;
+    use renderhub::base::metrics::journey::{Journey, Wait};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What an instance says of itself while another one of its hub works.
 
 use super::*;
-use crate::names::HubId;
+use crate::api::names::HubId;
 use crate::plan::lease::{ConflictKind, Watched};
 
 const CLUSTER: &str = "0123abcd-0000-4000-8000-000000000000";

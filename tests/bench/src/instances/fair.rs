@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
-use renderhub::plan::task::Task;
+use renderhub::plan::task::model::Task;
 use renderhub_harness::process::Process;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{Hub, wait_for};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt};
-use renderhub::plan::task::Task;
+use renderhub::plan::task::model::Task;
 
 use super::stage::placed;
 use crate::options::Rate;

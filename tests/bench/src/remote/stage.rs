@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use renderhub::api::RenderCluster;
 use renderhub::api::labels::HUB_ID;
-pub use renderhub::cluster::registry::Pace;
+pub use renderhub::remote::registry::Pace;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{ControlPlane, Hub, Identity, Remote, wait_for};
 use serde_json::{Value, json};
@@ -298,8 +298,8 @@ pub fn placed(cluster: Option<&str>) -> Value {
 #[cfg(test)]
 mod tests {
     use prometheus_client::encoding::text::encode;
-    use renderhub::metrics::Metrics;
-    use renderhub::metrics::clusters::label;
+    use renderhub::base::metrics::Metrics;
+    use renderhub::base::metrics::clusters::label;
 
     use super::*;
 

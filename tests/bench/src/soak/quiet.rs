@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use renderhub::api::RenderTask;
-use renderhub::plan::task::Task;
+use renderhub::plan::task::model::Task;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::stream;
 use renderhub::api::labels;
-use renderhub::names::{TaskUid, job_name};
+use renderhub::api::names::{TaskUid, job_name};
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Asked, Reply};
 use serde_json::{Value, json};
@@ -214,8 +214,8 @@ pub fn kubeconfig(server: &Hostile) -> String {
 
 #[cfg(test)]
 mod tests {
-    use renderhub::names::HubId;
-    use renderhub::plan::adoption::{Maker, maker};
+    use renderhub::api::names::HubId;
+    use renderhub::plan::task::adoption::{Maker, maker};
 
     use super::*;
 

@@ -10,8 +10,8 @@ use futures::{StreamExt as _, stream};
 use kube::Resource as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
-use renderhub::names::TaskKind;
-use renderhub::object::{SlimObject, task_resource};
+use renderhub::api::names::TaskKind;
+use renderhub::kubernetes::object::{SlimObject, task_resource};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

@@ -1,0 +1,67 @@
+//! What is wrong with flags.
+
+use super::start;
+use crate::plan::platform::gates::GatesError;
+use crate::plan::preflight::Check;
+
+/// Why flags do not make settings.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// A flag whose value is no DNS label.
+    #[error("--{flag} must be a lower-case DNS label (a-z, 0-9 and -, at most 63 characters), not {value:?}")]
+    NotALabel {
+        /// The flag.
+        flag: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// A list of namespaces that holds other than their names.
+    #[error(
+        "--watch-namespaces must be names of namespaces (a-z, 0-9 and -, at most 63 characters), not {0:?}; to serve all \
+         namespaces, leave it out"
+    )]
+    NotANamespace(String),
+    /// A list without a name would mean all namespaces, which is more than what was asked for.
+    #[error("--watch-namespaces={0:?} names no namespace; to serve all namespaces, leave it out")]
+    NoNamespaces(String),
+    /// A flag that must be at least 1.
+    #[error("--{0} must be at least 1")]
+    Zero(&'static str),
+    /// A namespace may not have more than all together.
+    #[error("--max-active-jobs-per-namespace must not be larger than --max-active-jobs")]
+    CapsContradict,
+    /// The same of what is kept.
+    #[error("--keep-failed-jobs-per-namespace must not be larger than --keep-failed-jobs")]
+    KeptContradict,
+    /// A tenant with rights in the rendering namespace could read the platform's credentials.
+    #[error("--watch-namespaces must not contain the rendering namespace")]
+    WatchesRendering,
+    /// A ServiceAccount's name is a DNS subdomain.
+    #[error(
+        "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
+    )]
+    NotAServiceAccount,
+    /// Not a host, nor what stands for several.
+    #[error(
+        "--own-registry-hosts: \"{0}\" is neither a host such as registry.example.com:5000, nor *.example.com, nor *"
+    )]
+    NotAHost(String),
+    /// A name that no check has.
+    #[error("--skip-preflight must be a list of names of: {}", start::skippable())]
+    NoSuchCheck,
+    /// A hub without this check would do damage by being there.
+    #[error("--skip-preflight must not contain {0}: it cannot be left out")]
+    NotSkippable(Check),
+    /// A Lease is held by somebody.
+    #[error("--instance-name must be 1 to 253 printable characters without spaces")]
+    NoInstanceName,
+    /// Something that is no gate is to be opened.
+    #[error("--feature-gates: {0}")]
+    Gates(#[from] GatesError),
+    /// A network is an address and a length.
+    #[error("--{0} must be a list of networks such as 10.0.0.0/8")]
+    NotANetwork(&'static str),
+    /// A sweep lists every Secret of the hub.
+    #[error("--gc-interval must be at least 1s")]
+    SweepsTooOften,
+}

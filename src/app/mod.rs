@@ -1,0 +1,315 @@
+//! The hub as a program: its flags, its start and preflight, its loops, its admin server and its end.
+//!
+//! Builds everything once, supervises the loops, and drains them in order; nothing below imports it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::names::HubIdError;
+use crate::app::config::Settings;
+use crate::base::metrics::{Metrics, StateLabel};
+use crate::kubernetes::gate::Gate;
+use crate::kubernetes::lease::{Held, LeaseError};
+use crate::kubernetes::seal_key::SealKeyError;
+use crate::plan::lease::State;
+
+pub mod admin;
+mod clusters;
+pub mod config;
+mod loops;
+pub mod probe;
+mod recheck;
+mod start;
+pub mod stop;
+pub mod telemetry;
+mod unowned;
+
+pub use start::{preflight, probe_network, stop_hub};
+
+/// Longest wait for events at the end; a successor waits as long.
+const LAST_EVENTS: Duration = Duration::from_millis(500);
+/// Longest wait for the release of the Lease at the end.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
+/// Why the hub does not run, or no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// Neither in-cluster configuration nor a kubeconfig of its own.
+    #[error("no configuration of the hub's cluster: run in a pod, or set KUBECONFIG")]
+    NoCluster,
+    /// Variables that would change the hub's identity behind its back.
+    #[error("{0} is set; the hub does not run under a debugging identity")]
+    DebugIdentity(&'static str),
+    /// The kube-system namespace cannot be read.
+    #[error("the namespace kube-system cannot be read; the hub needs get on it for its id")]
+    NoClusterId,
+    /// The hub id cannot be made.
+    #[error(transparent)]
+    HubId(#[from] HubIdError),
+    /// There is nothing to seal statuses with.
+    #[error(transparent)]
+    SealKey(#[from] SealKeyError),
+    /// Names of clusters cannot be resolved.
+    #[error("/etc/resolv.conf cannot be read; names of clusters are resolved by it")]
+    NoResolver,
+    /// The admin address cannot be bound.
+    #[error("the admin address cannot be bound")]
+    Bind(#[source] std::io::Error),
+    /// Signals cannot be received.
+    #[error("signals cannot be received")]
+    Signals(#[source] std::io::Error),
+    /// The API server does not answer a person who waits.
+    #[error("the API server did not answer in time")]
+    NoAnswer,
+    /// Something is as it must not be.
+    #[error(
+        "{0} of the checks before the start refused; the lines before this one say which, and what to do"
+    )]
+    Preflight(usize),
+    /// The hub has no claim, or no longer.
+    #[error(transparent)]
+    Lease(LeaseError),
+    /// A loop that must run for ever ended.
+    #[error("a loop of the hub ended")]
+    LoopEnded,
+}
+
+/// Runs the hub until SIGTERM or SIGINT: it listens, finds out whether it may start, works, drains.
+///
+/// # Errors
+/// What keeps it from starting, or that one of its loops ended.
+pub async fn run(settings: Settings) -> Result<(), AppError> {
+    let clients = start::clients(Gate::default()).await?;
+    let listener = TcpListener::bind(settings.admin.admin_address)
+        .await
+        .map_err(AppError::Bind)?;
+    let stop = CancellationToken::new();
+    let (metrics, registry) = Metrics::new();
+    let (ready, is_ready) = watch::channel(false);
+    let state = watch::Sender::new(State::Starting);
+    let mut loops = JoinSet::new();
+    loops.spawn(cancel_on_signal(stop.clone())?);
+    let health = admin::Health {
+        ready: is_ready,
+        state: state.subscribe(),
+        stop: stop.clone(),
+    };
+    show(&mut loops, listener, (&metrics, registry), health);
+
+    let Some(start::Started {
+        calls,
+        key,
+        lease,
+        namespaces,
+    }) = start::start_up(&clients, &settings, &metrics, (&stop, state)).await?
+    else {
+        return Ok(());
+    };
+    let lease = Keeper::start(lease);
+    let hub = loops::Hub {
+        calls,
+        gate: clients.gate.clone(),
+        key,
+        metrics,
+        ready,
+        namespaces,
+    };
+    let (events, engine) = loops::start(&mut loops, &clients, hub, &settings, &stop)?;
+    supervise(loops, lease, events, engine, (&stop, settings.grace_period)).await
+}
+
+/// Starts what tells others how the instance stands.
+fn show(
+    loops: &mut JoinSet<()>,
+    listener: TcpListener,
+    (metrics, registry): (&Metrics, Arc<Registry>),
+    health: admin::Health,
+) {
+    loops.spawn(show_state(health.state.clone(), metrics.clone()));
+    let admin = admin::serve(listener, registry, health);
+    loops.spawn(async move { _ = admin.await });
+}
+
+/// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
+fn cancel_on_signal(stop: CancellationToken) -> Result<impl Future<Output = ()> + use<>, AppError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.cancel();
+        std::future::pending::<()>().await;
+    })
+}
+
+/// Shows in the metrics what the instance does.
+async fn show_state(mut state: watch::Receiver<State>, metrics: Metrics) {
+    loop {
+        let now = *state.borrow_and_update();
+        for state in State::ALL {
+            let label = StateLabel {
+                state: state.as_str(),
+            };
+            let is_so = i64::from(state == now);
+            metrics.instance_state.get_or_create(&label).set(is_so);
+        }
+        if state.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The loop that keeps the Lease. It ends after all others: who stops may still write.
+struct Keeper {
+    release: CancellationToken,
+    task: JoinHandle<LeaseError>,
+}
+
+impl Keeper {
+    fn start(lease: Held) -> Self {
+        let release = CancellationToken::new();
+        let task = tokio::spawn(lease.keep(release.clone()));
+        Self { release, task }
+    }
+
+    /// Why it ended, although nobody asked it to.
+    async fn lost(&mut self) -> AppError {
+        match (&mut self.task).await {
+            Ok(error) => AppError::Lease(error),
+            Err(_) => AppError::LoopEnded,
+        }
+    }
+
+    /// Gives the Lease back; why there was none any more, if it was lost before.
+    async fn release(mut self) -> Result<(), AppError> {
+        self.release.cancel();
+        match tokio::time::timeout(LAST_WRITE, self.lost()).await {
+            Ok(AppError::Lease(LeaseError::Stopped)) => Ok(()),
+            Ok(error) => Err(error),
+            Err(_) => {
+                tracing::warn!("the hub's Lease was not released; another instance waits until it is over");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Waits for the end, asked for or not, and drains.
+async fn supervise(
+    mut loops: JoinSet<()>,
+    mut lease: Keeper,
+    events: JoinHandle<()>,
+    mut engine: JoinHandle<()>,
+    (stop, grace_period): (&CancellationToken, Duration),
+) -> Result<(), AppError> {
+    tokio::select! {
+        // First, because loops end by it too.
+        biased;
+        () = stop.cancelled() => {}
+        error = lease.lost() => return Err(error),
+        _ = loops.join_next() => return Err(AppError::LoopEnded),
+        _ = &mut engine => return Err(AppError::LoopEnded),
+    }
+    tracing::info!("stopping; work under way is finished");
+    let is_drained = tokio::select! {
+        drained = tokio::time::timeout(grace_period, engine) => drained.is_ok(),
+        error = lease.lost() => return Err(error),
+    };
+    // Ends by itself once it told the last of what the engine handed in; without the claim it could tell nothing.
+    if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
+        tracing::warn!("some events were not told");
+    }
+    if is_drained {
+        // A loss ends what is under way too, and that may be seen before the loss is.
+        lease.release().await?;
+    } else {
+        // A write that is still under way must not meet a successor, so the Lease is left to run out.
+        tracing::warn!("work was still under way after the grace period; the next start goes on with it");
+    }
+    loops.shutdown().await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    /// Supervises a hub that was asked to end and has nothing under way, with an event to tell and a Lease that ends so when it is
+    /// given back.
+    async fn ending(
+        event: impl Future<Output = ()> + Send + 'static,
+        end: impl Future<Output = LeaseError> + Send + 'static,
+    ) -> Result<(), AppError> {
+        let release = CancellationToken::new();
+        let released = release.clone();
+        let task = tokio::spawn(async move {
+            released.cancelled().await;
+            end.await
+        });
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let (events, engine) = (tokio::spawn(event), tokio::spawn(async {}));
+        let keeper = Keeper { release, task };
+        supervise(
+            JoinSet::new(),
+            keeper,
+            events,
+            engine,
+            (&stop, Duration::from_secs(60)),
+        )
+        .await
+    }
+
+    /// Holds: M5.
+    #[tokio::test]
+    async fn a_loss_that_ended_the_last_of_the_work_is_still_told() {
+        let lost = ending(async {}, async { LeaseError::Lost }).await;
+        assert!(matches!(lost, Err(AppError::Lease(LeaseError::Lost))), "{lost:?}");
+        ending(async {}, async { LeaseError::Stopped }).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_has_a_moment_at_the_end_and_the_lease_is_released_whether_it_was_told_or_not() {
+        // How long the event takes, and when the Lease is released.
+        for (takes, released) in [(LAST_EVENTS / 2, LAST_EVENTS / 2), (2 * LAST_EVENTS, LAST_EVENTS)] {
+            let begin = Instant::now();
+            let (tell, told) = oneshot::channel();
+            let end = async move {
+                _ = tell.send(begin.elapsed());
+                LeaseError::Stopped
+            };
+            ending(sleep(takes), end).await.unwrap();
+            assert_eq!(
+                (told.await.unwrap(), begin.elapsed()),
+                (released, released),
+                "{takes:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_cannot_be_released_keeps_no_process_from_its_end() {
+        for (takes, waits) in [(LAST_WRITE / 2, LAST_WRITE / 2), (2 * LAST_WRITE, LAST_WRITE)] {
+            let begin = Instant::now();
+            let end = async move {
+                sleep(takes).await;
+                LeaseError::Stopped
+            };
+            // It is no failure: the successor waits until the Lease is over.
+            ending(async {}, end).await.unwrap();
+            assert_eq!(begin.elapsed(), waits, "{takes:?}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What both programs do before anything secret is read: keep their memory to themselves, and their panics wordless.
+//!
+//! A panic still unwinds. The hub turns it into an error of the one task whose pass it was; with `panic = "abort"` one
+//! object could end the hub for everybody, again and again.
+
+use std::panic;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+/// The machine does not let the process protect itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the process cannot be kept from being dumped")]
+pub struct NotHardened;
+
+/// No core file, and nobody but root may look into the process: no `/proc/<pid>/mem`, no `environ`, no ptrace.
+///
+/// # Errors
+/// When the machine refuses; a process that holds a credential should then not go on.
+pub fn protect_memory() -> Result<(), NotHardened> {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    setrlimit(Resource::Core, none).map_err(|_| NotHardened)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|_| NotHardened)
+}
+
+/// Has a panic tell where it happened and nothing else: its text may hold input.
+pub fn silence_panics(tell: impl Fn(&str) + Send + Sync + 'static) {
+    panic::set_hook(Box::new(move |info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        tell(&place);
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Holds: E1.
+    #[test]
+    fn a_panic_tells_its_place_and_not_its_text() {
+        let before = panic::take_hook();
+        let (said, heard) = mpsc::channel();
+        silence_panics(move |place| _ = said.send(place.to_owned()));
+        let line = line!() + 1;
+        let ended = panic::catch_unwind(|| panic!("canary {}", "text"));
+        panic::set_hook(before);
+        assert!(ended.is_err());
+        // Another test may panic on purpose at this moment.
+        let places: Vec<String> = heard.try_iter().collect();
+        assert!(
+            places
+                .iter()
+                .any(|place| place.starts_with(&format!("src/base/hardening.rs:{line}:"))),
+            "{places:?}"
+        );
+        assert!(places.iter().all(|place| !place.contains("canary")), "{places:?}");
+    }
+}

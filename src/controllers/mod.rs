@@ -1,0 +1,7 @@
+//! The control loops: tasks, what the platform offers them, the clusters they run on, the sweep, and questions to registries.
+
+pub mod clusters;
+pub mod platform;
+mod sweep;
+pub mod tasks;
+pub mod verify;

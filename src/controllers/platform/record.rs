@@ -1,0 +1,138 @@
+//! Records to which namespaces the platform's objects are granted, before anybody works by it.
+
+use std::collections::BTreeSet;
+
+use crate::api::{
+    AllowedNamespace, ClusterRegistrySpec, QueuePolicySpec, RenderClusterSpec, RendererClassSpec,
+};
+use crate::kubernetes::apply::{CallError, Calls, StatusWrite};
+use crate::plan::platform::namespaces;
+use crate::plan::platform::namespaces::RecordPatch;
+
+use super::land::Land;
+use super::shelf::{Shelf, Watched};
+
+/// A spec that may grant something to namespaces by name.
+pub(super) trait Lists {
+    /// The names.
+    fn allowed(&self) -> &[AllowedNamespace];
+}
+
+/// What is granted to namespaces by name, with a record of them.
+pub(super) trait Granted: Lists {
+    /// Writes to the status of the object of this name; its new resource version.
+    fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> impl Future<Output = Written> + Send;
+}
+
+type Written = Result<Option<String>, CallError>;
+
+impl Lists for ClusterRegistrySpec {
+    fn allowed(&self) -> &[AllowedNamespace] {
+        &self.allowed_namespaces
+    }
+}
+
+impl Lists for RendererClassSpec {
+    fn allowed(&self) -> &[AllowedNamespace] {
+        &self.allowed_namespaces
+    }
+}
+
+impl Lists for RenderClusterSpec {
+    fn allowed(&self) -> &[AllowedNamespace] {
+        &self.allowed_namespaces
+    }
+}
+
+impl Lists for QueuePolicySpec {
+    fn allowed(&self) -> &[AllowedNamespace] {
+        &[]
+    }
+}
+
+impl Granted for ClusterRegistrySpec {
+    async fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> Written {
+        calls.write_registry_status(name, write).await
+    }
+}
+
+impl Granted for RendererClassSpec {
+    async fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> Written {
+        calls.write_class_status(name, write).await
+    }
+}
+
+impl Granted for RenderClusterSpec {
+    async fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> Written {
+        calls.write_cluster_record(name, write).await
+    }
+}
+
+/// Writes records.
+pub(super) struct Recorder<'a> {
+    pub calls: &'a Calls,
+    pub land: &'a Land,
+    /// Whether a record changed.
+    pub has_changed: bool,
+}
+
+impl Recorder<'_> {
+    /// Brings the records of these objects up to what is listed and exists. Returns those of which that is so now; others stay
+    /// among the names and are tried again.
+    pub async fn record<S: Granted>(
+        &mut self,
+        known: &mut Shelf<S>,
+        names: &mut BTreeSet<String>,
+    ) -> Vec<String> {
+        let mut recorded = Vec::new();
+        for name in std::mem::take(names) {
+            match self.record_one(known, &name).await {
+                Ok(()) => recorded.push(name),
+                Err(error) => {
+                    known.failed(&name, error);
+                    names.insert(name);
+                }
+            }
+        }
+        recorded
+    }
+
+    async fn record_one<S: Granted>(&mut self, known: &mut Shelf<S>, name: &str) -> Result<(), CallError> {
+        // Once nothing is to leave the record any more, what it lacks is written.
+        while let Some((watched, patch)) = known.get(name).and_then(|watched| self.due(watched)) {
+            watched.check()?;
+            let mut next = watched.status.clone();
+            namespaces::apply(&mut next.namespaces, &patch);
+            let version = S::write(self.calls, name, &record_write(watched, &patch)).await?;
+            self.has_changed = true;
+            known.wrote(name, next, version.as_deref());
+            known.amended(name, &patch);
+        }
+        Ok(())
+    }
+
+    fn due<'w, S: Granted>(&self, watched: &'w Watched<S>) -> Option<(&'w Watched<S>, RecordPatch)> {
+        let allowed = watched.spec.as_ref()?.allowed();
+        let (recorded, land) = (&watched.status.namespaces, self.land);
+        // Before anything else is recorded, and only where this hub answers for the namespace.
+        let amends = watched.amends().filter(|(name, _)| land.is_own(name));
+        let amends: RecordPatch = amends.map(|(name, uid)| (name.clone(), uid.clone())).collect();
+        if !amends.is_empty() {
+            return Some((watched, amends));
+        }
+        let patch = namespaces::record(allowed, recorded, land.existing(), |name| land.is_own(name));
+        (!patch.is_empty()).then_some((watched, patch))
+    }
+}
+
+/// Writes of the record only what changes: other hubs keep their namespaces in it. A first use that somebody has recorded
+/// since is not recorded over.
+pub(super) fn record_write<'a, S>(watched: &'a Watched<S>, patch: &'a RecordPatch) -> StatusWrite<'a> {
+    StatusWrite {
+        uid: &watched.uid,
+        version: patch.values().any(Option::is_some).then_some(watched.version),
+        conditions: &[],
+        observed_generation: None,
+        namespaces: patch,
+    }
+}

@@ -1,0 +1,505 @@
+//! Looks at what hubs of this cluster made, and removes that whose task is gone, each only after the API server confirmed it.
+
+pub mod adoption;
+pub mod walk;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+use tokio::time::{Instant, timeout_at};
+
+use crate::api::labels::{TASK_KIND, TASK_NAME, TASK_NAMESPACE};
+use crate::api::names::{HubId, TaskUid};
+use crate::base::metrics::Metrics;
+use crate::kubernetes::apply::{CallError, Calls, Found, Listing, Objects};
+use crate::kubernetes::watch::{JobMark, Scope, task_of};
+use crate::plan::remote::ledger::Orphan;
+use crate::plan::task::adoption::{Maker, maker};
+use crate::plan::task::gc::Marked;
+use crate::plan::task::model::TaskId;
+
+/// Longest that a sweep removes things; what it did not come to is found by the next one again.
+const REMOVE: Duration = Duration::from_secs(240);
+/// Objects of one sweep that the log names, each by a name that is of our own form; all are counted.
+const NAMED: usize = 20;
+
+/// What is in the rendering namespace that the watch does not show.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Config Secrets of this hub and of others.
+    pub secrets: Vec<ObjectMeta>,
+    /// Jobs of other hubs.
+    pub others_jobs: Vec<Found>,
+}
+
+/// Lists what is in the rendering namespace.
+///
+/// # Errors
+/// Whatever keeps it from being listed.
+pub async fn list(calls: &Calls) -> Result<Listed, CallError> {
+    let others_jobs = calls.list_all(Listing::OthersJobs).await?;
+    let secrets = calls.list_all(Listing::Secrets).await?;
+    Ok(Listed {
+        secrets: secrets.into_iter().map(|found| found.meta).collect(),
+        others_jobs,
+    })
+}
+
+/// A config Secret that is of no task the hub knows: of what its labels and annotations say, only what is a name.
+#[derive(Debug)]
+pub struct Stranger {
+    name: String,
+    uid: String,
+    maker: Maker,
+    owner: OwnedBy,
+}
+
+/// A Job that is of no task the hub knows.
+#[derive(Debug)]
+pub struct Stranded {
+    /// Its name, which is of our own form.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// The task that an object names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedBy {
+    /// None at all.
+    Nothing,
+    /// Something that is no task's name; what it is about cannot be told.
+    Illegible,
+    /// This one.
+    Task(TaskId),
+}
+
+impl Stranger {
+    /// The Secret by its metadata; `None` where no hub of this cluster made it.
+    pub fn of(hub_id: &HubId, meta: &ObjectMeta) -> Option<Self> {
+        let maker = maker(hub_id, meta);
+        (maker != Maker::Foreign).then_some(Self {
+            name: meta.name.clone()?,
+            uid: meta.uid.clone()?,
+            maker,
+            owner: owned_by(meta),
+        })
+    }
+}
+
+impl From<JobMark> for Stranded {
+    fn from(mark: JobMark) -> Self {
+        Self {
+            name: mark.name,
+            uid: mark.uid,
+        }
+    }
+}
+
+/// What a sweep found to belong to no task the hub knows.
+#[derive(Debug)]
+pub struct Sweep {
+    /// Config Secrets.
+    pub secrets: Vec<Stranger>,
+    /// Jobs.
+    pub jobs: Vec<Stranded>,
+    /// What deleted tasks left on a cluster that was not reached.
+    pub left: Vec<Left>,
+    /// What the hub serves: of other tasks it cannot say that they are gone.
+    pub scopes: Arc<[Scope]>,
+}
+
+/// What a deleted task left, by name and where known by UID.
+#[derive(Debug)]
+pub struct Left(Orphan);
+
+impl From<Orphan> for Left {
+    fn from(orphan: Orphan) -> Self {
+        Self(orphan)
+    }
+}
+
+impl Sweep {
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty() && self.jobs.is_empty() && self.left.is_empty()
+    }
+}
+
+/// A Secret as the pure rule looks at it.
+pub fn marked(meta: &ObjectMeta, now: Timestamp) -> Marked {
+    let created = meta
+        .creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+    Marked {
+        task: task_of(meta),
+        age: Duration::try_from(now.duration_since(created)).unwrap_or_default(),
+    }
+}
+
+/// Removes what was found; what cannot be removed now is found by the next sweep again. The tasks of which all that was left
+/// is gone.
+pub async fn remove_orphans(
+    calls: &Calls,
+    objects: &Objects,
+    metrics: &Metrics,
+    sweep: Sweep,
+) -> Vec<TaskUid> {
+    let confirm = Confirm {
+        calls,
+        hub_id: objects.hub_id(),
+        scopes: &sweep.scopes,
+    };
+    let mut settled = Vec::new();
+    let mut tally = Tally::new(metrics);
+    let until = Instant::now() + REMOVE;
+    for Left(orphan) in sweep.left {
+        let removed = in_time(until, remove_left(objects, &orphan)).await;
+        if removed.is_ok() {
+            settled.push(orphan.task);
+        }
+        tally.take("Job", &orphan.name, removed);
+    }
+    for job in sweep.jobs {
+        let removed = in_time(until, remove_job(objects, &confirm, &job)).await;
+        tally.take("Job", &job.name, removed);
+    }
+    for secret in sweep.secrets {
+        let removed = in_time(until, remove_secret(objects, &confirm, &secret)).await;
+        tally.take("Secret", &secret.name, removed);
+    }
+    tally.tell();
+    settled
+}
+
+/// Removes what was given up on a cluster while it was not reached: Jobs of tasks that ended without them or are deleted, then
+/// what deleted tasks left. What there is no time for is removed later. The tasks of which all that was left is gone.
+pub async fn remove_given_up(
+    objects: &Objects,
+    metrics: &Metrics,
+    (jobs, left): (Vec<Stranded>, Vec<Left>),
+    until: Instant,
+) -> Vec<TaskUid> {
+    for job in jobs {
+        match in_time(until, objects.delete_job(&job.name, &job.uid)).await {
+            Ok(()) => tracing::info!(
+                job = job.name,
+                "removed a Job that was given up, because its cluster is back"
+            ),
+            Err(error) => {
+                let (error, stage) = (error.kind(), error.stage());
+                tracing::warn!(
+                    job = job.name,
+                    error,
+                    stage,
+                    "a Job that was given up could not be removed; it is tried again"
+                );
+            }
+        }
+    }
+    let mut settled = Vec::new();
+    let mut tally = Tally::new(metrics);
+    for Left(orphan) in left {
+        let removed = in_time(until, remove_left(objects, &orphan)).await;
+        if removed.is_ok() {
+            settled.push(orphan.task);
+        }
+        tally.take("Job", &orphan.name, removed);
+    }
+    tally.tell();
+    settled
+}
+
+/// What comes of a removal by then. Once the time is over none is begun: each would send a request that is not waited for.
+async fn in_time<T>(
+    until: Instant,
+    removal: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    if Instant::now() >= until {
+        return Err(CallError::Timeout);
+    }
+    timeout_at(until, removal)
+        .await
+        .unwrap_or(Err(CallError::Timeout))
+}
+
+/// Removes what a deleted task left: the objects with the UIDs that were written down, else those of its name that carry its
+/// mark.
+async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallError> {
+    let is_a_hubs = |meta: &ObjectMeta| maker(objects.hub_id(), meta) != Maker::Foreign;
+    let is_its = |meta: &ObjectMeta| task_of(meta).as_ref() == Some(&orphan.task) && is_a_hubs(meta);
+    let job = objects.get_job_metadata(&orphan.name).await?;
+    let job = job.filter(is_its).and_then(|meta| meta.uid);
+    let is_known = |uid: &String, known: &Option<String>| known.as_ref().is_none_or(|known| known == uid);
+    let job = job.filter(|uid| is_known(uid, &orphan.job_uid));
+    if let Some(uid) = &job {
+        objects.delete_job(&orphan.name, uid).await?;
+    }
+    let secret = objects.get_secret_metadata(&orphan.name).await?;
+    let secret = secret.filter(is_its).and_then(|meta| meta.uid);
+    let secret = secret.filter(|uid| is_known(uid, &orphan.secret_uid));
+    if let Some(uid) = &secret {
+        objects.delete_secret(&orphan.name, uid).await?;
+    }
+    Ok(job.is_some() || secret.is_some())
+}
+
+/// What became of the objects of a sweep.
+struct Tally<'a> {
+    metrics: &'a Metrics,
+    removed: usize,
+    stayed: usize,
+    unnamed: usize,
+}
+
+impl<'a> Tally<'a> {
+    const fn new(metrics: &'a Metrics) -> Self {
+        Self {
+            metrics,
+            removed: 0,
+            stayed: 0,
+            unnamed: 0,
+        }
+    }
+
+    fn take(&mut self, kind: &'static str, name: &str, removed: Result<bool, CallError>) {
+        let is_named = self.removed + self.stayed < NAMED;
+        self.unnamed += usize::from(!is_named && removed != Ok(false));
+        match removed {
+            Ok(true) => {
+                self.removed += 1;
+                self.metrics.orphans_removed.inc();
+                if is_named {
+                    tracing::info!(kind, name, "removed an object whose task is gone");
+                }
+            }
+            Ok(false) => {}
+            Err(error) => {
+                self.stayed += 1;
+                if is_named {
+                    let (error, stage) = (error.kind(), error.stage());
+                    tracing::warn!(kind, name, error, stage, "an object without a task stays for now");
+                }
+            }
+        }
+    }
+
+    fn tell(&self) {
+        if self.unnamed > 0 {
+            let (removed, stayed, unnamed) = (self.removed, self.stayed, self.unnamed);
+            tracing::info!(
+                removed,
+                stayed,
+                unnamed,
+                "a sweep met more objects without a task than are named"
+            );
+        }
+    }
+}
+
+async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &Stranded) -> Result<bool, CallError> {
+    let found = objects.get_job_metadata(&job.name).await?;
+    let Some(meta) = found.filter(|meta| meta.uid.as_deref() == Some(&job.uid)) else {
+        return Ok(false);
+    };
+    if !confirm
+        .is_orphan(maker(confirm.hub_id, &meta), &owned_by(&meta))
+        .await?
+    {
+        return Ok(false);
+    }
+    objects.delete_job(&job.name, &job.uid).await.map(|()| true)
+}
+
+async fn remove_secret(
+    objects: &Objects,
+    confirm: &Confirm<'_>,
+    secret: &Stranger,
+) -> Result<bool, CallError> {
+    if !confirm.is_orphan(secret.maker, &secret.owner).await? {
+        return Ok(false);
+    }
+    objects
+        .delete_secret(&secret.name, &secret.uid)
+        .await
+        .map(|()| true)
+}
+
+/// Asks the hub's API server whether a task is gone.
+struct Confirm<'a> {
+    calls: &'a Calls,
+    hub_id: &'a HubId,
+    scopes: &'a [Scope],
+}
+
+impl Confirm<'_> {
+    /// Whether the API server has no task of the name and UID that an object names. One of this hub's that names no task
+    /// belongs to none; of a task that is not the hub's, or of what is no name, nothing can be said, and another cluster may
+    /// name any.
+    async fn is_orphan(&self, maker: Maker, owner: &OwnedBy) -> Result<bool, CallError> {
+        match (maker, owner) {
+            (Maker::Foreign, _) | (Maker::Kin, OwnedBy::Nothing) | (_, OwnedBy::Illegible) => Ok(false),
+            (Maker::Own, OwnedBy::Nothing) => Ok(true),
+            (Maker::Own | Maker::Kin, OwnedBy::Task(task)) => {
+                Ok(is_served(self.scopes, task) && self.calls.get_task(task).await?.is_none())
+            }
+        }
+    }
+}
+
+/// Whether a hub of these scopes serves the task.
+pub fn is_served(scopes: &[Scope], task: &TaskId) -> bool {
+    scopes
+        .iter()
+        .any(|scope| scope.covers(task.kind, &task.namespace))
+}
+
+/// The task that an object's annotations and label name. They may be what another cluster says: nothing of them goes on that is
+/// no name.
+pub fn owned_by(meta: &ObjectMeta) -> OwnedBy {
+    let annotation = |key: &str| meta.annotations.as_ref()?.get(key).map(String::as_str);
+    let named = (
+        annotation(TASK_KIND),
+        annotation(TASK_NAMESPACE),
+        annotation(TASK_NAME),
+    );
+    let (Some(kind), Some(namespace), Some(name)) = named else {
+        return OwnedBy::Nothing;
+    };
+    let Some(uid) = task_of(meta) else {
+        return OwnedBy::Nothing;
+    };
+    TaskId::parse(kind, namespace, name, uid.as_str()).map_or(OwnedBy::Illegible, OwnedBy::Task)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+    use http::Method;
+    use kube::{Client, Config};
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
+    use crate::api::names::job_name;
+    use crate::kubernetes::apply::{Extent, Wire};
+    use crate::plan::remote::site::{ClusterName, Site};
+
+    /// Time that the cluster takes for an answer, which is less than a call may take.
+    const PAUSE: Duration = Duration::from_secs(25);
+
+    /// A cluster that has all that is asked for, and takes its time.
+    #[derive(Debug, Default)]
+    struct Slow(Mutex<Vec<(Method, String)>>);
+
+    impl Wire for Slow {
+        fn send(
+            &self,
+            request: http::Request<Vec<u8>>,
+            _: Extent,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            let name = request
+                .uri()
+                .path()
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let task = (0..100)
+                .map(uid)
+                .find(|task| job_name("t", task) == name)
+                .unwrap();
+            let object = json!({"metadata": {"name": name, "uid": format!("of-{task}"), "labels": {
+                MANAGED_BY: MANAGED_BY_VALUE, HUB_ID: hub().as_str(), TASK_UID: task.as_str(),
+            }}});
+            self.0.lock().unwrap().push((request.method().clone(), name));
+            Box::pin(async move {
+                tokio::time::sleep(PAUSE).await;
+                Ok(object.to_string().into())
+            })
+        }
+    }
+
+    impl Slow {
+        fn counts(&self, method: &Method) -> usize {
+            let asked = self.0.lock().unwrap();
+            asked.iter().filter(|(asked, _)| asked == method).count()
+        }
+    }
+
+    fn hub() -> HubId {
+        HubId::new("main", "0f5a4e0c-0001").unwrap()
+    }
+
+    fn uid(number: usize) -> TaskUid {
+        TaskUid::new(&format!("task-{number}"))
+    }
+
+    fn left(number: usize) -> Left {
+        Left(Orphan {
+            site: Site {
+                cluster: ClusterName::Platform("west".to_owned()),
+                namespace: "jobs".to_owned(),
+            },
+            task: uid(number),
+            tenant: "team-a".to_owned(),
+            name: job_name("t", &uid(number)),
+            job_uid: None,
+            secret_uid: None,
+            since: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    /// Secrets of the hub's that name no task, of which nothing has to be asked before they are removed.
+    fn strangers(count: usize) -> Vec<Stranger> {
+        let stranger = |number| Stranger {
+            name: job_name("t", &uid(number)),
+            uid: format!("of-{}", uid(number)),
+            maker: Maker::Own,
+            owner: OwnedBy::Nothing,
+        };
+        (0..count).map(stranger).collect()
+    }
+
+    /// Sweeps with this many things that deleted tasks left, and as many Secrets; what was settled, how long it took, and what
+    /// was asked.
+    async fn sweep(lefts: usize, secrets: usize) -> (usize, Duration, Arc<Slow>, Metrics) {
+        let wire = Arc::new(Slow::default());
+        let objects = Objects::new(wire.clone(), None, "jobs".to_owned(), hub());
+        let (metrics, _) = Metrics::new();
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let calls = Calls::new(client, metrics.clone(), "rendering".to_owned(), hub());
+        let sweep = Sweep {
+            secrets: strangers(secrets),
+            jobs: Vec::new(),
+            left: (0..lefts).map(left).collect(),
+            scopes: Arc::default(),
+        };
+        let begin = Instant::now();
+        let settled = remove_orphans(&calls, &objects, &metrics, sweep).await;
+        (settled.len(), begin.elapsed(), wire, metrics)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sweep_of_a_slow_cluster_ends_when_its_time_is_over_and_begins_nothing_after_it() {
+        let fits = usize::try_from(REMOVE.as_secs() / PAUSE.as_secs()).unwrap();
+        // A removal of a Secret is one call; the one that is under way when the time is over is broken off.
+        let (_, took, cluster, metrics) = sweep(0, 3 * fits).await;
+        assert_eq!((took, cluster.counts(&Method::DELETE)), (REMOVE, fits + 1));
+        assert_eq!(metrics.orphans_removed.get(), fits as u64);
+        // What deleted tasks left is two reads and two removals each, and leaves no time for anything else here.
+        let (settled, took, cluster, _) = sweep(3 * fits, 3 * fits).await;
+        assert_eq!((settled, took), (fits / 4, REMOVE));
+        let (read, deleted) = (cluster.counts(&Method::GET), cluster.counts(&Method::DELETE));
+        assert_eq!(read + deleted, fits + 1);
+        // The next sweep, of what is still there, has all its time again.
+        let (settled, took, ..) = sweep(1, 1).await;
+        assert_eq!((settled, took), (1, 5 * PAUSE));
+    }
+}

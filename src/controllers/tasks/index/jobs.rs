@@ -1,0 +1,242 @@
+//! Which Jobs exist, where, and when each is read.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::api::names::TaskUid;
+use crate::kubernetes::watch::JobMark;
+use crate::plan::remote::site::Site;
+use crate::plan::task::outcome::EndHint;
+
+use super::super::record::KnownJob;
+use super::Index;
+
+/// Where a Job was seen: at a site, or in the rendering namespace.
+pub type Origin = Option<Arc<Site>>;
+
+/// Time from the first sign of an end to its verdict; the Job controller writes both within moments.
+pub(super) const SOON: Duration = Duration::from_secs(1);
+/// Time between looks at a Job that shows signs of an end.
+pub(super) const LINGER: Duration = Duration::from_secs(5);
+/// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
+pub(super) const QUIET: Duration = Duration::from_secs(660);
+
+impl Index {
+    /// A new list of Jobs begins.
+    pub fn restart_jobs(&mut self, origin: &Origin) {
+        *self.job_epochs.entry(origin.clone()).or_default() += 1;
+    }
+
+    /// Takes in a Job as the watch showed it; when to look at its task. What is shown elsewhere than where the task runs is
+    /// not the task's, whatever its labels say.
+    pub fn see_job(&mut self, origin: &Origin, mark: JobMark, now: Instant) -> Option<Instant> {
+        let epoch = self.job_epoch(origin);
+        if !self.is_its_place(origin, &mark.task) {
+            let known = KnownJob {
+                read_due: first_look(mark.hint, now),
+                origin: origin.clone(),
+                mark,
+                epoch,
+            };
+            self.put_stray(known);
+            return None;
+        }
+        let cleared = self.tasks.get(&mark.task).and_then(|r| r.cleared_job.as_deref());
+        if cleared == Some(mark.uid.as_str()) {
+            return None;
+        }
+        let read_due = first_look(mark.hint, now);
+        let is_new = self
+            .jobs
+            .get(&mark.task)
+            .is_none_or(|known| known.mark.uid != mark.uid);
+        let look = if is_new { now } else { read_due };
+        self.jobs.insert(
+            mark.task.clone(),
+            KnownJob {
+                mark,
+                read_due,
+                origin: origin.clone(),
+                epoch,
+            },
+        );
+        Some(look)
+    }
+
+    /// Takes in a Job that a worker created or found. What a watch said of it meanwhile is newer, and still to be read.
+    pub fn keep_job(&mut self, mark: JobMark, now: Instant) {
+        let origin = self.origin(&mark.task);
+        let (epoch, read_due) = (self.job_epoch(&origin), first_look(mark.hint, now));
+        self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
+            mark,
+            read_due,
+            origin,
+            epoch,
+        });
+    }
+
+    /// Takes in a Job that a worker read, and had asked for at `asked`: what a watch said since is still to be read.
+    pub fn keep_read_job(&mut self, mark: JobMark, asked: Instant) {
+        let origin = self.origin(&mark.task);
+        let epoch = self.job_epoch(&origin);
+        let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
+            mark,
+            read_due: asked,
+            origin,
+            epoch,
+        });
+        let pause = if known.mark.hint == EndHint::No {
+            QUIET
+        } else {
+            LINGER
+        };
+        if known.read_due <= asked {
+            known.read_due = asked + pause;
+        }
+    }
+
+    /// Sets when a Job is read next, unless a watch says something of it before.
+    pub fn read_job_at(&mut self, task: &TaskUid, at: Instant) {
+        if let Some(known) = self.jobs.get_mut(task) {
+            known.read_due = at;
+        }
+    }
+
+    /// When the Job of an unfinished task is to be read.
+    pub fn read_due(&self, task: &TaskUid) -> Option<Instant> {
+        let is_open = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
+        let job = self.jobs.get(task).filter(|_| is_open)?;
+        // Of another cluster nothing is read before its watch says something.
+        let is_quiet = job.origin.is_some() && job.mark.hint == EndHint::No;
+        (!is_quiet).then_some(job.read_due)
+    }
+
+    /// Takes in that a watch says that a Job is gone; whether that is the Job of a task.
+    pub fn lose_job(&mut self, origin: &Origin, task: &TaskUid) -> bool {
+        self.drop_strays(task, |job| job.origin == *origin);
+        if !self.is_its_place(origin, task) {
+            return false;
+        }
+        self.forget_job(task);
+        true
+    }
+
+    /// Forgets a Job that is gone; nothing more is said of it.
+    pub fn forget_job(&mut self, task: &TaskUid) {
+        self.jobs.remove(task);
+        if let Some(record) = self.tasks.get_mut(task) {
+            record.cleared_job = None;
+        }
+    }
+
+    /// Forgets a Job that a worker deleted, and ignores what is still said of it.
+    pub fn clear_job(&mut self, task: &TaskUid, job_uid: &str) {
+        self.jobs.remove(task);
+        if let Some(record) = self.tasks.get_mut(task) {
+            record.cleared_job = Some(job_uid.into());
+        }
+    }
+
+    /// Tasks of which the finished list did not show a Job that was known.
+    pub fn vanished_jobs(&self, origin: &Origin) -> Vec<TaskUid> {
+        let epoch = self.job_epoch(origin);
+        let is_stale = |job: &KnownJob| job.origin == *origin && job.epoch != epoch;
+        let known = self.jobs.iter().filter(|(_, job)| is_stale(job));
+        let strays = self.strays.iter().filter(|(_, jobs)| jobs.iter().any(is_stale));
+        known
+            .map(|(task, _)| task.clone())
+            .chain(strays.map(|(task, _)| task.clone()))
+            .collect()
+    }
+
+    /// Forgets all strays at a site that nobody uses any more.
+    pub fn forget_strays(&mut self, origin: &Origin) {
+        self.drop_strays_at(origin);
+        self.job_epochs.remove(origin);
+    }
+
+    /// Forgets all strays at a site that is lost: a cluster that shows others each time it is connected fills no memory.
+    pub fn drop_strays_at(&mut self, origin: &Origin) {
+        self.strays.retain(|_, jobs| {
+            jobs.retain(|job| job.origin != *origin);
+            !jobs.is_empty()
+        });
+    }
+
+    /// Whether a Job of the task is known.
+    pub fn has_job(&self, task: &TaskUid) -> bool {
+        self.jobs.contains_key(task)
+    }
+
+    /// All Jobs of tasks.
+    pub fn jobs(&self) -> impl Iterator<Item = (&TaskUid, &KnownJob)> {
+        self.jobs.iter()
+    }
+
+    /// Jobs that are of no task that runs there.
+    pub fn strays(&self, origin: &Origin) -> impl Iterator<Item = &KnownJob> {
+        self.strays
+            .values()
+            .flatten()
+            .filter(move |job| job.origin == *origin)
+    }
+
+    pub(super) fn put_stray(&mut self, job: KnownJob) {
+        let known = self.strays.entry(job.mark.task.clone()).or_default();
+        known.retain(|other| other.origin != job.origin);
+        known.push(job);
+    }
+
+    fn drop_strays(&mut self, task: &TaskUid, is_one: impl Fn(&KnownJob) -> bool) {
+        if let Some(known) = self.strays.get_mut(task) {
+            known.retain(|job| !is_one(job));
+            if known.is_empty() {
+                self.strays.remove(task);
+            }
+        }
+    }
+
+    /// A Job that was seen before its task is the task's, if it is where the task runs.
+    pub(super) fn claim_stray(&mut self, uid: &TaskUid) {
+        let Some(known) = self.strays.remove(uid) else {
+            return;
+        };
+        for job in known {
+            if self.is_its_place(&job.origin, uid) {
+                self.jobs.entry(uid.clone()).or_insert(job);
+            } else {
+                self.put_stray(job);
+            }
+        }
+    }
+
+    /// Whether a task that is known runs there.
+    pub fn is_its_place(&self, origin: &Origin, task: &TaskUid) -> bool {
+        let Some(record) = self.tasks.get(task) else {
+            return false;
+        };
+        match (&record.abroad.target, origin) {
+            (None, None) => true,
+            (Some(target), Some(site)) => target.is_at(site),
+            _ => false,
+        }
+    }
+
+    /// Where a task's Job is.
+    fn origin(&self, task: &TaskUid) -> Origin {
+        self.tasks.get(task).and_then(|record| record.abroad.site.clone())
+    }
+
+    fn job_epoch(&self, origin: &Origin) -> u32 {
+        self.job_epochs.get(origin).copied().unwrap_or_default()
+    }
+}
+
+/// When a Job that nobody read yet is to be read.
+fn first_look(hint: EndHint, now: Instant) -> Instant {
+    match hint {
+        EndHint::Now => now,
+        EndHint::Soon => now + SOON,
+        EndHint::No => now + QUIET,
+    }
+}

@@ -1,0 +1,98 @@
+//! Where tasks run, of which many have the same.
+
+use std::sync::Arc;
+
+use crate::api::names::TaskUid;
+use crate::plan::platform::tenancy::Tenancy;
+use crate::plan::remote::lost::Patience;
+use crate::plan::remote::placement::{Target, target};
+use crate::plan::remote::site::Site;
+use crate::plan::task::model::Task;
+
+use super::super::record::Blocked;
+use super::Index;
+
+impl Index {
+    /// An index of nothing yet.
+    pub fn new(tenancy: Tenancy, patience: Patience) -> Self {
+        Self {
+            tenancy,
+            patience,
+            ..Self::default()
+        }
+    }
+
+    /// The one copy of a task's target; `None` where it runs on the hub, or nowhere.
+    pub(super) fn target(&mut self, task: &Task) -> Option<Arc<Target>> {
+        let target = target(&task.id, task.spec.as_ref()?, &self.tenancy).ok()??;
+        Some(self.targets.one(target))
+    }
+
+    /// The namespace on another cluster in which a task's Job was put.
+    pub(super) fn job_namespace(&mut self, task: &Task) -> Option<Arc<str>> {
+        let job = task.status.job_ref.as_ref()?;
+        job.cluster.as_ref()?;
+        let namespace = job.namespace.clone();
+        Some(self.intern(&namespace))
+    }
+
+    /// Gives back where a task was; what no other task names is forgotten.
+    pub(super) fn give_back(&mut self, target: Option<Arc<Target>>, job_namespace: Option<Arc<str>>) {
+        self.targets.give_back(target);
+        self.namespaces.give_back(job_namespace);
+    }
+
+    /// Takes in who must change something before a task can start.
+    pub fn block(&mut self, uid: &TaskUid, by: Blocked) {
+        let Some(record) = self.tasks.get_mut(uid) else {
+            return;
+        };
+        if let Blocked::ByTenant(namespace) = &by {
+            *self.waiting.entry(Arc::clone(namespace)).or_default() += 1;
+        }
+        if let Blocked::ByTenant(namespace) = std::mem::replace(&mut record.blocked, by) {
+            if let Some(count) = self.waiting.get_mut(&namespace) {
+                *count -= 1;
+                if *count == 0 {
+                    self.waiting.remove(&namespace);
+                }
+            }
+            self.namespaces.give_back(Some(namespace));
+        }
+    }
+
+    /// Takes in at which site a task is.
+    pub fn settle_at(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+        if let Some(record) = self.tasks.get_mut(uid) {
+            record.abroad.site = Some(Arc::clone(site));
+        }
+    }
+
+    /// Takes in that a task is at no site any more.
+    pub fn unsettle(&mut self, uid: &TaskUid) {
+        if let Some(record) = self.tasks.get_mut(uid) {
+            record.abroad.site = None;
+        }
+    }
+
+    /// Whether a task that is known runs at the site.
+    pub fn is_at(&self, uid: &TaskUid, site: &Site) -> bool {
+        let target = self
+            .tasks
+            .get(uid)
+            .and_then(|record| record.abroad.target.as_ref());
+        target.is_some_and(|target| target.is_at(site))
+    }
+
+    /// Whether a config Secret of the task is known.
+    pub fn has_secret(&self, uid: &TaskUid) -> bool {
+        self.secrets.contains_key(uid)
+    }
+
+    /// Takes in whether something of a task may be on its cluster that was not seen.
+    pub fn suspect(&mut self, uid: &TaskUid, may_be_there: bool) {
+        if let Some(record) = self.tasks.get_mut(uid) {
+            record.abroad.may_be_there = may_be_there && record.abroad.target.is_some();
+        }
+    }
+}

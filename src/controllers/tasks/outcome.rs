@@ -1,0 +1,152 @@
+//! What a pass over a task brought.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::names::TaskUid;
+use crate::kubernetes::apply::CallError;
+use crate::kubernetes::watch::JobMark;
+use crate::plan::queue::workqueue::Ended;
+use crate::plan::remote::ledger::Orphan;
+use crate::plan::task::Held;
+use crate::plan::task::model::Task;
+
+use super::engine::Claim;
+
+/// Why a pass ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkError {
+    /// A call failed.
+    #[error("a call to the API server failed")]
+    Call(#[from] CallError),
+    /// The task's cluster is not connected any more.
+    #[error("the cluster is not connected")]
+    NotConnected,
+    /// The plan did not settle.
+    #[error("the plan did not settle")]
+    Unsettled,
+}
+
+impl WorkError {
+    /// The error as a metric label.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Call(error) => error.kind(),
+            Self::NotConnected => "ClusterNotConnected",
+            Self::Unsettled => "Unsettled",
+        }
+    }
+
+    /// How far the call came that failed, where that is told.
+    #[must_use]
+    pub const fn stage(self) -> Option<&'static str> {
+        match self {
+            Self::Call(error) => error.stage(),
+            Self::NotConnected | Self::Unsettled => None,
+        }
+    }
+}
+
+/// What a pass brought of the task's Job.
+#[derive(Debug, Default)]
+pub enum JobNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was created or found.
+    Known(JobMark),
+    /// It was read, and asked for at that time: what a watch said since may not be in it.
+    Read(JobMark, Instant),
+    /// The API server said that there is none.
+    Absent,
+    /// The one with this UID was deleted.
+    Deleted(String),
+}
+
+/// What a pass brought of the task's config Secret.
+#[derive(Debug, Default)]
+pub enum SecretNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// The one with this UID was created or found.
+    Known(String),
+    /// It was deleted.
+    Deleted,
+}
+
+/// What a pass brought of the status that stands on the task's object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusNews {
+    /// Whether it is somebody else's, where it was read or written.
+    pub is_forged: Option<bool>,
+    /// Whether the hub wrote it.
+    pub was_written: bool,
+    /// Whether the hub wrote it in the place of a forged one.
+    pub was_restored: bool,
+    /// Whether the last write of the hub got no answer that says if it came through.
+    pub in_doubt: bool,
+}
+
+/// What a pass brought of a cluster that is not the hub's.
+#[derive(Debug, Default)]
+pub struct AbroadNews {
+    /// Whether the task waits for its cluster.
+    pub wants_site: bool,
+    /// Whether something was made, or may have been, on a cluster.
+    pub was_sent: bool,
+    /// Whether all that is on its cluster was looked at in this pass.
+    pub was_reached: bool,
+    /// What was left behind, and written down.
+    pub orphan: Option<Box<Orphan>>,
+    /// Tasks of which what was left had to be forgotten for it.
+    pub forgotten: Vec<TaskUid>,
+}
+
+/// What a pass brought, whether it ended early or not.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The task as it is now, where it was read or changed.
+    pub task: Option<Arc<Task>>,
+    /// What became of the status on the object.
+    pub status: StatusNews,
+    /// Whether the task turned out to be gone.
+    pub is_gone: bool,
+    /// What became of its Job.
+    pub job: JobNews,
+    /// What became of its config Secret.
+    pub secret: SecretNews,
+    /// What keeps the task's objects from being created.
+    pub held: Option<Held>,
+    /// When to look again by the clock.
+    pub wake: Option<Timestamp>,
+    /// Whether the task waits for a slot.
+    pub wants_slot: bool,
+    /// The namespace whose tenant can start the task.
+    pub waits_for: Option<String>,
+    /// What became of the cluster it runs on, if that is not the hub's.
+    pub abroad: AbroadNews,
+    /// A success that the registry is to be asked about.
+    pub claim: Option<Box<Claim>>,
+    /// Why the pass ended early.
+    pub error: Option<WorkError>,
+}
+
+impl Outcome {
+    /// What it shows of the cluster that the task runs on, where that was asked.
+    pub fn ended(&self, took: Duration) -> Option<Ended> {
+        match self.error {
+            None if self.abroad.was_sent || self.abroad.was_reached => Some(Ended::Answered(took)),
+            None | Some(WorkError::NotConnected | WorkError::Unsettled) => None,
+            Some(WorkError::Call(error)) => (error != CallError::NoClaim).then_some(Ended::Failed(took)),
+        }
+    }
+
+    /// Whether it ended only because the hub had no claim.
+    pub fn lacks_claim(&self) -> bool {
+        self.error == Some(WorkError::Call(CallError::NoClaim))
+    }
+}

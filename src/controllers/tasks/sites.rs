@@ -1,0 +1,486 @@
+//! What the engine remembers of each site: how it stands, whose tasks are there, and what was left there.
+//!
+//! Owned by one loop, so it needs no locks. A site counts as up once it is connected and everything there was listed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::conditions::Reason;
+use crate::api::names::TaskUid;
+use crate::plan::remote::ledger::{Ledger, MAX_ORPHANS, Orphan};
+use crate::plan::remote::site::{ClusterName, Site, SiteState};
+
+use crate::controllers::sweep::walk::SweepPlaces;
+
+/// How the list of what is at a site stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// It is not made yet.
+    Open,
+    /// The cluster forbids it.
+    Forbidden,
+    /// Everything was seen.
+    Whole,
+}
+
+/// One site.
+#[derive(Debug)]
+pub struct Entry {
+    /// How the connection stands.
+    announced: SiteState,
+    /// Whether everything there was listed since it is connected.
+    list: List,
+    /// When it was lost first; kept over everything but its return.
+    lost_since: Timestamp,
+    /// Whether the ledger says so.
+    is_recorded: bool,
+    /// Whether the cluster controller was asked for it.
+    is_asked: bool,
+    /// Tasks that are there, or want to be.
+    tasks: HashSet<TaskUid>,
+    /// What deleted tasks left there.
+    orphans: HashMap<TaskUid, Orphan>,
+}
+
+impl Entry {
+    fn new(lost_since: Timestamp, is_recorded: bool) -> Self {
+        Self {
+            announced: SiteState::Down {
+                since: lost_since,
+                reason: Reason::Connecting,
+            },
+            list: List::Open,
+            lost_since,
+            is_recorded,
+            is_asked: false,
+            tasks: HashSet::new(),
+            orphans: HashMap::new(),
+        }
+    }
+
+    /// How it stands for those who work there.
+    fn state(&self) -> SiteState {
+        let since = self.lost_since;
+        match &self.announced {
+            SiteState::Disconnected => SiteState::Disconnected,
+            SiteState::Up if self.list == List::Whole => SiteState::Up,
+            SiteState::Up => SiteState::Down {
+                since,
+                reason: if self.list == List::Forbidden {
+                    Reason::Forbidden
+                } else {
+                    Reason::Connecting
+                },
+            },
+            SiteState::Down { reason, .. } => SiteState::Down {
+                since,
+                reason: *reason,
+            },
+            SiteState::Refused { refusal, .. } => SiteState::Refused {
+                since,
+                refusal: refusal.clone(),
+            },
+        }
+    }
+}
+
+/// What a turn of a site means for the loop.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is connected: everything there is to be listed.
+    Connected,
+    /// It is not, or not any more.
+    Lost,
+    /// The platform operator keeps the hub away from it.
+    KeptAway {
+        /// Whether the ledger speaks of a loss, which does not count any more.
+        was_recorded: bool,
+    },
+    /// Nobody cares.
+    Nothing,
+}
+
+/// What there was of a site that nobody needs any more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unused {
+    /// Whether the cluster controller was asked for it.
+    pub was_asked: bool,
+    /// Whether the ledger speaks of its loss.
+    pub was_recorded: bool,
+}
+
+/// All sites.
+#[derive(Debug, Default)]
+pub struct Sites {
+    all: HashMap<Arc<Site>, Entry>,
+    /// Losses that an earlier process wrote down.
+    lost: HashMap<Site, Timestamp>,
+    /// Places for sweeps of them that remove something.
+    pub removals: SweepPlaces,
+}
+
+impl Sites {
+    /// Takes in what an earlier process wrote down; the sites where something was left.
+    pub fn recall(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
+        self.lost = ledger.lost.into_iter().collect();
+        for orphan in ledger.orphans {
+            self.leave_behind(orphan, now);
+        }
+        let with_orphans = self.all.iter().filter(|(_, entry)| !entry.orphans.is_empty());
+        with_orphans.map(|(site, _)| Arc::clone(site)).collect()
+    }
+
+    /// The one copy of a site.
+    pub fn intern(&mut self, site: Site, now: Timestamp) -> Arc<Site> {
+        if let Some((known, _)) = self.all.get_key_value(&site) {
+            return Arc::clone(known);
+        }
+        let recorded = self.lost.get(&site).copied();
+        let site = Arc::new(site);
+        let entry = Entry::new(recorded.map_or(now, |since| since.min(now)), recorded.is_some());
+        self.all.insert(Arc::clone(&site), entry);
+        site
+    }
+
+    /// The one copy of a site that is known.
+    pub fn known(&self, site: &Site) -> Option<&Arc<Site>> {
+        self.all.get_key_value(site).map(|(known, _)| known)
+    }
+
+    /// How a site stands.
+    pub fn state(&self, site: &Site) -> Option<SiteState> {
+        self.all.get(site).map(Entry::state)
+    }
+
+    /// Whether what is there can be looked at and changed.
+    pub fn is_reached(&self, site: &Site) -> bool {
+        self.all
+            .get(site)
+            .is_some_and(|entry| entry.list == List::Whole && entry.announced == SiteState::Up)
+    }
+
+    /// A task is there, or wants to be; whether the site has to be asked for.
+    pub fn join(&mut self, site: &Site, task: &TaskUid) -> bool {
+        let Some(entry) = self.all.get_mut(site) else {
+            return false;
+        };
+        entry.tasks.insert(task.clone());
+        !std::mem::replace(&mut entry.is_asked, true)
+    }
+
+    /// The same for what was left there.
+    pub fn ask(&mut self, site: &Site) -> bool {
+        let entry = self.all.get_mut(site);
+        entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true))
+    }
+
+    /// A task is not there any more; what is to be done where nobody needs the site now.
+    pub fn part(&mut self, site: &Site, task: &TaskUid) -> Option<Unused> {
+        self.all.get_mut(site)?.tasks.remove(task);
+        self.give_up(site)
+    }
+
+    /// Gives a site back that nobody needs any more. One of the platform's stays known.
+    fn give_up(&mut self, site: &Site) -> Option<Unused> {
+        let entry = self.all.get_mut(site)?;
+        if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
+            return None;
+        }
+        let unused = Unused {
+            was_asked: std::mem::take(&mut entry.is_asked),
+            was_recorded: std::mem::take(&mut entry.is_recorded),
+        };
+        if matches!(site.cluster, ClusterName::Own(_)) {
+            self.all.remove(site);
+        }
+        Some(unused)
+    }
+
+    /// Takes in what was announced of a site.
+    pub fn turn(&mut self, site: &Site, state: SiteState, now: Timestamp) -> Turn {
+        let is_platform = matches!(site.cluster, ClusterName::Platform(_));
+        if !self.all.contains_key(site) && !is_platform {
+            return Turn::Nothing;
+        }
+        let site = self.intern(site.clone(), now);
+        let Some(entry) = self.all.get_mut(&site) else {
+            return Turn::Nothing;
+        };
+        let was_up = std::mem::replace(&mut entry.list, List::Open) == List::Whole;
+        if entry.announced == SiteState::Disconnected {
+            // The time of a loss counts from the first attempt to connect again.
+            entry.lost_since = now;
+        }
+        let turn = match &state {
+            SiteState::Up => Turn::Connected,
+            SiteState::Down { since, .. } | SiteState::Refused { since, .. } => {
+                if was_up {
+                    entry.lost_since = (*since).min(now);
+                }
+                Turn::Lost
+            }
+            SiteState::Disconnected => {
+                self.lost.remove(&*site);
+                Turn::KeptAway {
+                    was_recorded: std::mem::take(&mut entry.is_recorded),
+                }
+            }
+        };
+        entry.announced = state;
+        turn
+    }
+
+    /// Everything there was listed; `None` where the connection was lost meanwhile. Else whether the ledger speaks of a loss.
+    pub fn listed(&mut self, site: &Site) -> Option<bool> {
+        let entry = self.all.get_mut(site)?;
+        if entry.announced != SiteState::Up {
+            return None;
+        }
+        entry.list = List::Whole;
+        self.lost.remove(site);
+        Some(std::mem::take(&mut entry.is_recorded))
+    }
+
+    /// The cluster forbids to list what is there; whether that is news. What was listed before stays reached.
+    pub fn forbidden(&mut self, site: &Site) -> bool {
+        let entry = self.all.get_mut(site).filter(|entry| entry.list == List::Open);
+        entry.is_some_and(|entry| {
+            entry.list = List::Forbidden;
+            true
+        })
+    }
+
+    /// The loss of a site that is to be written down, if it is not yet.
+    pub fn record_loss(&mut self, site: &Site) -> Option<Timestamp> {
+        let entry = self.all.get_mut(site)?;
+        let is_new = !std::mem::replace(&mut entry.is_recorded, true);
+        is_new.then_some(entry.lost_since)
+    }
+
+    /// Tasks that are there, or want to be.
+    pub fn tasks(&self, site: &Site) -> Vec<TaskUid> {
+        let entry = self.all.get(site);
+        entry.map_or_else(Vec::new, |entry| entry.tasks.iter().cloned().collect())
+    }
+
+    /// Takes in what a deleted task left; the oldest that has to be forgotten for it.
+    pub fn leave_behind(&mut self, orphan: Orphan, now: Timestamp) -> Option<TaskUid> {
+        let site = self.intern(orphan.site.clone(), now);
+        if let Some(entry) = self.all.get_mut(&site) {
+            entry.orphans.insert(orphan.task.clone(), orphan);
+        }
+        let all = || self.all.values().flat_map(|entry| entry.orphans.values());
+        let oldest = (all().count() > MAX_ORPHANS).then(|| all().min_by_key(|orphan| orphan.since));
+        let (site, task) = oldest
+            .flatten()
+            .map(|orphan| (orphan.site.clone(), orphan.task.clone()))?;
+        self.settled(&site, &task);
+        Some(task)
+    }
+
+    /// What was left is not written down any more; at which site, and what is to be done where that is not needed now.
+    pub fn forget_orphan(&mut self, task: &TaskUid) -> Option<(Arc<Site>, Unused)> {
+        let mut all = self.all.iter();
+        let (site, _) = all.find(|(_, entry)| entry.orphans.contains_key(task))?;
+        let site = Arc::clone(site);
+        let unused = self.settled(&site, task)?;
+        Some((site, unused))
+    }
+
+    /// What was left at a site.
+    pub fn orphans(&self, site: &Site) -> Vec<Orphan> {
+        let entry = self.all.get(site);
+        entry.map_or_else(Vec::new, |entry| entry.orphans.values().cloned().collect())
+    }
+
+    /// What was left is gone; what is to be done where nobody needs the site now.
+    pub fn settled(&mut self, site: &Site, task: &TaskUid) -> Option<Unused> {
+        self.all.get_mut(site)?.orphans.remove(task);
+        self.give_up(site)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::remote::site::OwnKubeconfig;
+    use crate::plan::task::tenant::Reader;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn platform() -> Site {
+        Site {
+            cluster: ClusterName::Platform("east".to_owned()),
+            namespace: "renders".to_owned(),
+        }
+    }
+
+    fn own() -> Site {
+        Site {
+            cluster: ClusterName::Own(OwnKubeconfig {
+                reader: Reader::Hub,
+                namespace: "team-a".to_owned(),
+                name: "edge".to_owned(),
+                key: None,
+                crosses: false,
+            }),
+            namespace: "renders".to_owned(),
+        }
+    }
+
+    fn down(second: i64) -> SiteState {
+        SiteState::Down {
+            since: at(second),
+            reason: Reason::Unreachable,
+        }
+    }
+
+    fn since(sites: &Sites, site: &Site) -> Option<Timestamp> {
+        match sites.state(site)? {
+            SiteState::Down { since, .. } | SiteState::Refused { since, .. } => Some(since),
+            SiteState::Up | SiteState::Disconnected => None,
+        }
+    }
+
+    /// Holds: B1.
+    #[test]
+    fn no_time_counts_while_the_hub_is_kept_away() {
+        let (mut sites, site) = (Sites::default(), platform());
+        sites.turn(&site, SiteState::Up, at(0));
+        sites.listed(&site);
+        let away = |was_recorded| Turn::KeptAway { was_recorded };
+        // A loss that began before is forgotten, here and in the ledger.
+        sites.turn(&site, down(50), at(51));
+        sites.record_loss(&site);
+        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(60)), away(true));
+        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(70)), away(false));
+        assert_eq!(sites.state(&site), Some(SiteState::Disconnected));
+        assert!(!sites.is_reached(&site) && sites.listed(&site).is_none());
+        // From the attempt to connect again on it counts, whatever the connection is told to be lost since.
+        sites.turn(&site, down(55), at(900));
+        assert_eq!(since(&sites, &site), Some(at(900)));
+        sites.turn(&site, down(901), at(901));
+        assert_eq!(since(&sites, &site), Some(at(900)), "the first loss since");
+        // The same where an earlier process wrote the loss down.
+        let mut sites = Sites::default();
+        let ledger = Ledger {
+            lost: vec![(platform(), at(-900))],
+            orphans: Vec::new(),
+        };
+        sites.recall(ledger, at(0));
+        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(1)), away(true));
+        sites.turn(&site, SiteState::Up, at(2));
+        assert_eq!(since(&sites, &site), Some(at(2)), "not listed yet");
+    }
+
+    #[test]
+    fn a_site_is_up_once_everything_there_was_listed() {
+        let (mut sites, site) = (Sites::default(), platform());
+        assert_eq!(sites.turn(&site, SiteState::Up, at(0)), Turn::Connected);
+        assert!(!sites.is_reached(&site) && since(&sites, &site) == Some(at(0)));
+        assert_eq!(sites.listed(&site), Some(false));
+        assert!(sites.is_reached(&site) && sites.state(&site) == Some(SiteState::Up));
+        assert_eq!(sites.turn(&site, down(50), at(50)), Turn::Lost);
+        assert_eq!(sites.listed(&site), None, "a list of before says nothing now");
+    }
+
+    #[test]
+    fn a_loss_counts_from_the_first_over_everything_but_the_return() {
+        let (mut sites, site) = (Sites::default(), platform());
+        sites.turn(&site, SiteState::Up, at(0));
+        sites.listed(&site);
+        sites.turn(&site, down(50), at(51));
+        assert_eq!(sites.record_loss(&site), Some(at(50)));
+        assert_eq!(sites.record_loss(&site), None, "once");
+        for turn in [down(60), SiteState::Up, down(70)] {
+            sites.turn(&site, turn, at(80));
+            assert_eq!(since(&sites, &site), Some(at(50)));
+        }
+        sites.turn(&site, SiteState::Up, at(90));
+        assert_eq!(sites.listed(&site), Some(true), "the ledger spoke of it");
+        sites.turn(&site, down(200), at(201));
+        assert_eq!(since(&sites, &site), Some(at(200)), "another loss");
+    }
+
+    #[test]
+    fn what_an_earlier_process_wrote_down_goes_on() {
+        let mut sites = Sites::default();
+        let orphan = Orphan {
+            site: own(),
+            task: TaskUid::new("t1"),
+            tenant: "team-a".to_owned(),
+            name: "render-x".to_owned(),
+            job_uid: None,
+            secret_uid: None,
+            since: at(-50),
+        };
+        let ledger = Ledger {
+            lost: vec![(platform(), at(-100))],
+            orphans: vec![orphan],
+        };
+        let asked = sites.recall(ledger, at(0));
+        assert_eq!(
+            asked.iter().map(|site| (**site).clone()).collect::<Vec<_>>(),
+            [own()]
+        );
+        let site = sites.intern(platform(), at(0));
+        assert_eq!(since(&sites, &site), Some(at(-100)));
+        assert!(sites.ask(&own()) && !sites.ask(&own()), "asked for once");
+        assert_eq!(
+            sites.part(&own(), &TaskUid::new("t2")),
+            None,
+            "something was left there"
+        );
+        let unused = sites.settled(&own(), &TaskUid::new("t1"));
+        assert_eq!(unused.map(|unused| unused.was_asked), Some(true));
+        assert!(sites.known(&own()).is_none());
+    }
+
+    #[test]
+    fn of_what_a_tenant_named_nothing_stays() {
+        let (mut sites, task) = (Sites::default(), TaskUid::new("t1"));
+        assert_eq!(sites.turn(&own(), SiteState::Up, at(0)), Turn::Nothing);
+        assert!(sites.known(&own()).is_none(), "nobody asked for it");
+        let site = sites.intern(own(), at(0));
+        assert!(sites.join(&site, &task));
+        assert!(!sites.join(&site, &TaskUid::new("t2")), "one question for all");
+        assert_eq!(sites.part(&site, &TaskUid::new("t2")), None);
+        sites.turn(&site, down(5), at(5));
+        sites.record_loss(&site);
+        let unused = Unused {
+            was_asked: true,
+            was_recorded: true,
+        };
+        assert_eq!(sites.part(&site, &task), Some(unused));
+        assert!(sites.known(&own()).is_none());
+    }
+
+    #[test]
+    fn of_too_many_orphans_the_oldest_is_forgotten() {
+        let mut sites = Sites::default();
+        let orphan = |n: usize| Orphan {
+            site: platform(),
+            task: TaskUid::new(&format!("t{n}")),
+            tenant: "team-a".to_owned(),
+            name: "render-x".to_owned(),
+            job_uid: None,
+            secret_uid: None,
+            since: at(i64::try_from(n).unwrap()),
+        };
+        for n in 0..MAX_ORPHANS {
+            assert_eq!(sites.leave_behind(orphan(n), at(0)), None);
+        }
+        let forgotten = sites.leave_behind(orphan(MAX_ORPHANS), at(0));
+        assert_eq!(forgotten, Some(TaskUid::new("t0")));
+        assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS);
+        // And what gave way in the ledger.
+        let unused = sites.forget_orphan(&TaskUid::new("t1"));
+        assert_eq!(unused, None, "the site has others");
+        assert_eq!(sites.forget_orphan(&TaskUid::new("t1")), None);
+        assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS - 1);
+    }
+}

@@ -1,0 +1,281 @@
+//! Asks the platform's registries whether they hold what was pushed: requests that only read, bounded in time and number.
+//!
+//! A registry is first asked as anybody may ask it; the credential is read and sent only where that does not do. What comes
+//! back is one of a few words of ours.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
+
+use crate::api::docker_config::Credential;
+use crate::api::oci::Digest;
+use crate::base::metrics::{Metrics, ResultLabel};
+use crate::kubernetes::apply::Calls;
+use crate::plan::task::proof::{Finding, Inquiry};
+use crate::plan::task::tenant::login;
+use crate::renderer::auth::{Access, Authenticator};
+use crate::renderer::error::{PushError, Step};
+use crate::renderer::origin::Origin;
+use crate::renderer::reader::Reader;
+use crate::renderer::tls;
+use crate::renderer::transport::{Limits, Transport};
+
+/// Questions at once, to all registries and to one: a slow one holds up no other.
+const AT_ONCE: [usize; 2] = [16, 4];
+/// Longest that one question may take once it is its turn.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The same, turn included, where nothing depends on the answer.
+const BRIEF: Duration = Duration::from_secs(1);
+/// How long a registry that did not answer is not asked what nothing depends on.
+const SPARED: Duration = Duration::from_secs(60);
+/// Largest manifest that is read.
+const BODY: usize = 1024 * 1024;
+
+/// Asks registries. Cheap to clone; clones share their bounds.
+#[derive(Clone, Debug)]
+pub struct Verifier(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    calls: Calls,
+    metrics: Metrics,
+    turns: Semaphore,
+    /// By host; there are as many as the platform names.
+    hosts: DashMap<String, Arc<Host>>,
+}
+
+#[derive(Debug)]
+struct Host {
+    turns: Semaphore,
+    spared_until: Mutex<Option<Instant>>,
+}
+
+/// Why there is no answer that says anything.
+struct Unheard;
+
+impl Verifier {
+    /// A verifier that reads credentials and certificates with these calls.
+    #[must_use]
+    pub fn new(calls: Calls, metrics: Metrics) -> Self {
+        Self(Arc::new(Inner {
+            calls,
+            metrics,
+            turns: Semaphore::new(AT_ONCE[0]),
+            hosts: DashMap::new(),
+        }))
+    }
+
+    /// What the registry says.
+    pub async fn ask(&self, inquiry: &Inquiry) -> Finding {
+        let host = self.host(inquiry.reference.host.as_str());
+        if !inquiry.is_required && host.is_spared() {
+            self.count("Skipped");
+            return Finding::Silent;
+        }
+        let found = if inquiry.is_required {
+            let _turns = self.turns(&host).await;
+            timeout(LIMIT, self.look(inquiry)).await
+        } else {
+            let brief = async {
+                let _turns = self.turns(&host).await;
+                self.look(inquiry).await
+            };
+            timeout(BRIEF, brief).await
+        };
+        let finding = found.unwrap_or(Finding::Silent);
+        host.answered(finding != Finding::Silent);
+        self.count(word(finding));
+        finding
+    }
+
+    fn host(&self, name: &str) -> Arc<Host> {
+        let known = self.0.hosts.entry(name.to_owned()).or_insert_with(|| {
+            Arc::new(Host {
+                turns: Semaphore::new(AT_ONCE[1]),
+                spared_until: Mutex::default(),
+            })
+        });
+        Arc::clone(&known)
+    }
+
+    /// A turn at the host, then one among all: who waits for a slow host takes no turn from others. Neither is ever closed.
+    async fn turns<'a>(&'a self, host: &'a Host) -> [Option<SemaphorePermit<'a>>; 2] {
+        let own = host.turns.acquire().await.ok();
+        [own, self.0.turns.acquire().await.ok()]
+    }
+
+    fn count(&self, result: &'static str) {
+        let counted = &self.0.metrics.verifications;
+        counted.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    async fn look(&self, inquiry: &Inquiry) -> Finding {
+        let found = self.as_anybody_or_itself(inquiry).await;
+        found.map_or(Finding::Silent, |found| judge(inquiry, &found))
+    }
+
+    async fn as_anybody_or_itself(
+        &self,
+        inquiry: &Inquiry,
+    ) -> Result<Result<Option<Digest>, PushError>, Unheard> {
+        let certificates = self.certificates(inquiry).await?;
+        let found = find(inquiry, certificates.as_deref(), None).await;
+        let says_little = matches!(
+            found,
+            Ok(None) | Err(PushError::Unauthorized | PushError::CredentialRequired | PushError::Forbidden)
+        );
+        let Some((name, host)) = inquiry.means.secret.as_ref().filter(|_| says_little) else {
+            return Ok(found);
+        };
+        let secret = self.0.calls.get_secret(name).await.map_err(|_| Unheard)?;
+        let login = secret.and_then(|secret| login(&secret, host).ok());
+        let credential = login.ok_or(Unheard)?.credential;
+        Ok(find(inquiry, certificates.as_deref(), Some(credential)).await)
+    }
+
+    async fn certificates(&self, inquiry: &Inquiry) -> Result<Option<String>, Unheard> {
+        let named = inquiry.means.certificates.as_ref();
+        let Some((name, key)) = named.filter(|_| !inquiry.plain_http) else {
+            return Ok(None);
+        };
+        let map = self.0.calls.get_config_map(name).await.map_err(|_| Unheard)?;
+        let bundle = map.and_then(|map| map.data?.remove(key));
+        bundle.ok_or(Unheard).map(Some)
+    }
+}
+
+impl Host {
+    fn is_spared(&self) -> bool {
+        let until = *self.spared_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn answered(&self, has_answered: bool) {
+        let until = (!has_answered).then(|| Instant::now() + SPARED);
+        *self.spared_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+}
+
+/// Digest of what the registry has there; by digest where it is known, because a tag may have moved on since.
+async fn find(
+    inquiry: &Inquiry,
+    certificates: Option<&str>,
+    credential: Option<Credential>,
+) -> Result<Option<Digest>, PushError> {
+    let config = if inquiry.plain_http {
+        tls::no_tls()
+    } else {
+        tls::client_config_of(certificates.as_slice())
+    };
+    let limits = Limits {
+        total: LIMIT,
+        call: LIMIT,
+        attempts: 1,
+        body: BODY,
+        ..Limits::default()
+    };
+    let transport = Transport::new(config.map_err(|_| PushError::Unreachable)?, limits);
+    let reference = &inquiry.reference;
+    let auth = Authenticator {
+        origin: Origin::of_registry(&reference.host, inquiry.plain_http),
+        repository: reference.repository.clone(),
+        credential,
+        token_realm: inquiry.token_realm.as_ref().and_then(|realm| realm.parse().ok()),
+        access: Access::Pull,
+    };
+    let mut reader = Reader::new(transport, auth);
+    let name = inquiry
+        .digest
+        .as_ref()
+        .map_or(reference.tag.as_str(), Digest::as_str);
+    match reader.digest_of(Step::Verify, name).await {
+        Err(PushError::Status { status: 405, .. }) => {
+            reader.digest_of_body(Step::Verify, name).await.map(Some)
+        }
+        found => found,
+    }
+}
+
+fn judge(inquiry: &Inquiry, found: &Result<Option<Digest>, PushError>) -> Finding {
+    match (found, &inquiry.digest) {
+        (Ok(Some(found)), Some(named)) if found != named => Finding::Different,
+        (Ok(Some(_)), _) => Finding::Held,
+        (Ok(None) | Err(PushError::Status { status: 404, .. }), _) => Finding::Missing,
+        (
+            Err(
+                PushError::Unauthorized
+                | PushError::CredentialRequired
+                | PushError::Forbidden
+                | PushError::Realm,
+            ),
+            _,
+        ) => Finding::Refused,
+        (Err(_), _) => Finding::Silent,
+    }
+}
+
+const fn word(finding: Finding) -> &'static str {
+    match finding {
+        Finding::Held => "Held",
+        Finding::Missing => "Missing",
+        Finding::Different => "Different",
+        Finding::Refused => "Refused",
+        Finding::Silent => "Silent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Method, StatusCode};
+    use kube::{Client, Config};
+
+    use super::*;
+    use crate::api::names::HubId;
+    use crate::plan::platform::catalog::Cargo;
+
+    /// The host of a registry that tells a manifest's digest by its bytes alone, of which there are so many.
+    async fn registry(bytes: usize) -> String {
+        let answer = move |method: Method| async move {
+            if method == Method::HEAD {
+                (StatusCode::METHOD_NOT_ALLOWED, String::new())
+            } else {
+                (StatusCode::OK, "x".repeat(bytes))
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        host
+    }
+
+    #[tokio::test]
+    async fn a_manifest_is_read_up_to_its_bound_and_a_larger_one_is_no_answer() {
+        for (bytes, expected) in [(BODY, Finding::Held), (BODY + 1, Finding::Silent)] {
+            let inquiry = Inquiry {
+                reference: format!("{}/team-a/shop:1", registry(bytes).await)
+                    .parse()
+                    .unwrap(),
+                plain_http: true,
+                token_realm: None,
+                means: Cargo {
+                    secret: None,
+                    certificates: None,
+                },
+                digest: Some(Digest::of("x".repeat(bytes).as_bytes())),
+                is_required: true,
+            };
+            let (metrics, _) = Metrics::new();
+            let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+            let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+            let calls = Calls::new(client, metrics.clone(), "rendering".to_owned(), hub);
+            let found = Verifier::new(calls, metrics.clone()).ask(&inquiry).await;
+            assert_eq!(found, expected, "{bytes} bytes");
+            let result = word(expected);
+            let counted = metrics.verifications.get_or_create(&ResultLabel { result }).get();
+            assert_eq!(counted, 1);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The parts that lean types are made of: of what a server says, only what is looked at is kept, and of that only so much.
+//!
+//! Whatever else stands in an answer is passed over where it stands, so that decoding takes no more memory than the answer has
+//! bytes, however many small things it is made of.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use kube::api::ObjectMeta;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::api::labels::{
+    CHART_URL, DESTINATION, HUB_ID, MANAGED_BY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE, TASK_UID,
+};
+use crate::plan::task::outcome::EndHint;
+
+/// Labels that are kept.
+const LABELS: [&str; 3] = [MANAGED_BY, HUB_ID, TASK_UID];
+/// Annotations that are kept.
+const ANNOTATIONS: [&str; 6] = [
+    TASK_KIND,
+    TASK_NAMESPACE,
+    TASK_NAME,
+    SPEC_HASH,
+    DESTINATION,
+    CHART_URL,
+];
+/// Longest name, UID, version, label or annotation that is kept: that of a DNS subdomain.
+pub(super) const TEXT_MAX: usize = 253;
+/// Longest place of a chart that is kept.
+pub(super) const URL_MAX: usize = 2_048;
+
+/// A text, or nothing where it is longer than is kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ShortText<const MAX: usize = TEXT_MAX>(pub(super) Option<String>);
+
+impl<'de, const MAX: usize> Deserialize<'de> for ShortText<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        UpTo(MAX).deserialize(deserializer).map(Self)
+    }
+}
+
+/// Reads a text of at most so many bytes.
+struct UpTo(usize);
+
+impl<'de> DeserializeSeed<'de> for UpTo {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for UpTo {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Option<String>, E> {
+        Ok((text.len() <= self.0).then(|| text.to_owned()))
+    }
+}
+
+/// What a list may keep of its items.
+pub(super) trait Keep {
+    /// Most items that are kept.
+    const MOST: usize;
+
+    /// Whether the item is looked at.
+    fn is_kept(&self) -> bool {
+        true
+    }
+}
+
+/// The first items of a list that are looked at.
+#[derive(Debug)]
+pub(super) struct Few<T> {
+    pub(super) kept: Vec<T>,
+    /// Whether there are items besides those that were read.
+    pub(super) is_cut: bool,
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self {
+            kept: Vec::new(),
+            is_cut: false,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Keep> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bounded<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + Keep> Visitor<'de> for Bounded<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T>, A::Error> {
+                let mut few = Few::default();
+                while few.kept.len() < T::MOST
+                    && let Some(item) = list.next_element::<T>()?
+                {
+                    if item.is_kept() {
+                        few.kept.push(item);
+                    }
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    few.is_cut = true;
+                }
+                Ok(few)
+            }
+        }
+        deserializer.deserialize_seq(Bounded(PhantomData))
+    }
+}
+
+/// Labels or, where they are `NOTES`, annotations: those that are known.
+#[derive(Debug)]
+struct KnownMarks<const NOTES: bool>(BTreeMap<String, String>);
+
+impl<'de, const NOTES: bool> Deserialize<'de> for KnownMarks<NOTES> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Only<const NOTES: bool>;
+        impl<'de, const NOTES: bool> Visitor<'de> for Only<NOTES> {
+            type Value = KnownMarks<NOTES>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("labels or annotations")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KnownMarks<NOTES>, A::Error> {
+                let mut known = BTreeMap::new();
+                while let Some(KnownKey::<NOTES>(key)) = map.next_key()? {
+                    let Some(key) = key else {
+                        map.next_value::<IgnoredAny>()?;
+                        continue;
+                    };
+                    let most = if key == CHART_URL { URL_MAX } else { TEXT_MAX };
+                    if let Some(value) = map.next_value_seed(UpTo(most))? {
+                        known.insert(key.to_owned(), value);
+                    }
+                }
+                Ok(KnownMarks(known))
+            }
+        }
+        deserializer.deserialize_map(Only::<NOTES>)
+    }
+}
+
+/// A key of labels or annotations, if it is one that is known.
+struct KnownKey<const NOTES: bool>(Option<&'static str>);
+
+impl<'de, const NOTES: bool> Deserialize<'de> for KnownKey<NOTES> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct One<const NOTES: bool>;
+        impl<const NOTES: bool> Visitor<'_> for One<NOTES> {
+            type Value = KnownKey<NOTES>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<KnownKey<NOTES>, E> {
+                let known: &[&'static str] = if NOTES { &ANNOTATIONS } else { &LABELS };
+                Ok(KnownKey(known.iter().copied().find(|known| *known == text)))
+            }
+        }
+        deserializer.deserialize_str(One::<NOTES>)
+    }
+}
+
+/// Which fields of a Job's status were set, over all entries of its managed fields.
+#[derive(Debug, Default)]
+pub(crate) struct Managed {
+    is_empty: bool,
+    has_completion_time: bool,
+    has_conditions: bool,
+}
+
+impl Managed {
+    /// What they say of the end of the Job.
+    pub(crate) const fn hint(&self) -> EndHint {
+        if self.is_empty {
+            return EndHint::Now;
+        }
+        EndHint::of(self.has_completion_time, self.has_conditions)
+    }
+}
+
+#[derive(Deserialize)]
+struct ManagedEntry {
+    #[serde(rename = "fieldsV1")]
+    fields: Option<ManagedFields>,
+}
+
+#[derive(Deserialize)]
+struct ManagedFields {
+    #[serde(rename = "f:status")]
+    status: Option<StatusFields>,
+}
+
+#[derive(Deserialize)]
+struct StatusFields {
+    #[serde(rename = "f:completionTime")]
+    completion_time: Option<IgnoredAny>,
+    #[serde(rename = "f:conditions")]
+    conditions: Option<IgnoredAny>,
+}
+
+impl<'de> Deserialize<'de> for Managed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Folded;
+        impl<'de> Visitor<'de> for Folded {
+            type Value = Managed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Managed, A::Error> {
+                let mut managed = Managed {
+                    is_empty: true,
+                    ..Managed::default()
+                };
+                while let Some(entry) = list.next_element::<ManagedEntry>()? {
+                    managed.is_empty = false;
+                    let status = entry.fields.and_then(|fields| fields.status);
+                    managed.has_completion_time |=
+                        status.as_ref().is_some_and(|s| s.completion_time.is_some());
+                    managed.has_conditions |= status.is_some_and(|s| s.conditions.is_some());
+                }
+                Ok(managed)
+            }
+        }
+        deserializer.deserialize_seq(Folded)
+    }
+}
+
+/// Metadata of an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LeanMetadata {
+    name: Option<ShortText>,
+    uid: Option<ShortText>,
+    resource_version: Option<ShortText>,
+    creation_timestamp: Option<Time>,
+    labels: Option<KnownMarks<false>>,
+    annotations: Option<KnownMarks<true>>,
+    owner_references: Option<Few<PodOwner>>,
+    managed_fields: Option<Managed>,
+}
+
+/// The Job that controls a pod.
+#[derive(Debug, Deserialize)]
+struct PodOwner {
+    kind: Option<ShortText>,
+    name: Option<ShortText>,
+    controller: Option<bool>,
+}
+
+impl Keep for PodOwner {
+    const MOST: usize = 1;
+
+    fn is_kept(&self) -> bool {
+        let kind = self.kind.as_ref().and_then(|kind| kind.0.as_deref());
+        self.controller == Some(true) && kind == Some("Job")
+    }
+}
+
+impl PodOwner {
+    fn into_reference(self) -> Option<OwnerReference> {
+        Some(OwnerReference {
+            kind: self.kind?.0?,
+            name: self.name?.0?,
+            controller: self.controller,
+            ..OwnerReference::default()
+        })
+    }
+}
+
+impl LeanMetadata {
+    /// The metadata, and what they say of the end of a Job.
+    pub(super) fn read(self) -> (ObjectMeta, EndHint) {
+        let text = |text: Option<ShortText>| text.and_then(|text| text.0);
+        let owner = self
+            .owner_references
+            .and_then(|owners| owners.kept.into_iter().next());
+        let owner = owner.and_then(PodOwner::into_reference);
+        let meta = ObjectMeta {
+            name: text(self.name),
+            uid: text(self.uid),
+            resource_version: text(self.resource_version),
+            creation_timestamp: self.creation_timestamp,
+            labels: self.labels.map(|known| known.0),
+            annotations: self.annotations.map(|known| known.0),
+            owner_references: owner.map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        };
+        let hint = self.managed_fields.map_or(EndHint::Now, |managed| managed.hint());
+        (meta, hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_note_is_kept_up_to_its_bound_and_the_place_of_a_chart_up_to_a_longer_one() {
+        for (key, most) in [(CHART_URL, URL_MAX), (TASK_NAME, TEXT_MAX)] {
+            let kept = |bytes: usize| {
+                let KnownMarks::<true>(known) =
+                    serde_json::from_str(&json!({key: "x".repeat(bytes)}).to_string()).unwrap();
+                known.get(key).map(String::len)
+            };
+            assert_eq!((kept(most), kept(most + 1)), (Some(most), None), "{key}");
+        }
+    }
+}

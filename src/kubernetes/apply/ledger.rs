@@ -1,0 +1,218 @@
+//! The ConfigMap in which the hub keeps what no object of its tasks says.
+//!
+//! What it may hold is decided here, before each write and by what is there: the write is refused where another instance, or an
+//! administrator, changed it meanwhile, and then it is read anew.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{GetParams, ObjectMeta, Patch, PostParams};
+use serde_json::json;
+
+use crate::api::labels::{FIELD_MANAGER, MANAGED_BY, MANAGED_BY_VALUE};
+use crate::plan::remote::ledger::{Admitted, Changes, LedgerRoom};
+
+use super::error::found;
+use super::stage::Stage;
+use super::{Answer, CallError, Calls, manager};
+
+/// Writes that are tried where others write at the same time.
+const ATTEMPTS: usize = 4;
+
+/// The ledger as it was read or written last: what its entries take, not what they say.
+#[derive(Debug)]
+pub(super) struct KnownLedger {
+    /// Version of the object; `None` where there is none.
+    version: Option<String>,
+    room: LedgerRoom,
+}
+
+impl Calls {
+    /// Everything that is kept; nothing where there is no ledger yet.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn read_ledger(&self) -> Result<BTreeMap<String, String>, CallError> {
+        let mut known = self.ledger.lock().await;
+        let (ledger, data) = self.get_ledger().await?;
+        *known = Some(ledger);
+        Ok(data)
+    }
+
+    /// Writes and removes entries as far as there is room for them, and leaves the others alone but for those that give way.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being written.
+    pub async fn write_ledger(&self, changes: &Changes) -> Result<Admitted, CallError> {
+        let mut known = self.ledger.lock().await;
+        for _ in 0..ATTEMPTS {
+            // What is known is put back only after a write that came through.
+            let mut ledger = match known.take() {
+                Some(ledger) => ledger,
+                None => self.get_ledger().await?.0,
+            };
+            let admitted = ledger.room.admit(changes);
+            let version = match &ledger.version {
+                version if admitted.changes.is_empty() => Ok(version.clone()),
+                Some(version) => self.change_ledger(version, &admitted.changes).await.map(Some),
+                None if admitted.changes.values().all(Option::is_none) => Ok(None),
+                None => self.create_ledger(&admitted.changes).await.map(Some),
+            };
+            match version {
+                Ok(version) => {
+                    ledger.version = version;
+                    *known = Some(ledger);
+                    return Ok(admitted);
+                }
+                Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {}
+                // The API server has the last word on what it has room for.
+                Err(CallError::Invalid) => return Ok(Admitted::nothing(changes)),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(CallError::Conflict)
+    }
+
+    async fn get_ledger(&self) -> Result<(KnownLedger, BTreeMap<String, String>), CallError> {
+        let request = self
+            .objects
+            .own::<ConfigMap>()
+            .get(&self.ledger_name(), &GetParams::default());
+        let read: Option<ConfigMap> = found(self.send("get", "configmaps", request).await)?;
+        let (version, data) = read.map_or((None, None), |map| (map.metadata.resource_version, map.data));
+        let data = data.unwrap_or_default();
+        let room = LedgerRoom::of(&data);
+        Ok((KnownLedger { version, room }, data))
+    }
+
+    async fn change_ledger(&self, version: &str, changes: &Changes) -> Result<String, CallError> {
+        let body = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": changes}));
+        let request = self
+            .objects
+            .own::<ConfigMap>()
+            .patch_metadata(&self.ledger_name(), &manager(), &body);
+        let answer: Answer = self.send("patch", "configmaps", request).await?;
+        Ok(answer.metadata.resource_version)
+    }
+
+    async fn create_ledger(&self, changes: &Changes) -> Result<String, CallError> {
+        let kept = changes
+            .iter()
+            .filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(self.ledger_name()),
+                labels: Some([(MANAGED_BY.to_owned(), MANAGED_BY_VALUE.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some(kept.map(|(key, value)| (key.clone(), value.clone())).collect()),
+            ..ConfigMap::default()
+        };
+        let body = serde_json::to_vec(&map).map_err(|_| CallError::Transport(Stage::Internal))?;
+        let parameters = PostParams {
+            dry_run: false,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+        };
+        let request = self.objects.own::<ConfigMap>().create(&parameters, body);
+        let answer: Answer = self.send("create", "configmaps", request).await?;
+        Ok(answer.metadata.resource_version)
+    }
+
+    fn ledger_name(&self) -> String {
+        format!("renderhub-ledger-{}", self.hub_id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+    use http::Method;
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::api::names::HubId;
+    use crate::base::metrics::Metrics;
+    use crate::kubernetes::apply::{Extent, Objects, Wire};
+    use crate::plan::remote::ledger::lose;
+    use crate::plan::remote::site::{ClusterName, Site};
+
+    /// An API server with a ledger that others change before so many of the writes; how often it was read and written.
+    #[derive(Debug, Default)]
+    struct Contended {
+        changes: AtomicUsize,
+        reads: AtomicUsize,
+        writes: AtomicUsize,
+    }
+
+    impl Wire for Contended {
+        fn send(
+            &self,
+            request: http::Request<Vec<u8>>,
+            _: Extent,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            let version = self.reads.load(Ordering::Relaxed).to_string();
+            let map =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": version}});
+            let map = Bytes::from(map.to_string());
+            let answer = if *request.method() == Method::GET {
+                self.reads.fetch_add(1, Ordering::Relaxed);
+                Ok(map)
+            } else {
+                self.writes.fetch_add(1, Ordering::Relaxed);
+                let left = self
+                    .changes
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+                left.map_or(Ok(map), |_| Err(CallError::Conflict))
+            };
+            Box::pin(async move { answer })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ledger_that_others_write_at_the_same_time_is_written_a_few_times_and_then_later() {
+        let site = Site {
+            cluster: ClusterName::Platform("west".to_owned()),
+            namespace: "jobs".to_owned(),
+        };
+        let changes = lose(&site, Timestamp::UNIX_EPOCH);
+        // How often others write, and what comes of the first call and of the next one, with all reads and writes until then.
+        for (others, first, next) in [
+            (0, (true, 1, 1), (true, 1, 2)),
+            (
+                ATTEMPTS - 1,
+                (true, ATTEMPTS, ATTEMPTS),
+                (true, ATTEMPTS, ATTEMPTS + 1),
+            ),
+            (
+                ATTEMPTS,
+                (false, ATTEMPTS, ATTEMPTS),
+                (true, ATTEMPTS + 1, ATTEMPTS + 1),
+            ),
+        ] {
+            let wire = Arc::new(Contended {
+                changes: AtomicUsize::new(others),
+                ..Contended::default()
+            });
+            let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+            let metrics = Some(Metrics::new().0);
+            let calls = Calls::over(Objects::new(wire.clone(), metrics, "rendering".to_owned(), hub));
+            for expected in [first, next] {
+                let written = calls.write_ledger(&changes).await;
+                let is_written = match written {
+                    Ok(admitted) => admitted.changes == changes,
+                    Err(error) => {
+                        assert_eq!(error, CallError::Conflict);
+                        false
+                    }
+                };
+                let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+                let found = (is_written, count(&wire.reads), count(&wire.writes));
+                assert_eq!(found, expected, "others write {others} times");
+            }
+        }
+    }
+}

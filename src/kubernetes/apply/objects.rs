@@ -1,0 +1,311 @@
+//! Calls for what the hub makes for a task, in one namespace of one cluster.
+//!
+//! Deletes carry a UID precondition; `404` counts as done.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Request as HttpRequest;
+use http::header::{ACCEPT, HeaderValue};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::Resource;
+use kube::api::{GetParams, ListParams, ObjectMeta, Patch, PostParams};
+use kube::core::Request;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::labels::{FIELD_MANAGER, HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
+use crate::api::names::{HubId, TaskUid};
+use crate::base::metrics::Metrics;
+use crate::plan::task::Right;
+
+use super::error::{CallError, Declined, found, gone};
+use super::single::{Bare, FoundJob, LeanJob, LeanPods, Made, PODS};
+use super::stage::Stage;
+use super::wire::{Extent, Wire};
+use super::{DEADLINE, delete, manager};
+
+/// Asks for the metadata of what is written, or as a last resort for all of it: the answer to a write repeats the object, a
+/// config Secret of up to 1 MiB. An API server answers each write so since it knows this form.
+const METADATA_ONLY: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+
+/// An answer that is not what was asked for.
+const UNREADABLE: CallError = CallError::Transport(Stage::Decode);
+
+/// Calls for Jobs, config Secrets and pods.
+#[derive(Clone)]
+pub struct Objects {
+    wire: Arc<dyn Wire>,
+    /// Where calls are counted; a wire to another cluster counts its own.
+    metrics: Option<Metrics>,
+    namespace: String,
+    hub_id: HubId,
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Objects {
+    /// Calls of this hub over a wire, in `namespace`.
+    #[must_use]
+    pub fn new(wire: Arc<dyn Wire>, metrics: Option<Metrics>, namespace: String, hub_id: HubId) -> Self {
+        Self {
+            wire,
+            metrics,
+            namespace,
+            hub_id,
+        }
+    }
+
+    /// Who the hub is.
+    #[must_use]
+    pub fn hub_id(&self) -> &HubId {
+        &self.hub_id
+    }
+
+    /// Creates a config Secret; its UID.
+    ///
+    /// # Errors
+    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
+    pub async fn create_secret(&self, secret: &Secret) -> Result<String, Declined> {
+        self.create("secrets", secret, false).await
+    }
+
+    /// Creates a Job; its UID.
+    ///
+    /// # Errors
+    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
+    pub async fn create_job(&self, job: &Job) -> Result<String, Declined> {
+        self.create("jobs", job, false).await
+    }
+
+    /// Asks whether a Job would be accepted, and makes none.
+    ///
+    /// # Errors
+    /// Why it would not be, or why that was not said.
+    pub async fn try_job(&self, job: &Job) -> Result<(), Declined> {
+        self.create("jobs", job, true).await.map(|_| ())
+    }
+
+    async fn create<K>(&self, resource: &'static str, object: &K, dry_run: bool) -> Result<String, Declined>
+    where
+        K: Resource<DynamicType = ()> + serde::Serialize,
+    {
+        let body = serde_json::to_vec(object).map_err(|_| CallError::Transport(Stage::Internal))?;
+        let parameters = PostParams {
+            dry_run,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+        };
+        let mut request = self.own::<K>().create(&parameters, body);
+        if let Ok(request) = &mut request {
+            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+        }
+        let request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
+        let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
+        let answer = answer.unwrap_or(Err(CallError::Timeout.into()));
+        self.count(
+            "create",
+            resource,
+            answer.as_ref().map_err(|declined| declined.error),
+        );
+        let made: Made = serde_json::from_slice(&answer?).map_err(|_| UNREADABLE)?;
+        Ok(made.uid().ok_or(UNREADABLE)?)
+    }
+
+    /// Reads a Job; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_job(&self, name: &str) -> Result<Option<FoundJob>, CallError> {
+        let request = self.own::<Job>().get(name, &GetParams::default());
+        let read: Option<LeanJob> = found(self.send("get", "jobs", request).await)?;
+        Ok(read.map(LeanJob::found))
+    }
+
+    /// Reads a Job's metadata; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_job_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
+        self.get_metadata::<Job>("jobs", name).await
+    }
+
+    /// Reads a config Secret's metadata; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_secret_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
+        self.get_metadata::<Secret>("secrets", name).await
+    }
+
+    async fn get_metadata<K>(
+        &self,
+        resource: &'static str,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, CallError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let request = self.own::<K>().get_metadata(name, &GetParams::default());
+        let read: Option<Bare> = found(self.send("get", resource, request).await)?;
+        Ok(read.map(|object| object.metadata.read().0))
+    }
+
+    /// Looks at the pods of a task's Job, whichever hub made it: a pod keeps the labels that it was made with. What was seen
+    /// of each.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being read.
+    pub async fn list_pods<T>(
+        &self,
+        task: &TaskUid,
+        look: impl Fn(&Pod) -> Option<T>,
+    ) -> Result<Vec<T>, CallError> {
+        let of_task = ListParams::default().labels(&objects_of(task)).limit(PODS.into());
+        let request = self.own::<Pod>().list(&of_task);
+        let body = self.exchange("list", "pods", request, Extent::Page).await?;
+        let pods: LeanPods = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
+        Ok(pods.pods().filter_map(|pod| look(&pod)).collect())
+    }
+
+    /// Deletes the Job with this UID and, in the background, its pods.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being deleted; a Job of the same name with another UID stays.
+    pub async fn delete_job(&self, name: &str, uid: &str) -> Result<(), CallError> {
+        let request = self.own::<Job>().delete(name, &delete(uid));
+        gone(self.exchange("delete", "jobs", request, Extent::Status).await)
+    }
+
+    /// Deletes the config Secret with this UID.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being deleted; a Secret of the same name with another UID stays.
+    pub async fn delete_secret(&self, name: &str, uid: &str) -> Result<(), CallError> {
+        let request = self.own::<Secret>().delete(name, &delete(uid));
+        gone(self.exchange("delete", "secrets", request, Extent::Status).await)
+    }
+
+    /// Whether the API server says that the right to create these objects is missing; where it does not answer, nothing is.
+    pub async fn lacks(&self, right: Right) -> bool {
+        #[derive(Deserialize)]
+        struct Review {
+            status: Status,
+        }
+        #[derive(Deserialize)]
+        struct Status {
+            allowed: bool,
+        }
+        let (group, resource) = right.resource();
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "group": group, "resource": resource, "verb": "create", "namespace": self.namespace,
+            }},
+        });
+        let reviews = Request::new(SelfSubjectAccessReview::url_path(&(), None));
+        let body = serde_json::to_vec(&review).unwrap_or_default();
+        let request = reviews.create(&PostParams::default(), body);
+        let answer = self.send("create", "selfsubjectaccessreviews", request).await;
+        answer.is_ok_and(|review: Review| !review.status.allowed)
+    }
+
+    /// Makes a Job this hub's own, if it is still the one with this UID and this version.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when it changed since it was read.
+    pub async fn adopt_job(&self, name: &str, uid: &str, version: &str) -> Result<(), CallError> {
+        self.label_job(name, (uid, version), &json!({HUB_ID: self.hub_id.as_str()}))
+            .await
+    }
+
+    /// Puts the hub's labels back on a task's Job that lost them, if it is still the one with this UID and this version.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when it changed since it was read.
+    pub async fn mark_job(
+        &self,
+        name: &str,
+        (uid, version): (&str, &str),
+        task: &TaskUid,
+    ) -> Result<(), CallError> {
+        let marks = json!({
+            MANAGED_BY: MANAGED_BY_VALUE, HUB_ID: self.hub_id.as_str(), TASK_UID: task.as_str(),
+        });
+        self.label_job(name, (uid, version), &marks).await
+    }
+
+    async fn label_job(
+        &self,
+        name: &str,
+        (uid, version): (&str, &str),
+        marks: &Value,
+    ) -> Result<(), CallError> {
+        let body = json!({"metadata": {"uid": uid, "resourceVersion": version, "labels": marks}});
+        let request = self
+            .own::<Job>()
+            .patch_metadata(name, &manager(), &Patch::Merge(&body));
+        let answer = self.exchange("patch", "jobs", request, Extent::Status).await;
+        answer.map(|_| ())
+    }
+
+    /// Whether these are objects of the hub's own cluster, whose API server is trusted.
+    pub(super) const fn is_home(&self) -> bool {
+        self.metrics.is_some()
+    }
+
+    /// Requests on a kind of the rendering namespace.
+    pub(super) fn own<K: Resource<DynamicType = ()>>(&self) -> Request {
+        Request::new(K::url_path(&(), Some(&self.namespace)))
+    }
+
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
+        let body = self.exchange(verb, resource, request, Extent::Object).await?;
+        serde_json::from_slice(&body).map_err(|_| UNREADABLE)
+    }
+
+    /// The body of the answer as it came, as far as it is wanted.
+    pub(super) async fn exchange(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+        extent: Extent,
+    ) -> Result<Bytes, CallError> {
+        let request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
+        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request, extent)).await;
+        let answer = answer.unwrap_or(Err(CallError::Timeout));
+        self.count(verb, resource, answer.as_ref().map_err(|error| *error));
+        answer
+    }
+
+    fn count(&self, verb: &'static str, resource: &'static str, answer: Result<&Bytes, CallError>) {
+        let (code, error) = (answer.map_or_else(CallError::code, |_| 200), answer.err());
+        tracing::debug!(
+            verb,
+            resource,
+            code,
+            kind = error.map(CallError::kind),
+            stage = error.and_then(CallError::stage),
+            "a call to an API server"
+        );
+        if let Some(metrics) = &self.metrics {
+            metrics.call(verb, resource, code);
+        }
+    }
+}

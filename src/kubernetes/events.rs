@@ -1,0 +1,505 @@
+//! Events for people, best effort: few, bounded in rate, and never a reason to wait.
+//!
+//! Namespaces take turns, so that one with many events silences none with few. Warnings about a deletion, which nothing else
+//! tells once the task is gone, wait for a turn and a rate of their own.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::api::conditions::Reason;
+use crate::api::labels::{GROUP, VERSION};
+use crate::base::metrics::Metrics;
+use crate::kubernetes::gate::Gate;
+use crate::plan::queue::mailbag::{Mailbag, MailbagLimits};
+use crate::plan::task::model::TaskId;
+
+/// Events that may wait to be sent, of a namespace and of all; more are dropped, because a burst of tasks matters more than the
+/// tale of it. A namespace's wait three seconds when it is alone.
+const WAITING: MailbagLimits = MailbagLimits {
+    of_namespace: 16,
+    total: 256,
+};
+/// The same of warnings about deletions, each up to 1 KiB: they go out however long it takes, so what bounds them is 4 MiB of
+/// memory.
+const WAITING_WARNINGS: MailbagLimits = MailbagLimits {
+    of_namespace: 1_024,
+    total: 4_096,
+};
+/// Events a second in the long run, and at once after a quiet time; the API server has about 40 task's worth of writes a second.
+const PACE: Rhythm = Rhythm {
+    rate: 5.0,
+    burst: 25.0,
+};
+/// The same of warnings about deletions, beside the others.
+const WARNING_PACE: Rhythm = Rhythm {
+    rate: 2.0,
+    burst: 10.0,
+};
+/// Bytes of a note that the API server takes.
+const NOTE_MAX: usize = 1_024;
+/// Longest an event may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What is told about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A task.
+    Task(TaskId),
+    /// A renderer class of this name and UID.
+    Class(String, String),
+    /// A `RenderCluster` of this name and UID.
+    Cluster(String, String),
+}
+
+impl Subject {
+    /// The namespace that its events wait their turn in; empty for what has none.
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Task(task) => &task.namespace,
+            Self::Class(..) | Self::Cluster(..) => "",
+        }
+    }
+}
+
+/// Something to tell.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// About what.
+    pub subject: Subject,
+    /// Whether somebody should look.
+    pub is_warning: bool,
+    /// Why.
+    pub reason: Reason,
+    /// The same for people.
+    pub note: String,
+}
+
+/// Where notices are handed in.
+#[derive(Clone, Debug)]
+pub struct Events {
+    waiting: Arc<Mutex<Outbox>>,
+    /// Rings when something was handed in; it is closed with the last handle.
+    bell: mpsc::Sender<()>,
+    metrics: Metrics,
+}
+
+impl Events {
+    /// Events, and the loop that sends them, when the gate is open, until every handle is dropped.
+    pub fn new(
+        (client, gate): (Client, Gate),
+        hub: String,
+        metrics: Metrics,
+    ) -> (Self, impl Future<Output = ()>) {
+        let (events, inbox) = Self::channel(metrics.clone());
+        let reporter = Reporter {
+            controller: "renderhub.dev/hub".to_owned(),
+            instance: Some(hub),
+        };
+        let post = Arc::new(Post {
+            client,
+            reporter,
+            gate,
+            metrics,
+        });
+        let sender = send_all(inbox, move |notice| publish(Arc::clone(&post), notice));
+        (events, sender)
+    }
+
+    fn channel(metrics: Metrics) -> (Self, Inbox) {
+        let waiting = Arc::new(Mutex::new(Outbox::new(Instant::now())));
+        let (bell, rings) = mpsc::channel(1);
+        let inbox = Inbox {
+            waiting: Arc::clone(&waiting),
+            rings,
+            metrics: metrics.clone(),
+        };
+        let events = Self {
+            waiting,
+            bell,
+            metrics,
+        };
+        (events, inbox)
+    }
+
+    /// Hands a notice in. Where too many wait, it is dropped, or one of a namespace of which more wait.
+    pub fn tell(&self, notice: Notice) {
+        if lock(&self.waiting).put(notice).is_some() {
+            self.metrics.events_dropped.inc();
+        }
+        // A bell that rings already is heard.
+        _ = self.bell.try_send(());
+    }
+}
+
+/// Where notices come out.
+struct Inbox {
+    waiting: Arc<Mutex<Outbox>>,
+    rings: mpsc::Receiver<()>,
+    metrics: Metrics,
+}
+
+fn lock(waiting: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What sends events.
+struct Post {
+    client: Client,
+    reporter: Reporter,
+    gate: Gate,
+    metrics: Metrics,
+}
+
+async fn publish(post: Arc<Post>, notice: Notice) {
+    post.gate.opened().await;
+    // A new one each time: it keeps what it told for six minutes, megabytes of it at this pace, to count what is told again, for which
+    // the hub would need a right to change events.
+    let recorder = Recorder::new(post.client.clone(), post.reporter.clone());
+    let (event, reference) = (event(&notice), reference(&notice.subject));
+    let sent = tokio::time::timeout(DEADLINE, recorder.publish(&event, &reference)).await;
+    let code = if matches!(sent, Ok(Ok(()))) { 201 } else { 0 };
+    post.metrics.call("create", "events", code);
+}
+
+/// Sends what is handed in, each at its time. Once every handle is dropped, the warnings that still wait are sent at once, and of
+/// the others those whose time has come.
+async fn send_all<F: Future<Output = ()>>(mut inbox: Inbox, send: impl Fn(Notice) -> F) {
+    let mut is_closed = false;
+    loop {
+        let upcoming = lock(&inbox.waiting).next(Instant::now(), is_closed);
+        match upcoming {
+            Upcoming::Send(notice) => send(notice).await,
+            Upcoming::At(_) if is_closed => break,
+            Upcoming::At(Some(time)) => {
+                tokio::select! {
+                    () = tokio::time::sleep_until(time) => {}
+                    ring = inbox.rings.recv() => is_closed = ring.is_none(),
+                }
+            }
+            Upcoming::At(None) => is_closed = inbox.rings.recv().await.is_none(),
+        }
+    }
+    let dropped = lock(&inbox.waiting).others.bag.len();
+    inbox
+        .metrics
+        .events_dropped
+        .inc_by(u64::try_from(dropped).unwrap_or(u64::MAX));
+}
+
+/// What is to be done next.
+enum Upcoming {
+    Send(Notice),
+    /// Nothing before this time; without one, before something is handed in.
+    At(Option<Instant>),
+}
+
+/// What waits to be sent.
+#[derive(Debug)]
+struct Outbox {
+    warnings: Postbag,
+    others: Postbag,
+}
+
+impl Outbox {
+    fn new(now: Instant) -> Self {
+        Self {
+            warnings: Postbag::new(WAITING_WARNINGS, WARNING_PACE, now),
+            others: Postbag::new(WAITING, PACE, now),
+        }
+    }
+
+    /// Puts a notice in line; what finds no room comes back.
+    fn put(&mut self, notice: Notice) -> Option<Notice> {
+        let postbag = if notice.reason == Reason::TeardownForced {
+            &mut self.warnings
+        } else {
+            &mut self.others
+        };
+        let namespace = notice.subject.namespace().to_owned();
+        postbag.bag.put(&namespace, notice)
+    }
+
+    fn next(&mut self, now: Instant, is_last: bool) -> Upcoming {
+        let due = |postbag: &Postbag| (!postbag.bag.is_empty()).then(|| postbag.bucket.due(now));
+        let dues = [due(&self.warnings), due(&self.others)];
+        let [of_warnings, of_others] = dues.map(|due| due.is_some_and(|due| due <= now));
+        let notice = if of_warnings || is_last && dues[0].is_some() {
+            self.warnings.take(now)
+        } else if of_others {
+            self.others.take(now)
+        } else {
+            None
+        };
+        notice.map_or_else(|| Upcoming::At(dues.into_iter().flatten().min()), Upcoming::Send)
+    }
+}
+
+/// What of one kind waits, and how often one of it is sent.
+#[derive(Debug)]
+struct Postbag {
+    bag: Mailbag<Notice>,
+    bucket: Bucket,
+}
+
+impl Postbag {
+    fn new(limits: MailbagLimits, rhythm: Rhythm, now: Instant) -> Self {
+        Self {
+            bag: Mailbag::new(limits),
+            bucket: Bucket {
+                rhythm,
+                tokens: rhythm.burst,
+                filled: now,
+            },
+        }
+    }
+
+    fn take(&mut self, now: Instant) -> Option<Notice> {
+        self.bucket.take(now);
+        self.bag.take()
+    }
+}
+
+fn event(notice: &Notice) -> Event {
+    Event {
+        type_: if notice.is_warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: notice.reason.as_str().to_owned(),
+        note: Some(note(notice)),
+        action: "Render".to_owned(),
+        secondary: None,
+    }
+}
+
+/// What happened, and at the very end the page of the reason, where there is something to be done. A note that is too long loses the
+/// end of what happened: the page says it too.
+fn note(notice: &Notice) -> String {
+    let page = if notice.reason.is_good() {
+        String::new()
+    } else {
+        format!("; see {}", notice.reason.page())
+    };
+    let told = notice.note.as_str();
+    let room = NOTE_MAX.saturating_sub(page.len());
+    if told.len() <= room {
+        return format!("{told}{page}");
+    }
+    let ends = told.char_indices().map(|(at, _)| at);
+    let end = ends.take_while(|at| at + "...".len() <= room).last();
+    format!("{}...{page}", &told[..end.unwrap_or_default()])
+}
+
+fn reference(subject: &Subject) -> ObjectReference {
+    let (kind, name, uid) = match subject {
+        Subject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
+        Subject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
+        Subject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
+    };
+    let namespace = subject.namespace();
+    ObjectReference {
+        api_version: Some(format!("{GROUP}/{VERSION}")),
+        kind: Some(kind.to_owned()),
+        name: Some(name.to_owned()),
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// How often something is sent.
+#[derive(Clone, Copy, Debug)]
+struct Rhythm {
+    /// Times a second.
+    rate: f64,
+    /// At once after a quiet time.
+    burst: f64,
+}
+
+/// A token bucket.
+#[derive(Debug)]
+struct Bucket {
+    rhythm: Rhythm,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn tokens(&self, now: Instant) -> f64 {
+        let earned = now.saturating_duration_since(self.filled).as_secs_f64() * self.rhythm.rate;
+        (self.tokens + earned).min(self.rhythm.burst)
+    }
+
+    /// When there is a token.
+    fn due(&self, now: Instant) -> Instant {
+        let missing = (1.0 - self.tokens(now)).max(0.0);
+        now + Duration::from_secs_f64(missing / self.rhythm.rate)
+    }
+
+    fn take(&mut self, now: Instant) {
+        self.tokens = (self.tokens(now) - 1.0).max(0.0);
+        self.filled = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::api::names::{TaskKind, TaskUid};
+
+    fn notice(namespace: &str, n: usize, reason: Reason) -> Notice {
+        Notice {
+            subject: Subject::Task(TaskId {
+                kind: TaskKind::RenderTask,
+                namespace: namespace.to_owned(),
+                name: format!("task-{n}"),
+                uid: TaskUid::new(&format!("{namespace}-{n}")),
+            }),
+            is_warning: true,
+            reason,
+            note: "for people".to_owned(),
+        }
+    }
+
+    /// Events, and what is sent of them with the seconds since the start.
+    fn sent() -> (Events, impl Future<Output = Vec<(u64, Notice)>>) {
+        let (events, inbox) = Events::channel(Metrics::new().0);
+        let begin = Instant::now();
+        let all = async move {
+            let sent = RefCell::new(Vec::new());
+            let deliver = |notice| {
+                sent.borrow_mut().push((begin.elapsed().as_secs(), notice));
+                std::future::ready(())
+            };
+            send_all(inbox, deliver).await;
+            sent.into_inner()
+        };
+        (events, all)
+    }
+
+    fn of<'a>(sent: &'a [(u64, Notice)], namespace: &str, reason: Reason) -> Vec<&'a (u64, Notice)> {
+        let is_one =
+            |(_, notice): &&(u64, Notice)| notice.subject.namespace() == namespace && notice.reason == reason;
+        sent.iter().filter(is_one).collect()
+    }
+
+    #[test]
+    fn a_note_says_what_happened_and_ends_in_the_page_of_its_reason() {
+        for reason in Reason::ALL {
+            for told in ["for people".to_owned(), "x".repeat(2_000), "\u{fc}".repeat(1_000)] {
+                let notice = Notice {
+                    note: told.clone(),
+                    ..notice("team", 0, *reason)
+                };
+                let note = event(&notice).note.unwrap();
+                assert!(note.len() <= 1_024, "{}", note.len());
+                let page = format!("; see {}", reason.page());
+                assert_eq!(note.ends_with(&page), !reason.is_good(), "{note}");
+                let first = note.trim_end_matches(&page);
+                assert!(
+                    first == told || told.len() > 900 && told.starts_with(first.trim_end_matches("...")),
+                    "{note}"
+                );
+                assert!(first.len() > 800 || first == "for people", "{note}");
+            }
+        }
+    }
+
+    /// Holds: B19.
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_one_namespace_silences_no_other_and_is_bounded_in_rate() {
+        let (events, all) = sent();
+        let flood = async move {
+            for second in 0..60 {
+                for n in 0..100 {
+                    events.tell(notice("loud", second * 100 + n, Reason::JobFailed));
+                }
+                events.tell(notice("quiet", second, Reason::JobFailed));
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            events.metrics.events_dropped.get()
+        };
+        let (all, dropped) = tokio::join!(all, flood);
+        let quiet = of(&all, "quiet", Reason::JobFailed);
+        assert_eq!(quiet.len(), 60, "each of them");
+        for (second, notice) in quiet {
+            let Subject::Task(task) = &notice.subject else {
+                continue;
+            };
+            let told = task.name.trim_start_matches("task-").parse::<u64>().unwrap();
+            assert!(second - told <= 1, "told in {told}, sent in {second}");
+        }
+        let loud = of(&all, "loud", Reason::JobFailed).len();
+        assert!((25 + 59 * 5 - 70..=25 + 60 * 5).contains(&(loud + 60)), "{loud}");
+        assert!(usize::try_from(dropped).unwrap() + loud > 5_900);
+    }
+
+    /// Holds: B19.
+    #[tokio::test(start_paused = true)]
+    async fn each_warning_about_a_deletion_goes_out_whatever_else_is_told() {
+        let (events, all) = sent();
+        let flood = async move {
+            for n in 0..1_000 {
+                events.tell(notice("loud", n, Reason::TeardownForced));
+                events.tell(notice("loud", n, Reason::JobFailed));
+            }
+            for n in 0..5 {
+                events.tell(notice("quiet", n, Reason::TeardownForced));
+            }
+            tokio::time::sleep(Duration::from_secs(600)).await;
+        };
+        let (all, ()) = tokio::join!(all, flood);
+        let quiet = of(&all, "quiet", Reason::TeardownForced);
+        assert_eq!(
+            (quiet.len(), quiet.iter().all(|(second, _)| *second <= 1)),
+            (5, true),
+            "{quiet:?}"
+        );
+        assert_eq!(of(&all, "loud", Reason::TeardownForced).len(), 1_000);
+        let early = all.iter().filter(|(second, _)| *second < 10).count();
+        assert!(early <= 25 + 10 + 10 * 7, "{early}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_end_the_warnings_go_out_at_once_and_the_rest_is_dropped() {
+        let (events, all) = sent();
+        let metrics = events.metrics.clone();
+        for n in 0..200 {
+            events.tell(notice(&format!("team-{n}"), n, Reason::JobFailed));
+            events.tell(notice("team", n, Reason::TeardownForced));
+        }
+        drop(events);
+        let all = all.await;
+        assert_eq!(of(&all, "team", Reason::TeardownForced).len(), 200);
+        assert_eq!((all.len(), metrics.events_dropped.get()), (225, 175));
+    }
+
+    #[test]
+    fn the_bucket_bounds_a_burst_and_the_long_run() {
+        let start = Instant::now();
+        let mut bucket = Bucket {
+            rhythm: PACE,
+            tokens: PACE.burst,
+            filled: start,
+        };
+        let mut taken = |now| {
+            let mut count = 0;
+            while bucket.due(now) <= now {
+                bucket.take(now);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(taken(start), 25);
+        assert_eq!(taken(start + Duration::from_secs(2)), 10);
+    }
+}

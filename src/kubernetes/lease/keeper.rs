@@ -1,0 +1,124 @@
+//! A claim that was made: it is kept until the process ends.
+
+use std::time::Instant;
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{LeaseError, Leases};
+use crate::kubernetes::gate::Current;
+use crate::plan::lease::{Answer, Conflict, Failure, Machine, Next, State};
+
+/// The hub's record while it is held.
+pub struct Held {
+    leases: Leases,
+    machine: Machine,
+    until: watch::Sender<Instant>,
+    state: watch::Sender<State>,
+    is_stopping: bool,
+    has_stood_by: bool,
+}
+
+impl Held {
+    pub(super) fn new(leases: Leases, machine: Machine, state: watch::Sender<State>) -> Self {
+        Self {
+            leases,
+            machine,
+            until: watch::Sender::new(Instant::now()),
+            state,
+            is_stopping: false,
+            has_stood_by: false,
+        }
+    }
+
+    /// The claim, to be looked at before what only the holder may do.
+    #[must_use]
+    pub fn claim(&self) -> Current {
+        Current::new(self.until.subscribe())
+    }
+
+    /// Whether it waited for another instance, maybe for a long time: what was read before may be old.
+    #[must_use]
+    pub const fn has_stood_by(&self) -> bool {
+        self.has_stood_by
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.machine.state() == State::Active
+    }
+
+    pub(super) fn waits_for(&self) -> Vec<Conflict> {
+        self.machine.waits_for()
+    }
+
+    pub(super) fn will_meet(&self) -> Vec<Conflict> {
+        self.machine.will_meet()
+    }
+
+    /// Keeps it until `stop`, releases it, and says why it ended. [`LeaseError::Stopped`] is the end that was asked for; every
+    /// other one is the end of the process.
+    pub async fn keep(mut self, stop: CancellationToken) -> LeaseError {
+        loop {
+            if let Err(end) = self.step(&stop).await {
+                return end;
+            }
+        }
+    }
+
+    /// One call, or one wait.
+    pub(super) async fn step(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
+        if stop.is_cancelled() && !std::mem::replace(&mut self.is_stopping, true) {
+            self.machine.stop();
+            // Nobody may write any more when the release is on its way.
+            self.publish();
+        }
+        match self.machine.next(Instant::now(), Timestamp::now()) {
+            Next::End(end) => {
+                self.publish();
+                tracing::debug!(why = end.as_str(), "the hub's Lease is not kept any more");
+                return Err(end.into());
+            }
+            Next::Call(call) => {
+                let (is_stopping, verb) = (self.is_stopping, call.verb());
+                let answer = tokio::select! {
+                    answer = self.leases.perform(call) => answer,
+                    () = stop.cancelled(), if !is_stopping => Answer::Failed(Failure::Unanswered),
+                };
+                let failure = answer.failure().map(tracing::field::debug);
+                tracing::trace!(verb, failure, "a call for the hub's Lease");
+                if let Answer::Failed(failure @ (Failure::Unanswered | Failure::Forbidden)) = answer
+                    && !stop.is_cancelled()
+                {
+                    tracing::warn!(?failure, "a call for the hub's Lease failed; it is made again");
+                }
+                self.machine.answer(answer, Instant::now());
+            }
+            Next::Wait(until) => {
+                tokio::select! {
+                    () = tokio::time::sleep_until(until.into()) => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Tells what the last step changed.
+    fn publish(&mut self) {
+        let until = self.machine.until().unwrap_or_else(Instant::now);
+        if self.until.send_replace(until) < until && self.machine.until().is_some() {
+            tracing::trace!("the hub's Lease is renewed");
+        }
+        let state = self.machine.state();
+        let before = *self.state.borrow();
+        if before != state {
+            let (from, to) = (before.as_str(), state.as_str());
+            tracing::debug!(from, to, "the state of the hub's Lease changes");
+        }
+        self.has_stood_by |= state == State::Standby;
+        self.state
+            .send_if_modified(|known| std::mem::replace(known, state) != state);
+    }
+}

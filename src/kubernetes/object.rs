@@ -1,0 +1,161 @@
+//! Objects of our kinds as they cross the wire, whatever the schema lets through.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
+use kube::api::{ApiResource, ObjectMeta};
+use kube::core::DynamicResourceScope;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::api::labels::{GROUP, VERSION};
+use crate::api::names::TaskKind;
+use crate::plan::task::finalizers::Finalizers;
+use crate::plan::task::model::Task;
+use crate::plan::task::validate::MAX_VALUES;
+
+/// The kinds of tasks as resources.
+#[must_use]
+pub fn task_resource(kind: TaskKind) -> ApiResource {
+    let plural = match kind {
+        TaskKind::RenderTask => "rendertasks",
+        TaskKind::ClusterRenderTask => "clusterrendertasks",
+    };
+    ApiResource {
+        group: GROUP.to_owned(),
+        version: VERSION.to_owned(),
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: kind.as_str().to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// An object with its spec and status as they are, so that nothing a server holds fails to decode. They are text until they
+/// are asked for: a page of objects takes what was sent, and is decoded one by one.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SlimObject {
+    metadata: SlimMeta,
+    #[serde(default)]
+    spec: Option<Box<RawValue>>,
+    #[serde(default)]
+    status: Option<Box<RawValue>>,
+}
+
+impl SlimObject {
+    /// Its metadata and its spec.
+    #[must_use]
+    pub fn into_spec(self) -> (ObjectMeta, Value) {
+        (self.metadata.kept, decoded(self.spec).unwrap_or_default())
+    }
+
+    /// The task in the object; `None` without a name or a UID.
+    #[must_use]
+    pub fn into_task(self, kind: TaskKind) -> Option<Task> {
+        let (spec, status) = (decoded(self.spec), decoded(self.status).unwrap_or_default());
+        let is_oversized = spec.is_none();
+        let task = Task::new(kind, &self.metadata.kept, spec.unwrap_or_default(), status)?;
+        Some(Task {
+            finalizers: self.metadata.finalizers,
+            is_oversized,
+            ..task
+        })
+    }
+}
+
+impl Resource for SlimObject {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata.kept
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata.kept
+    }
+}
+
+/// Decodes a value, null where it is too deep or missing; `None` where it has too many parts: decoded in place, it would fail
+/// the whole list or watch it came with, or take the memory of all others.
+fn decoded(raw: Option<Box<RawValue>>) -> Option<Value> {
+    let Some(raw) = raw else { return Some(Value::Null) };
+    (values(raw.get()) <= MAX_VALUES).then(|| serde_json::from_str(raw.get()).unwrap_or_default())
+}
+
+/// How many values a JSON text has, give or take the empty lists and objects, which count as one more.
+fn values(text: &str) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' | b',' if !is_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Metadata without what the hub never looks at: managed fields alone are larger than the rest of a finished task, and labels,
+/// annotations, owners and finalizers may be as large as an object can be.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Shown")]
+struct SlimMeta {
+    kept: ObjectMeta,
+    finalizers: Finalizers,
+}
+
+/// What is read of metadata.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    #[serde(default)]
+    finalizers: Finalizers,
+}
+
+impl From<Shown> for SlimMeta {
+    fn from(shown: Shown) -> Self {
+        Self {
+            kept: ObjectMeta {
+                name: shown.name,
+                namespace: shown.namespace,
+                uid: shown.uid,
+                resource_version: shown.resource_version,
+                generation: shown.generation,
+                creation_timestamp: shown.creation_timestamp,
+                deletion_timestamp: shown.deletion_timestamp,
+                ..ObjectMeta::default()
+            },
+            finalizers: shown.finalizers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

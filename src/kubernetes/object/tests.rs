@@ -1,0 +1,205 @@
+//! What of an object is decoded, what is kept, and what that costs.
+
+use allocation_counter::{AllocationInfo, measure};
+use serde_json::json;
+
+use super::*;
+use crate::api::conditions::Reason;
+use crate::api::labels::FINALIZER;
+use crate::plan::task::validate::validate;
+
+/// Most bytes of an object that an API server stores.
+const LARGEST: usize = 1_500_000;
+
+fn spec() -> Value {
+    json!({
+        "config": {"type": "slides"}, "repository": "team-a/talk", "tag": "1", "registryRef": {"name": "main"},
+    })
+}
+
+fn object(metadata: &Value, spec: &Value) -> String {
+    let mut whole = json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderTask", "spec": spec,
+        "metadata": {"name": "talk", "namespace": "team-a", "uid": "t1", "resourceVersion": "7", "generation": 1},
+    });
+    for (key, value) in metadata.as_object().into_iter().flatten() {
+        whole["metadata"][key] = value.clone();
+    }
+    whole.to_string()
+}
+
+/// The task, and what it took to decode and takes to keep.
+fn read(text: &str) -> (Task, AllocationInfo) {
+    let mut task = None;
+    let info = measure(|| {
+        let object: SlimObject = serde_json::from_str(text).unwrap();
+        task = object.into_task(TaskKind::RenderTask);
+    });
+    (task.unwrap(), info)
+}
+
+fn bytes(of: u64) -> usize {
+    usize::try_from(of).unwrap()
+}
+
+/// Names as long as an API server takes them, as many as fit into an object.
+fn long_names() -> Vec<String> {
+    let (prefix, suffix) = (vec!["p".repeat(63); 3].join("."), "s".repeat(55));
+    (0..LARGEST / 260)
+        .map(|n| format!("{prefix}/{suffix}{n:07}"))
+        .collect()
+}
+
+/// Holds: B3.
+#[test]
+#[expect(clippy::too_many_lines, reason = "it lists what is tried")]
+fn of_metadata_only_the_names_are_kept_and_finalizers_are_counted() {
+    let names = long_names();
+    let map: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!("v"))).collect();
+    let owners: Vec<_> = names
+        .iter()
+        .map(|name| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u"}))
+        .collect();
+    let managed: Vec<_> = names
+        .iter()
+        .map(|name| json!({"manager": name, "fieldsV1": {"f:a": {}}}))
+        .collect();
+    let mut finalizers = names.clone();
+    finalizers.insert(5, FINALIZER.to_owned());
+    for (field, value) in [
+        ("finalizers", json!(finalizers)),
+        ("labels", json!(map)),
+        ("annotations", json!(map)),
+        ("ownerReferences", json!(owners)),
+        ("managedFields", json!(managed)),
+        ("generateName", json!("n".repeat(LARGEST))),
+        ("selfLink", json!("n".repeat(LARGEST))),
+        ("unknown", json!({"a": names})),
+    ] {
+        let text = object(&json!({field: value}), &spec());
+        assert!(text.len() > LARGEST - 100_000, "{field}");
+        let (task, info) = read(&text);
+        let kept = usize::try_from(info.bytes_current).unwrap();
+        println!(
+            "{field}: {} bytes are read, {} at once, {kept} kept",
+            text.len(),
+            info.bytes_max
+        );
+        assert!(
+            kept <= task.kept_bytes() && kept < 8 << 10,
+            "{field}: {kept} are kept, {} counted",
+            task.kept_bytes()
+        );
+        assert!(info.bytes_max < 64 << 10, "{field}: {info:?}");
+        let counted = if field == "finalizers" { names.len() + 1 } else { 0 };
+        assert_eq!(
+            (task.finalizers.count, task.is_finalized()),
+            (counted, counted > 0),
+            "{field}"
+        );
+    }
+}
+
+/// Holds: B3.
+#[test]
+#[expect(clippy::too_many_lines, reason = "it lists what is tried")]
+fn budgets_count_no_less_than_is_kept() {
+    let resource = |n: usize| {
+        (
+            format!("r{n}"),
+            json!({"repository": "r", "tag": "", "helm": {"name": "n", "version": "1"}}),
+        )
+    };
+    let resources: serde_json::Map<_, _> = (0..900).map(resource).collect();
+    let chart = json!({"name": "talk", "version": "1"});
+    let release = json!({"type": "release", "release": {
+        "chart": chart, "values": {"text": "x".repeat(100_000), "list": vec![0; 2_000]},
+        "input": {"component": {"name": "c"}, "resources": resources, "entrypoint": {"resourceName": "a", "type": "helm"}},
+    }});
+    let bootstrap = json!({"type": "bootstrap", "bootstrap": {"chart": chart, "input": {"releases": resources, "userdata": "x".repeat(9_000)}}});
+    let names = json!({
+        "clusterName": "c".repeat(253), "rendererClassName": "c".repeat(253), "serviceAccountName": "c".repeat(253),
+        "owner": {"kind": "K".repeat(63), "namespace": "n".repeat(63), "name": "o".repeat(253)},
+    });
+    for (what, change) in [
+        ("little", json!({})),
+        ("a release", json!({"config": release})),
+        ("a bootstrap", json!({"config": bootstrap})),
+        ("names", names),
+        (
+            "a text",
+            json!({"config": {"type": "slides", "deck": "x".repeat(LARGEST)}}),
+        ),
+        (
+            "no task's",
+            json!({"repository": 7, "config": {"deck": "x".repeat(LARGEST)}}),
+        ),
+    ] {
+        let mut spec = spec();
+        for (key, value) in change.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        let (task, info) = read(&object(&json!({}), &spec));
+        let kept = usize::try_from(info.bytes_current).unwrap();
+        println!("{what}: {kept} bytes are kept, {} counted", task.kept_bytes());
+        assert!(
+            kept <= task.kept_bytes(),
+            "{what}: {kept} are kept, {} counted",
+            task.kept_bytes()
+        );
+    }
+}
+
+/// The most values that a spec may have, in the shape that takes most memory, and as many more.
+fn small_things(more: usize) -> Value {
+    let mut spec = spec();
+    let others = values(&spec.to_string()) + 2;
+    let things = (MAX_VALUES - others) / 2 + more;
+    spec["config"]["deck"] = json!(vec![json!({"a": 1}); things]);
+    spec
+}
+
+/// Holds: B11.
+#[test]
+fn a_spec_of_too_many_values_is_not_decoded_and_the_tenant_is_told() {
+    let (task, info) = read(&object(&json!({}), &small_things(0)));
+    println!("{MAX_VALUES} values take {} bytes at once", info.bytes_max);
+    assert!(!task.is_oversized && validate(&task).is_ok());
+    assert!(bytes(info.bytes_max) < 4 << 20, "{info:?}");
+    let (task, _) = read(&object(&json!({}), &small_things(2)));
+    let refusal = validate(&task).unwrap_err();
+    assert_eq!(refusal.reason, Reason::ConfigTooLarge);
+    assert_eq!(
+        refusal.message,
+        "the spec has more than 10000 values, keys and list entries counted; make a new task with fewer, such as one string instead of a long list"
+    );
+    let (task, info) = read(&object(&json!({}), &small_things(100_000)));
+    assert!(task.is_oversized && task.spec.is_none());
+    assert!(bytes(info.bytes_max) < 4 << 20, "{info:?}");
+}
+
+#[test]
+fn what_a_text_holds_are_no_values() {
+    for (text, expected) in [
+        ("null", 1),
+        (r#"{"a": "[,{,", "b": "\\", "c": "\","}"#, 4),
+        // An empty one counts as if it had something in it.
+        ("[[1, 2], {}]", 6),
+    ] {
+        assert_eq!(values(text), expected, "{text}");
+    }
+    let mut spec = spec();
+    spec["config"]["deck"] = json!("a,[b]{c}\"\n".repeat(20_000));
+    let (task, _) = read(&object(&json!({}), &spec));
+    assert!(validate(&task).is_ok() && task.config.len() > 200_000);
+}
+
+/// Holds: B11.
+#[test]
+fn a_status_of_too_many_values_is_none_and_says_nothing() {
+    let mut whole: Value = serde_json::from_str(&object(&json!({}), &spec())).unwrap();
+    whole["status"] = json!({"conditions": vec![json!({"a": 1}); 20_000]});
+    let (task, info) = read(&whole.to_string());
+    assert!(validate(&task).is_ok() && task.status.conditions.is_empty());
+    assert!(bytes(info.bytes_max) < 1 << 20, "{info:?}");
+}

@@ -1,0 +1,133 @@
+//! Makes sessions: the one place where the hub's own client meets a tenant's wish.
+
+use std::fmt;
+
+use http::HeaderValue;
+use kube::Client;
+
+use crate::base::metrics::Metrics;
+use crate::kubernetes::apply::CallError;
+use crate::plan::task::tenant::{Reader, ServiceAccount};
+
+use super::session::{Proof, Session};
+use super::token::{TokenError, Tokens};
+
+/// How the hub becomes a ServiceAccount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// By a token of ten minutes.
+    Token,
+    /// By the header `Impersonate-User`, and no other.
+    Impersonate,
+}
+
+/// Why there is no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The account does not exist, the hub may not act as it, or nobody is to be acted as.
+    #[error("the hub may not act as this reader")]
+    Denied,
+    /// The call failed.
+    #[error("the call failed")]
+    Call(#[from] CallError),
+}
+
+impl From<TokenError> for IdentityError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::Denied | TokenError::Other => Self::Denied,
+            TokenError::Call(call) => Self::Call(call),
+        }
+    }
+}
+
+/// Makes sessions of readers.
+pub struct Identities {
+    /// The hub's own.
+    hub: Client,
+    /// The same API server, as nobody.
+    nobody: Client,
+    method: Method,
+    is_single_tenant: bool,
+    tokens: Tokens,
+    metrics: Metrics,
+}
+
+impl fmt::Debug for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identities")
+            .field("method", &self.method)
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Identities {
+    /// Sessions by this method; `nobody` reaches the same API server without any credential. Only with `is_single_tenant`
+    /// is there a session of the hub itself.
+    #[must_use]
+    pub fn new(
+        hub: Client,
+        nobody: Client,
+        method: Method,
+        is_single_tenant: bool,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            tokens: Tokens::new(hub.clone(), metrics.clone()),
+            hub,
+            nobody,
+            method,
+            is_single_tenant,
+            metrics,
+        }
+    }
+
+    /// A session of the reader.
+    ///
+    /// # Errors
+    /// `IdentityError::Denied` when the hub may not act as the reader.
+    pub async fn session(&self, reader: &Reader) -> Result<Session, IdentityError> {
+        let account = match reader {
+            Reader::ServiceAccount(account) => account,
+            Reader::Hub if self.is_single_tenant => {
+                return Ok(Session::new(self.hub.clone(), Proof::Hub, self.metrics.clone()));
+            }
+            Reader::Hub => return Err(IdentityError::Denied),
+        };
+        match self.method {
+            Method::Token => Ok(self.with_token(self.tokens.get(account).await?)),
+            Method::Impersonate => self.impersonating(account),
+        }
+    }
+
+    /// Another session, for one that the API server does not know any more; `None` where there is no other.
+    ///
+    /// # Errors
+    /// As [`Identities::session`].
+    pub async fn renewed(
+        &self,
+        reader: &Reader,
+        refused: &Session,
+    ) -> Result<Option<Session>, IdentityError> {
+        let account = match reader {
+            Reader::ServiceAccount(account) => account,
+            Reader::Hub => return Ok(None),
+        };
+        let Some(token) = refused.token() else {
+            return Ok(None);
+        };
+        let token = self.tokens.replace(account, token).await?;
+        Ok(Some(self.with_token(token)))
+    }
+
+    fn with_token(&self, token: HeaderValue) -> Session {
+        Session::new(self.nobody.clone(), Proof::Bearer(token), self.metrics.clone())
+    }
+
+    fn impersonating(&self, account: &ServiceAccount) -> Result<Session, IdentityError> {
+        let user = HeaderValue::try_from(account.username()).map_err(|_| IdentityError::Denied)?;
+        let proof = Proof::Impersonation(user);
+        Ok(Session::new(self.hub.clone(), proof, self.metrics.clone()))
+    }
+}

@@ -1,0 +1,290 @@
+//! A session of one reader: it reads single objects, and shows nothing of who it is or how.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderName};
+use http::{HeaderValue, Request as HttpRequest};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{GetParams, WatchParams};
+use kube::client::Body;
+use kube::core::request::Error as RequestError;
+use kube::core::{PartialObjectMeta, Request};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
+
+use crate::base::metrics::Metrics;
+use crate::kubernetes::apply::{CallError, OBJECT_MAX, SecretBody, Stage, fetch};
+
+/// Longest a read may take.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// Secrets as a metric label.
+const SECRETS: &str = "secrets (tenant)";
+
+/// What an answer means to the one who asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// It does not exist.
+    #[error("it does not exist")]
+    NotFound,
+    /// The reader may not read it.
+    #[error("the reader may not read it")]
+    Forbidden,
+    /// The API server does not know the reader any more.
+    #[error("the API server does not know the reader")]
+    Unauthorized,
+    /// The call failed.
+    #[error("the call failed")]
+    Call(#[from] CallError),
+}
+
+impl ReadError {
+    /// The call, where it did not come to a word about the reader.
+    const fn call(self) -> Option<CallError> {
+        match self {
+            Self::NotFound | Self::Forbidden | Self::Unauthorized => None,
+            Self::Call(error) => Some(error),
+        }
+    }
+}
+
+/// An answer that is not what was asked for.
+const UNREADABLE: ReadError = ReadError::Call(CallError::Transport(Stage::Decode));
+
+/// How a request shows whose it is.
+pub(super) enum Proof {
+    /// A header on a client that is nobody without it.
+    Bearer(HeaderValue),
+    /// A header on the hub's client.
+    Impersonation(HeaderValue),
+    /// The hub itself, where one team owns the cluster.
+    Hub,
+}
+
+/// Somebody's session.
+pub struct Session {
+    client: Client,
+    proof: Proof,
+    metrics: Metrics,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(super) fn new(client: Client, proof: Proof, metrics: Metrics) -> Self {
+        Self {
+            client,
+            proof,
+            metrics,
+        }
+    }
+
+    /// Reads an object of the kind `K` as `T`.
+    ///
+    /// # Errors
+    /// What the answer means to the reader.
+    pub async fn get<K, T>(&self, namespace: &str, name: &str) -> Result<T, ReadError>
+    where
+        K: Resource<DynamicType = ()>,
+        T: DeserializeOwned,
+    {
+        let path = K::url_path(&(), Some(namespace));
+        let request = Request::new(path).get(name, &GetParams::default());
+        let answer = self.exchange(request).await;
+        let answer = answer
+            .map(|body| Zeroizing::new(Vec::from(body)))
+            .and_then(|body| serde_json::from_slice(&body).map_err(|_| UNREADABLE));
+        self.count("get", resource_of::<K>(), answer.as_ref().err());
+        answer
+    }
+
+    /// Reads a Secret as it is.
+    ///
+    /// # Errors
+    /// What the answer means to the reader.
+    pub async fn secret(&self, namespace: &str, name: &str) -> Result<SecretBody, ReadError> {
+        let request = secrets(namespace).get(name, &GetParams::default());
+        let answer = self.exchange(request).await;
+        self.count("get", SECRETS, answer.as_ref().err());
+        answer.map(|body| SecretBody::new(body.into()))
+    }
+
+    /// Resource version of a Secret, of which no value is read.
+    ///
+    /// # Errors
+    /// What the answer means to the reader.
+    pub async fn secret_version(&self, namespace: &str, name: &str) -> Result<String, ReadError> {
+        let request = secrets(namespace).get_metadata(name, &GetParams::default());
+        let answer = self.exchange(request).await.and_then(|body| {
+            let read: Result<PartialObjectMeta<Secret>, _> = serde_json::from_slice(&body);
+            let version = read.ok().and_then(|object| object.metadata.resource_version);
+            version.ok_or(UNREADABLE)
+        });
+        self.count("get", SECRETS, answer.as_ref().err());
+        answer
+    }
+
+    /// Opens a watch of one Secret from this version on (empty: from its beginning), which the server ends after `longest`,
+    /// in whole seconds. Only metadata are asked for.
+    ///
+    /// # Errors
+    /// What the answer means to the reader.
+    pub async fn watch_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &str,
+        longest: Duration,
+    ) -> Result<SecretWatch, ReadError> {
+        let seconds = u32::try_from(longest.as_secs()).unwrap_or(u32::MAX);
+        let only = WatchParams::default()
+            .fields(&format!("metadata.name={name}"))
+            .timeout(seconds)
+            .disable_bookmarks();
+        let request = self.shown(secrets(namespace).watch_metadata(&only, version))?;
+        let answer = tokio::time::timeout(DEADLINE, self.client.send(request.map(Body::from))).await;
+        let answer = answer.map_err(|_| ReadError::Call(CallError::Timeout));
+        let answer = answer.and_then(|answer| answer.map_err(|error| classify(&error)));
+        let opened = answer.and_then(|answer| match answer.status().as_u16() {
+            200 => Ok(SecretWatch(Some(answer.into_body()))),
+            // The version is too old to go on from.
+            410 => Ok(SecretWatch(None)),
+            code => Err(meaning(code)),
+        });
+        self.count("watch", SECRETS, opened.as_ref().err());
+        opened
+    }
+
+    async fn exchange(
+        &self,
+        request: Result<HttpRequest<Vec<u8>>, RequestError>,
+    ) -> Result<Bytes, ReadError> {
+        let request = self.shown(request)?;
+        let answer = tokio::time::timeout(DEADLINE, fetch(&self.client, request, OBJECT_MAX)).await;
+        answer
+            .unwrap_or(Err(CallError::Timeout))
+            .map_err(|error| match error {
+                CallError::NotFound => ReadError::NotFound,
+                CallError::Forbidden => ReadError::Forbidden,
+                CallError::Unauthorized => ReadError::Unauthorized,
+                CallError::AlreadyExists
+                | CallError::Conflict
+                | CallError::Invalid
+                | CallError::TooLarge
+                | CallError::Crowded
+                | CallError::Barred
+                | CallError::Timeout
+                | CallError::Code(_)
+                | CallError::Transport(_)
+                | CallError::NoClaim => ReadError::Call(error),
+            })
+    }
+
+    fn count(&self, verb: &'static str, resource: &'static str, error: Option<&ReadError>) {
+        let (code, call) = (code(error), error.copied().and_then(ReadError::call));
+        tracing::debug!(
+            verb,
+            resource,
+            code,
+            kind = call.map(CallError::kind),
+            stage = call.and_then(CallError::stage),
+            "a call to an API server"
+        );
+        self.metrics.call(verb, resource, code);
+    }
+
+    /// The request with what shows whose it is.
+    fn shown(
+        &self,
+        request: Result<HttpRequest<Vec<u8>>, RequestError>,
+    ) -> Result<HttpRequest<Vec<u8>>, ReadError> {
+        let mut request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
+        if let Some((header, value)) = self.header() {
+            request.headers_mut().insert(header, value);
+        }
+        Ok(request)
+    }
+
+    /// The token that the session shows, if it shows one.
+    pub(super) const fn token(&self) -> Option<&HeaderValue> {
+        match &self.proof {
+            Proof::Bearer(token) => Some(token),
+            Proof::Impersonation(_) | Proof::Hub => None,
+        }
+    }
+
+    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        match &self.proof {
+            Proof::Bearer(token) => Some((AUTHORIZATION, token.clone())),
+            Proof::Impersonation(user) => Some((HeaderName::from_static("impersonate-user"), user.clone())),
+            Proof::Hub => None,
+        }
+    }
+}
+
+/// A watch of one Secret.
+pub struct SecretWatch(Option<Body>);
+
+impl fmt::Debug for SecretWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretWatch")
+    }
+}
+
+impl SecretWatch {
+    /// Waits, for `longest` and a little more at most, until anything is said: that the Secret changed, or that the watch
+    /// must begin anew. `false` where it ended without a word. Nothing that is said is looked at.
+    pub async fn changed(self, longest: Duration) -> bool {
+        let Some(mut lines) = self.0 else {
+            return true;
+        };
+        let first = tokio::time::timeout(longest + DEADLINE, lines.frame()).await;
+        matches!(first, Ok(Some(Ok(_))))
+    }
+}
+
+/// The resource as a metric label: a closed list, told apart from what the hub reads as itself.
+fn resource_of<K: Resource<DynamicType = ()>>() -> &'static str {
+    match K::kind(&()).as_ref() {
+        "Secret" => SECRETS,
+        "ConfigMap" => "configmaps (tenant)",
+        _ => "registries (tenant)",
+    }
+}
+
+fn code(error: Option<&ReadError>) -> u16 {
+    match error {
+        None => 200,
+        Some(ReadError::NotFound) => 404,
+        Some(ReadError::Forbidden) => 403,
+        Some(ReadError::Unauthorized) => 401,
+        Some(ReadError::Call(error)) => error.code(),
+    }
+}
+
+fn classify(error: &kube::Error) -> ReadError {
+    let kube::Error::Api(status) = error else {
+        return CallError::Transport(Stage::of(error)).into();
+    };
+    meaning(status.code)
+}
+
+fn meaning(code: u16) -> ReadError {
+    match code {
+        401 => ReadError::Unauthorized,
+        403 => ReadError::Forbidden,
+        404 => ReadError::NotFound,
+        code => CallError::Code(code).into(),
+    }
+}
+
+fn secrets(namespace: &str) -> Request {
+    Request::new(Secret::url_path(&(), Some(namespace)))
+}

@@ -1,0 +1,41 @@
+//! The watch of tasks.
+
+use kube::Client;
+use kube::api::Api;
+use kube::runtime::watcher;
+use tokio::sync::mpsc;
+
+use crate::api::names::TaskKind;
+use crate::base::metrics::Metrics;
+use crate::kubernetes::object::{SlimObject, task_resource};
+
+use super::{Arrived, Input, Scope, change, endless_heard, forward, is_forbidden, of_tenants, uid_of};
+
+/// Watches the tasks of a scope until the channel closes.
+pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Sender<Arrived>) {
+    let resource = task_resource(scope.kind);
+    let api: Api<SlimObject> = match &scope.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    let (told, refused) = (out.clone(), scope.clone());
+    let heard = move |error: &watcher::Error| {
+        // What finds no place is said again with the next error.
+        if is_forbidden(error) {
+            _ = told.try_send(Input::Refused(refused.clone()).into());
+        }
+    };
+    let events = endless_heard(api, of_tenants(), metrics, name_of(scope.kind), heard);
+    forward(events, out, |event| {
+        let change = change(event, |o| o.into_task(scope.kind).map(Box::new), uid_of)?;
+        Some(Input::Task(scope.clone(), change))
+    })
+    .await;
+}
+
+const fn name_of(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::RenderTask => "rendertasks",
+        TaskKind::ClusterRenderTask => "clusterrendertasks",
+    }
+}

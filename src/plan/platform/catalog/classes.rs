@@ -1,0 +1,59 @@
+//! Which renderer class a task gets, and whether its Jobs are accepted.
+
+use crate::api::{RenderTaskSpec, RendererClassSpec, RendererMode};
+
+use super::super::namespaces::Uids;
+use super::{Catalog, Class, Refusal};
+use crate::plan::task::model::Task;
+
+impl Catalog {
+    /// Whether the hub's own API server would not accept the Job of a task with this spec.
+    pub(in crate::plan) fn refuses(&self, spec: &RenderTaskSpec) -> bool {
+        self.named_class(spec).is_some_and(|(_, class)| class.is_refused)
+    }
+
+    /// The name of the class of a task with this spec; nothing where it is the hub's own renderer.
+    #[must_use]
+    pub fn class_name(&self, spec: &RenderTaskSpec) -> Option<&str> {
+        self.named_class(spec).map(|(name, _)| name.as_str())
+    }
+
+    fn named_class(&self, spec: &RenderTaskSpec) -> Option<(&String, &Class)> {
+        match &spec.renderer_class_name {
+            Some(name) => self.classes.get_key_value(name),
+            None => self.classes.iter().find(|(_, class)| class.is_default),
+        }
+    }
+
+    pub(in crate::plan) fn class(
+        &self,
+        task: &Task,
+        spec: &RenderTaskSpec,
+    ) -> Result<&RendererClassSpec, Refusal> {
+        let Some(name) = &spec.renderer_class_name else {
+            return self.usual(task).ok_or_else(|| self.no_class(task, spec));
+        };
+        // A class that is not for this namespace reads the same as one that does not exist.
+        let named = self.classes.get(name);
+        let serving = named.filter(|class| self.serves(&class.spec, &class.recorded, task));
+        serving
+            .map(|class| &class.spec)
+            .ok_or_else(|| self.no_class(task, spec))
+    }
+
+    /// What a task gets that names no class, if that is for it.
+    pub(super) fn usual(&self, task: &Task) -> Option<&RendererClassSpec> {
+        static NONE: Uids = Uids::new();
+        let default = self.classes.values().find(|class| class.is_default);
+        let (class, recorded) =
+            default.map_or((&self.fallback, &NONE), |class| (&class.spec, &class.recorded));
+        self.serves(class, recorded, task).then_some(class)
+    }
+
+    /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
+    /// credential to the tenant's input: then a namespace must be listed.
+    pub(super) fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
+        let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
+        is_open || self.admits(&class.allowed_namespaces, recorded, task)
+    }
+}

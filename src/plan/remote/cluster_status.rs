@@ -1,0 +1,265 @@
+//! What is said of a `RenderCluster`, and when it is written.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::RenderClusterStatus;
+use crate::api::conditions::{self, ConditionType, Reason, Wanted};
+
+use super::health::{self, Health, Phase};
+use super::lead::{Fault, Flaw};
+use crate::plan::platform::namespaces;
+
+/// Shortest time between two writes that change no condition.
+pub const PAUSE: Duration = Duration::from_secs(10);
+/// Age at which the time of the last answer is written although nothing else is.
+const STALE: Duration = Duration::from_secs(600);
+
+/// What is said of a cluster that is connected.
+const UP: &str = "the cluster answers, and the hub has the rights there that it needs";
+
+/// How a cluster stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing leads there.
+    Nowhere(Fault),
+    /// A connection was made to lead there, and stands or not.
+    Connection {
+        /// What is known of it.
+        health: Health,
+        /// What keeps the cluster's namespace there from being used.
+        fault: Option<health::Fault>,
+    },
+}
+
+impl Standing {
+    /// A connection of which nothing was heard yet.
+    #[must_use]
+    pub const fn first() -> Self {
+        let fault = Some(health::Fault::Connecting);
+        let health = Health {
+            phase: Phase::Connecting,
+            fault,
+            since: None,
+            version: None,
+            last_probe: None,
+            attempts: 0,
+            next_attempt: None,
+            reread: false,
+        };
+        Self::Connection { health, fault }
+    }
+
+    /// Whether the first attempt to connect is under way.
+    const fn is_first(&self) -> bool {
+        matches!(
+            self,
+            Self::Connection {
+                fault: Some(health::Fault::Connecting),
+                ..
+            }
+        )
+    }
+
+    /// Attempts since the connection was lost, and when the next one is made if none is under way.
+    fn attempts(&self) -> Option<(u32, Option<Timestamp>)> {
+        match self {
+            Self::Connection { health, .. } if health.phase == Phase::Lost => {
+                Some((health.attempts, health.next_attempt))
+            }
+            Self::Nowhere(_) | Self::Connection { .. } => None,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Nowhere(fault) => fault.reason(),
+            Self::Connection { fault, .. } => fault.map_or(Reason::Connected, health::Fault::reason),
+        }
+    }
+
+    fn message(&self) -> &'static str {
+        match self {
+            Self::Nowhere(fault) => fault.message(),
+            Self::Connection { fault, .. } => fault.map_or(UP, health::Fault::message),
+        }
+    }
+}
+
+/// What is known of a cluster.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// Generation of the spec.
+    pub generation: i64,
+    /// How it stands.
+    pub standing: Standing,
+    /// Whether nothing new is started there.
+    pub is_suspended: bool,
+    /// Namespaces that are refused because they were deleted and recreated.
+    pub recreated: &'a [String],
+    /// Jobs of this hub there.
+    pub active_jobs: usize,
+}
+
+/// The status that says what is known, made of the one that is there. An attempt that was announced and is under way is no news; in
+/// what is written, nothing that is to come lies in the past.
+#[must_use]
+pub fn next(old: &RenderClusterStatus, facts: &Facts<'_>, now: Timestamp) -> RenderClusterStatus {
+    let next = with_attempts(old, facts, announced(old, facts), now);
+    let is_past = next
+        .next_connection_attempt
+        .as_ref()
+        .is_some_and(|at| at.0 < seconds(now).0);
+    if is_past && next != *old {
+        return with_attempts(old, facts, None, now);
+    }
+    next
+}
+
+fn with_attempts(
+    old: &RenderClusterStatus,
+    facts: &Facts<'_>,
+    announced: Option<(u32, Time)>,
+    now: Timestamp,
+) -> RenderClusterStatus {
+    let mut next = old.clone();
+    let generation = Some(facts.generation);
+    // What was said before the hub started again is as good as any guess until the first attempt has ended.
+    let says_nothing_new =
+        facts.standing.is_first() && old.observed_generation == generation && connected(old).is_some();
+    if !says_nothing_new {
+        say(&mut next, facts, announced, now);
+    }
+    let health = match &facts.standing {
+        Standing::Connection { health, .. } => Some(health),
+        Standing::Nowhere(_) => None,
+    };
+    if let Some(version) = health.and_then(|health| health.version) {
+        next.version = Some(version.to_string());
+    }
+    next.active_jobs = Some(limited(facts.active_jobs));
+    if let Some(probe) = health.and_then(|health| health.last_probe)
+        && (next != *old || is_stale(old.last_probe_time.as_ref(), probe))
+    {
+        next.last_probe_time = Some(seconds(probe));
+    }
+    next
+}
+
+/// Says how the cluster stands, with the attempts as they were announced or as they are now.
+fn say(status: &mut RenderClusterStatus, facts: &Facts<'_>, announced: Option<(u32, Time)>, now: Timestamp) {
+    let current = || {
+        let (made, next) = facts.standing.attempts()?;
+        Some((made, seconds(next.map_or(now, |next| next.max(now)))))
+    };
+    let attempts = announced.or_else(current);
+    let wanted = wanted(facts, attempts.as_ref());
+    let generation = Some(facts.generation);
+    conditions::merge(&mut status.conditions, &[wanted], &[], generation, now);
+    status.observed_generation = generation;
+    status.connection_attempts = attempts.as_ref().map(|(made, _)| limited(*made));
+    status.next_connection_attempt = attempts.map(|(_, at)| at);
+}
+
+/// The attempts as they were told, where the one that was announced is under way.
+fn announced(old: &RenderClusterStatus, facts: &Facts<'_>) -> Option<(u32, Time)> {
+    let (made, None) = facts.standing.attempts()? else {
+        return None;
+    };
+    let told = u32::try_from(old.connection_attempts?).ok()?;
+    let is_it = told == made || told.checked_add(1) == Some(made);
+    is_it.then_some((told, old.next_connection_attempt.clone()?))
+}
+
+/// When a status is to be written that was written last at `written`; `None` where there is nothing to say.
+#[must_use]
+pub fn due(
+    old: &RenderClusterStatus,
+    next: &RenderClusterStatus,
+    written: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    if old == next {
+        return None;
+    }
+    if contradicts(old, next) {
+        return Some(now);
+    }
+    let earliest = written.and_then(|written| written.checked_add(PAUSE).ok());
+    Some(earliest.map_or(now, |earliest| earliest.max(now)))
+}
+
+/// What is to be told once of a cluster whose status is written: whether it is connected, or why not, where that was different
+/// before.
+#[must_use]
+pub fn transition<'a>(old: &RenderClusterStatus, new: &'a RenderClusterStatus) -> Option<(Reason, &'a str)> {
+    let told = connected(new)?;
+    let reason = Reason::parse(&told.reason)?;
+    let is_news = connected(old).is_none_or(|before| before.reason != told.reason);
+    (is_news && reason != Reason::Connecting).then_some((reason, told.message.as_str()))
+}
+
+/// Whether two statuses say different things of whether the cluster is connected, and why.
+#[must_use]
+pub fn contradicts(one: &RenderClusterStatus, other: &RenderClusterStatus) -> bool {
+    let said = |status: &RenderClusterStatus| {
+        let verdict = connected(status).map(|c| (c.status.clone(), c.reason.clone()));
+        (verdict, status.observed_generation)
+    };
+    said(one) != said(other)
+}
+
+fn connected(status: &RenderClusterStatus) -> Option<&Condition> {
+    let type_ = ConditionType::Connected.as_str();
+    status.conditions.iter().find(|c| c.type_ == type_)
+}
+
+fn is_stale(written: Option<&Time>, probe: Timestamp) -> bool {
+    written.is_none_or(|written| probe.duration_since(written.0).unsigned_abs() >= STALE)
+}
+
+/// To the second, as the API server keeps it, so that what is read back is what was written.
+fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+fn limited(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+fn wanted(facts: &Facts<'_>, attempts: Option<&(u32, Time)>) -> Wanted {
+    let mut message = facts.standing.message().to_owned();
+    if facts.is_suspended {
+        message.push_str("; it is suspended, so nothing new is started there");
+    }
+    namespaces::mention(&mut message, facts.recreated);
+    if let Some((made, next)) = attempts {
+        let next = next.0;
+        _ = write!(
+            message,
+            "; connection attempts: {made}, next connection attempt: {next}"
+        );
+    }
+    let reason = facts.standing.reason();
+    Wanted {
+        type_: ConditionType::Connected,
+        status: reason == Reason::Connected,
+        reason,
+        message,
+    }
+}
+
+/// A `RenderCluster` whose spec this version does not understand.
+#[must_use]
+pub const fn undecodable() -> Fault {
+    Fault::Flaw(Flaw {
+        reason: Reason::InvalidSpec,
+        message: "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it",
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Where a task's Job runs: on the hub, on a cluster of the platform's, or on one of the tenant's own.
+
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use crate::api::RenderTaskSpec;
+use crate::api::conditions::Reason;
+use crate::api::names::{TaskKind, is_dns_label, is_dns_subdomain};
+
+use super::site::{ClusterName, OwnKubeconfig, Site};
+use crate::plan::platform::catalog::{Catalog, Refusal};
+use crate::plan::platform::gates::{Gate, Gates};
+use crate::plan::platform::grants::Grants;
+use crate::plan::platform::tenancy::Tenancy;
+use crate::plan::task::model::{Task, TaskId};
+use crate::plan::task::tenant::{reader, uncrossed};
+
+/// A place that is not the hub, as the spec names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The `RenderCluster` with this name.
+    Platform(String),
+    /// A cluster of the tenant's own.
+    Own(Site),
+}
+
+impl Target {
+    /// The name of the platform's cluster, if it is one.
+    #[must_use]
+    pub fn platform(&self) -> Option<&str> {
+        match self {
+            Self::Platform(name) => Some(name),
+            Self::Own(_) => None,
+        }
+    }
+
+    /// Whether what is seen at the site can be of a task with this target.
+    #[must_use]
+    pub fn is_at(&self, site: &Site) -> bool {
+        match self {
+            Self::Platform(name) => site.cluster == ClusterName::Platform(name.clone()),
+            Self::Own(own) => own == site,
+        }
+    }
+
+    /// The site, if it can be told: in the namespace where the Job was put, else in the one that the platform names.
+    #[must_use]
+    pub fn site(&self, there: Option<&str>, catalog: &Catalog) -> Option<Site> {
+        match self {
+            Self::Own(site) => Some(site.clone()),
+            Self::Platform(name) => {
+                let offered = || Some(catalog.clusters.get(name)?.spec.render_namespace.as_str());
+                Some(Site {
+                    cluster: ClusterName::Platform(name.clone()),
+                    namespace: there.or_else(offered)?.to_owned(),
+                })
+            }
+        }
+    }
+}
+
+/// Whether the spec uses something that is turned off.
+///
+/// # Errors
+/// The gate that is closed.
+pub fn open(task: &TaskId, spec: &RenderTaskSpec, gates: &Gates) -> Result<(), Refusal> {
+    let Some(named) = spec.kube_config.as_ref().map(|config| &config.secret_ref) else {
+        return Ok(());
+    };
+    let crosses = named
+        .namespace
+        .as_ref()
+        .is_some_and(|there| *there != task.namespace);
+    let gate = if crosses {
+        Gate::ExternalClusterReferenceCrossNamespace
+    } else {
+        Gate::ExternalClusterReference
+    };
+    if gates.is_open(gate) {
+        return Ok(());
+    }
+    let message = format!(
+        "kubeConfig needs the feature gate {}, which is off; ask the platform operator, or make a new task without it",
+        gate.as_str()
+    );
+    Err(Refusal::new(Reason::FeatureDisabled, message))
+}
+
+/// Where the spec wants the Job; `None` is the hub.
+///
+/// # Errors
+/// Nobody is named who may read the kubeconfig, or a name is no name.
+pub fn target(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result<Option<Target>, Refusal> {
+    if let Some(name) = &spec.cluster_name {
+        return Ok(Some(Target::Platform(name.clone())));
+    }
+    let Some(named) = spec.kube_config.as_ref().map(|config| &config.secret_ref) else {
+        return Ok(None);
+    };
+    if task.kind == TaskKind::ClusterRenderTask {
+        let message = "a ClusterRenderTask cannot use kubeConfig; make a new one that names a RenderCluster in clusterName";
+        return Err(Refusal::new(Reason::InvalidSpec, message));
+    }
+    let namespace = named.namespace.as_ref().unwrap_or(&task.namespace);
+    let there = spec.deployment_namespace.as_ref().unwrap_or(&task.namespace);
+    let are_legal = is_dns_label(namespace) && is_dns_label(there) && is_dns_subdomain(&named.name);
+    if !are_legal {
+        let message =
+            "a name in kubeConfig or deploymentNamespace is not one that Kubernetes allows; make a new task";
+        return Err(Refusal::new(Reason::InvalidSpec, message));
+    }
+    Ok(Some(Target::Own(Site {
+        cluster: ClusterName::Own(OwnKubeconfig {
+            reader: reader(task, spec, tenancy)?,
+            namespace: namespace.clone(),
+            name: named.name.clone(),
+            key: named.key.clone(),
+            crosses: *namespace != task.namespace,
+        }),
+        namespace: there.clone(),
+    })))
+}
+
+/// Whether a task may start at its target.
+///
+/// # Errors
+/// Why it may not: a grant that is missing, or the platform's word on its cluster. A cluster that is not for this namespace reads the
+/// same as one that does not exist.
+pub fn admit(
+    task: &Task,
+    target: &Target,
+    catalog: &Catalog,
+    grants: &Grants,
+    tenancy: &Tenancy,
+) -> Result<(), Refusal> {
+    match target {
+        Target::Platform(name) => {
+            let cluster = catalog
+                .cluster(name, task)
+                .ok_or_else(|| catalog.no_cluster(task))?;
+            if cluster.spec.disconnect {
+                let message = "the platform operator has disconnected the cluster; the task starts by itself once it is connected \
+                               again";
+                return Err(Refusal::new(Reason::WaitingForCluster, message));
+            }
+            if cluster.spec.suspend {
+                let message = "the platform operator has suspended the cluster; the task starts by itself once it is resumed";
+                return Err(Refusal::new(Reason::WaitingForCluster, message));
+            }
+            Ok(())
+        }
+        Target::Own(site) => {
+            let own = match &site.cluster {
+                ClusterName::Own(own) => own,
+                ClusterName::Platform(_) => return Ok(()),
+            };
+            let is_granted = || {
+                tenancy.crosses_namespaces
+                    && grants.allows_secret(&task.id.namespace, &own.namespace, &own.name)
+            };
+            if own.crosses && !is_granted() {
+                return Err(uncrossed(tenancy));
+            }
+            Ok(())
+        }
+    }
+}

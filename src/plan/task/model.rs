@@ -1,0 +1,303 @@
+//! A task as the hub works on it: either kind, with its spec decoded and its raw configuration kept.
+
+use std::io;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::ObjectMeta;
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::api::conditions::{self, ConditionType, Reason};
+use crate::api::names::{TaskKind, TaskUid, hex};
+use crate::api::{RenderTaskSpec, RenderTaskStatus};
+
+use super::finalizers::Finalizers;
+use super::seal::StatusDigest;
+
+/// Seconds a failed Job and its config Secret are kept where the task does not say.
+const DEFAULT_FAILED_JOB_TTL: i32 = 3600;
+
+/// Who a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskId {
+    /// Which of the two kinds.
+    pub kind: TaskKind,
+    /// The tenant's namespace; empty for a `ClusterRenderTask`.
+    pub namespace: String,
+    /// Name in the namespace.
+    pub name: String,
+    /// UID, which a second task of the same name does not share.
+    pub uid: TaskUid,
+}
+
+/// Where a task stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// No Job yet.
+    Pending,
+    /// A Job is recorded in the status.
+    Running,
+    /// The result is recorded.
+    Succeeded,
+    /// The failure is recorded.
+    Failed,
+}
+
+impl Phase {
+    /// Whether the outcome is recorded.
+    #[must_use]
+    pub const fn is_finished(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// What others may change of a task while the hub works on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Version of the object.
+    pub resource_version: String,
+    /// Generation of the spec, where it was said.
+    pub generation: Option<i64>,
+    /// When somebody asked for its deletion.
+    pub deleted_at: Option<Timestamp>,
+    /// The finalizers on the object.
+    pub finalizers: Finalizers,
+}
+
+/// A whole task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Who it is.
+    pub id: TaskId,
+    /// Version of the object that this was read from; empty after a local change whose answer gave none.
+    pub resource_version: String,
+    /// Generation of the spec; 1 unless somebody changed it.
+    pub generation: i64,
+    /// When the object was made.
+    pub created: Timestamp,
+    /// Whether somebody asked for its deletion.
+    pub deleting: bool,
+    /// When, as far as the API server said.
+    pub deleted_at: Option<Timestamp>,
+    /// The finalizers on the object.
+    pub finalizers: Finalizers,
+    /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
+    pub spec: Option<RenderTaskSpec>,
+    /// Whether the spec has more values than are decoded; nothing of it is known then.
+    pub is_oversized: bool,
+    /// `spec.config` as stored, as JSON: with its free-form parts and the fields that only a renderer class understands.
+    pub config: Arc<str>,
+    /// SHA-256 of the canonical spec.
+    pub spec_hash: String,
+    /// Bytes that are kept of all but the status.
+    pub bare_bytes: usize,
+    /// What the hub said of it.
+    pub status: RenderTaskStatus,
+    /// Digest of the status as it stands on the object.
+    pub status_digest: Option<StatusDigest>,
+}
+
+impl Task {
+    /// Makes a task from an object's parts. `None` when the object has no name or UID, which no API server gives out.
+    ///
+    /// Of a status that a newer hub wrote and this one cannot decode, the conditions and the Job are kept: what ended stays
+    /// ended, and what was started is not started again.
+    #[must_use]
+    pub fn new(kind: TaskKind, meta: &ObjectMeta, spec: Value, status: Value) -> Option<Self> {
+        let id = TaskId {
+            kind,
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone()?,
+            uid: TaskUid::new(meta.uid.as_deref()?),
+        };
+        // serde_json keeps object keys sorted, so equal specs have equal bytes.
+        let spec_hash = hex(&Sha256::digest(spec.to_string().as_bytes()));
+        let config = spec.get("config").unwrap_or(&Value::Null).to_string();
+        let names = meta.finalizers.iter().flatten().map(String::as_str);
+        let spec = lean(spec);
+        let bare_bytes =
+            size_of::<Self>() + config.len() + json_bytes(&spec) + id.namespace.len() + id.name.len();
+        Some(Self {
+            id,
+            resource_version: meta.resource_version.clone().unwrap_or_default(),
+            generation: meta.generation.unwrap_or(1),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            deleting: meta.deletion_timestamp.is_some(),
+            deleted_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
+            finalizers: Finalizers::of(names),
+            spec,
+            is_oversized: false,
+            config: config.into(),
+            spec_hash,
+            bare_bytes,
+            status_digest: StatusDigest::of(&status),
+            status: status_of(status),
+        })
+    }
+
+    /// Takes in how the object stands after a write of the hub. What others changed just before has no later event than that
+    /// write's own, which is no news any more.
+    pub fn take_standing(&mut self, standing: Standing) {
+        self.resource_version = standing.resource_version;
+        self.generation = standing.generation.unwrap_or(self.generation);
+        self.deleting = standing.deleted_at.is_some();
+        self.deleted_at = standing.deleted_at;
+        self.finalizers = standing.finalizers;
+    }
+
+    /// Puts a status on the task.
+    pub fn set_status(&mut self, status: RenderTaskStatus) {
+        self.status_digest = StatusDigest::of_typed(&status);
+        self.status = status;
+    }
+
+    /// Whether the hub's finalizer is on the object.
+    #[must_use]
+    pub fn is_finalized(&self) -> bool {
+        self.finalizers.own.is_some()
+    }
+
+    /// Bytes of memory that the task takes, by which budgets count: its text, its decoded spec and its status.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.bare_bytes + json_bytes(&self.status)
+    }
+
+    /// Where the task stands, as recorded in its status.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        phase_of(&self.status)
+    }
+
+    /// When a failed task's Job and config Secret are removed: after the task's time, or the longest that the platform lets
+    /// them stay. Those of a task whose Job was lost at once: there is no failure to be looked at, and what was given up could
+    /// still push.
+    #[must_use]
+    pub fn failure_cleanup_due(&self, longest: SignedDuration) -> Timestamp {
+        if self.has_lost_its_job() {
+            return self.ended();
+        }
+        after(self.ended(), seconds(self.failed_job_seconds()).min(longest))
+    }
+
+    /// Whether the task asks for more time than the platform lets a failed Job stay.
+    #[must_use]
+    pub fn asks_to_be_kept_beyond(&self, longest: SignedDuration) -> bool {
+        self.failed_job_ttl().is_some_and(|ttl| seconds(ttl) > longest)
+    }
+
+    /// Seconds that a failed Job and its config Secret are kept, as the task says or by default.
+    #[must_use]
+    pub fn failed_job_seconds(&self) -> i32 {
+        self.failed_job_ttl().unwrap_or(DEFAULT_FAILED_JOB_TTL).max(0)
+    }
+
+    fn has_lost_its_job(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        let failed = conditions.find(|c| c.type_ == ConditionType::JobFailed.as_str());
+        failed.is_some_and(|c| c.reason == Reason::JobLost.as_str())
+    }
+
+    fn failed_job_ttl(&self) -> Option<i32> {
+        self.spec.as_ref().and_then(|s| s.failed_job_ttl)
+    }
+
+    /// When a finished task itself is removed, if it is.
+    #[must_use]
+    pub fn removal_due(&self) -> Option<Timestamp> {
+        let ttl = self.spec.as_ref().and_then(|s| s.ttl_seconds_after_finished)?;
+        Some(after(self.ended(), seconds(ttl)))
+    }
+
+    /// The recorded end; a status without one counts as ended when the task was made, so that nothing is kept for ever.
+    fn ended(&self) -> Timestamp {
+        self.status.completion_time.as_ref().map_or(self.created, |t| t.0)
+    }
+}
+
+/// The spec without what only the renderer reads: that is kept as text, because decoded it can be a hundred times larger.
+fn lean(spec: Value) -> Option<RenderTaskSpec> {
+    let mut spec: RenderTaskSpec = serde_json::from_value(without_free_form(spec)).ok()?;
+    if let Some(release) = &mut spec.config.release {
+        release.input.resources.clear();
+    }
+    if let Some(bootstrap) = &mut spec.config.bootstrap {
+        bootstrap.input.releases.clear();
+    }
+    Some(spec)
+}
+
+/// Bytes of a value as JSON, which is no less than what it takes in memory: each of its strings is in it, and the names of
+/// its fields make up for what holds them.
+fn json_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // Nothing of a task's fails to be written.
+    _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// A spec before it is decoded, without what tenants write freely.
+fn without_free_form(mut spec: Value) -> Value {
+    for (parent, field) in [
+        ("/config/release", "values"),
+        ("/config/bootstrap/input", "userdata"),
+    ] {
+        if let Some(parent) = spec.pointer_mut(parent).and_then(Value::as_object_mut) {
+            parent.remove(field);
+        }
+    }
+    spec
+}
+
+fn status_of(status: Value) -> RenderTaskStatus {
+    let field = |name: &str| status.get(name).cloned().unwrap_or_default();
+    let (conditions, job_ref, ended) = (field("conditions"), field("jobRef"), field("completionTime"));
+    serde_json::from_value(status).unwrap_or_else(|_| RenderTaskStatus {
+        conditions: serde_json::from_value(conditions).unwrap_or_default(),
+        job_ref: serde_json::from_value(job_ref).unwrap_or_default(),
+        completion_time: serde_json::from_value(ended).unwrap_or_default(),
+        ..RenderTaskStatus::default()
+    })
+}
+
+/// Where a task with this status stands.
+#[must_use]
+pub fn phase_of(status: &RenderTaskStatus) -> Phase {
+    if conditions::is_true(&status.conditions, ConditionType::JobSucceeded) {
+        Phase::Succeeded
+    } else if conditions::is_true(&status.conditions, ConditionType::JobFailed) {
+        Phase::Failed
+    } else if status.job_ref.is_some() {
+        Phase::Running
+    } else {
+        Phase::Pending
+    }
+}
+
+/// So many seconds, negative counted as 0.
+fn seconds(count: i32) -> SignedDuration {
+    SignedDuration::from_secs(count.max(0).into())
+}
+
+/// So long after `start`, at the end of time where the sum leaves it.
+fn after(start: Timestamp, time: SignedDuration) -> Timestamp {
+    start.checked_add(time).unwrap_or(Timestamp::MAX)
+}

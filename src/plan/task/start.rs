@@ -1,0 +1,254 @@
+//! How a task without a Job gets one: refusals first, then its cluster, then a slot, then what the task names, then the
+//! objects.
+
+use std::borrow::Cow;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::api::RenderTaskSpec;
+use crate::api::conditions::{ConditionType, Reason};
+
+use super::tenant::{Own, Wanted, wanted};
+use super::validate::{crowded, in_rendering_namespace, validate};
+use super::{Held, Observed, Step, refuse};
+use crate::plan::platform::catalog::{Refusal, Resolved};
+use crate::plan::remote::placement::{Target, admit, open};
+use crate::plan::remote::site::{SiteState, Where};
+
+/// Shortest and longest pause before something that nobody watches is looked at again.
+const LOOK_AGAIN: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(300)];
+/// Time after a refusal in which what a tenant may be about to make is looked for after the shortest pause each time.
+const PROMPT: SignedDuration = SignedDuration::from_secs(120);
+/// Tasks of one namespace that are looked at after the shortest pause; with more, each waits longer.
+const PROMPTLY: usize = 10;
+/// A cluster that is not connected by then is told of; earlier it would cost a write for a state that is already over.
+const SOON_CONNECTED: SignedDuration = SignedDuration::from_secs(5);
+
+/// The next step of a task that has no Job.
+pub(super) fn start(o: &Observed<'_>, spec: &RenderTaskSpec) -> Step {
+    start_or(o, spec).unwrap_or_else(|step| step)
+}
+
+fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
+    if let Some(refusal) = crowded(o.task) {
+        return Err(refuse(o, &refusal, Step::REST));
+    }
+    if o.task.id.namespace == o.rendering {
+        return Err(refuse(o, &in_rendering_namespace(), Step::REST));
+    }
+    if let Some(held) = o.held {
+        return Err(held_back(o, held));
+    }
+    placed(o, spec)?;
+    let own = own(o, spec)?;
+    let resolved = resolve(o, spec, own.as_deref()).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+    if o.target.is_none() && o.catalog.refuses(spec) {
+        // Whether it still does is asked for all tasks of the class at once.
+        return Err(refuse(o, &Held::JobRefused.refusal(o.place), Step::REST));
+    }
+    reached(o, spec)?;
+    if !o.has_slot {
+        return Err(queued(o));
+    }
+    let resolved = loaded(o, spec, resolved)?;
+    if !o.task.is_finalized() {
+        return Err(Step::AddFinalizer);
+    }
+    Ok(Step::Create(Box::new(resolved)))
+}
+
+/// Records what holds the task. What the API server refused may be accepted later, and no watch tells when.
+fn held_back(o: &Observed<'_>, held: Held) -> Step {
+    let rest = match held {
+        Held::JobRefused => Step::Rest {
+            wake: Some(later(o, refused_for(o))),
+            wants_slot: false,
+            waits_for: None,
+            wants_site: false,
+        },
+        Held::NameConflict | Held::NotAdmitted | Held::Forbidden(_) => Step::REST,
+    };
+    refuse(o, &held.refusal(o.place), rest)
+}
+
+fn resolve(o: &Observed<'_>, spec: &RenderTaskSpec, own: Option<&Own>) -> Result<Resolved, Refusal> {
+    let target = o.target.and_then(|target| target.as_ref().ok());
+    o.catalog.resolve(o.task, spec, own, target)
+}
+
+/// Whether the URL that a Job on another cluster carries is the one that the task has.
+pub(super) fn is_its_url(o: &Observed<'_>, url: &str) -> bool {
+    let Ok(spec) = validate(o.task) else { return false };
+    let own = o.own.and_then(|own| own.as_ref().ok());
+    resolve(o, spec, own).is_ok_and(|resolved| resolved.reference.url() == url)
+}
+
+/// Whether the task may start where its spec says.
+fn placed(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
+    open(&o.task.id, spec, o.gates).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+    let target = match o.target {
+        None => return Ok(()),
+        Some(Err(refusal)) => return Err(refused(o, spec, refusal)),
+        Some(Ok(target)) => target,
+    };
+    admit(o.task, target, o.catalog, o.grants, o.tenancy).map_err(|refusal| match refusal.reason {
+        // A grant wakes its tasks by the namespace it is in; the platform's objects wake all that wait.
+        Reason::CrossNamespaceRefDenied => refused(o, spec, &refusal),
+        _ => refuse(o, &refusal, Step::REST),
+    })
+}
+
+/// Whether the cluster can be worked on now; what wakes the task is that it is connected.
+fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
+    let waiting = |wake| Step::Rest {
+        wake,
+        wants_slot: false,
+        waits_for: None,
+        wants_site: true,
+    };
+    match o.site {
+        Where::Hub | Where::At(SiteState::Up) => Ok(()),
+        // A RenderCluster that keeps the hub away refused the task before; one that does so no more turns its site in a moment.
+        Where::Unasked | Where::At(SiteState::Disconnected) => Err(waiting(None)),
+        Where::At(SiteState::Refused { refusal, .. }) => {
+            let told = refused(o, spec, refusal);
+            Err(if matches!(told, Step::Rest { .. }) {
+                waiting(None)
+            } else {
+                told
+            })
+        }
+        Where::At(SiteState::Down { since, reason }) => {
+            let due = since.checked_add(SOON_CONNECTED).unwrap_or(Timestamp::MAX);
+            if *reason == Reason::Connecting && o.now < due {
+                return Err(waiting(Some(due)));
+            }
+            let message = unreached(*reason, o.target.and_then(|target| target.as_ref().ok()));
+            let refusal = Refusal::new(Reason::WaitingForCluster, message);
+            Err(refuse(o, &refusal, waiting(None)))
+        }
+    }
+}
+
+/// What is told of a cluster that is not connected, or no more.
+const fn unreached(reason: Reason, target: Option<&Target>) -> &'static str {
+    match (reason, target) {
+        (Reason::Unreachable, Some(Target::Own(_))) => {
+            "the cluster does not answer, or not in time, or the platform does not let the hub connect to its address; the task starts \
+             by itself once it answers"
+        }
+        (Reason::Forbidden, _) => {
+            "the cluster does not let the hub list Jobs and Secrets in the namespace for Jobs there; its operator has to give the \
+             kubeconfig's user the Role of docs/how-to/register-a-cluster.md: the task then starts by itself"
+        }
+        (_, Some(Target::Platform(_))) => {
+            "the cluster is not connected; the task starts by itself once it is; if this stays, ask the platform operator, who finds \
+             the cause in the Connected condition of the RenderCluster"
+        }
+        _ => "the cluster is not connected; the task starts by itself once it is",
+    }
+}
+
+/// What is created, with what of the platform's has to go along to another cluster.
+fn loaded(o: &Observed<'_>, spec: &RenderTaskSpec, resolved: Resolved) -> Result<Resolved, Step> {
+    let Some(cargo) = o.target.and_then(|_| resolved.cargo()) else {
+        return Ok(resolved);
+    };
+    match o.carried {
+        None => Err(Step::Load(cargo)),
+        Some(Err(refusal)) => Err(refused(o, spec, refusal)),
+        Some(Ok(carried)) => {
+            let resolved = resolved.loaded(o.task, carried);
+            resolved.map_err(|refusal| refuse(o, &refusal, Step::REST))
+        }
+    }
+}
+
+/// The task's own destination, where it has one; otherwise what to do before it is known. It is read with a slot in hand,
+/// so that a flood of tasks does not become a flood of reads.
+fn own<'a>(o: &Observed<'a>, spec: &RenderTaskSpec) -> Result<Option<Cow<'a, Own>>, Step> {
+    match wanted(o.task, spec, o.tenancy, o.grants) {
+        Err(refusal) => Err(refused(o, spec, &refusal)),
+        Ok(Wanted::Platform) => Ok(None),
+        Ok(Wanted::Given(own)) => Ok(Some(Cow::Owned(own))),
+        Ok(Wanted::Vouched(reader, own)) => match o.vouched {
+            Some(Ok(())) => Ok(own.map(Cow::Owned)),
+            Some(Err(refusal)) => Err(refused(o, spec, refusal)),
+            None => Err(with_slot(o, spec, Step::Vouch(reader))?),
+        },
+        Ok(Wanted::Read(reference)) => match o.own {
+            Some(Ok(own)) => {
+                let vetted = o.tenancy.vet(o.task, &own.spec, reference.crosses);
+                vetted.map_err(|refusal| refused(o, spec, &refusal))?;
+                Ok(Some(Cow::Borrowed(own)))
+            }
+            Some(Err(refusal)) => Err(refused(o, spec, refusal)),
+            None => Err(with_slot(o, spec, Step::LookUp(Box::new(reference)))?),
+        },
+    }
+}
+
+/// The step, once the task's cluster is reached and it has a slot.
+fn with_slot(o: &Observed<'_>, spec: &RenderTaskSpec, step: Step) -> Result<Step, Step> {
+    reached(o, spec)?;
+    Ok(if o.has_slot { step } else { queued(o) })
+}
+
+/// Records what the tenant can mend, and looks again by itself.
+fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
+    if refusal.reason.is_stalled() {
+        return refuse(o, refusal, Step::REST);
+    }
+    let named = spec.registry_ref.as_ref().and_then(|r| r.namespace.as_ref());
+    let rest = Step::Rest {
+        wake: Some(look_again(o)),
+        wants_slot: false,
+        waits_for: Some(named.unwrap_or(&o.task.id.namespace).clone()),
+        wants_site: false,
+    };
+    refuse(o, refusal, rest)
+}
+
+/// When something that the hub does not watch is looked at again: soon while a tenant may be at work on it, and in turn with what else
+/// the namespace waits for; then after as long as the task has been refused already, so that the pauses double, and a restart
+/// forgets nothing.
+fn look_again(o: &Observed<'_>) -> Timestamp {
+    let [shortest, _] = LOOK_AGAIN;
+    let elapsed = refused_for(o);
+    let turns = i32::try_from(o.waiting_beside / PROMPTLY + 1).unwrap_or(i32::MAX);
+    let soon = shortest.checked_mul(turns).unwrap_or(SignedDuration::MAX);
+    later(o, if elapsed < PROMPT { soon } else { elapsed.max(soon) })
+}
+
+/// How long the task has been refused already.
+fn refused_for(o: &Observed<'_>) -> SignedDuration {
+    let scheduled = ConditionType::JobScheduled.as_str();
+    let conditions = &o.task.status.conditions;
+    let since = conditions.iter().find(|c| c.type_ == scheduled);
+    since.map_or(SignedDuration::ZERO, |c| {
+        o.now.duration_since(c.last_transition_time.0)
+    })
+}
+
+fn later(o: &Observed<'_>, pause: SignedDuration) -> Timestamp {
+    let [shortest, longest] = LOOK_AGAIN;
+    o.now
+        .checked_add(pause.clamp(shortest, longest))
+        .unwrap_or(Timestamp::MAX)
+}
+
+fn queued(o: &Observed<'_>) -> Step {
+    let rest = Step::Rest {
+        wake: None,
+        wants_slot: true,
+        waits_for: None,
+        wants_site: false,
+    };
+    if !o.has_waited {
+        return rest;
+    }
+    let message = "as many Jobs run as may run at once, in this namespace, on the cluster or together; the task starts by itself when \
+                   its turn comes";
+    let refusal = Refusal::new(Reason::Queued, message);
+    refuse(o, &refusal, rest)
+}

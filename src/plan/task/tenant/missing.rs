@@ -1,0 +1,116 @@
+//! What is said of something that a task names and that is not there, or may not be read.
+
+use crate::api::conditions::Reason;
+
+use super::{Reader, Reference};
+use crate::plan::platform::catalog::Refusal;
+use crate::plan::platform::tenancy::Tenancy;
+
+/// What keeps something from being read; names are those that the tenant gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing<'a> {
+    /// The `Registry` does not exist.
+    Registry,
+    /// The Secret of this name does not exist.
+    Secret(&'a str),
+    /// The certificates do not exist in the `ConfigMap` of this name.
+    Certificates(&'a str),
+    /// The ServiceAccount does not exist, or the hub may not act as it.
+    Account,
+    /// The ServiceAccount may not read the object of this kind and name.
+    Right(&'static str, &'a str),
+}
+
+impl Reference {
+    /// What is said of something that the reader did not find, or may not read.
+    #[must_use]
+    pub fn refusal(&self, missing: Missing<'_>) -> Refusal {
+        if self.crosses {
+            return crossing();
+        }
+        let reason = match missing {
+            Missing::Registry | Missing::Certificates(_) => Reason::RegistryNotFound,
+            Missing::Secret(_) => Reason::PushSecretNotFound,
+            Missing::Account | Missing::Right(..) => Reason::RBACDenied,
+        };
+        Refusal::new(reason, self.told(missing))
+    }
+
+    fn told(&self, missing: Missing<'_>) -> String {
+        match missing {
+            Missing::Registry => format!(
+                "the Registry{} does not exist in the task's namespace; the task starts by itself once it does",
+                self.named.registry().map(quoted).unwrap_or_default()
+            ),
+            Missing::Secret(name) => format!(
+                "the push Secret{} does not exist in the task's namespace; make it there: {SOON}",
+                quoted(name)
+            ),
+            Missing::Certificates(name) => format!(
+                "the ConfigMap{} with the registry's certificates, or the key in it, does not exist, or is larger than 256 KiB; correct \
+                 it: {SOON}",
+                quoted(name)
+            ),
+            Missing::Account => no_account(&self.reader).message,
+            Missing::Right(what, name) => format!(
+                "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right: {SOON}",
+                account(&self.reader),
+                quoted(name)
+            ),
+        }
+    }
+}
+
+/// One answer for every reference that leaves its namespace and leads nowhere, so that no tenant learns what is there.
+#[must_use]
+pub fn crossing() -> Refusal {
+    Refusal::new(
+        Reason::CrossNamespaceRefDenied,
+        "the reference to another namespace is not allowed, or what it names does not exist there; it needs a ReferenceGrant \
+         there, and rights there for the task's ServiceAccount",
+    )
+}
+
+/// What is said of a ServiceAccount that the hub cannot act as. Without the right the API server does not tell
+/// whether the account exists.
+#[must_use]
+pub fn no_account(reader: &Reader) -> Refusal {
+    Refusal::new(
+        Reason::RBACDenied,
+        format!(
+            "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator to let \
+             the hub act as it",
+            account(reader)
+        ),
+    )
+}
+
+/// What is said of a reference that leaves its namespace without a grant, or where this hub lets none leave.
+#[must_use]
+pub fn uncrossed(tenancy: &Tenancy) -> Refusal {
+    if tenancy.crosses_namespaces {
+        return crossing();
+    }
+    Refusal::new(
+        Reason::CrossNamespaceRefDenied,
+        "this hub lets no reference leave the task's namespace, whatever ReferenceGrants there are; make a new task that names \
+         what is in its own namespace, or ask the platform operator to allow it (--no-cross-namespace-refs=false)",
+    )
+}
+
+/// The name of the account that reads, as it stands in a sentence.
+fn account(reader: &Reader) -> String {
+    match reader {
+        Reader::ServiceAccount(account) => quoted(account.name()),
+        Reader::Hub => String::new(),
+    }
+}
+
+/// When a task is looked at again that waits for something that the hub does not watch.
+pub(super) const SOON: &str =
+    "the task starts by itself, within five minutes at the latest, and at once when the task is annotated";
+
+/// A name as it stands in a sentence, after what it names.
+pub(super) fn quoted(name: &str) -> String {
+    format!(" \"{name}\"")
+}

@@ -1,0 +1,485 @@
+//! The next step of a task, one table a question.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::{at, class, place, platform, spec_with, task_of};
+use crate::api::conditions::Reason;
+use crate::api::labels::FINALIZER;
+use crate::plan::platform::catalog::{Carried, Catalog, Class, Credential, Refusal};
+use crate::plan::platform::gates::Gates;
+use crate::plan::platform::grants::Grants;
+use crate::plan::platform::tenancy::{OwnHosts, Tenancy};
+use crate::plan::remote::lost::{Leftovers, Patience};
+use crate::plan::remote::placement::target;
+use crate::plan::remote::site::{SiteState, Where};
+use crate::plan::task::finalizers::Finalizers;
+use crate::plan::task::job::Place;
+use crate::plan::task::model::Task;
+use crate::plan::task::outcome::{JobReport, PodNote, Verdict};
+use crate::plan::task::proof::Proof;
+use crate::plan::task::retention::Removal;
+use crate::plan::task::tenant::Own;
+use crate::plan::task::{Held, JobState, Observed, Step, decide};
+
+mod abroad;
+mod ended;
+mod own;
+mod proof;
+mod why;
+
+/// Tenancy as it is by default, where tenants may name every host.
+fn every_host() -> Tenancy {
+    Tenancy {
+        own_hosts: OwnHosts::any(),
+        ..Tenancy::default()
+    }
+}
+
+/// A situation; what is not said is as it is for a task that may start at once.
+struct Situation {
+    now: Timestamp,
+    task: Task,
+    job: JobState,
+    secret: Option<&'static str>,
+    note: Option<PodNote>,
+    proof: Option<Proof>,
+    catalog: Catalog,
+    tenancy: Tenancy,
+    grants: Grants,
+    own: Option<Result<Own, Refusal>>,
+    vouched: Option<Result<(), Refusal>>,
+    place: Place,
+    has_slot: bool,
+    has_waited: bool,
+    waiting_beside: usize,
+    held: Option<Held>,
+    is_forged: bool,
+    /// How the task's cluster stands, once somebody asked for it.
+    site: Option<SiteState>,
+    gates: Gates,
+    carried: Option<Result<Carried, Refusal>>,
+    leftovers: Leftovers,
+    removal: Removal,
+    patience: Patience,
+}
+
+impl Situation {
+    fn of(task: Task) -> Self {
+        Self {
+            now: at(100),
+            task,
+            job: JobState::Absent,
+            secret: None,
+            note: None,
+            proof: None,
+            catalog: platform(),
+            tenancy: every_host(),
+            grants: Grants::default(),
+            own: None,
+            vouched: None,
+            place: place(),
+            has_slot: true,
+            has_waited: false,
+            waiting_beside: 0,
+            held: None,
+            is_forged: false,
+            removal: Removal::Expired,
+            site: Some(SiteState::Up),
+            gates: Gates::default(),
+            carried: None,
+            leftovers: Leftovers::None,
+            patience: Patience::default(),
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn step(&self) -> Step {
+        self.ask(decide)
+    }
+
+    /// An answer to what is observed in the situation.
+    fn ask<T>(&self, question: impl FnOnce(&Observed<'_>) -> T) -> T {
+        let spec = self.task.spec.as_ref();
+        let target = spec.and_then(|spec| target(&self.task.id, spec, &self.tenancy).transpose());
+        let site = match (&target, &self.site) {
+            (None, _) => Where::Hub,
+            (Some(_), None) => Where::Unasked,
+            (Some(_), Some(state)) => Where::At(state),
+        };
+        question(&Observed {
+            target: target.as_ref(),
+            site,
+            gates: &self.gates,
+            carried: self.carried.as_ref(),
+            leftovers: self.leftovers,
+            patience: self.patience,
+            now: self.now,
+            task: &self.task,
+            job: &self.job,
+            secret: self.secret,
+            note: self.note.as_ref(),
+            proof: self.proof.as_ref(),
+            catalog: &self.catalog,
+            tenancy: &self.tenancy,
+            grants: &self.grants,
+            own: self.own.as_ref(),
+            vouched: self.vouched.as_ref(),
+            place: &self.place,
+            has_slot: self.has_slot,
+            has_waited: self.has_waited,
+            waiting_beside: self.waiting_beside,
+            rendering: "rendering",
+            held: self.held,
+            is_forged: self.is_forged,
+            removal: self.removal,
+        })
+    }
+
+    /// The step in a word, for tables.
+    fn word(&self) -> String {
+        match self.step() {
+            Step::WriteStatus(status) => {
+                let task = Task {
+                    status: *status,
+                    ..self.task.clone()
+                };
+                let ready = super::condition(&task, crate::api::conditions::ConditionType::Ready);
+                format!("write {:?} {}", task.phase(), ready.unwrap().1)
+            }
+            Step::Rest {
+                wake,
+                wants_slot,
+                waits_for,
+                wants_site,
+            } => {
+                let wake = wake.map(|w| w.duration_since(at(0)).as_secs());
+                let wake = wake.map_or(String::new(), |w| format!(" until {w}"));
+                let tenant = waits_for.map_or(String::new(), |ns| format!(" for {ns}"));
+                let line = if wants_slot { " in line" } else { "" };
+                let site = if wants_site { " for its cluster" } else { "" };
+                format!("rest{wake}{tenant}{line}{site}")
+            }
+            Step::RestoreStatus => "restore".to_owned(),
+            Step::Verify(_) => "verify".to_owned(),
+            Step::AddFinalizer => "add finalizer".to_owned(),
+            Step::Vouch(reader) => format!("vouch for {reader:?}"),
+            Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
+            Step::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),
+            Step::Abandon => "abandon".to_owned(),
+            Step::Create(_) => "create".to_owned(),
+            Step::ReadJob => "read".to_owned(),
+            Step::DeleteJob(uid) | Step::DeleteSecret(uid) => format!("delete {uid}"),
+            Step::RemoveFinalizer => "remove finalizer".to_owned(),
+            Step::DeleteTask => "delete task".to_owned(),
+        }
+    }
+}
+
+fn fresh() -> Situation {
+    Situation::of(super::task())
+}
+
+/// Where the Job's chart goes, as its annotation says.
+const CHART_URL: &str = "oci://registry.test:5000/team-a/shop:1.0.0";
+
+fn seen(task: &Task, may_have_ended: bool) -> JobState {
+    JobState::Seen {
+        uid: "j1".to_owned(),
+        spec_hash: task.spec_hash.clone(),
+        chart_url: Some(CHART_URL.to_owned()),
+        may_have_ended,
+    }
+}
+
+fn read(task: &Task, verdict: Verdict) -> JobState {
+    JobState::Read(JobReport {
+        uid: "j1".to_owned(),
+        spec_hash: task.spec_hash.clone(),
+        chart_url: Some(CHART_URL.to_owned()),
+        verdict,
+        attempts: 1,
+        created: Some(at(1)),
+    })
+}
+
+/// A task whose Job `j1` is recorded.
+fn running() -> Task {
+    let observed = fresh().with(|s| (s.job, s.secret, s.now) = (seen(&s.task, false), Some("s1"), at(2)));
+    written(&observed)
+}
+
+/// The task as it is after the step, which must be a status.
+fn written(situation: &Situation) -> Task {
+    let Step::WriteStatus(status) = situation.step() else {
+        panic!("{}", situation.word());
+    };
+    Task {
+        status: *status,
+        ..situation.task.clone()
+    }
+}
+
+fn ended(verdict: Verdict, changes: serde_json::Value) -> Task {
+    let mut task = task_of(spec_with(changes));
+    task.status = running().status;
+    let job = read(&task, verdict);
+    written(&Situation::of(task).with(|s| s.job = job))
+}
+
+fn check(table: impl IntoIterator<Item = (Situation, &'static str)>) {
+    for (line, (situation, word)) in table.into_iter().enumerate() {
+        assert_eq!(situation.word(), word, "line {line}");
+    }
+}
+
+/// Holds: B3.
+#[test]
+fn a_task_with_too_many_finalizers_starts_when_some_are_taken_off_and_runs_and_goes_as_any_other() {
+    let crowded = |situation: Situation, others: usize| {
+        let names = std::iter::repeat_n("other/one", others).chain([FINALIZER]);
+        situation.with(|s| s.task.finalizers = Finalizers::of(names))
+    };
+    let runs = Situation::of(running()).with(|s| (s.job, s.secret) = (seen(&s.task, false), Some("s1")));
+    check(vec![
+        (crowded(fresh(), 64), "create"),
+        (crowded(fresh(), 65), "write Pending InvalidSpec"),
+        (
+            crowded(fresh().with(|s| s.has_slot = false), 65),
+            "write Pending InvalidSpec",
+        ),
+        (crowded(runs, 5_000), "rest"),
+        (
+            crowded(fresh().with(|s| s.task.deleting = true), 5_000),
+            "remove finalizer",
+        ),
+    ]);
+    let refused = crowded(fresh(), 65);
+    let told = written(&refused);
+    check(vec![
+        (Situation::of(told.clone()), "rest"),
+        (crowded(Situation::of(told), 0), "create"),
+    ]);
+}
+
+#[test]
+fn a_new_task_gets_its_finalizer_then_its_objects() {
+    let bare = || fresh().with(|s| s.task.finalizers = Finalizers::default());
+    check(vec![
+        (bare(), "add finalizer"),
+        (
+            bare().with(|s| s.task.finalizers = Finalizers::of(["other/one"])),
+            "add finalizer",
+        ),
+        (fresh(), "create"),
+        (fresh().with(|s| s.job = JobState::Gone), "create"),
+        (fresh().with(|s| s.secret = Some("s1")), "create"),
+        (bare().with(|s| s.has_slot = false), "rest in line"),
+        (fresh().with(|s| s.has_slot = false), "rest in line"),
+        (
+            fresh().with(|s| (s.has_slot, s.has_waited) = (false, true)),
+            "write Pending Queued",
+        ),
+    ]);
+}
+
+#[test]
+fn a_refusal_is_recorded_once_then_leftovers_go() {
+    let wrong = [
+        (json!({"clusterName": "edge"}), Reason::ClusterNotFound),
+        (json!({"repository": "team-b/shop"}), Reason::RepositoryNotAllowed),
+        (
+            json!({"registryRef": {"name": "other"}}),
+            Reason::RegistryNotAllowed,
+        ),
+        (
+            json!({"rendererClassName": "slides"}),
+            Reason::RendererClassNotFound,
+        ),
+        (json!({"tag": "2"}), Reason::InvalidSpec),
+    ];
+    for (changes, reason) in wrong {
+        for has_slot in [true, false] {
+            let refused = Situation::of(task_of(spec_with(changes.clone()))).with(|s| s.has_slot = has_slot);
+            assert_eq!(refused.word(), format!("write Pending {reason}"));
+            let told = Situation::of(written(&refused)).with(|s| (s.has_slot, s.now) = (has_slot, at(500)));
+            assert_eq!(
+                told.word(),
+                "rest",
+                "{reason}: nothing more to say at a later time"
+            );
+            assert_eq!(
+                told.with(|s| s.secret = Some("s1")).word(),
+                "delete s1",
+                "{reason}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
+    for (held, word) in [
+        (Held::NameConflict, "write Pending NameConflict"),
+        (Held::JobRefused, "write Pending JobRefused"),
+        (Held::NotAdmitted, "write Pending Queued"),
+    ] {
+        let situation = fresh().with(|s| s.held = Some(held));
+        assert_eq!(situation.word(), word);
+        let told = Situation::of(written(&situation)).with(|s| s.held = Some(held));
+        let rests = if held == Held::JobRefused {
+            "rest until 105"
+        } else {
+            "rest"
+        };
+        assert_eq!(told.word(), rests);
+        assert_eq!(told.with(|s| s.held = None).word(), "create");
+    }
+}
+
+/// Holds: B31.
+#[test]
+fn a_task_in_the_rendering_namespace_is_not_served() {
+    let task = super::task_in(
+        "rendering",
+        crate::api::names::TaskKind::RenderTask,
+        super::spec(),
+    );
+    let situation = Situation::of(task);
+    assert_eq!(situation.word(), "write Pending InvalidSpec");
+    assert_eq!(Situation::of(written(&situation)).word(), "rest");
+}
+
+/// Holds: B28.
+#[test]
+fn nothing_is_made_for_a_class_whose_jobs_are_refused_here() {
+    let mut refusing = platform();
+    let class = Class {
+        is_refused: true,
+        ..class(json!({}), true)
+    };
+    refusing.classes.insert("default".to_owned(), class);
+    let refused = fresh().with(|s| s.catalog = refusing);
+    assert_eq!(refused.word(), "write Pending JobRefused");
+    let task = written(&refused);
+    let told = || Situation::of(task.clone()).with(|s| s.catalog = refused.catalog.clone());
+    check(vec![
+        (told().with(|s| s.secret = Some("s1")), "delete s1"),
+        (told(), "rest"),
+        (Situation::of(task.clone()), "create"),
+    ]);
+}
+
+#[test]
+fn a_mended_platform_starts_a_refused_task() {
+    let mut missing = platform();
+    missing.registries.get_mut("main").unwrap().credential = Credential::Missing;
+    let refused = fresh().with(|s| s.catalog = missing);
+    assert_eq!(refused.word(), "write Pending PushSecretNotFound");
+    let task = written(&refused);
+    check(vec![
+        (Situation::of(task.clone()), "create"),
+        (Situation::of(task).with(|s| s.has_slot = false), "rest in line"),
+    ]);
+}
+
+#[test]
+fn a_job_is_recorded_once_and_read_when_it_may_have_ended() {
+    let task = running();
+    let same = |job: JobState| Situation::of(task.clone()).with(|s| s.job = job);
+    let new = |job: JobState| fresh().with(|s| s.job = job);
+    check(vec![
+        (new(seen(&task, false)), "write Running JobScheduled"),
+        (new(seen(&task, true)), "read"),
+        (new(read(&task, Verdict::Running)), "write Running JobScheduled"),
+        (
+            new(read(&task, Verdict::Complete(at(50)))),
+            "write Succeeded JobSucceeded",
+        ),
+        (
+            new(read(&task, Verdict::Failed(at(50), false))),
+            "write Failed JobFailed",
+        ),
+        (same(seen(&task, false)), "rest"),
+        (same(seen(&task, true)), "read"),
+        (same(read(&task, Verdict::Running)), "rest"),
+        (
+            same(read(&task, Verdict::Complete(at(50)))),
+            "write Succeeded JobSucceeded",
+        ),
+        (
+            same(read(&task, Verdict::Failed(at(50), false))),
+            "write Failed JobFailed",
+        ),
+        (
+            same(read(&task, Verdict::Failed(at(50), true))),
+            "write Failed DeadlineExceeded",
+        ),
+        (same(JobState::Absent), "read"),
+        (same(JobState::Gone), "write Failed JobLost"),
+    ]);
+}
+
+#[test]
+fn a_job_needs_neither_slot_nor_catalog_to_be_followed() {
+    let orphaned = |job: JobState| {
+        Situation::of(running()).with(|s| (s.job, s.has_slot, s.catalog) = (job, false, Catalog::default()))
+    };
+    let task = running();
+    check(vec![
+        (orphaned(seen(&task, false)), "rest"),
+        (
+            orphaned(read(&task, Verdict::Complete(at(50)))),
+            "write Succeeded JobSucceeded",
+        ),
+        (orphaned(JobState::Gone), "write Failed JobLost"),
+    ]);
+}
+
+#[test]
+fn a_changed_spec_ends_what_runs_and_starts_nothing() {
+    let changed = |job: JobState| Situation::of(running()).with(|s| (s.task.generation, s.job) = (2, job));
+    let first = changed(seen(&running(), false)).with(|s| s.secret = Some("s1"));
+    assert_eq!(first.word(), "write Running SpecMutated");
+    let told = |job: JobState, secret| {
+        let mut task = written(&first);
+        task.generation = 2;
+        Situation::of(task).with(|s| (s.job, s.secret) = (job, secret))
+    };
+    check(vec![
+        (
+            changed(read(&running(), Verdict::Complete(at(50)))),
+            "write Running SpecMutated",
+        ),
+        (told(seen(&running(), false), Some("s1")), "delete j1"),
+        (told(JobState::Gone, Some("s1")), "delete s1"),
+        (told(JobState::Gone, None), "rest"),
+        (told(JobState::Absent, None), "rest"),
+    ]);
+}
+
+#[test]
+fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
+    let mut foreign = running();
+    foreign.spec_hash = "another".to_owned();
+    for job in [
+        seen(&foreign, false),
+        seen(&foreign, true),
+        read(&foreign, Verdict::Running),
+        read(&foreign, Verdict::Complete(at(50))),
+    ] {
+        assert_eq!(
+            fresh().with(|s| s.job = job.clone()).word(),
+            "write Pending SpecMutated",
+            "{job:?}"
+        );
+        assert_eq!(
+            Situation::of(running()).with(|s| s.job = job).word(),
+            "write Running SpecMutated"
+        );
+    }
+}

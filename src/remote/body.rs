@@ -1,0 +1,105 @@
+//! Bodies of answers, bounded in bytes and in the pauses between their parts.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::room::{Room, Share};
+use crate::kubernetes::apply::{CallError, Stage};
+
+/// Bytes of the body of an error that are looked at.
+const ERROR_BODY: usize = 64 << 10;
+/// Room that a body is given before it came.
+const FIRST_ROOM: u64 = 64 << 10;
+
+/// The next part of a body, `None` after the last.
+///
+/// # Errors
+/// [`CallError::Transport`] when the connection ended.
+pub(super) async fn part(body: &mut Incoming) -> Result<Option<Bytes>, CallError> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| CallError::Transport(Stage::Body))?;
+        // Trailers are nothing anybody waits for.
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+/// A body of at most `max` bytes. It holds its share of the room until it is dropped, twice its bytes: once as it came, and once
+/// as what it grew out of, or what is decoded of it.
+///
+/// # Errors
+/// As [`part`]; [`CallError::Timeout`] after a pause longer than `idle`, [`CallError::TooLarge`] as soon as it is known,
+/// [`CallError::Crowded`] where there is no room for it.
+pub(super) async fn read(
+    mut body: Incoming,
+    max: usize,
+    idle: Duration,
+    room: &Room,
+) -> Result<Bytes, CallError> {
+    let told = body.size_hint().lower();
+    if told > max as u64 {
+        return Err(CallError::TooLarge);
+    }
+    let mut share = room.share();
+    let mut whole = BytesMut::with_capacity(usize::try_from(told.min(FIRST_ROOM)).unwrap_or_default());
+    loop {
+        let part = timeout(idle, part(&mut body)).await;
+        let Some(part) = part.map_err(|_| CallError::Timeout)?? else {
+            return Ok(Bytes::from_owner(Whole(whole, share)));
+        };
+        let len = whole.len() + part.len();
+        if len > max {
+            return Err(CallError::TooLarge);
+        }
+        if !share.hold(2 * len) {
+            return Err(CallError::Crowded);
+        }
+        whole.extend_from_slice(&part);
+    }
+}
+
+/// A body with its share of the room.
+struct Whole(
+    BytesMut,
+    #[expect(dead_code, reason = "it is given back with the body")] Share,
+);
+
+impl AsRef<[u8]> for Whole {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Passes over a body of which nothing is wanted; whether it came to its end, so that its connection can be used again.
+pub(super) async fn skip(mut body: Incoming, idle: Duration) -> bool {
+    let mut len = 0;
+    loop {
+        match timeout(idle, part(&mut body)).await {
+            Ok(Ok(None)) => return true,
+            Ok(Ok(Some(part))) if len + part.len() <= ERROR_BODY => len += part.len(),
+            _ => return false,
+        }
+    }
+}
+
+/// Whether an error says that the name is taken, and whether its body was read to the end.
+pub(super) async fn reason(body: Incoming, idle: Duration, room: &Room) -> (bool, bool) {
+    #[derive(Deserialize)]
+    struct Status<'a> {
+        #[serde(borrow)]
+        reason: Option<&'a str>,
+    }
+    let Ok(bytes) = read(body, ERROR_BODY, idle, room).await else {
+        return (false, false);
+    };
+    let said: Option<Status<'_>> = serde_json::from_slice(&bytes).ok();
+    let is_taken = said.is_some_and(|said| said.reason == Some("AlreadyExists"));
+    (is_taken, true)
+}

@@ -1,0 +1,210 @@
+//! One connection: a checked address, a socket that notices when its peer is gone, and TLS.
+//!
+//! There is no proxy here, whatever the environment says: a connection goes to the address that was checked.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::limits::LinkLimits;
+use super::resolve::Resolver;
+use super::socket::Socket;
+use super::tls::{self, LinkError};
+use crate::kubernetes::apply::{CallError, Stage};
+use crate::kubernetes::gate::InFlight;
+use crate::plan::remote::address::Guard;
+use crate::remote::kubeconfig::{Host, RemoteConfig};
+
+/// Addresses of one name that are tried at most.
+const ADDRESSES: usize = 4;
+/// Longest that one of several addresses is waited for.
+const PER_ADDRESS: Duration = Duration::from_secs(3);
+/// TCP keepalives without an answer after which a connection is dead.
+const KEEPALIVES: u32 = 3;
+
+/// Makes connections to one API server.
+pub(super) struct Connector {
+    host: Host,
+    port: u16,
+    name: ServerName<'static>,
+    tls: TlsConnector,
+    guard: Arc<Guard>,
+    resolver: Resolver,
+}
+
+impl Connector {
+    pub(super) fn new(
+        config: &RemoteConfig,
+        guard: Arc<Guard>,
+        resolver: Resolver,
+    ) -> Result<Self, LinkError> {
+        Ok(Self {
+            host: config.host.clone(),
+            port: config.port,
+            name: tls::server_name(config)?,
+            tls: TlsConnector::from(Arc::new(tls::client_config(config)?)),
+            guard,
+            resolver,
+        })
+    }
+
+    /// A connection whose peer showed the certificate that was asked for, and whose socket heeds what is in flight on it.
+    ///
+    /// # Errors
+    /// [`CallError::Barred`] where the address is not permitted, [`CallError::Timeout`] when that took too long, else
+    /// [`CallError::Transport`] with the stage at which it failed.
+    pub(super) async fn connect(
+        &self,
+        limits: &LinkLimits,
+        in_flight: InFlight,
+    ) -> Result<TlsStream<Socket>, CallError> {
+        let connected = timeout(limits.connect, async {
+            let addresses = self.checked(limits).await?;
+            let tcp = self.dial(&addresses, limits).await?;
+            let socket = Socket::new(tcp, limits.read_rate, limits.read_burst, in_flight);
+            let tls = self.tls.connect(self.name.clone(), socket).await;
+            tls.map_err(|_| CallError::Transport(Stage::Tls))
+        });
+        connected.await.unwrap_or(Err(CallError::Timeout))
+    }
+
+    /// The addresses, all of which may be connected to. One that may not be refuses the name: whoever answers for it tries
+    /// what the hub lets through.
+    async fn checked(&self, limits: &LinkLimits) -> Result<Vec<IpAddr>, CallError> {
+        let addresses = match &self.host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.resolver.addresses(name, limits.resolve).await,
+        };
+        let is_permitted = addresses.iter().all(|address| self.guard.permits(*address));
+        if !is_permitted {
+            return Err(CallError::Barred);
+        }
+        if addresses.is_empty() {
+            return Err(CallError::Transport(Stage::Resolve));
+        }
+        Ok(addresses)
+    }
+
+    async fn dial(&self, addresses: &[IpAddr], limits: &LinkLimits) -> Result<TcpStream, CallError> {
+        let limit = if addresses.len() > 1 {
+            PER_ADDRESS
+        } else {
+            limits.connect
+        };
+        let mut error = CallError::Transport(Stage::Connect);
+        for address in addresses.iter().take(ADDRESSES) {
+            let to = SocketAddr::new(*address, self.port);
+            match timeout(limit, dial(to, limits)).await {
+                Ok(Ok(tcp)) => return Ok(tcp),
+                Ok(Err(_)) => {}
+                Err(_) => error = CallError::Timeout,
+            }
+        }
+        Err(error)
+    }
+}
+
+async fn dial(to: SocketAddr, limits: &LinkLimits) -> io::Result<TcpStream> {
+    let socket = if to.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, limits.keepalive)?;
+    sockopt::set_tcp_keepintvl(&socket, limits.keepalive)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
+    let millis = u32::try_from(limits.user_timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(&socket, millis)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    socket.connect(to).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use secrecy::SecretString;
+    use tokio::time::{Instant, advance};
+
+    use super::*;
+    use crate::remote::kubeconfig::Login;
+
+    /// An address at which Linux answers nothing, because as many connections as it keeps there wait to be taken; and what has to
+    /// be held for that.
+    fn silent() -> (SocketAddr, impl Sized) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut full = Vec::new();
+        while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500))
+        {
+            full.push(connection);
+            assert!(full.len() < 16, "there is always room for another");
+        }
+        (address, (listener, full))
+    }
+
+    fn connector(port: u16) -> Connector {
+        let config = RemoteConfig {
+            host: Host::Address(Ipv4Addr::LOCALHOST.into()),
+            port,
+            tls_server_name: None,
+            authorities: Vec::new(),
+            login: Login::Token(SecretString::from("token")),
+        };
+        Connector::new(&config, Arc::default(), Resolver::with_servers(&[]).unwrap()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_does_not_answer_has_less_time_where_there_is_another_which_is_tried_then() {
+        let (silent, _full) = silent();
+        let limits = LinkLimits::default();
+        let alone = Instant::now();
+        let failed = connector(silent.port()).dial(&[silent.ip()], &limits).await;
+        assert_eq!(
+            (failed.unwrap_err(), alone.elapsed()),
+            (CallError::Timeout, limits.connect)
+        );
+        let both = Instant::now();
+        let failed = connector(silent.port()).dial(&[silent.ip(); 2], &limits).await;
+        assert_eq!(
+            (failed.unwrap_err(), both.elapsed()),
+            (CallError::Timeout, 2 * PER_ADDRESS)
+        );
+
+        let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let _answers = TcpListener::bind((other, silent.port())).unwrap();
+        let dialled = tokio::spawn(async move {
+            let addresses = [silent.ip(), other];
+            let tcp = connector(silent.port())
+                .dial(&addresses, &LinkLimits::default())
+                .await;
+            tcp.map(|tcp| tcp.peer_addr().unwrap().ip())
+        });
+        tokio::task::yield_now().await;
+        advance(PER_ADDRESS.mul_f64(0.9)).await;
+        tokio::task::yield_now().await;
+        assert!(!dialled.is_finished());
+        advance(PER_ADDRESS.mul_f64(0.2)).await;
+        // The clock stands still as long as something is always ready: it is the kernel that is waited for.
+        for _ in 0..5_000 {
+            if dialled.is_finished() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            tokio::task::yield_now().await;
+        }
+        assert!(dialled.is_finished());
+        assert_eq!(dialled.await.unwrap(), Ok(other));
+    }
+}

@@ -1,0 +1,338 @@
+//! One site on a connection: its watch, and what the engine was told of it last.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use k8s_openapi::jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+use super::Common;
+use super::checks::{CheckFailure, admit, has_lost_right};
+use super::session::Session;
+use crate::base::metrics::KindLabel;
+use crate::kubernetes::apply::CallError;
+use crate::kubernetes::gate::Closed;
+use crate::kubernetes::watch::{Arrived, Change, Input, JobMark};
+use crate::plan::remote::health::{Fault, Moment, Watching};
+use crate::plan::remote::site::{ClusterName, Site, SiteState};
+use crate::remote::jobs::watch_jobs;
+
+/// Pause before a watch that ended is opened anew for the first time.
+const REOPEN: Duration = Duration::from_millis(200);
+/// A watch that lived longer than this did not fail.
+const LIVED: Duration = Duration::from_secs(60);
+
+/// Those who may still speak of a site.
+#[derive(Clone, Debug, Default)]
+pub(in crate::remote) struct Speakers(Vec<CancellationToken>);
+
+impl Speakers {
+    /// Whether nobody of them speaks any more.
+    pub(in crate::remote) fn are_done(&self) -> bool {
+        self.0.iter().all(CancellationToken::is_cancelled)
+    }
+
+    /// Waits for that.
+    pub(in crate::remote) async fn done(&self) {
+        for speaker in &self.0 {
+            speaker.cancelled().await;
+        }
+    }
+}
+
+/// The right to speak of a site: who holds it waits for whoever held it before, so that nothing is told out of order.
+#[derive(Debug)]
+pub(in crate::remote) struct Turn {
+    pub(in crate::remote) before: Speakers,
+    /// Ends when the site is closed.
+    pub(in crate::remote) closed: CancellationToken,
+    _done: DropGuard,
+}
+
+impl Turn {
+    /// After `before`, on a connection that may be cut; and whom the next waits for: a turn may be given up before it came.
+    pub(in crate::remote) fn after(before: Speakers, cut: &CancellationToken) -> (Self, Speakers) {
+        let done = CancellationToken::new();
+        let mut speakers = before.clone();
+        speakers.0.retain(|speaker| !speaker.is_cancelled());
+        speakers.0.push(done.clone());
+        let turn = Self {
+            before,
+            closed: cut.child_token(),
+            _done: done.drop_guard(),
+        };
+        (turn, speakers)
+    }
+}
+
+/// What the watch of a site tells the task of its connection.
+#[derive(Debug)]
+pub(super) struct Note {
+    pub(super) site: Arc<Site>,
+    /// Which watch of the site.
+    pub(super) number: u64,
+    pub(super) news: News,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum News {
+    /// Every Job was seen.
+    Synced,
+    /// It ended, and is opened anew after a while.
+    Ended(Fault),
+}
+
+/// A site on a connection.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) turn: Arc<Turn>,
+    /// `Err` for one that no header can carry.
+    pub(super) user: Result<Option<HeaderValue>, Fault>,
+    pub(super) watching: Watching,
+    /// What was told last, and of which watch.
+    pub(super) told: Option<(SiteState, u64)>,
+    /// Number of the watch.
+    pub(super) number: u64,
+    /// Valid while the site is up.
+    pub(super) valid: CancellationToken,
+    task: Option<AbortOnDropHandle<()>>,
+}
+
+impl Post {
+    pub(super) fn new(site: &Site, turn: Arc<Turn>, now: Moment) -> Self {
+        let user = site.user().map(|user| HeaderValue::from_str(&user)).transpose();
+        Self {
+            valid: turn.closed.child_token(),
+            turn,
+            // Never without a header that it should have.
+            user: user.map_err(|_| Fault::ImpersonationNotEffective),
+            watching: Watching::new(now),
+            told: None,
+            number: 0,
+            task: None,
+        }
+    }
+
+    /// Opens its watch on this session.
+    pub(super) fn start(
+        &mut self,
+        common: &Arc<Common>,
+        site: &Arc<Site>,
+        session: Arc<Session>,
+        seed: u64,
+        notes: mpsc::Sender<Note>,
+    ) {
+        self.number += 1;
+        self.watching.open(&common.settings.timing, super::now());
+        let beat = Beat {
+            common: Arc::clone(common),
+            site: Arc::clone(site),
+            _turn: Arc::clone(&self.turn),
+            user: self.user.clone(),
+            session,
+            seed,
+            voice: Voice {
+                inputs: common.inputs.clone(),
+                notes,
+                site: Arc::clone(site),
+                number: self.number,
+            },
+        };
+        let span = tracing::debug_span!("watch", namespace = site.namespace);
+        self.task = Some(AbortOnDropHandle::new(tokio::spawn(beat.walk().instrument(span))));
+    }
+
+    pub(super) const fn is_started(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// Whether its watch ended as it never should: nobody opens it anew.
+    pub(super) fn is_broken(&self) -> bool {
+        self.task.as_ref().is_some_and(AbortOnDropHandle::is_finished)
+    }
+
+    /// Ends its watch; nothing comes of it after that.
+    pub(super) async fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            _ = task.await;
+        }
+    }
+
+    /// What the engine is told next, if anything: that the site is up once for each watch.
+    pub(super) fn news(&self, site: &Site, now: Moment) -> Option<SiteState> {
+        let standing = self.standing(site, now);
+        let is_known = self.told.as_ref().is_some_and(|(told, number)| {
+            *told == standing && (standing != SiteState::Up || *number == self.number)
+        });
+        // On a new connection it is told again only when all was seen there.
+        let is_early = standing == SiteState::Up && !self.watching.is_synced();
+        (!is_known && !is_early).then_some(standing)
+    }
+
+    /// How the site stands; of a tenant's own cluster with what the tenant has to change.
+    fn standing(&self, site: &Site, now: Moment) -> SiteState {
+        let standing = self.watching.standing(now);
+        let (SiteState::Down { since, .. }, ClusterName::Own(own)) = (&standing, &site.cluster) else {
+            return standing;
+        };
+        let since = *since;
+        let refusal = self.watching.fault().and_then(|fault| own.disconnection(fault));
+        refusal.map_or(standing, |refusal| SiteState::Refused { since, refusal })
+    }
+
+    /// Since when a site is down that is closed now.
+    pub(super) fn since(&self, now: Moment) -> Timestamp {
+        match &self.told {
+            Some((SiteState::Down { since, .. } | SiteState::Refused { since, .. }, _)) => *since,
+            _ => now.wall,
+        }
+    }
+}
+
+/// The watch of one site on one session, for as long as that stands.
+struct Beat {
+    common: Arc<Common>,
+    site: Arc<Site>,
+    /// Kept for as long as something may be told.
+    _turn: Arc<Turn>,
+    user: Result<Option<HeaderValue>, Fault>,
+    session: Arc<Session>,
+    seed: u64,
+    voice: Voice,
+}
+
+/// Tells what a watch sees.
+#[derive(Clone)]
+struct Voice {
+    inputs: mpsc::Sender<Arrived>,
+    notes: mpsc::Sender<Note>,
+    site: Arc<Site>,
+    number: u64,
+}
+
+impl Beat {
+    async fn walk(self) {
+        let mut failures = 0;
+        let mut credentials = self.session.credentials();
+        loop {
+            credentials.mark_unchanged();
+            let began = Instant::now();
+            let CheckFailure { fault, call } = self.watch().await;
+            let (kind, stage) = (call.map(CallError::kind), call.and_then(CallError::stage));
+            tracing::debug!(fault = ?fault, kind, stage, "the watch of a site ends; it is opened again");
+            let kind = KindLabel { kind: "remote jobs" };
+            self.common.metrics.watch_errors.get_or_create(&kind).inc();
+            self.voice.note(News::Ended(fault)).await;
+            if began.elapsed() >= LIVED {
+                failures = 0;
+            }
+            let pause = match failures {
+                0 if fault.is_passing() => REOPEN,
+                0 | 1 => self.common.settings.timing.wait(0, self.seed),
+                more => self.common.settings.timing.wait(more - 1, self.seed),
+            };
+            failures += 1;
+            // Another credential is worth another attempt at once.
+            _ = timeout(pause, credentials.changed()).await;
+        }
+    }
+
+    /// Watches until that ends, or the site must not be used any more.
+    async fn watch(&self) -> CheckFailure {
+        let user = match &self.user {
+            Ok(user) => user.as_ref(),
+            Err(fault) => return (*fault).into(),
+        };
+        // Taken before anything is asked, so that no credential goes unasked.
+        let credentials = self.session.credentials();
+        if let Err(failure) = self.admitted(user).await {
+            return failure;
+        }
+        let settings = &self.common.settings;
+        // It borrows nothing, or the compiler could not see that the watch runs on any thread.
+        let voice = self.voice.clone();
+        let seen = move |change| voice.clone().told(change);
+        let watched = watch_jobs(
+            &self.session.link,
+            user,
+            &self.site.namespace,
+            &settings.hub_id,
+            seen,
+        );
+        let (watched, verified) = (pin!(watched), pin!(self.verified(user, credentials)));
+        tokio::select! {
+            end = watched => end.into(),
+            failure = verified => failure,
+        }
+    }
+
+    async fn admitted(&self, user: Option<&HeaderValue>) -> Result<(), CheckFailure> {
+        let (own, gate) = (
+            &self.common.settings.own_namespaces,
+            &self.common.settings.link.gate,
+        );
+        loop {
+            // Whoever may not ask learns nothing, which says nothing of the cluster.
+            gate.opened().await;
+            let asked = Box::pin(gate.during(admit(&self.session.link, &self.site, user, own)));
+            match asked.await {
+                Ok(told) if told.is_ok() || gate.admit().is_ok() => return told,
+                Ok(_) | Err(Closed) => {}
+            }
+        }
+    }
+
+    /// Asks anew with each other credential what was asked before the watch, and as often as is probed whether the rights are
+    /// still there: an API server goes on with a watch whose right was taken away. Ends with what speaks against the site.
+    async fn verified(
+        &self,
+        user: Option<&HeaderValue>,
+        mut credentials: watch::Receiver<u64>,
+    ) -> CheckFailure {
+        let timing = &self.common.settings.timing;
+        for verb in ["list", "watch"].iter().cycle() {
+            let probe = timing.on_beat(super::now().at + timing.probe_every);
+            match timeout_at(probe.into(), credentials.changed()).await {
+                Ok(Ok(())) => match self.admitted(user).await {
+                    Err(failure) if !failure.fault.is_passing() => return failure,
+                    Ok(()) | Err(_) => {}
+                },
+                // The sender lives in the session.
+                Ok(Err(_)) => return Fault::Unreachable.into(),
+                Err(_) if has_lost_right(&self.session.link, &self.site, user, verb).await => {
+                    return Fault::Forbidden.into();
+                }
+                Err(_) => {}
+            }
+        }
+        Fault::Unreachable.into()
+    }
+}
+
+impl Voice {
+    async fn told(self, change: Change<JobMark>) {
+        let is_synced = matches!(change, Change::Synced);
+        let input = Input::Job(Some(Arc::clone(&self.site)), change);
+        // Without an engine there is nobody to tell.
+        _ = self.inputs.send(input.into()).await;
+        if is_synced {
+            self.note(News::Synced).await;
+        }
+    }
+
+    async fn note(&self, news: News) {
+        let note = Note {
+            site: Arc::clone(&self.site),
+            number: self.number,
+            news,
+        };
+        _ = self.notes.send(note).await;
+    }
+}

@@ -1,0 +1,322 @@
+//! Of what a server says of Jobs only the few fields that count, each of a shape that can be true.
+//!
+//! Everything else is passed over without being kept, so that a page of a list or a line of a watch takes no more memory
+//! than its own bytes.
+
+use std::fmt;
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::api::labels;
+use crate::api::names::{HubId, TaskUid, hex, is_dns_label, is_name_of};
+use crate::kubernetes::apply::lean::Managed;
+use crate::kubernetes::watch::JobMark;
+use crate::plan::task::outcome::EndHint;
+
+/// Jobs on one page of a list. A page with more is none that was asked for.
+pub(super) const PAGE: usize = 500;
+/// Longest UID: those of Kubernetes have 36 characters.
+const UID_MAX: usize = 64;
+/// Longest place of a chart.
+const URL_MAX: usize = 2_048;
+/// Longest version of a list.
+const VERSION_MAX: usize = 64;
+/// Longest mark for the next page.
+const CONTINUE_MAX: usize = 4_096;
+
+/// Whose Jobs are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) hub: &'a HubId,
+    pub(super) namespace: &'a str,
+}
+
+/// One page of a list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page {
+    metadata: PageMeta,
+    #[serde(default)]
+    items: Option<Items>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Items {
+    kept: Vec<Object>,
+    is_too_long: bool,
+}
+
+/// One line of a watch.
+#[derive(Debug, Deserialize)]
+pub(super) struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Object,
+}
+
+/// A Job by its metadata, or the word that a watch ends with.
+#[derive(Debug, Deserialize)]
+struct Object {
+    #[serde(default)]
+    metadata: Option<Meta>,
+    code: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<Labels>,
+    annotations: Option<Annotations>,
+    managed_fields: Option<Managed>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Labels {
+    #[serde(rename = "app.kubernetes.io/managed-by")]
+    managed_by: Option<String>,
+    #[serde(rename = "renderhub.dev/hub-id")]
+    hub_id: Option<String>,
+    #[serde(rename = "renderhub.dev/task-uid")]
+    task_uid: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Annotations {
+    #[serde(rename = "renderhub.dev/spec-hash")]
+    spec_hash: Option<String>,
+    #[serde(rename = "renderhub.dev/chart-url")]
+    chart_url: Option<String>,
+}
+
+/// What should lead to the next page is no mark.
+#[derive(Debug)]
+pub(super) struct NoMark;
+
+/// What a line of a watch tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// A Job is there, new or changed.
+    There(JobMark),
+    /// A Job is gone.
+    Gone(JobMark),
+    /// Nothing that concerns the hub.
+    Nothing,
+    /// The version is too old; everything has to be listed anew.
+    TooOld,
+    /// The server ends the watch for another reason.
+    Ended,
+    /// It is no event.
+    Unreadable,
+}
+
+impl Page {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// Version of the list, from which a watch goes on.
+    pub(super) fn version(&self) -> Option<String> {
+        version(self.metadata.resource_version.as_deref())
+    }
+
+    /// Mark for the next page, `None` on the last one.
+    ///
+    /// # Errors
+    /// If it is longer than any that a server has use for.
+    pub(super) fn next(&self) -> Result<Option<&str>, NoMark> {
+        match self.metadata.next.as_deref() {
+            Some(next) if next.len() > CONTINUE_MAX => Err(NoMark),
+            next => Ok(next.filter(|next| !next.is_empty())),
+        }
+    }
+
+    /// Whether it has more Jobs than were asked for.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.items.as_ref().is_some_and(|items| items.is_too_long)
+    }
+
+    /// The hub's Jobs on it.
+    pub(super) fn marks(self, view: View<'_>) -> impl Iterator<Item = JobMark> {
+        let items = self.items.unwrap_or_default().kept.into_iter();
+        items.filter_map(move |item| item.metadata?.mark(view))
+    }
+}
+
+impl Line {
+    /// What a line tells, and the version of the list after it.
+    pub(super) fn told(line: &[u8], view: View<'_>) -> (Told, Option<String>) {
+        let Ok(Self { kind, object }) = serde_json::from_slice(line) else {
+            return (Told::Unreadable, None);
+        };
+        if kind == "ERROR" {
+            let is_old = object.code == Some(410);
+            return (if is_old { Told::TooOld } else { Told::Ended }, None);
+        }
+        let Some(meta) = object.metadata else {
+            return (Told::Unreadable, None);
+        };
+        let version = version(meta.resource_version.as_deref());
+        let told = match kind.as_str() {
+            "ADDED" | "MODIFIED" => meta.mark(view).map_or(Told::Nothing, Told::There),
+            "DELETED" => meta.mark(view).map_or(Told::Nothing, Told::Gone),
+            "BOOKMARK" => Told::Nothing,
+            _ => Told::Unreadable,
+        };
+        (told, version)
+    }
+}
+
+impl Meta {
+    /// The Job, if it is one of the hub's in this namespace, whatever the server selected.
+    fn mark(self, view: View<'_>) -> Option<JobMark> {
+        let labels = self.labels?;
+        let is_ours = labels.hub_id.as_deref() == Some(view.hub.as_str())
+            && labels.managed_by.as_deref() == Some(labels::MANAGED_BY_VALUE)
+            && self.namespace.as_deref() == Some(view.namespace);
+        let task = labels.task_uid.filter(|uid| is_ours && is_uid(uid))?;
+        let task = TaskUid::new(&task);
+        let name = self
+            .name
+            .filter(|name| is_dns_label(name) && is_name_of(name, &task))?;
+        let (hash, url) = self
+            .annotations
+            .map_or((None, None), |a| (a.spec_hash, a.chart_url));
+        Some(JobMark {
+            task,
+            name,
+            uid: self.uid.filter(|uid| is_uid(uid))?,
+            spec_hash: hash.filter(|hash| is_hash(hash)).unwrap_or_default(),
+            chart_url: url.filter(|url| is_url(url)),
+            hint: self.managed_fields.map_or(EndHint::Now, |managed| managed.hint()),
+        })
+    }
+}
+
+fn is_uid(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=UID_MAX).contains(&text.len()) && text.bytes().all(is_part)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == hex(&[0; 32]).len() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_url(text: &str) -> bool {
+    text.len() <= URL_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn version(text: Option<&str>) -> Option<String> {
+    let is_one = |text: &&str| {
+        (1..=VERSION_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    text.filter(is_one).map(ToOwned::to_owned)
+}
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bounded;
+        impl<'de> Visitor<'de> for Bounded {
+            type Value = Items;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
+                let mut items = Items::default();
+                while items.kept.len() < PAGE
+                    && let Some(item) = list.next_element()?
+                {
+                    items.kept.push(item);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    items.is_too_long = true;
+                }
+                Ok(items)
+            }
+        }
+        deserializer.deserialize_seq(Bounded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::names::job_name;
+    use crate::kubernetes::watch::job_mark;
+
+    fn full() -> Value {
+        json!({
+            "name": job_name("shop", &TaskUid::new("t1")), "namespace": "render", "uid": "j1", "resourceVersion": "7",
+            "labels": {"renderhub.dev/task-uid": "t1", "renderhub.dev/hub-id": "main-0f5a4e0c",
+                "app.kubernetes.io/managed-by": "renderhub"},
+            "annotations": {"renderhub.dev/spec-hash": "ab".repeat(32), "renderhub.dev/chart-url": "oci://r/x:1"},
+            "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
+        })
+    }
+
+    fn read(metadata: &Value) -> Told {
+        let hub = HubId::new("main", "0f5a4e0c").unwrap();
+        let view = View {
+            hub: &hub,
+            namespace: "render",
+        };
+        let line = json!({"object": {"metadata": metadata}, "type": "ADDED"}).to_string();
+        Line::told(line.as_bytes(), view).0
+    }
+
+    #[test]
+    fn a_job_is_read_as_by_the_watch_of_the_hubs_own_cluster() {
+        let fields = [
+            json!([]),
+            Value::Null,
+            json!([{"fieldsV1": {"f:spec": {}}}, {}]),
+            json!([{"fieldsV1": {"f:status": {"f:conditions": {}}}}]),
+            json!([{"fieldsV1": {"f:status": {"f:active": {}}}}, {"fieldsV1": {"f:status": {"f:completionTime": {}}}}]),
+        ];
+        for managed in fields {
+            let mut metadata = full();
+            metadata["managedFields"] = managed;
+            let theirs = job_mark(&serde_json::from_value(metadata.clone()).unwrap()).unwrap();
+            assert_eq!(read(&metadata), Told::There(theirs), "{metadata}");
+        }
+    }
+
+    /// Holds: H4.
+    #[test]
+    fn what_cannot_be_true_is_left_out() {
+        let long = "a".repeat(3_000);
+        for (annotation, value) in [
+            ("renderhub.dev/spec-hash", json!("canary")),
+            ("renderhub.dev/spec-hash", json!("zz".repeat(32))),
+            ("renderhub.dev/chart-url", json!(long)),
+            ("renderhub.dev/chart-url", json!("oci://r/x:1\n\u{1b}[31m")),
+        ] {
+            let mut metadata = full();
+            metadata["annotations"][annotation] = value;
+            let Told::There(mark) = read(&metadata) else {
+                panic!("{metadata}");
+            };
+            let is_dropped = mark.spec_hash.is_empty() || mark.chart_url.is_none();
+            assert!(is_dropped, "{mark:?}");
+        }
+        for odd in ["", "1 2", "1\n", &"1".repeat(65)] {
+            assert_eq!(version(Some(odd)), None, "{odd:?}");
+        }
+        assert_eq!(version(Some("123")).as_deref(), Some("123"));
+    }
+}

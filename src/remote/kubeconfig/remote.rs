@@ -1,0 +1,150 @@
+//! A cluster as the hub connects to it: the validated tuple, and what tells one from another.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
+use sha2::{Digest, Sha256};
+
+use crate::api::names::hex;
+
+/// Where an API server is. `Debug` shows nothing of it, because somebody else wrote it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Host {
+    /// A DNS name in lower case.
+    Name(String),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name(_) => "Name",
+            Self::Address(_) => "Address",
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+/// How the bytes of a private key are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// PKCS #1, RSA only.
+    Pkcs1,
+    /// SEC 1, elliptic curves only.
+    Sec1,
+    /// PKCS #8.
+    Pkcs8,
+}
+
+/// How the hub shows the cluster who it is.
+#[derive(Clone)]
+pub enum Login {
+    /// By a bearer token.
+    Token(SecretString),
+    /// By a client certificate.
+    Certificate {
+        /// The certificate and those that vouch for it, each as DER.
+        chain: Vec<Vec<u8>>,
+        /// How the key is encoded.
+        kind: Key,
+        /// The key as DER.
+        key: SecretSlice<u8>,
+    },
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Token(_) => "Token",
+            Self::Certificate { .. } => "Certificate",
+        })
+    }
+}
+
+/// SHA-256 of a part of a [`RemoteConfig`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(hex(&self.0).get(..12).unwrap_or_default())
+    }
+}
+
+/// Everything that a connection to a cluster is made of; all of it is validated. `Debug` shows a fingerprint.
+#[derive(Clone)]
+pub struct RemoteConfig {
+    /// Where the API server is.
+    pub host: Host,
+    /// Its port.
+    pub port: u16,
+    /// The name that its certificate must be for; without it, the host.
+    pub tls_server_name: Option<Host>,
+    /// Certificates of the authorities that its certificate is verified against, each as DER; at least one.
+    pub authorities: Vec<Vec<u8>>,
+    /// How the hub shows who it is.
+    pub login: Login,
+}
+
+impl fmt::Debug for RemoteConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteConfig").field(&self.connection()).finish()
+    }
+}
+
+impl RemoteConfig {
+    /// Tells whether two connections would be the same in everything.
+    #[must_use]
+    pub fn identity(&self) -> Fingerprint {
+        let mut hash = self.hashed();
+        if let Login::Token(token) = &self.login {
+            part(&mut hash, token.expose_secret().as_bytes());
+        }
+        Fingerprint(hash.finalize().into())
+    }
+
+    /// Tells whether two connections would be the same but for the token, which each request carries by itself.
+    #[must_use]
+    pub fn connection(&self) -> Fingerprint {
+        Fingerprint(self.hashed().finalize().into())
+    }
+
+    fn hashed(&self) -> Sha256 {
+        let mut hash = Sha256::new();
+        part(&mut hash, self.host.to_string().as_bytes());
+        part(&mut hash, &self.port.to_be_bytes());
+        let name = self.tls_server_name.as_ref().map(ToString::to_string);
+        part(&mut hash, name.unwrap_or_default().as_bytes());
+        part(&mut hash, &self.authorities.len().to_be_bytes());
+        for authority in &self.authorities {
+            part(&mut hash, authority);
+        }
+        match &self.login {
+            Login::Token(_) => part(&mut hash, b"token"),
+            Login::Certificate { chain, kind, key } => {
+                part(&mut hash, format!("{kind:?}").as_bytes());
+                part(&mut hash, key.expose_secret());
+                for certificate in chain {
+                    part(&mut hash, certificate);
+                }
+            }
+        }
+        hash
+    }
+}
+
+/// With its length before it, so that no two lists of parts look the same.
+fn part(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update(bytes.len().to_be_bytes());
+    hash.update(bytes);
+}

@@ -1,0 +1,94 @@
+//! Calls that wait for a turn and for the pace, or were paid for in advance.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request};
+use tokio::sync::SemaphorePermit;
+use tokio::time::Instant;
+
+use super::{Call, Got, INTERNAL, Link, Want};
+use crate::base::metrics::journey;
+use crate::kubernetes::apply::{CallError, Extent};
+use crate::remote::fare::{CALLS_OF_PASS, Fare, NO_TURN};
+
+/// What became of a call.
+pub(in crate::remote) struct Sent {
+    pub(in crate::remote) answer: Result<Bytes, CallError>,
+    /// Whether the server had all the time there is and did not answer.
+    pub(in crate::remote) is_unanswered: bool,
+}
+
+impl Link {
+    /// The same at this fare, as long as that pays for it.
+    pub(in crate::remote) async fn send_paid(
+        &self,
+        request: Request<Vec<u8>>,
+        user: Option<&HeaderValue>,
+        fare: Option<Arc<Fare>>,
+        extent: Extent,
+    ) -> Sent {
+        let call = match self.call(request, user) {
+            Ok(call) => Call { fare, ..call },
+            Err(error) => {
+                return Sent {
+                    answer: Err(error),
+                    is_unanswered: false,
+                };
+            }
+        };
+        let answer = match self.attempts(&call, Want::Body(extent)).await {
+            Ok(Got::Body(body)) => Ok(body),
+            Ok(Got::Lines(_)) => Err(INTERNAL),
+            Err(error) => Err(error),
+        };
+        let is_late = matches!(answer, Err(CallError::Timeout));
+        Sent {
+            is_unanswered: is_late && call.was_sent.into_inner(),
+            answer,
+        }
+    }
+
+    /// A turn and some calls, paid for in advance.
+    ///
+    /// # Errors
+    /// How long to wait before it is worth trying again.
+    pub(in crate::remote) fn fare(&self) -> Result<Fare, Duration> {
+        let turn = Arc::clone(&self.0.turns)
+            .try_acquire_owned()
+            .map_err(|_| NO_TURN)?;
+        let calls = self.0.pace.try_turns(CALLS_OF_PASS)?;
+        Ok(Fare::new(self.clone(), calls, turn))
+    }
+
+    /// Gives back calls that were paid for.
+    pub(in crate::remote) fn give_back(&self, calls: u32) {
+        self.0.pace.give_back(calls);
+    }
+
+    /// Whether both are clones of one.
+    pub(in crate::remote) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Waits for a turn and for the pace, unless both are paid for.
+    pub(super) async fn turn(&self, call: &Call) -> Result<Option<SemaphorePermit<'_>>, CallError> {
+        if call.fare.as_ref().is_some_and(|fare| fare.pays(self)) {
+            return Ok(None);
+        }
+        let began = Instant::now();
+        // Never closed.
+        let turn = self.0.turns.acquire().await.map_err(|_| INTERNAL)?;
+        self.0.pace.turn().await;
+        journey::paced(began.elapsed());
+        Ok(Some(turn))
+    }
+
+    /// The call leaves now.
+    pub(super) fn leaves(call: &Call) {
+        call.was_sent.store(true, Ordering::Relaxed);
+        journey::leaves();
+    }
+}

@@ -1,0 +1,79 @@
+//! TLS as one cluster wants it: its own authorities and nobody else's, its own login, nothing remembered between connections.
+
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName,
+};
+use rustls::{ClientConfig, RootCertStore};
+use secrecy::{ExposeSecret, SecretSlice};
+
+use crate::remote::kubeconfig::{Host, Key, Login, RemoteConfig};
+
+/// Why no link can be made of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// An authority's certificate cannot be used.
+    #[error("a certificate of the authorities cannot be used")]
+    Authorities,
+    /// The client's certificate or key cannot be used, or they do not belong together.
+    #[error("the client certificate and its key cannot be used together")]
+    ClientCertificate,
+    /// The name that the server's certificate must be for is none.
+    #[error("the name of the server is no DNS name and no address")]
+    ServerName,
+    /// The token cannot be sent.
+    #[error("the token has characters that cannot be sent")]
+    Token,
+}
+
+/// One for all links, because each would cost as much as a connection.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
+
+/// How the connections of a link are secured.
+pub(super) fn client_config(config: &RemoteConfig) -> Result<ClientConfig, LinkError> {
+    let mut roots = RootCertStore::empty();
+    for authority in &config.authorities {
+        let certificate = CertificateDer::from(authority.as_slice());
+        roots.add(certificate).map_err(|_| LinkError::Authorities)?;
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
+        .with_safe_default_protocol_versions()
+        .map_err(|_| LinkError::Authorities)?
+        .with_root_certificates(roots);
+    let mut tls = match &config.login {
+        Login::Token(_) => builder.with_no_client_auth(),
+        Login::Certificate { chain, kind, key } => {
+            let chain = chain.iter().cloned().map(CertificateDer::from).collect();
+            // Fails too where the key belongs to another certificate.
+            builder
+                .with_client_auth_cert(chain, private_key(*kind, key))
+                .map_err(|_| LinkError::ClientCertificate)?
+        }
+    };
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Tickets of 1,000 clusters take as much memory as their connections, and spare a handshake a day.
+    tls.resumption = Resumption::disabled();
+    Ok(tls)
+}
+
+/// The name that the server's certificate must be for.
+pub(super) fn server_name(config: &RemoteConfig) -> Result<ServerName<'static>, LinkError> {
+    match config.tls_server_name.as_ref().unwrap_or(&config.host) {
+        Host::Address(address) => Ok(ServerName::from(*address)),
+        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| LinkError::ServerName),
+    }
+}
+
+fn private_key(kind: Key, key: &SecretSlice<u8>) -> PrivateKeyDer<'static> {
+    let bytes = key.expose_secret().to_vec();
+    match kind {
+        Key::Pkcs1 => PrivatePkcs1KeyDer::from(bytes).into(),
+        Key::Sec1 => PrivateSec1KeyDer::from(bytes).into(),
+        Key::Pkcs8 => PrivatePkcs8KeyDer::from(bytes).into(),
+    }
+}
