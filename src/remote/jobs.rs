@@ -14,9 +14,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::link::Link;
+use super::link::{Link, WatchEnd, Watching, price};
 use super::pace::Pace;
-use super::watching::{WatchEnd, Watching, price};
 use crate::api::labels::own_objects;
 use crate::api::names::HubId;
 use crate::kubernetes::apply::{CallError, Extent, Stage};

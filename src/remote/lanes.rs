@@ -51,6 +51,12 @@ pub(super) enum Sender {
     Http2(http2::SendRequest<Body>, InFlight),
 }
 
+/// An answer whose body is not read, and the connection that is its own until then.
+pub(super) struct Answer {
+    pub(super) head: Response<Incoming>,
+    pub(super) sender: Sender,
+}
+
 pub(super) struct Lanes {
     connector: Connector,
     limits: Arc<LinkLimits>,

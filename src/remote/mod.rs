@@ -3,9 +3,7 @@
 //! Only the cluster controller makes and removes connections; everybody else looks them up, which never waits.
 
 mod body;
-mod call;
 mod connect;
-mod fare;
 pub mod handle;
 mod head;
 pub mod jobs;
@@ -18,9 +16,9 @@ mod pace;
 pub mod registry;
 pub mod resolve;
 pub mod room;
+mod settings;
 mod socket;
 mod tls;
-mod watching;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +28,6 @@ use crate::kubernetes::apply::Wire;
 use crate::plan::remote::site::Site;
 
 pub use tls::LinkError;
-pub use watching::WatchEnd;
 
 /// A kubeconfig by where it came from: another Secret of the same name is another cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

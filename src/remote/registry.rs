@@ -16,63 +16,20 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::api::conditions::Reason;
-use crate::api::names::HubId;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::Wire;
 use crate::kubernetes::watch::{Arrived, Input};
-use crate::plan::remote::health::Timing;
 use crate::plan::remote::site::{Site, SiteState};
 use crate::remote::kubeconfig::RemoteConfig;
 
 use super::handle::{Actor, Common, Desired, Line, Report, Speakers, Turn};
-use super::link::LinkSettings;
 use super::{ClusterKey, Seats};
 
 pub use super::handle::Seat;
+pub use super::settings::{OwnNamespaces, Pace, RegistrySettings};
 
 /// Attempts to connect that begin at a time: about as many handshakes as a core does in a quarter of a second.
 const STARTS: usize = 64;
-
-/// How many requests a cluster gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// A second, in the long run.
-    pub qps: u32,
-    /// At once after a pause.
-    pub burst: u32,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { qps: 20, burst: 30 }
-    }
-}
-
-/// UID of one of the hub's own namespaces by its name; `None` for one that does not exist, or is not known. At the least
-/// `kube-system` is to be known. It must not wait.
-pub type OwnNamespaces = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
-
-/// What all connections have in common.
-#[derive(Clone)]
-pub struct RegistrySettings {
-    /// Whose Jobs are watched.
-    pub hub_id: HubId,
-    /// How connections are made.
-    pub link: LinkSettings,
-    /// The hub's own namespaces; a cluster that has one of them is the hub's own.
-    pub own_namespaces: OwnNamespaces,
-    /// How long things take.
-    pub timing: Timing,
-}
-
-impl fmt::Debug for RegistrySettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegistrySettings")
-            .field("hub_id", &self.hub_id)
-            .field("timing", &self.timing)
-            .finish_non_exhaustive()
-    }
-}
 
 /// All connections. Cheap to clone; clones are one, and all ends with the last of them.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
     ("A pause of the hub's own, which no tenant and no cluster can make longer or shorter.", &[
         "kubernetes/seal_key.rs ASK_AGAIN",
         "kubernetes/preflight.rs ASK_AGAIN",
-        "kubernetes/watch.rs REOPEN_PAUSE",
+        "kubernetes/watch/endless.rs REOPEN_PAUSE",
         "plan/queue/backoff.rs BASE",
         "app/start.rs ASK_AGAIN",
         "app/unowned.rs PAUSE",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use renderhub::kubernetes::apply::{CallError, Stage};
-use renderhub::remote::WatchEnd;
+use renderhub::remote::link::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

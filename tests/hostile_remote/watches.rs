@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use renderhub::kubernetes::apply::CallError;
-use renderhub::remote::WatchEnd;
+use renderhub::remote::link::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use serde_json::{Value, json};

@@ -12,20 +12,13 @@ use serde_json::json;
 use crate::api::labels::{FIELD_MANAGER, MANAGED_BY, MANAGED_BY_VALUE};
 use crate::plan::remote::ledger::{Admitted, Changes, LedgerRoom};
 
-use super::error::found;
+use super::answer::{Answer, manager};
+use super::calls::{Calls, KnownLedger};
+use super::error::{CallError, found};
 use super::stage::Stage;
-use super::{Answer, CallError, Calls, manager};
 
 /// Writes that are tried where others write at the same time.
 const ATTEMPTS: usize = 4;
-
-/// The ledger as it was read or written last: what its entries take, not what they say.
-#[derive(Debug)]
-pub(super) struct KnownLedger {
-    /// Version of the object; `None` where there is none.
-    version: Option<String>,
-    room: LedgerRoom,
-}
 
 impl Calls {
     /// Everything that is kept; nothing where there is no ledger yet.

@@ -12,10 +12,15 @@ use crate::api::names::is_uid;
 use crate::plan::task::adoption::{Maker, maker};
 use crate::plan::task::outcome::EndHint;
 
+use super::calls::Calls;
+use super::error::CallError;
 use super::lean::{Few, Keep, LeanMetadata, ShortText};
+use super::objects::Objects;
 use super::stage::Stage;
-use super::{CallError, Calls, Extent, Objects, PAGE};
+use super::wire::Extent;
 
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
 /// Longest mark for the next page that is sent back: far longer than any that an API server gives.
 const NEXT_MAX: usize = 4_096;
 

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request as HttpRequest;
@@ -23,12 +24,14 @@ use crate::api::names::{HubId, TaskUid};
 use crate::base::metrics::Metrics;
 use crate::plan::task::Right;
 
+use super::answer::{delete, manager};
 use super::error::{CallError, Declined, found, gone};
 use super::single::{Bare, FoundJob, LeanJob, LeanPods, Made, PODS};
 use super::stage::Stage;
 use super::wire::{Extent, Wire};
-use super::{DEADLINE, delete, manager};
 
+/// Longest a call to the hub's own API server may take.
+const DEADLINE: Duration = Duration::from_secs(30);
 /// Asks for the metadata of what is written, or as a last resort for all of it: the answer to a write repeats the object, a
 /// config Secret of up to 1 MiB. An API server answers each write so since it knows this form.
 const METADATA_ONLY: HeaderValue =

@@ -12,8 +12,9 @@ use crate::api::RenderClusterStatus;
 use crate::api::labels::{GROUP, VERSION};
 use crate::plan::platform::namespaces::RecordPatch;
 
-use super::error::found;
-use super::{Answer, CallError, Calls, manager};
+use super::answer::{Answer, manager};
+use super::calls::Calls;
+use super::error::{CallError, found};
 
 /// What is written to the status of a platform object.
 #[derive(Clone, Debug, Serialize)]

@@ -6,16 +6,10 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::Resource as _;
-use kube::api::GetParams;
-use kube::core::Request;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
-use super::error::found;
-use super::{CallError, Calls, Extent};
 use crate::api::wiped::WipedSecret;
 
 /// A Secret as it came; its bytes are wiped with it.
@@ -110,26 +104,6 @@ fn decode(quoted: &str, longest: usize) -> Option<Vec<u8>> {
     let text = quoted.strip_prefix('"')?.strip_suffix('"')?;
     let enough = (longest / 3 + 1) * 4;
     STANDARD.decode(text.get(..enough).unwrap_or(text)).ok()
-}
-
-impl Calls {
-    /// Reads a Secret of a namespace as it is; `None` when it does not exist.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being read.
-    pub async fn get_secret_body(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<SecretBody>, CallError> {
-        let path = Secret::url_path(&(), Some(namespace));
-        let request = Request::new(path).get(name, &GetParams::default());
-        let answer = self
-            .objects
-            .exchange("get", "secrets", request, Extent::Object)
-            .await;
-        found(answer.map(|body| SecretBody::new(body.into())))
-    }
 }
 
 #[cfg(test)]

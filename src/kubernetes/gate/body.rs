@@ -6,8 +6,7 @@ use std::task::{Context, Poll};
 use http::Method;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::layer::only_reads;
-use super::{BoxError, Gate};
+use super::claim::{BoxError, Gate, only_reads};
 
 /// The body of a request. That of one which may change something ends in an error when the connection takes it without a
 /// claim: of what waited there while the process was paused, nothing whole leaves.

@@ -13,10 +13,11 @@ use kube::{Client, Config};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use super::layer::only_reads;
+use super::body::GatedBody;
+use super::claim::{Gate, only_reads};
+use super::layer::GateLayer;
 use super::names::connector;
 use super::socket::GatedConnector;
-use super::{Gate, GateLayer, GatedBody};
 
 type RequestBody = GatedBody<Body>;
 

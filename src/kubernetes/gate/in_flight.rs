@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::Method;
 
-use super::layer::only_reads;
-use super::{Closed, Gate};
+use super::claim::{Closed, Gate, only_reads};
 
 /// The writes under way on one connection, whose last bytes may still wait in the process. Clones count together.
 ///

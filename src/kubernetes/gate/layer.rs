@@ -4,11 +4,12 @@ use std::task::{Context, Poll};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Method, Request};
+use http::Request;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{BoxError, Closed, Gate, GatedBody};
+use super::body::GatedBody;
+use super::claim::{BoxError, Closed, Gate, only_reads};
 
 /// Puts the gate around what sends a client's requests.
 #[derive(Clone, Debug)]
@@ -73,11 +74,6 @@ where
     }
 }
 
-/// Whether a request of this method changes nothing, whatever it asks for.
-pub(super) fn only_reads(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
-}
-
 /// Whether a call failed because the gate was closed, or closed while the call was under way.
 #[must_use]
 pub fn is_closed(error: &kube::Error) -> bool {
@@ -90,6 +86,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
 
+    use http::Method;
     use http_body_util::Full;
     use hyper_util::client::legacy::Client as Sender;
     use hyper_util::rt::TokioExecutor;

@@ -13,8 +13,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::claim::{BoxError, Gate};
 use super::names::Connector;
-use super::{BoxError, Gate};
 
 /// Connects sockets that write only while the gate is open.
 #[derive(Clone, Debug)]

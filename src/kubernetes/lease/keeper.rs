@@ -1,4 +1,4 @@
-//! A claim that was made: it is kept until the process ends.
+//! A claim: it is made, and kept until the process ends.
 
 use std::time::Instant;
 
@@ -6,9 +6,44 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{LeaseError, Leases};
+use super::calls::{LeaseError, Leases};
 use crate::kubernetes::gate::Current;
-use crate::plan::lease::{Answer, Conflict, Failure, Machine, Next, State};
+use crate::plan::lease::{Answer, Claim, Conflict, Failure, Machine, Next, State, finding};
+use crate::plan::preflight::Finding;
+
+impl Leases {
+    /// Takes a record of the hub, once nobody who is alive stands against it, and stands by as long as it takes.
+    ///
+    /// At once where the record is new, was released, or is of an earlier process of this instance; within the duration of
+    /// a record whose holder is gone without releasing it. `state` is told what the instance does meanwhile.
+    ///
+    /// # Errors
+    /// [`LeaseError::Conflict`] with those in the way; then nothing is held.
+    pub async fn take(
+        self,
+        claim: Claim,
+        stop: &CancellationToken,
+        state: watch::Sender<State>,
+    ) -> Result<Held, LeaseError> {
+        let machine = Machine::new(claim, Instant::now());
+        let mut held = Held::new(self, machine, state);
+        let (mut is_told, mut is_warned) = (false, false);
+        while !held.is_active() {
+            held.step(stop).await?;
+            let will_meet = held.will_meet();
+            if !will_meet.is_empty() && !std::mem::replace(&mut is_warned, true) {
+                let Finding { message, fix, .. } = finding(&will_meet);
+                let found = message.as_str();
+                tracing::warn!(found, fix, "not ready to take over from the instance that works");
+            }
+            let waits_for = held.waits_for();
+            if !waits_for.is_empty() && !std::mem::replace(&mut is_told, true) {
+                tell(&waits_for);
+            }
+        }
+        Ok(held)
+    }
+}
 
 /// The hub's record while it is held.
 pub struct Held {
@@ -21,7 +56,7 @@ pub struct Held {
 }
 
 impl Held {
-    pub(super) fn new(leases: Leases, machine: Machine, state: watch::Sender<State>) -> Self {
+    fn new(leases: Leases, machine: Machine, state: watch::Sender<State>) -> Self {
         Self {
             leases,
             machine,
@@ -44,15 +79,15 @@ impl Held {
         self.has_stood_by
     }
 
-    pub(super) fn is_active(&self) -> bool {
+    fn is_active(&self) -> bool {
         self.machine.state() == State::Active
     }
 
-    pub(super) fn waits_for(&self) -> Vec<Conflict> {
+    fn waits_for(&self) -> Vec<Conflict> {
         self.machine.waits_for()
     }
 
-    pub(super) fn will_meet(&self) -> Vec<Conflict> {
+    fn will_meet(&self) -> Vec<Conflict> {
         self.machine.will_meet()
     }
 
@@ -67,7 +102,7 @@ impl Held {
     }
 
     /// One call, or one wait.
-    pub(super) async fn step(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
+    async fn step(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
         if stop.is_cancelled() && !std::mem::replace(&mut self.is_stopping, true) {
             self.machine.stop();
             // Nobody may write any more when the release is on its way.
@@ -120,5 +155,16 @@ impl Held {
         self.has_stood_by |= state == State::Standby;
         self.state
             .send_if_modified(|known| std::mem::replace(known, state) != state);
+    }
+}
+
+/// Says once whom a start waits for, since it may take a while.
+fn tell(waits_for: &[Conflict]) {
+    for conflict in waits_for {
+        tracing::info!(
+            peer = conflict.peer.escape_debug().to_string(),
+            holder = conflict.holder.escape_debug().to_string(),
+            "waiting until it is known whether this hub is alive"
+        );
     }
 }

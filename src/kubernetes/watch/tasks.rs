@@ -5,11 +5,15 @@ use kube::api::Api;
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
 
-use crate::api::names::TaskKind;
+use crate::api::names::{TaskKind, TaskUid};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{SlimObject, task_resource};
 
-use super::{Arrived, Input, Scope, change, endless_heard, forward, is_forbidden, of_tenants, uid_of};
+use super::broken::is_forbidden;
+use super::endless::{change, endless_heard, forward};
+use super::input::{Arrived, Input};
+use super::scope::Scope;
+use super::tenants::of_tenants;
 
 /// Watches the tasks of a scope until the channel closes.
 pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Sender<Arrived>) {
@@ -31,6 +35,10 @@ pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Se
         Some(Input::Task(scope.clone(), change))
     })
     .await;
+}
+
+fn uid_of(object: &SlimObject) -> Option<TaskUid> {
+    object.meta().uid.as_deref().map(TaskUid::new)
 }
 
 const fn name_of(kind: TaskKind) -> &'static str {

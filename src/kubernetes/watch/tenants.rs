@@ -3,40 +3,22 @@
 use std::sync::Arc;
 
 use kube::api::{Api, ApiResource};
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{Config, Event};
 use kube::{Client, Resource};
 use tokio::sync::mpsc;
 
 use crate::api::names::TaskKind;
-use crate::api::{ReferenceGrant, ReferenceGrantSpec, Registry};
+use crate::api::{ReferenceGrant, Registry};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::SlimObject;
 
-use super::{Arrived, Input, Scope, of_tenants, run};
+use super::endless::run;
+use super::input::{Arrived, Grant, GrantChange, Input};
+use super::scope::Scope;
 
-/// A grant as it is remembered.
-#[derive(Clone, Debug)]
-pub struct Grant {
-    /// The namespace that grants.
-    pub namespace: String,
-    /// UID of the object.
-    pub uid: String,
-    /// What it allows; `None` where the Rust type cannot decode it.
-    pub spec: Option<ReferenceGrantSpec>,
-}
-
-/// What a watch of grants saw. The scope is the one namespace that is watched, or all.
-#[derive(Clone, Debug)]
-pub enum GrantChange {
-    /// Everything that exists follows, then [`GrantChange::Synced`].
-    Restart(Option<Arc<str>>),
-    /// A grant is there, new or changed.
-    Seen(Option<Arc<str>>, Grant),
-    /// A grant is gone.
-    Gone(Grant),
-    /// What was not seen since [`GrantChange::Restart`] is gone.
-    Synced(Option<Arc<str>>),
-}
+/// Objects in a page of what tenants make, where a server cannot stream its lists. An object is 1.5 MiB at the most, so a page
+/// is 12 MiB, and takes three times that while it is read; a page of 500, which is usual, could be 750 MiB.
+const TENANT_PAGE: u32 = 8;
 
 /// The namespaces whose tenants a hub of these scopes serves; `None` is all.
 pub fn tenants(scopes: &[Scope]) -> impl Iterator<Item = Option<Arc<str>>> {
@@ -83,6 +65,11 @@ pub async fn registries(
         },
     )
     .await;
+}
+
+/// How what tenants make is watched.
+pub(super) fn of_tenants() -> Config {
+    Config::default().page_size(TENANT_PAGE)
 }
 
 fn api<K: Resource<DynamicType = ()>>(client: Client, namespace: Option<&str>) -> Api<SlimObject> {

@@ -11,11 +11,12 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until};
 
 use super::checks::{CheckFailure, greet};
+use super::common::{Common, now};
+use super::desired::Desired;
 use super::line::Line;
 use super::post::{Note, Post};
 use super::report::Told;
 use super::session::Session;
-use super::{Common, Desired, now};
 use crate::api::conditions::Reason;
 use crate::base::metrics::clusters::label;
 use crate::kubernetes::apply::CallError;

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 use crate::kubernetes::apply::CallError;
 use crate::plan::remote::health::{Fault, OLDEST, Version};
 use crate::plan::remote::site::{ClusterName, Site};
-use crate::remote::WatchEnd;
-use crate::remote::link::Link;
-use crate::remote::registry::OwnNamespaces;
+use crate::remote::link::{Link, WatchEnd};
+use crate::remote::settings::OwnNamespaces;
 
 /// Every cluster has it, under a UID of its own.
 const EVERYWHERE: &str = "kube-system";

@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::Desired;
+use super::desired::Desired;
 use super::session::Session;
 use crate::base::metrics::clusters::ClusterMetrics;
 use crate::kubernetes::apply::{CallError, Extent, Stage, Wire};
-use crate::remote::fare::Fare;
+use crate::remote::link::Fare;
 
 /// A call through a site that is not up any more.
 const CANCELED: CallError = CallError::Transport(Stage::Canceled);

@@ -8,13 +8,14 @@ use http::HeaderValue;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use super::Common;
 use super::checks::{CheckFailure, admit, has_lost_right};
+use super::common::{Common, now};
 use super::session::Session;
+use super::turn::Turn;
 use crate::base::metrics::KindLabel;
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::gate::Closed;
@@ -27,49 +28,6 @@ use crate::remote::jobs::watch_jobs;
 const REOPEN: Duration = Duration::from_millis(200);
 /// A watch that lived longer than this did not fail.
 const LIVED: Duration = Duration::from_secs(60);
-
-/// Those who may still speak of a site.
-#[derive(Clone, Debug, Default)]
-pub(in crate::remote) struct Speakers(Vec<CancellationToken>);
-
-impl Speakers {
-    /// Whether nobody of them speaks any more.
-    pub(in crate::remote) fn are_done(&self) -> bool {
-        self.0.iter().all(CancellationToken::is_cancelled)
-    }
-
-    /// Waits for that.
-    pub(in crate::remote) async fn done(&self) {
-        for speaker in &self.0 {
-            speaker.cancelled().await;
-        }
-    }
-}
-
-/// The right to speak of a site: who holds it waits for whoever held it before, so that nothing is told out of order.
-#[derive(Debug)]
-pub(in crate::remote) struct Turn {
-    pub(in crate::remote) before: Speakers,
-    /// Ends when the site is closed.
-    pub(in crate::remote) closed: CancellationToken,
-    _done: DropGuard,
-}
-
-impl Turn {
-    /// After `before`, on a connection that may be cut; and whom the next waits for: a turn may be given up before it came.
-    pub(in crate::remote) fn after(before: Speakers, cut: &CancellationToken) -> (Self, Speakers) {
-        let done = CancellationToken::new();
-        let mut speakers = before.clone();
-        speakers.0.retain(|speaker| !speaker.is_cancelled());
-        speakers.0.push(done.clone());
-        let turn = Self {
-            before,
-            closed: cut.child_token(),
-            _done: done.drop_guard(),
-        };
-        (turn, speakers)
-    }
-}
 
 /// What the watch of a site tells the task of its connection.
 #[derive(Debug)]
@@ -129,7 +87,7 @@ impl Post {
         notes: mpsc::Sender<Note>,
     ) {
         self.number += 1;
-        self.watching.open(&common.settings.timing, super::now());
+        self.watching.open(&common.settings.timing, now());
         let beat = Beat {
             common: Arc::clone(common),
             site: Arc::clone(site),
@@ -298,7 +256,7 @@ impl Beat {
     ) -> CheckFailure {
         let timing = &self.common.settings.timing;
         for verb in ["list", "watch"].iter().cycle() {
-            let probe = timing.on_beat(super::now().at + timing.probe_every);
+            let probe = timing.on_beat(now().at + timing.probe_every);
             match timeout_at(probe.into(), credentials.changed()).await {
                 Ok(Ok(())) => match self.admitted(user).await {
                     Err(failure) if !failure.fault.is_passing() => return failure,

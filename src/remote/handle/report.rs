@@ -5,14 +5,47 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Permit;
 
-use super::Report;
-use super::actor::Actor;
-use crate::base::metrics::clusters::label;
-use crate::plan::remote::health::{Fault, Health, Phase};
+use crate::api::conditions::Reason;
+use crate::kubernetes::apply::CallError;
+use crate::plan::remote::health::{Fault, Health};
 use crate::plan::remote::site::Site;
+use crate::remote::ClusterKey;
 
 /// How old the reported time of the last probe may get.
 const STALE: Duration = Duration::from_secs(240);
+
+/// What became of a connection, for whoever writes it down. Sent when something changed, and every few minutes for the
+/// time of the last probe.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Which connection.
+    pub key: ClusterKey,
+    /// How it stands.
+    pub health: Health,
+    /// Sites that cannot be used although the connection stands, and why; empty while it does not stand.
+    pub refused: Vec<(Arc<Site>, Fault)>,
+    /// The call that failed last of those that told how the connection stands: for a log, and for no tenant, who would learn of the
+    /// network what is not its own.
+    pub failure: Option<CallError>,
+}
+
+impl Report {
+    /// What keeps this site of the connection from being used; `None` where nothing does.
+    #[must_use]
+    pub fn fault(&self, site: &Site) -> Option<Fault> {
+        let own = || {
+            let found = self.refused.iter().find(|(refused, _)| **refused == *site);
+            found.map(|(_, fault)| *fault)
+        };
+        self.health.fault.or_else(own)
+    }
+
+    /// The reason of the condition `Connected` of this site.
+    #[must_use]
+    pub fn reason(&self, site: &Site) -> Reason {
+        self.fault(site).map_or(Reason::Connected, Fault::reason)
+    }
+}
 
 /// Sites that cannot be used, and why.
 type Refused = Vec<(Arc<Site>, Fault)>;
@@ -25,6 +58,12 @@ pub(super) struct Told {
 }
 
 impl Told {
+    /// Takes in how the connection stands, to be sent if that is news.
+    pub(super) fn put(&mut self, report: Report) {
+        let is_news = self.is_news(&report.health, &report.refused);
+        self.next = is_news.then_some(report);
+    }
+
     pub(super) const fn has_news(&self) -> bool {
         self.next.is_some()
     }
@@ -50,41 +89,5 @@ impl Told {
             (told, known) => told != known,
         };
         same != *last || refused != before.as_slice() || is_stale
-    }
-}
-
-impl Actor {
-    /// Notes what is to be reported, and shows it in the metrics.
-    pub(super) fn note_health(&mut self, health: Health) {
-        let refused = |(site, post): (&Arc<Site>, &super::post::Post)| {
-            let fault = if self.is_settled {
-                post.watching.fault()
-            } else {
-                Some(Fault::Connecting)
-            };
-            fault.map(|fault| (Arc::clone(site), fault))
-        };
-        let refused: Vec<_> = if health.phase == Phase::Up {
-            self.posts.iter().filter_map(refused).collect()
-        } else {
-            Vec::new()
-        };
-        // What is refused is no use; a site that is only being opened is no loss of the others.
-        let is_refused = refused.iter().any(|(_, fault)| *fault != Fault::Connecting);
-        let stands = health.phase == Phase::Up && !is_refused;
-        let connected = &self.line.metrics.connected;
-        connected
-            .get_or_create(&label(&self.line.name))
-            .set(i64::from(stands));
-        if self.told.is_news(&health, &refused) {
-            self.told.next = Some(Report {
-                key: self.key.clone(),
-                health,
-                refused,
-                failure: self.failure,
-            });
-        } else {
-            self.told.next = None;
-        }
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::remote::kubeconfig::{Fingerprint, Login};
 use crate::remote::link::Link;
 
-use super::Desired;
+use super::desired::Desired;
 
 /// Longest that calls of a connection may go on after another took its place.
 const DRAIN: Duration = Duration::from_secs(30);

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::actor::{Actor, Done};
+use super::common::{Common, now};
 use super::line::Seat;
 use super::post::{News, Note, Post};
-use super::{Common, now};
+use super::report::Report;
+use crate::base::metrics::clusters::label;
 use crate::kubernetes::watch::Input;
-use crate::plan::remote::health::{Fault, Heard};
+use crate::plan::remote::health::{Fault, Health, Heard, Phase};
 use crate::plan::remote::site::{Site, SiteState};
 
 impl Actor {
@@ -119,6 +121,36 @@ impl Actor {
             self.tell_of(&site).await;
         }
         self.note_health(health);
+    }
+
+    /// Notes what is to be reported, and shows it in the metrics.
+    fn note_health(&mut self, health: Health) {
+        let refused = |(site, post): (&Arc<Site>, &Post)| {
+            let fault = if self.is_settled {
+                post.watching.fault()
+            } else {
+                Some(Fault::Connecting)
+            };
+            fault.map(|fault| (Arc::clone(site), fault))
+        };
+        let refused: Vec<_> = if health.phase == Phase::Up {
+            self.posts.iter().filter_map(refused).collect()
+        } else {
+            Vec::new()
+        };
+        // What is refused is no use; a site that is only being opened is no loss of the others.
+        let is_refused = refused.iter().any(|(_, fault)| *fault != Fault::Connecting);
+        let stands = health.phase == Phase::Up && !is_refused;
+        let connected = &self.line.metrics.connected;
+        connected
+            .get_or_create(&label(&self.line.name))
+            .set(i64::from(stands));
+        self.told.put(Report {
+            key: self.key.clone(),
+            health,
+            refused,
+            failure: self.failure,
+        });
     }
 
     async fn tell_of(&mut self, site: &Arc<Site>) {

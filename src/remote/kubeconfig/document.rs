@@ -14,6 +14,8 @@ use zeroize::Zeroizing;
 
 use super::error::KubeconfigError;
 
+/// Largest kubeconfig in bytes.
+pub const MAX_BYTES: usize = 256 * 1024;
 /// Deepest nesting; a kubeconfig with extensions needs six levels.
 const MAX_DEPTH: usize = 16;
 /// Most scalars, lists and mappings.
@@ -344,7 +346,7 @@ fn options() -> serde_saphyr::Options {
             max_recorded_anchor_events: 0,
             max_recorded_anchor_bytes: 0,
             max_inclusion_depth: 0,
-            max_total_scalar_bytes: super::MAX_BYTES,
+            max_total_scalar_bytes: MAX_BYTES,
         },
         duplicate_keys: DuplicateKeyPolicy::Error,
         merge_keys: MergeKeyPolicy::Error,

@@ -18,12 +18,10 @@ use k8s_openapi::ByteString;
 
 use document::{Document, User};
 
+pub use document::MAX_BYTES;
 pub use endpoint::server;
 pub use error::KubeconfigError;
 pub use remote::{Fingerprint, Host, Key, Login, RemoteConfig};
-
-/// Largest kubeconfig in bytes.
-pub const MAX_BYTES: usize = 256 * 1024;
 
 /// Keys of a Secret that are looked at when none is named, in this order.
 const DEFAULT_KEYS: [&str; 2] = ["value", "value.yaml"];

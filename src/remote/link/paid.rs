@@ -9,10 +9,11 @@ use http::{HeaderValue, Request};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-use super::{Call, Got, INTERNAL, Link, Want};
+use super::call::{Call, Got, INTERNAL, Want};
+use super::fare::{CALLS_OF_PASS, Fare, NO_TURN};
+use super::state::Link;
 use crate::base::metrics::journey;
 use crate::kubernetes::apply::{CallError, Extent};
-use crate::remote::fare::{CALLS_OF_PASS, Fare, NO_TURN};
 
 /// What became of a call.
 pub(in crate::remote) struct Sent {
@@ -61,16 +62,6 @@ impl Link {
             .map_err(|_| NO_TURN)?;
         let calls = self.0.pace.try_turns(CALLS_OF_PASS)?;
         Ok(Fare::new(self.clone(), calls, turn))
-    }
-
-    /// Gives back calls that were paid for.
-    pub(in crate::remote) fn give_back(&self, calls: u32) {
-        self.0.pace.give_back(calls);
-    }
-
-    /// Whether both are clones of one.
-    pub(in crate::remote) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Waits for a turn and for the pace, unless both are paid for.

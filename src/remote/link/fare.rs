@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::link::Link;
+use super::state::Link;
 
 /// Calls that are paid for in advance: the most that a pass makes where nothing is in its way, which reads a Job and its pods
 /// and deletes the Job and its Secret. What it does not use is given back; a further call waits as any other.
@@ -15,7 +15,7 @@ pub(super) const CALLS_OF_PASS: u32 = 4;
 pub(super) const NO_TURN: Duration = Duration::from_millis(50);
 
 /// A turn, and calls that are paid for.
-pub(super) struct Fare {
+pub(in crate::remote) struct Fare {
     link: Link,
     calls: AtomicU32,
     _turn: OwnedSemaphorePermit,

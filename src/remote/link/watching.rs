@@ -3,17 +3,16 @@
 use std::future;
 
 use bytes::Bytes;
+use hyper::body::Incoming;
 use tokio::time::{Instant, sleep_until};
 
-use super::body;
-use super::call::Answer;
-use super::lanes::Sender;
-use super::lines::Lines;
-use super::link::Link;
-use super::pace::Pace;
-use super::room::Share;
+use super::state::Link;
 use crate::kubernetes::apply::CallError;
-use hyper::body::Incoming;
+use crate::remote::body;
+use crate::remote::lanes::{Answer, Sender};
+use crate::remote::lines::Lines;
+use crate::remote::pace::Pace;
+use crate::remote::room::Share;
 
 /// Why a watch ended. Holds no text of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +38,7 @@ pub enum WatchEnd {
 }
 
 /// The lines of one watch. It keeps its link, and so its connection.
-pub(super) struct Watching {
+pub(in crate::remote) struct Watching {
     link: Link,
     body: Incoming,
     lines: Lines,
@@ -74,7 +73,7 @@ impl Watching {
     ///
     /// # Errors
     /// If the connection is lost, or a line is too long.
-    pub(super) async fn next(&mut self, pace: &Pace) -> Result<Option<Bytes>, WatchEnd> {
+    pub(in crate::remote) async fn next(&mut self, pace: &Pace) -> Result<Option<Bytes>, WatchEnd> {
         loop {
             if self.debt > 0 {
                 pace.turns(self.debt).await;
@@ -103,7 +102,7 @@ impl Watching {
 }
 
 /// Units that a part of a watch, or a line of it, costs: one, and one more for each 4 KiB.
-pub(super) fn price(len: usize) -> u32 {
+pub(in crate::remote) fn price(len: usize) -> u32 {
     u32::try_from(len >> 12).unwrap_or(u32::MAX).saturating_add(1)
 }
 

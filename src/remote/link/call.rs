@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, Uri};
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Uri};
 
 use super::fare::Fare;
-use super::lanes::Sender;
 use super::watching::Watching;
-use crate::kubernetes::apply::{CallError, Extent};
+use crate::kubernetes::apply::{CallError, Extent, Stage};
+
+/// A request that cannot be made, or an answer to another question.
+pub(super) const INTERNAL: CallError = CallError::Transport(Stage::Internal);
 
 /// A request as often as it is sent.
 pub(super) struct Call {
@@ -23,12 +24,6 @@ pub(super) struct Call {
     pub(super) fare: Option<Arc<Fare>>,
     /// Whether it was sent, and not only waited.
     pub(super) was_sent: AtomicBool,
-}
-
-/// An answer whose body is not read, and the connection that is its own until then.
-pub(super) struct Answer {
-    pub(super) head: Response<Incoming>,
-    pub(super) sender: Sender,
 }
 
 /// What is wanted of an answer.

@@ -1,0 +1,236 @@
+//! A watch that is opened anew whenever it breaks, and what is handed on of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, TryStreamExt};
+use kube::Resource;
+use kube::api::Api;
+use kube::runtime::watcher::{self, Config, Event};
+use kube::runtime::{WatchStreamExt, watcher as open};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use crate::api::names::TaskUid;
+use crate::base::metrics::{KindLabel, Metrics};
+
+use super::broken::{Watched, is_usable};
+use super::input::{Arrived, Change, Input};
+
+/// Pause before a watch is opened anew, so that a server that refuses each start is not asked in a loop.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Reads a watch and hands on what `map` makes of it.
+pub(super) async fn run<K>(
+    api: Api<K>,
+    config: Config,
+    metrics: Metrics,
+    name: &'static str,
+    out: mpsc::Sender<Arrived>,
+    map: impl Fn(Event<K>) -> Option<Input>,
+) where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+{
+    forward(endless(api, config, metrics, name), out, map).await;
+}
+
+pub(super) async fn forward<K>(
+    events: impl Stream<Item = Event<K>>,
+    out: mpsc::Sender<Arrived>,
+    map: impl Fn(Event<K>) -> Option<Input>,
+) {
+    let mut events = Box::pin(events);
+    while let Some(event) = events.next().await {
+        if let Some(input) = map(event)
+            && out.send(input.into()).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// A watch that streams its initial list where the server can, counts its errors and backs off on them.
+pub fn endless<K>(
+    api: Api<K>,
+    config: Config,
+    metrics: Metrics,
+    name: &'static str,
+) -> impl Stream<Item = Event<K>>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+{
+    endless_heard(api, config, metrics, name, |_| ())
+}
+
+/// The same, with each of its errors told to `heard`.
+pub(super) fn endless_heard<K>(
+    api: Api<K>,
+    config: Config,
+    metrics: Metrics,
+    name: &'static str,
+    heard: impl Fn(&watcher::Error) + Clone + Send + 'static,
+) -> impl Stream<Item = Event<K>>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+{
+    // False once the server said that it cannot; a watch that only became too old streams again.
+    let can_stream = Arc::new(AtomicBool::new(true));
+    futures::stream::unfold(Duration::ZERO, move |pause| {
+        let (api, config, metrics) = (api.clone(), config.clone(), metrics.clone());
+        let (can_stream, heard) = (Arc::clone(&can_stream), heard.clone());
+        async move {
+            tokio::time::sleep(pause).await;
+            let streams = can_stream.load(Ordering::Relaxed);
+            let config = if streams { config.streaming_lists() } else { config };
+            let namespace = api.namespace().map(str::to_owned);
+            let events = open(api, config).inspect_err(heard);
+            let of = Watched { name, namespace };
+            Some((until_unusable(events, metrics, of, can_stream), REOPEN_PAUSE))
+        }
+    })
+    .flatten()
+}
+
+/// Ends where the watch must be opened anew: kube 5 repeats a start that answers 410 for ever, and a server without
+/// streaming lists answers 400 or 422.
+fn until_unusable<K>(
+    stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+    metrics: Metrics,
+    of: Watched,
+    can_stream: Arc<AtomicBool>,
+) -> impl Stream<Item = Event<K>>
+where
+    K: Send,
+{
+    let counted = stream.inspect_err(move |error| {
+        metrics
+            .watch_errors
+            .get_or_create(&KindLabel { kind: of.name })
+            .inc();
+        of.tell(error);
+    });
+    counted
+        .take_while(move |event| {
+            futures::future::ready(
+                event
+                    .as_ref()
+                    .err()
+                    .is_none_or(|error| is_usable(error, &can_stream)),
+            )
+        })
+        .default_backoff()
+        .filter_map(|event| futures::future::ready(event.ok()))
+}
+
+pub(super) fn change<K, T>(
+    event: Event<K>,
+    seen: impl Fn(K) -> Option<T>,
+    gone: impl Fn(&K) -> Option<TaskUid>,
+) -> Option<Change<T>> {
+    match event {
+        Event::Init => Some(Change::Restart),
+        Event::InitDone => Some(Change::Synced),
+        Event::Apply(object) | Event::InitApply(object) => seen(object).map(Change::Seen),
+        Event::Delete(object) => gone(&object).map(Change::Gone),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::super::mark::task_of;
+    use super::*;
+
+    fn object(labels: &Value) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": "x", "labels": labels}})).unwrap()
+    }
+
+    #[test]
+    fn every_event_is_told_and_objects_that_are_not_ours_are_not() {
+        let tell = |event: Event<ConfigMap>| {
+            let task = |o: &ConfigMap| task_of(&o.metadata);
+            change(event, |o| task(&o), task).map(|change| format!("{change:?}"))
+        };
+        let (ours, foreign) = (json!({"renderhub.dev/task-uid": "t1"}), json!({"app": "x"}));
+        let is = |text: &str| Some(text.to_owned());
+        assert_eq!(tell(Event::Init), is("Restart"));
+        assert_eq!(tell(Event::InitDone), is("Synced"));
+        assert_eq!(tell(Event::InitApply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Apply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Delete(object(&ours))), is("Gone(TaskUid(\"t1\"))"));
+        for event in [Event::InitApply, Event::Apply, Event::Delete] {
+            assert_eq!(tell(event(object(&foreign))), None);
+        }
+    }
+
+    fn answer(code: u16) -> kube::Error {
+        kube::Error::Api(Box::new(Status {
+            code,
+            ..Status::default()
+        }))
+    }
+
+    #[test]
+    fn a_start_that_cannot_succeed_is_given_up_and_anything_else_is_repeated() {
+        // Code, whether it streamed, whether the start is repeated, whether the next one streams.
+        let table = [
+            (410, true, false, true),
+            (410, false, false, false),
+            (400, true, false, false),
+            (422, true, false, false),
+            (400, false, true, false),
+            (403, true, true, true),
+            (429, true, true, true),
+            (500, true, true, true),
+        ];
+        for (code, streams, usable, streams_next) in table {
+            for error in [
+                watcher::Error::WatchStartFailed(answer(code)),
+                watcher::Error::InitialListFailed(answer(code)),
+            ] {
+                let can_stream = AtomicBool::new(streams);
+                assert_eq!(
+                    is_usable(&error, &can_stream),
+                    usable,
+                    "{code} {streams} {error:?}"
+                );
+                assert_eq!(can_stream.into_inner(), streams_next, "{code} {streams}");
+            }
+        }
+        // In the middle of a watch, kube lists anew by itself.
+        let can_stream = AtomicBool::new(true);
+        assert!(is_usable(&watcher::Error::WatchFailed(answer(410)), &can_stream));
+        assert!(is_usable(&watcher::Error::NoResourceVersion, &can_stream));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_watch_is_counted_and_a_hopeless_one_ends() {
+        let (metrics, _) = Metrics::new();
+        let events = stream::iter([
+            Ok(Event::Init),
+            Err(watcher::Error::WatchStartFailed(answer(500))),
+            Ok(Event::InitDone),
+            Err(watcher::Error::WatchStartFailed(answer(410))),
+            Ok(Event::Apply(object(&json!({})))),
+        ]);
+        let of = Watched {
+            name: "test",
+            namespace: None,
+        };
+        let told: Vec<_> = until_unusable(events, metrics.clone(), of, Arc::default())
+            .collect()
+            .await;
+        assert!(matches!(told[..], [Event::Init, Event::InitDone]), "{told:?}");
+        let broken = metrics
+            .watch_errors
+            .get_or_create(&KindLabel { kind: "test" })
+            .get();
+        assert_eq!(broken, 2);
+    }
+}
