@@ -72,7 +72,7 @@ const PHASES: [(Phase, &str); 4] = [
     (Phase::Failed, "failed"),
 ];
 
-/// The same of its cluster, where that is not the hub's.
+/// What a worker needs of a task's cluster, where that is not the hub's own.
 #[derive(Debug, Default)]
 pub struct ViewAbroad {
     /// Whether something of it may be there that was not seen.
