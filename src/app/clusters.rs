@@ -9,7 +9,7 @@ use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::AppError;
+use super::error::AppError;
 use crate::api::names::HubId;
 use crate::app::config::{ClusterSettings, Settings};
 use crate::base::metrics::Metrics;

@@ -8,7 +8,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, clusters, recheck, start, unowned};
+use super::error::AppError;
+use super::{clusters, recheck, start, unowned};
 use crate::api::names::HubId;
 use crate::app::config::{Settings, TenantIdentity};
 use crate::base::metrics::Metrics;

@@ -12,17 +12,16 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::names::HubIdError;
 use crate::app::config::Settings;
 use crate::base::metrics::{Metrics, StateLabel};
 use crate::kubernetes::gate::Gate;
 use crate::kubernetes::lease::{Held, LeaseError};
-use crate::kubernetes::seal_key::SealKeyError;
 use crate::plan::lease::State;
 
 pub mod admin;
 mod clusters;
 pub mod config;
+mod error;
 mod loops;
 pub mod probe;
 mod recheck;
@@ -31,55 +30,13 @@ pub mod stop;
 pub mod telemetry;
 mod unowned;
 
+pub use error::AppError;
 pub use start::{preflight, probe_network, stop_hub};
 
 /// Longest wait for events at the end; a successor waits as long.
 const LAST_EVENTS: Duration = Duration::from_millis(500);
 /// Longest wait for the release of the Lease at the end.
 const LAST_WRITE: Duration = Duration::from_secs(5);
-
-/// Why the hub does not run, or no longer.
-#[derive(Debug, thiserror::Error)]
-pub enum AppError {
-    /// Neither in-cluster configuration nor a kubeconfig of its own.
-    #[error("no configuration of the hub's cluster: run in a pod, or set KUBECONFIG")]
-    NoCluster,
-    /// Variables that would change the hub's identity behind its back.
-    #[error("{0} is set; the hub does not run under a debugging identity")]
-    DebugIdentity(&'static str),
-    /// The kube-system namespace cannot be read.
-    #[error("the namespace kube-system cannot be read; the hub needs get on it for its id")]
-    NoClusterId,
-    /// The hub id cannot be made.
-    #[error(transparent)]
-    HubId(#[from] HubIdError),
-    /// There is nothing to seal statuses with.
-    #[error(transparent)]
-    SealKey(#[from] SealKeyError),
-    /// Names of clusters cannot be resolved.
-    #[error("/etc/resolv.conf cannot be read; names of clusters are resolved by it")]
-    NoResolver,
-    /// The admin address cannot be bound.
-    #[error("the admin address cannot be bound")]
-    Bind(#[source] std::io::Error),
-    /// Signals cannot be received.
-    #[error("signals cannot be received")]
-    Signals(#[source] std::io::Error),
-    /// The API server does not answer a person who waits.
-    #[error("the API server did not answer in time")]
-    NoAnswer,
-    /// Something is as it must not be.
-    #[error(
-        "{0} of the checks before the start refused; the lines before this one say which, and what to do"
-    )]
-    Preflight(usize),
-    /// The hub has no claim, or no longer.
-    #[error(transparent)]
-    Lease(LeaseError),
-    /// A loop that must run for ever ended.
-    #[error("a loop of the hub ended")]
-    LoopEnded,
-}
 
 /// Runs the hub until SIGTERM or SIGINT: it listens, finds out whether it may start, works, drains.
 ///

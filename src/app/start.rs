@@ -12,7 +12,7 @@ use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::AppError;
+use super::error::AppError;
 use crate::api::names::HubId;
 use crate::app::config::{Output, Settings};
 use crate::app::probe;

@@ -32,6 +32,7 @@ use crate::plan::platform::namespaces::{Uids, named};
 use crate::plan::platform::registry::Assessed;
 
 mod land;
+mod lists;
 mod record;
 mod settle;
 mod shelf;

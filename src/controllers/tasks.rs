@@ -6,5 +6,6 @@ mod interned;
 mod outcome;
 mod record;
 mod sites;
+mod verification;
 mod word;
 pub mod worker;

@@ -40,7 +40,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/engine/inputs.rs SETTLE",
         "controllers/tasks/engine/ledger.rs LEDGER_RETRY",
         "controllers/tasks/engine/questions.rs BROKEN",
-        "controllers/tasks/engine/questions.rs ASKED",
+        "controllers/tasks/engine/answers.rs ASKED",
         "controllers/tasks/engine/shown.rs LOOK",
         "controllers/clusters/mod.rs FOREVER",
         "controllers/clusters/status.rs RETRY",
@@ -74,7 +74,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/task/retention/failures.rs KeptFailures::total",
     ]),
     ("Of a command that a person or helm runs, not of the hub.", &[
-        "app/probe.rs REACHED",
+        "app/probe/error.rs REACHED",
         "app/probe/job.rs CALL",
         "app/probe/job.rs LIMIT",
         "app/probe/job.rs PAUSE",

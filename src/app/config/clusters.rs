@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use ipnet::IpNet;
 
-use super::{SettingsError, duration, trimmed};
+use super::error::SettingsError;
+use super::parse::{duration, trimmed};
 use crate::api::names::is_dns_label;
 use crate::plan::platform::gates::Gates;
 

@@ -1,6 +1,5 @@
 //! What is wrong with flags.
 
-use super::start;
 use crate::plan::platform::gates::GatesError;
 use crate::plan::preflight::Check;
 
@@ -47,7 +46,7 @@ pub enum SettingsError {
     )]
     NotAHost(String),
     /// A name that no check has.
-    #[error("--skip-preflight must be a list of names of: {}", start::skippable())]
+    #[error("--skip-preflight must be a list of names of: {}", skippable())]
     NoSuchCheck,
     /// A hub without this check would do damage by being there.
     #[error("--skip-preflight must not contain {0}: it cannot be left out")]
@@ -64,4 +63,10 @@ pub enum SettingsError {
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,
+}
+
+/// The names that may be skipped, for a message.
+fn skippable() -> String {
+    let names = Check::ALL.into_iter().filter(|check| check.can_be_skipped());
+    names.map(Check::as_str).collect::<Vec<_>>().join(", ")
 }

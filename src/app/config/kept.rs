@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{SettingsError, duration};
+use super::error::SettingsError;
+use super::parse::duration;
 use crate::plan::task::retention::{KEPT_FAILURES, KEPT_FAILURES_OF_NAMESPACE, KeptFailures};
 
 /// How many failed Jobs are kept, and how long.

@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use super::{SettingsError, trimmed};
+use super::error::SettingsError;
+use super::parse::trimmed;
 use crate::plan::platform::tenancy::OwnHosts;
 
 /// Where tenants may push with registries of their own.

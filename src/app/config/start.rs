@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::parse::duration;
-use super::{SettingsError, trimmed};
+use super::error::SettingsError;
+use super::parse::{duration, trimmed};
 use crate::api::names::is_dns_label;
 use crate::plan::preflight::Check;
 
@@ -85,12 +85,6 @@ fn skipped(list: &[String]) -> Result<BTreeSet<Check>, SettingsError> {
         None => Err(SettingsError::NoSuchCheck),
     };
     trimmed(list).into_iter().map(check).collect()
-}
-
-/// The names that may be skipped, for a message.
-pub(super) fn skippable() -> String {
-    let names = Check::ALL.into_iter().filter(|check| check.can_be_skipped());
-    names.map(Check::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The host's name; in a pod that is the pod's. Empty where the machine does not tell.

@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use tokio::time::{sleep, timeout};
 
-use super::{ProbeError, REACHED};
+use super::error::{ProbeError, REACHED};
 
 /// Longest that a call may take.
 const CALL: Duration = Duration::from_secs(10);

@@ -29,25 +29,28 @@ use crate::kubernetes::tenant::Identities;
 use crate::kubernetes::watch::endless;
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
+use crate::plan::remote::health::Fault;
 use crate::plan::remote::places::Places;
 use crate::plan::remote::site::{OwnKubeconfig, Site};
 use crate::remote::handle::Report;
 use crate::remote::registry::{Pace, Registry};
 use crate::remote::{ClusterKey, Want};
 
+mod answers;
 mod guests;
 mod leads;
+mod limits;
 mod platform;
 mod reads;
 mod secrets;
 mod status;
 mod tenants;
 
+use answers::{Known, Read, Written};
 use leads::{Act, Lead, Leads};
+pub use limits::Limits;
 use platform::{Shelf, Sight};
-use reads::{Known, Read};
 use secrets::Judge;
-use status::Written;
 use tenants::Told;
 
 /// Jobs of this hub by the name of the `RenderCluster` they run on, published by the engine.
@@ -57,48 +60,6 @@ pub type ActiveJobs = watch::Receiver<Arc<BTreeMap<String, usize>>>;
 const BACKLOG: usize = 64;
 /// Longest sleep of a loop that has nothing to do.
 const FOREVER: Duration = Duration::from_secs(3600);
-
-/// How long things take, and how many there may be; the default is what a hub runs with.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Time to decode a kubeconfig.
-    pub budget: Duration,
-    /// First wait before a tenant's kubeconfig that could not be read is looked at again; doubled each time.
-    pub first_pause: Duration,
-    /// Longest such wait.
-    pub last_pause: Duration,
-    /// Longest that a tenant's kubeconfig is watched before it is asked whether it may still be read.
-    pub watch: Duration,
-    /// Time after which a tenant's cluster is let go that no task is for.
-    pub idle: Duration,
-    /// Tenants' clusters of one namespace.
-    pub own_each: usize,
-    /// Tenants' clusters of all namespaces.
-    pub own_all: usize,
-    /// Tenants' clusters of one namespace that are connected to at once.
-    pub turns: usize,
-    /// Secrets of the platform's that are read at once.
-    pub reads: usize,
-    /// Statuses that are written at once.
-    pub writes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            budget: Duration::from_secs(1),
-            first_pause: Duration::from_secs(5),
-            last_pause: Duration::from_secs(300),
-            watch: Duration::from_secs(40),
-            idle: Duration::from_secs(60),
-            own_each: 5,
-            own_all: 256,
-            turns: 2,
-            reads: 16,
-            writes: 16,
-        }
-    }
-}
 
 /// What the loop works with.
 pub struct Parts {
@@ -356,7 +317,8 @@ impl ClusterLoop {
             // Its connection ended meanwhile.
             return;
         }
-        if !status::is_first(&report.health) {
+        if report.health.fault != Some(Fault::Connecting) {
+            // The first attempt is over.
             self.taken.remove(&report.key);
         }
         if report.health.reread {

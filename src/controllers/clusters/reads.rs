@@ -1,6 +1,5 @@
 //! Reads the Secrets that `RenderClusters` name, each by itself and few at once.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,35 +10,14 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 
 use super::ClusterLoop;
+use super::answers::Read;
 use super::leads::Lead;
-use super::secrets::{Judged, Verdict};
+use super::secrets::Verdict;
 use crate::kubernetes::apply::{CallError, Stage};
 use crate::plan::remote::lead::Fault;
 
 /// Time after which a kubeconfig is decoded again that took too long.
 const LATE: Duration = Duration::from_secs(300);
-
-/// What is known of a Secret.
-#[derive(Default)]
-pub struct Known {
-    /// UID and resource version when it was last read.
-    read: Option<(String, String)>,
-    /// The same as the watch showed it last.
-    seen: Option<(String, String)>,
-    /// UIDs of those of its name that were deleted since it is known; an answer of before tells nothing of after.
-    deleted: HashSet<String>,
-    /// Whether the next reading is told although nothing changed.
-    pub is_told_anyway: bool,
-    /// Whether the list under way showed it.
-    is_shown: bool,
-}
-
-/// What a reading brought.
-pub struct Read {
-    secret: String,
-    leads: Vec<Lead>,
-    outcome: Result<Option<Judged>, CallError>,
-}
 
 impl ClusterLoop {
     pub(super) fn take_secret(&mut self, event: Event<PartialObjectMeta<Secret>>) {

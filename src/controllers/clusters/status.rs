@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::ClusterLoop;
+use super::answers::Written;
 use super::leads::Lead;
 use crate::api::RenderClusterStatus;
 use crate::api::conditions::Reason;
@@ -18,29 +19,12 @@ use crate::kubernetes::events::{Events, Notice, Subject};
 use crate::plan::platform::namespaces;
 use crate::plan::remote::cluster_status;
 use crate::plan::remote::cluster_status::{Facts, Standing};
-use crate::plan::remote::health;
-use crate::plan::remote::health::Health;
 use crate::remote::ClusterKey;
 use crate::remote::handle::Report;
 use crate::remote::registry::Pace;
 
 /// Pause before a status is written again that could not be.
 const RETRY: Duration = Duration::from_secs(2);
-
-/// What became of a write.
-pub struct Written {
-    name: String,
-    uid: String,
-    status: RenderClusterStatus,
-    /// What it changed, as it stood when it was decided: by now the watch may have shown the new one.
-    before: RenderClusterStatus,
-    outcome: Result<Option<String>, CallError>,
-}
-
-/// Whether the first attempt to connect is under way.
-pub fn is_first(health: &Health) -> bool {
-    health.fault == Some(health::Fault::Connecting)
-}
 
 /// Tells people of a cluster that was connected, lost or refused, once for each turn.
 fn tell(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::Limits;
+use super::limits::Limits;
 use super::secrets::{Asked, Judge, Verdict};
 use crate::api::names::{is_dns_label, is_dns_subdomain};
 use crate::kubernetes::apply::{CallError, SecretBody, Stage};

@@ -2,21 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::{
-    AllowedNamespace, ClusterRegistrySpec, QueuePolicySpec, RenderClusterSpec, RendererClassSpec,
-};
+use crate::api::{ClusterRegistrySpec, RenderClusterSpec, RendererClassSpec};
 use crate::kubernetes::apply::{CallError, Calls, StatusWrite};
 use crate::plan::platform::namespaces;
 use crate::plan::platform::namespaces::RecordPatch;
 
 use super::land::Land;
+use super::lists::Lists;
 use super::shelf::{Shelf, Watched};
-
-/// A spec that may grant something to namespaces by name.
-pub(super) trait Lists {
-    /// The names.
-    fn allowed(&self) -> &[AllowedNamespace];
-}
 
 /// What is granted to namespaces by name, with a record of them.
 pub(super) trait Granted: Lists {
@@ -25,30 +18,6 @@ pub(super) trait Granted: Lists {
 }
 
 type Written = Result<Option<String>, CallError>;
-
-impl Lists for ClusterRegistrySpec {
-    fn allowed(&self) -> &[AllowedNamespace] {
-        &self.allowed_namespaces
-    }
-}
-
-impl Lists for RendererClassSpec {
-    fn allowed(&self) -> &[AllowedNamespace] {
-        &self.allowed_namespaces
-    }
-}
-
-impl Lists for RenderClusterSpec {
-    fn allowed(&self) -> &[AllowedNamespace] {
-        &self.allowed_namespaces
-    }
-}
-
-impl Lists for QueuePolicySpec {
-    fn allowed(&self) -> &[AllowedNamespace] {
-        &[]
-    }
-}
 
 impl Granted for ClusterRegistrySpec {
     async fn write(calls: &Calls, name: &str, write: &StatusWrite<'_>) -> Written {

@@ -18,11 +18,36 @@ use crate::plan::queue::Weights;
 use super::CatalogLoop;
 use super::record::{Granted, Recorder};
 use super::shelf::{Status, Watched};
+use super::trial::Tried;
 
 /// No change to a record.
 static NOTHING: RecordPatch = RecordPatch::new();
 
 impl CatalogLoop {
+    /// Takes in what came of a trial.
+    pub(super) fn take_trial(&mut self, tried: Tried) {
+        let Tried {
+            name,
+            uid,
+            generation,
+            answer,
+        } = tried;
+        let is_it = self
+            .classes
+            .get(&name)
+            .is_some_and(|class| class.uid == uid && class.generation == generation);
+        // What changed meanwhile is due anyhow.
+        if !is_it {
+            return;
+        }
+        let has_turned = self.trials.judge(&name, answer);
+        self.has_changed |= has_turned;
+        if has_turned {
+            self.trials.tell_verdict(&name, uid);
+        }
+        self.classes_to_tell.insert(name);
+    }
+
     /// Whether something waits for a call to be tried again.
     pub(super) fn has_work(&self) -> bool {
         let told = self.registries_to_tell.is_empty() && self.classes_to_tell.is_empty();

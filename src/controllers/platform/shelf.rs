@@ -14,7 +14,7 @@ use crate::kubernetes::apply::CallError;
 use crate::plan::platform::namespaces;
 use crate::plan::platform::namespaces::{RecordPatch, Uids};
 
-use super::record::Lists;
+use super::lists::Lists;
 
 /// Times that the record of one object is put right while its spec stays: hubs that believe two things come to rest, and what
 /// this one believes counts for it all the same.

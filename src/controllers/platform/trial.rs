@@ -20,7 +20,6 @@ use crate::plan::queue::backoff::Backoff;
 use crate::plan::task::job::{Place, specimen};
 use crate::plan::task::objection::Objection;
 
-use super::CatalogLoop;
 use super::shelf::Shelf;
 
 /// Shortest pause between two trials of one class.
@@ -49,10 +48,10 @@ impl Check {
 /// What came of a trial.
 #[derive(Debug)]
 pub(super) struct Tried {
-    name: String,
-    uid: String,
-    generation: i64,
-    answer: Result<(), Declined>,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) generation: i64,
+    pub(super) answer: Result<(), Declined>,
 }
 
 /// The trials of all classes.
@@ -162,7 +161,7 @@ impl Trials {
     }
 
     /// Takes in what came of a trial; whether the verdict on the class is another one now.
-    fn judge(&mut self, name: &str, answer: Result<(), Declined>) -> bool {
+    pub(super) fn judge(&mut self, name: &str, answer: Result<(), Declined>) -> bool {
         self.open.remove(name);
         let old = self.found.get(name).cloned();
         let key = name.to_owned();
@@ -192,35 +191,10 @@ impl Trials {
         let pause = self.backoff.failed(&name.to_owned()).max(PAUSE);
         self.due.insert(name.to_owned(), Instant::now() + pause);
     }
-}
 
-impl CatalogLoop {
-    /// Takes in what came of a trial.
-    pub(super) fn take_trial(&mut self, tried: Tried) {
-        let Tried {
-            name,
-            uid,
-            generation,
-            answer,
-        } = tried;
-        let is_it = self
-            .classes
-            .get(&name)
-            .is_some_and(|class| class.uid == uid && class.generation == generation);
-        // What changed meanwhile is due anyhow.
-        if !is_it {
-            return;
-        }
-        let has_turned = self.trials.judge(&name, answer);
-        self.has_changed |= has_turned;
-        if has_turned {
-            self.tell_verdict(&name, uid);
-        }
-        self.classes_to_tell.insert(name);
-    }
-
-    fn tell_verdict(&self, name: &str, uid: String) {
-        let objection = self.trials.objection(name);
+    /// Tells the platform operator of another verdict on a class.
+    pub(super) fn tell_verdict(&self, name: &str, uid: String) {
+        let objection = self.objection(name);
         let (reason, note) = if let Some(objection) = objection {
             tracing::warn!(class = name, why = %objection, "the API server does not accept the Jobs of this renderer class; its tasks wait");
             (Reason::JobRefused, refused(objection))
@@ -232,7 +206,7 @@ impl CatalogLoop {
             let note = "the API server accepts the Jobs of this class again";
             (Reason::Ready, note.to_owned())
         };
-        if let Some(check) = &self.trials.check {
+        if let Some(check) = &self.check {
             check.events.tell(Notice {
                 subject: Subject::Class(name.to_owned(), uid),
                 is_warning: objection.is_some(),

@@ -28,13 +28,13 @@ use crate::plan::task::retention::{KeptFailures, Retention};
 use crate::remote::Want;
 
 use super::index::Index;
-use super::record::Record;
 use super::sites::Sites;
 use super::worker::Context;
 use crate::controllers::platform::Published;
 use crate::controllers::sweep::list;
 
 mod adoption;
+mod answers;
 mod inputs;
 mod journeys;
 mod ledger;
@@ -43,6 +43,7 @@ mod passes;
 mod ports;
 mod questions;
 mod retention;
+mod running;
 mod shown;
 mod sites;
 mod sources;
@@ -53,10 +54,9 @@ mod work;
 use journeys::Journeys;
 pub use ports::Outlets;
 use questions::Questions;
-pub use questions::{Answer, Claim};
+use running::{Errand, Finished, Running};
 use sources::{Source, unseen};
 use wakes::{Wake, later, ready};
-use work::{Errand, Finished, Running};
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);

@@ -22,18 +22,15 @@ use crate::plan::task::retention::Removal;
 use crate::plan::task::seal::LastWord;
 use crate::plan::task::{Held, JobState};
 
-use super::engine::Answer;
 use super::interned::Interned;
-use super::record::{Abroad, Blocked, KnownJob, Record, Size, retry};
+use super::record::{Abroad, Blocked, KnownJob, Origin, Record, Size, retry};
+use super::verification::Answer;
 use super::word::Packer;
 
 mod jobs;
 mod secrets;
 mod statuses;
 mod targets;
-
-pub use jobs::Origin;
-pub use statuses::Sight;
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
@@ -75,7 +72,7 @@ const PHASES: [(Phase, &str); 4] = [
     (Phase::Failed, "failed"),
 ];
 
-/// The same of its cluster, where that is not the hub's.
+/// What a worker needs of a task's cluster, where that is not the hub's own.
 #[derive(Debug, Default)]
 pub struct ViewAbroad {
     /// Whether something of it may be there that was not seen.
@@ -126,6 +123,17 @@ pub struct View {
     pub abroad: ViewAbroad,
     /// What is known of the registry's word on it.
     pub answer: Option<Answer>,
+}
+
+/// What an event of a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Late: what is remembered is newer.
+    Late,
+    /// News.
+    News,
+    /// News, with a status that is not the hub's.
+    Forged,
 }
 
 impl Index {

@@ -13,7 +13,7 @@ use crate::plan::remote::ledger::Orphan;
 use crate::plan::task::Held;
 use crate::plan::task::model::Task;
 
-use super::engine::Claim;
+use super::verification::Claim;
 
 /// Why a pass ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -158,6 +158,9 @@ impl Record {
     }
 }
 
+/// Where a Job was seen: at a site, or in the rendering namespace.
+pub type Origin = Option<Arc<Site>>;
+
 /// A Job of a task, and when to read it.
 #[derive(Debug)]
 pub struct KnownJob {
@@ -165,7 +168,7 @@ pub struct KnownJob {
     pub mark: JobMark,
     pub(super) read_due: Instant,
     /// Where it was seen.
-    pub origin: Option<Arc<Site>>,
+    pub origin: Origin,
     pub(super) epoch: u32,
 }
 

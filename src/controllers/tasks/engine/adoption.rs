@@ -13,9 +13,10 @@ use crate::kubernetes::apply::Found;
 use crate::kubernetes::watch::{JobMark, job_mark};
 use crate::plan::task::adoption::{Maker, Verdict, judge, maker};
 
-use super::super::index::Origin;
+use super::super::record::Origin;
 use super::wakes::{Wake, later};
-use super::{Engine, Errand, Finished};
+use super::Engine;
+use super::running::{Errand, Finished};
 use crate::controllers::sweep::adoption::{Takeover, take_over};
 use crate::controllers::sweep::walk::Strangers;
 use crate::controllers::sweep::{OwnedBy, Stranded, is_served, owned_by};

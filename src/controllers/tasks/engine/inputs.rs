@@ -10,11 +10,12 @@ use crate::api::names::TaskUid;
 use crate::kubernetes::watch::{Arrived, Change, GrantChange, Input, JobMark, Scope};
 use crate::plan::task::model::Task;
 
-use super::super::index::{Origin, Sight};
-use super::super::record::Blocked;
+use super::super::index::Sight;
+use super::super::record::{Blocked, Origin, Record};
+use super::Engine;
 use super::sites::ticket;
+use super::sources::Source;
 use super::wakes::{Wake, later, ready};
-use super::{Engine, Record, Source};
 
 /// Time in which changes of tenants' registries and grants are gathered.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -86,6 +87,13 @@ impl Engine {
         ready(&mut self.queue, &uid, Wake::TaskSeen);
         if sight == Sight::Forged {
             self.metrics.forged_statuses.inc();
+        }
+    }
+
+    /// An event arrived for which something may be to be done. While not everything was seen, it says nothing of the hub.
+    fn begin_journey(&mut self, uid: &TaskUid, arrived: Instant) {
+        if self.unseen.is_empty() {
+            self.journeys.begin(uid, arrived);
         }
     }
 
@@ -172,7 +180,7 @@ impl Engine {
         if let Some((namespace, created)) = self.index.forget_task(uid) {
             self.fair.leave(&namespace, created, uid);
         }
-        self.drop_question(uid);
+        self.questions.forget(uid);
         self.backoff.clear(uid);
         self.queue.forget(uid);
         self.jobs_gone.remove(uid);

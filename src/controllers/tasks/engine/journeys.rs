@@ -7,9 +7,6 @@ use crate::api::names::TaskUid;
 use crate::base::metrics::journey::{Journey, Runs, Wait};
 use crate::plan::queue::workqueue::Pool;
 
-use super::Engine;
-use super::work::Passed;
-
 /// The events of tasks that no request left for yet.
 #[derive(Debug, Default)]
 pub(super) struct Journeys {
@@ -49,14 +46,14 @@ impl Journeys {
     }
 
     /// An event makes a task wait for a worker; the earliest one counts.
-    fn begin(&mut self, uid: &TaskUid, arrived: Instant) {
+    pub(super) fn begin(&mut self, uid: &TaskUid, arrived: Instant) {
         if !self.of.contains_key(uid) {
             self.put(uid, Journey::new(arrived), None, arrived);
         }
     }
 
     /// A task waits for something, or for a worker.
-    fn put(&mut self, uid: &TaskUid, journey: Journey, wait: Option<Wait>, since: Instant) {
+    pub(super) fn put(&mut self, uid: &TaskUid, journey: Journey, wait: Option<Wait>, since: Instant) {
         let leg = Leg {
             journey,
             wait,
@@ -127,29 +124,6 @@ fn worker(waited_for: Option<&Pool>) -> Wait {
         Some(Pool::Namespace(_)) => Wait::Namespace,
         Some(Pool::Cluster(_) | Pool::OwnClusters(_)) => Wait::Cluster,
         Some(Pool::Large(pool)) => worker(Some(pool.as_ref())),
-    }
-}
-
-impl Engine {
-    /// An event arrived for which something may be to be done. While not everything was seen, it says nothing of the hub.
-    pub(super) fn begin_journey(&mut self, uid: &TaskUid, arrived: Instant) {
-        if self.unseen.is_empty() {
-            self.journeys.begin(uid, arrived);
-        }
-    }
-
-    /// Takes in what a pass brought. The event of one that waits for a slot, or for the hub's claim, is still on its way; for
-    /// that of any other nothing was to be done.
-    pub(super) fn end_journey(&mut self, uid: &TaskUid, passed: Passed) {
-        let Passed { outcome, journey, .. } = passed;
-        self.take_outcome(uid, &outcome);
-        let now = Instant::now();
-        let goes_on = outcome.wants_slot || outcome.lacks_claim();
-        if let Some(journey) = journey.filter(|_| goes_on && self.index.task(uid).is_some()) {
-            let wait = outcome.wants_slot.then_some(Wait::Turn);
-            self.journeys.put(uid, journey, wait, now);
-        }
-        self.end_pass(uid);
     }
 }
 

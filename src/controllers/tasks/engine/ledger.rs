@@ -11,7 +11,9 @@ use crate::plan::remote::ledger;
 use crate::plan::remote::ledger::{Changes, Ledger, Orphan};
 
 use super::super::outcome::AbroadNews;
-use super::{Engine, Errand, Finished, Source};
+use super::Engine;
+use super::running::{Errand, Finished};
+use super::sources::Source;
 
 /// Pause before the ledger is read or written again after a failure.
 const LEDGER_RETRY: Duration = Duration::from_secs(5);

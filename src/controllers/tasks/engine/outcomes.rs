@@ -8,6 +8,7 @@ use kube::api::ObjectMeta;
 
 use crate::api::labels::SPEC_HASH;
 use crate::api::names::TaskUid;
+use crate::base::metrics::journey::Wait;
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::watch::{JobMark, secret_task};
 use crate::plan::task::gc::is_orphan;
@@ -16,13 +17,29 @@ use crate::plan::task::model::Phase;
 use super::super::index::QUEUED_AFTER;
 use super::super::outcome::{JobNews, Outcome, SecretNews, WorkError};
 use super::super::record::Blocked;
+use super::running::{Errand, Finished, Passed};
 use super::sites::ticket;
+use super::sources::Source;
 use super::wakes::{Wake, later, ready};
-use super::{Engine, Errand, Finished, SWEEP_RETRY, Source, instant};
+use super::{Engine, SWEEP_RETRY, instant};
 use crate::controllers::sweep::{Listed, Stranger, Sweep, marked, remove_orphans};
 
 impl Engine {
-    /// Takes in what a pass brought.
+    /// Takes in what a pass brought. The event of one that waits for a slot, or for the hub's claim, is still on its way; for
+    /// that of any other nothing was to be done.
+    pub(super) fn end_journey(&mut self, uid: &TaskUid, passed: Passed) {
+        let Passed { outcome, journey, .. } = passed;
+        self.take_outcome(uid, &outcome);
+        let now = Instant::now();
+        let goes_on = outcome.wants_slot || outcome.lacks_claim();
+        if let Some(journey) = journey.filter(|_| goes_on && self.index.task(uid).is_some()) {
+            let wait = outcome.wants_slot.then_some(Wait::Turn);
+            self.journeys.put(uid, journey, wait, now);
+        }
+        self.end_pass(uid);
+    }
+
+    /// Takes in what a pass found and did.
     pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let error = outcome.error;
         let is_outdated = self.outdated.remove(uid);
@@ -94,7 +111,7 @@ impl Engine {
 
     fn take_slot(&mut self, uid: &TaskUid, outcome: &Outcome) {
         let has_job = self.index.has_job(uid);
-        let is_only_asked_for = self.is_only_asked_for(uid);
+        let is_only_asked_for = self.questions.is_required(uid);
         let Some(record) = self.index.task(uid) else {
             return;
         };

@@ -16,8 +16,8 @@ use crate::plan::remote::site::{Site, SiteState};
 use super::super::index::View;
 use super::super::record::{Record, Size};
 use super::super::worker::{Offers, work};
+use super::running::{Errand, Finished, Passed};
 use super::wakes::{Wake, later, put_back};
-use super::work::{Errand, Finished, Passed};
 use super::{Engine, Limits, instant};
 
 /// Passes beyond the workers, at most, while others wait for the last words of pods.

@@ -9,8 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::names::TaskUid;
 use crate::plan::task::retention::{Finished, Removal};
 
-use super::super::index::Origin;
-use super::super::record::Record;
+use super::super::record::{Origin, Record};
 use super::Engine;
 use super::wakes::{Wake, ready};
 

@@ -15,9 +15,11 @@ use crate::plan::remote::ledger;
 use crate::plan::remote::site::Site;
 use crate::plan::task::gc::is_orphan;
 
+use super::super::record::Record;
+use super::running::{Errand, Finished};
+use super::sources::Source;
 use super::wakes::{Wake, ready};
-use super::work::{Errand, Finished};
-use super::{Engine, Record, SWEEP_RETRY, Source};
+use super::{Engine, SWEEP_RETRY};
 use crate::controllers::sweep::walk::{Strangers, Stride, Walk};
 use crate::controllers::sweep::{Left, Stranded, Stranger, Sweep, marked, remove_given_up, remove_orphans};
 

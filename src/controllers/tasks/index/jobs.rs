@@ -1,18 +1,13 @@
 //! Which Jobs exist, where, and when each is read.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::names::TaskUid;
 use crate::kubernetes::watch::JobMark;
-use crate::plan::remote::site::Site;
 use crate::plan::task::outcome::EndHint;
 
-use super::super::record::KnownJob;
+use super::super::record::{KnownJob, Origin};
 use super::Index;
-
-/// Where a Job was seen: at a site, or in the rendering namespace.
-pub type Origin = Option<Arc<Site>>;
 
 /// Time from the first sign of an end to its verdict; the Job controller writes both within moments.
 pub(super) const SOON: Duration = Duration::from_secs(1);

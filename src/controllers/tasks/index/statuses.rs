@@ -11,18 +11,7 @@ use crate::plan::task::seal::{LastWord, SealKey};
 use super::super::outcome::StatusNews;
 use super::super::record::Record;
 use super::super::word::Word;
-use super::Index;
-
-/// What an event of a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Late: what is remembered is newer.
-    Late,
-    /// News.
-    News,
-    /// News, with a status that is not the hub's.
-    Forged,
-}
+use super::{Index, Sight};
 
 impl Index {
     /// Takes in that the watch shows a task, whatever it shows of it; whether the task is known.

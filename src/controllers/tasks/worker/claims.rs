@@ -3,7 +3,7 @@
 use crate::plan::task::JobState;
 use crate::plan::task::proof::Inquiry;
 
-use super::super::engine::{Answer, Claim};
+use super::super::verification::{Answer, Claim};
 use super::Pass;
 
 impl Pass<'_> {
