@@ -68,7 +68,7 @@ impl World {
 
     /// A spec that names a registry of the tenant's own, and no credential.
     pub fn own_registry(&self) -> Value {
-        json!({ "registryRef": null, "baseURL": self.open.host(), "plainHTTP": true })
+        json!({ "registryRef": null, "baseURL": self.open_way.host(), "plainHTTP": true })
     }
 
     fn tasks(&self) -> Api<RenderTask> {
@@ -98,15 +98,15 @@ impl World {
     }
 
     /// From now on pods that push get no answer.
-    pub fn hold_pushes(&self) -> Result<()> {
-        self.registry.freeze()?;
-        self.open.freeze()
+    pub fn hold_pushes(&self) {
+        self.way.hold();
+        self.open_way.hold();
     }
 
     /// Pods that push get an answer, and Jobs are admitted.
     pub async fn let_all_through(&self) -> Result<()> {
-        self.registry.thaw()?;
-        self.open.thaw()?;
+        self.way.release();
+        self.open_way.release();
         let quotas: Api<ResourceQuota> = Api::namespaced(self.admin.clone(), RENDERING);
         quotas.delete(QUOTA, &DeleteParams::default()).await?;
         Ok(())

@@ -14,6 +14,8 @@ use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{AuditLevel, ControlPlane, Earlier, Node, Remote, apply, rundir, wait_for};
 use serde_json::json;
 
+use crate::front::Front;
+
 pub const HUB: &str = "renderhub-system";
 pub const RENDERING: &str = "renderhub-rendering";
 pub const TENANT: &str = "team-a";
@@ -26,8 +28,11 @@ pub const LIMIT: Duration = Duration::from_secs(180);
 pub struct World {
     _nodes: [Node; 2],
     pub registry: Registry,
+    /// The way to it that pods take.
+    pub way: Front,
     /// A registry that wants no password, as a tenant may have one.
     pub open: Registry,
+    pub open_way: Front,
     helm: Helm,
     pub plane: ControlPlane,
     pub edge: ControlPlane,
@@ -52,14 +57,18 @@ impl World {
         import(&earlier, &node, &edge_node)?;
         let options = || RegistryOptions::new().with_address(node.registry_address());
         let registry = Registry::start(options()).await?;
+        let way = Front::before(registry.address()).await?;
         let open = Registry::start(options().with_anonymous_access()).await?;
+        let open_way = Front::before(open.address()).await?;
         let helm = Helm::new()?.with_cluster(plane.admin().kubeconfig()?);
         let admin = plane.admin().client().await?;
         let edge_namespace = Remote::make(&edge, "renders").await?.namespace;
         Ok(Self {
             _nodes: [node, edge_node],
             registry,
+            way,
             open,
+            open_way,
             helm,
             plane,
             edge,
@@ -151,12 +160,12 @@ impl World {
         let push = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "push", "namespace": RENDERING },
             "type": "kubernetes.io/dockerconfigjson",
-            "stringData": { ".dockerconfigjson": self.registry.docker_config_json() },
+            "stringData": { ".dockerconfigjson": self.registry.docker_config_json_for(&self.way.host()) },
         });
         let registry = json!({
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry", "metadata": { "name": "main" },
             "spec": {
-                "hostname": self.registry.host(), "plainHTTP": true, "pushSecretRef": { "name": "push" },
+                "hostname": self.way.host(), "plainHTTP": true, "pushSecretRef": { "name": "push" },
                 "allowedNamespaces": [TENANT],
             },
         });

@@ -154,9 +154,15 @@ impl Registry {
     /// The content of a Secret of type `kubernetes.io/dockerconfigjson` with the password.
     #[must_use]
     pub fn docker_config_json(&self) -> String {
+        self.docker_config_json_for(&self.host())
+    }
+
+    /// The same for clients that reach it as another host.
+    #[must_use]
+    pub fn docker_config_json_for(&self, host: &str) -> String {
         let auth = STANDARD.encode(format!("{USERNAME}:{}", self.password));
         let entry = json!({ "username": USERNAME, "password": self.password, "auth": auth });
-        json!({ "auths": { self.host(): entry } }).to_string()
+        json!({ "auths": { host: entry } }).to_string()
     }
 
     /// Everything it logged; each request is a line with method, path and status.
