@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
 use renderhub::kubernetes::apply::{CallError, Stage};
+use renderhub::remote::link::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use secrecy::SecretString;
@@ -314,7 +315,7 @@ async fn a_link_that_is_cut_ends_what_runs_at_once() {
         .expect("it goes on");
         // Left alone, the call would end for lack of time, and later.
         assert_eq!(failed(call), CallError::Transport(Stage::Canceled));
-        assert_eq!(line.unwrap(), Err(renderhub::remote::WatchEnd::Lost));
+        assert_eq!(line.unwrap(), Err(WatchEnd::Lost));
         let after = failed(link.probe().await);
         assert_eq!(after, CallError::Transport(Stage::Canceled), "for good");
     }

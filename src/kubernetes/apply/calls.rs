@@ -187,10 +187,7 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn get_secret(&self, name: &str) -> Result<Option<WipedSecret>, CallError> {
-        let request = self
-            .objects
-            .own::<Secret>()
-            .get(name, &GetParams::default());
+        let request = self.objects.own::<Secret>().get(name, &GetParams::default());
         let answer = self
             .objects
             .exchange("get", "secrets", request, Extent::Object)
@@ -223,10 +220,7 @@ impl Calls {
     /// # Errors
     /// Whatever keeps it from being read.
     pub async fn get_config_map(&self, name: &str) -> Result<Option<ConfigMap>, CallError> {
-        let request = self
-            .objects
-            .own::<ConfigMap>()
-            .get(name, &GetParams::default());
+        let request = self.objects.own::<ConfigMap>().get(name, &GetParams::default());
         found(self.send("get", "configmaps", request).await)
     }
 

@@ -1,8 +1,8 @@
 //! The watch of tasks.
 
-use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher;
+use kube::{Client, Resource as _};
 use tokio::sync::mpsc;
 
 use crate::api::names::{TaskKind, TaskUid};

@@ -220,7 +220,11 @@ impl Link {
         }
     }
 
-    pub(super) fn call(&self, request: Request<Vec<u8>>, user: Option<&HeaderValue>) -> Result<Call, CallError> {
+    pub(super) fn call(
+        &self,
+        request: Request<Vec<u8>>,
+        user: Option<&HeaderValue>,
+    ) -> Result<Call, CallError> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let uri = Uri::try_from(format!("{}{path}", self.0.base)).map_err(|_| INTERNAL)?;

@@ -14,9 +14,9 @@ use crate::kubernetes::watch::{JobMark, job_mark};
 use crate::plan::task::adoption::{Maker, Verdict, judge, maker};
 
 use super::super::record::Origin;
-use super::wakes::{Wake, later};
 use super::Engine;
 use super::running::{Errand, Finished};
+use super::wakes::{Wake, later};
 use crate::controllers::sweep::adoption::{Takeover, take_over};
 use crate::controllers::sweep::walk::Strangers;
 use crate::controllers::sweep::{OwnedBy, Stranded, is_served, owned_by};
