@@ -114,7 +114,7 @@ fn draw_box(svg: &mut String, (x, y): (usize, usize), row: &Row) {
 /// An arrow from the right side of a box to the left side of the next.
 fn draw_arrow(svg: &mut String, (x, y): (usize, usize), (to_x, to_y): (usize, usize)) {
     let (from, half) = (x + BOX.0, BOX.1 / 2);
-    let middle = (from + to_x) / 2;
+    let middle = usize::midpoint(from, to_x);
     let (y, to_y) = (y + half, to_y + half);
     writeln!(
         svg,
