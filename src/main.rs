@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use renderhub::app;
-use renderhub::app::config::{Cli, Command, PreflightArgs, RunArgs, Settings, StopArgs};
+use renderhub::app::config::{HubCli, HubCommand, PreflightArgs, RunArgs, Settings, StopArgs};
 use renderhub::app::probe::ProbeArgs;
 use renderhub::app::{config, probe, telemetry};
 use renderhub::base::hardening;
@@ -28,11 +28,11 @@ fn main() -> ExitCode {
 }
 
 async fn start() -> ExitCode {
-    match Cli::try_parse().map(|cli| cli.command) {
-        Ok(Command::Run(args)) => run(&args).await,
-        Ok(Command::Preflight(args)) => preflight(&args).await,
-        Ok(Command::Probe(args)) => look(&args).await,
-        Ok(Command::Stop(args)) => stop(&args).await,
+    match HubCli::try_parse().map(|cli| cli.command) {
+        Ok(HubCommand::Run(args)) => run(&args).await,
+        Ok(HubCommand::Preflight(args)) => preflight(&args).await,
+        Ok(HubCommand::Probe(args)) => look(&args).await,
+        Ok(HubCommand::Stop(args)) => stop(&args).await,
         Err(error) => refuse(&error),
     }
 }

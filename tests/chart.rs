@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use renderhub::plan::platform::gates::Gates;
-use renderhub::plan::platform::posture::Posture;
-use renderhub::plan::platform::tenancy::{OwnHosts, Tenancy};
-use renderhub::plan::preflight::Check;
+use renderhub::plan::platform::feature_gates::FeatureGates;
+use renderhub::plan::platform::posture::SecurityPosture;
+use renderhub::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
+use renderhub::plan::preflight::PreflightCheck;
 use renderhub_harness::Rights;
 use renderhub_harness::helm::{self, Helm};
 use serde_json::{Value, json};
@@ -398,20 +398,20 @@ const TOLD: &[(&str, &str, &str)] = &[
 
 /// Every name that the hub's log can have, with all checks that can be skipped as one.
 fn every_relaxed_setting() -> Result<BTreeSet<&'static str>> {
-    let posture = |is_single_tenant| -> Result<Posture> {
-        Ok(Posture {
-            tenancy: Tenancy {
+    let posture = |is_single_tenant| -> Result<SecurityPosture> {
+        Ok(SecurityPosture {
+            tenancy: TenancyPolicy {
                 default_service_account: Some("builder".to_owned()),
                 crosses_namespaces: true,
                 is_single_tenant,
-                own_hosts: OwnHosts::any(),
+                own_hosts: TenantRegistryHosts::any(),
             },
             impersonates: true,
-            skipped: Check::ALL
+            skipped: PreflightCheck::ALL
                 .into_iter()
                 .filter(|check| check.can_be_skipped())
                 .collect(),
-            gates: Gates::parse(["ExternalClusterReferenceCrossNamespace=true"])?,
+            gates: FeatureGates::parse(["ExternalClusterReferenceCrossNamespace=true"])?,
             allows_refused_addresses: true,
             names_namespaces: true,
         })

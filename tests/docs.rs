@@ -11,15 +11,15 @@ use clap::CommandFactory;
 use prometheus_client::encoding::text::encode;
 use renderhub::api::conditions::Reason;
 use renderhub::api::termination;
-use renderhub::app::config::Cli;
+use renderhub::app::config::HubCli;
 use renderhub::base::metrics::clusters;
 use renderhub::base::metrics::clusters::ClusterMetrics;
-use renderhub::base::metrics::journey::{Journey, Wait};
+use renderhub::base::metrics::event_latency::{EventLatency, WaitReason};
 use renderhub::base::metrics::{
-    ErrorLabels, FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, QueueRow, ResultLabel,
+    ErrorLabels, FindingLabels, KindLabel, Metrics, ModeLabels, PhaseLabel, QueueSample, ResultLabel,
     SettingLabel, StateLabel,
 };
-use renderhub::kubernetes::apply::Stage;
+use renderhub::kubernetes::apply::TransportStage;
 
 #[path = "docs/architecture.rs"]
 mod architecture;
@@ -198,7 +198,7 @@ fn every_failure_has_a_section_with_its_sentence() {
         .skip(1)
         .filter_map(|section| section.split_once('\n'))
         .collect();
-    for reason in termination::Reason::ALL {
+    for reason in termination::TerminationReason::ALL {
         let section = sections.get(reason.as_str());
         if reason.is_success() {
             assert!(section.is_none(), "{reason:?} is no failure");
@@ -212,7 +212,7 @@ fn every_failure_has_a_section_with_its_sentence() {
     }
     assert_eq!(
         sections.len(),
-        termination::Reason::ALL
+        termination::TerminationReason::ALL
             .iter()
             .filter(|r| !r.is_success())
             .count()
@@ -244,7 +244,7 @@ fn every_flag_is_documented_with_its_variable_and_default() {
         .into_iter()
         .filter(|(flag, _)| flag.starts_with("--"))
         .collect();
-    let command = Cli::command();
+    let command = HubCli::command();
     let run = command.find_subcommand("run").unwrap();
     let mut flags = BTreeSet::new();
     for argument in run
@@ -298,7 +298,7 @@ fn every_metric_is_documented_with_its_type_and_labels() {
 fn every_stage_of_a_call_is_explained_and_the_runbook_says_what_it_points_to() {
     let metrics = rows(&read("docs/operations/metrics.md"));
     let runbook = read("docs/runbooks/cluster-not-connected.md");
-    for stage in Stage::ALL {
+    for stage in TransportStage::ALL {
         assert!(metrics.contains_key(stage.as_str()), "{stage}");
         let points = runbook.lines().any(|line| {
             let is_row = line.starts_with("| `Transport`");
@@ -348,7 +348,7 @@ fn touch(metrics: &Metrics) {
         preflight: _,
         clusters: of_clusters,
         queue: _,
-        journeys: _,
+        event_latency: _,
     } = metrics;
     touch_rows(metrics);
     let labels = ErrorLabels {
@@ -370,15 +370,15 @@ fn touch(metrics: &Metrics) {
 
 /// Those that are told by more than one label.
 fn touch_rows(metrics: &Metrics) {
-    let row = QueueRow {
+    let row = QueueSample {
         namespace: "test",
         tasks: 1,
         oldest: Duration::ZERO,
     };
     metrics.queue.show(std::iter::once(row));
-    let mut journey = Journey::new(Instant::now());
-    journey.waited(Wait::Turn, Duration::from_secs(1));
-    metrics.journeys.count(&journey, Instant::now());
+    let mut journey = EventLatency::new(Instant::now());
+    journey.waited(WaitReason::Turn, Duration::from_secs(1));
+    metrics.event_latency.count(&journey, Instant::now());
     let labels = ModeLabels {
         mode: "test",
         tenant_identity: "test",

@@ -13,7 +13,7 @@ use renderhub::api::{ClusterRegistry, RenderTask};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
 use support::careless::{put_finalizers, put_status};
-use support::{FIXED_LIMIT, LIMIT, Stage, job_name_of, plane};
+use support::{LIMIT, Stage, job_name_of, plane};
 use tokio::sync::OnceCell;
 
 /// The control plane with the policies, all in force.
@@ -177,7 +177,7 @@ async fn who_may_do_everything_is_not_hindered_and_forges_nothing() -> Result<()
     let done = stage.succeeded("done").await?;
     let result = tasks.get("done").await?.status;
     put_status(&tasks, "done", &json!({"attempts": 7})).await?;
-    wait_for("the result to be put right", FIXED_LIMIT, async || {
+    wait_for("the result to be put right", LIMIT, async || {
         Ok((tasks.get("done").await?.status == result).then_some(()))
     })
     .await?;
@@ -232,7 +232,7 @@ async fn only_a_hub_writes_to_whom_the_platforms_objects_are_granted() -> Result
             request.body(forged.to_string().into_bytes())
         };
         // Policies know a new kind some seconds later than everybody else does.
-        wait_for(&format!("{plural} to be guarded"), FIXED_LIMIT * 4, async || {
+        wait_for(&format!("{plural} to be guarded"), LIMIT, async || {
             let answer = client.request::<Value>(write()?).await.map(drop);
             Ok(is_refused(&answer).then_some(()))
         })

@@ -19,7 +19,7 @@ use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
-use support::{FIXED_LIMIT, LIMIT, Stage};
+use support::{LIMIT, Stage};
 
 const NOT_ALLOWED: &str = "RegistryNotAllowed";
 const NO_CLASS: &str = "RendererClassNotFound";
@@ -124,7 +124,7 @@ impl Stage {
 
     /// Waits until the task runs, within the time in which a waiting task starts.
     async fn starts(&self, task: &RenderTask) -> Result<()> {
-        wait_for("the waiting task to start", FIXED_LIMIT, async || {
+        wait_for("the waiting task to start", LIMIT, async || {
             let status = self
                 .tasks()
                 .get(&task.name_any())

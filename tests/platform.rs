@@ -184,7 +184,7 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
     .await?;
     let why = told(&tasks, "fails", "JobFailed", ("True", "JobFailed")).await?;
     assert!(
-        why.starts_with(termination::Reason::BadConfig.sentence()),
+        why.starts_with(termination::TerminationReason::BadConfig.sentence()),
         "{why}"
     );
     assert!(why.ends_with("; correct spec.config in a new task"), "{why}");

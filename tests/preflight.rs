@@ -19,7 +19,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub::plan::preflight::rights::{Reach, excess};
+use renderhub::plan::preflight::permissions::{PermissionScope, excess};
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::helm::{self, Helm};
 use renderhub_harness::{Hub, wait_for};
@@ -273,9 +273,9 @@ async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> 
         let mut looked_at = 0;
         for role in objects.iter().filter(is_hubs) {
             let reach = match role["metadata"]["namespace"].as_str() {
-                Some("renderhub-rendering") => Reach::Rendering,
-                Some("kubeconfigs" | "hub") => Reach::Kubeconfigs,
-                _ => Reach::Anywhere,
+                Some("renderhub-rendering") => PermissionScope::Rendering,
+                Some("kubeconfigs" | "hub") => PermissionScope::Kubeconfigs,
+                _ => PermissionScope::Anywhere,
             };
             let rules = serde_json::from_value::<Vec<_>>(role["rules"].clone())?;
             looked_at += rules.len();

@@ -13,7 +13,7 @@ use renderhub::api::labels::REGISTRY_HOST;
 use renderhub::api::{ClusterRegistry, RenderTask};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
-use support::{FIXED_LIMIT, Stage, has};
+use support::{LIMIT, Stage, has};
 
 impl Stage {
     /// Waits until the task is refused for this reason, everywhere that it says so.
@@ -27,10 +27,10 @@ impl Stage {
         Ok(condition.expect("it was just seen").message)
     }
 
-    /// Waits until the task's Job is made, no longer than a mended cause may take.
+    /// Waits until the task's Job is made.
     async fn starts(&self, task: &RenderTask, after: &str) -> Result<()> {
         let what = format!("{} to start by itself after {after}", task.name_any());
-        let status = wait_for(&what, FIXED_LIMIT, async || {
+        let status = wait_for(&what, LIMIT, async || {
             let status = self
                 .tasks()
                 .get(&task.name_any())
@@ -271,7 +271,7 @@ async fn a_credential_that_names_another_host_is_not_used() -> Result<()> {
     stage.made_nothing().await?;
     let registries: Api<ClusterRegistry> = Api::all(stage.admin.clone());
     let told = async |part: &str| {
-        wait_for(&format!("the registry to say {part}"), FIXED_LIMIT, async || {
+        wait_for(&format!("the registry to say {part}"), LIMIT, async || {
             let status = registries.get(&name).await?.status.unwrap_or_default();
             let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
             let message = ready.map(|c| c.message).filter(|message| message.contains(part));
@@ -303,7 +303,7 @@ impl Stage {
     async fn first_refused(&self, prefix: &str, reason: &str) -> Result<RenderTask> {
         wait_for(
             &format!("a task to be refused with {reason}"),
-            FIXED_LIMIT,
+            LIMIT,
             async || {
                 let mut task = self.task(prefix);
                 task["metadata"] =

@@ -25,7 +25,7 @@ mod world;
 
 use anyhow::Result;
 use renderhub::api::conditions::Reason;
-use renderhub::plan::remote::health::Phase;
+use renderhub::plan::remote::health::ConnectionPhase;
 use renderhub::plan::remote::site::Site;
 use renderhub_harness::wait_for;
 
@@ -68,7 +68,9 @@ async fn a_site_is_up_once_every_job_there_was_told() -> Result<()> {
         "as the kubeconfig's user and nobody else"
     );
     let report = world
-        .until_reported(&key, "the report", |report| report.health.phase == Phase::Up)
+        .until_reported(&key, "the report", |report| {
+            report.health.phase == ConnectionPhase::Up
+        })
         .await?;
     assert_eq!(report.reason(&site), Reason::Connected);
     assert_eq!(report.health.version.unwrap().to_string(), "1.36");
@@ -97,7 +99,7 @@ async fn no_site_is_up_before_all_were_seen() -> Result<()> {
         Ok(world.said(&first.site()).contains(&Said::Synced).then_some(()))
     })
     .await?;
-    assert!(world.registry.seat(&first.site()).is_none());
+    assert!(world.registry.client(&first.site()).is_none());
     between.hold(None);
     world.until_up(&first.site()).await?;
     world.until_up(&second.site()).await?;
@@ -132,7 +134,7 @@ async fn another_site_disturbs_nobody() -> Result<()> {
     assert_eq!(forward.taken(), 1, "one connection for all");
     // Closed, it is told of no more; the other goes on.
     world.registry.close(&second.site());
-    assert!(world.registry.seat(&second.site()).is_none());
+    assert!(world.registry.client(&second.site()).is_none());
     let told = world.said(&second.site()).len();
     second.make_job("t2").await?;
     first.make_job("t3").await?;
@@ -163,7 +165,7 @@ async fn an_unbound_connection_is_cut_with_all_that_is_under_way() -> Result<()>
     let call = tokio::spawn(async move { slow_call(&slow, &namespace, 25).await });
     tokio::task::yield_now().await;
     world.registry.unbind(&key, Reason::KubeconfigNotFound);
-    assert!(world.registry.seat(&site).is_none() && !seat.is_valid());
+    assert!(world.registry.client(&site).is_none() && !seat.is_valid());
     assert!(who(&seat).await.is_err(), "not even by who held it before");
     let cut = tokio::time::timeout(std::time::Duration::from_secs(5), call).await??;
     assert!(cut.is_err(), "the call is cut and not waited for");
@@ -204,7 +206,7 @@ async fn a_start_with_dead_clusters_delays_nobody() -> Result<()> {
     world.registry.open(&remote.key(), remote.site());
     world.until_up(&remote.site()).await?;
     for other in &others {
-        assert!(world.registry.seat(&other.site()).is_none());
+        assert!(world.registry.client(&other.site()).is_none());
     }
     world.until_down(&others[99].site(), Reason::Unreachable).await?;
     assert_eq!(world.registry.bound(), 101);
@@ -231,7 +233,7 @@ async fn the_last_word_is_the_last() -> Result<()> {
             reason: Reason::FeatureDisabled,
         };
         world.registry.refuse(site.clone(), last);
-        assert!(world.registry.seat(&site).is_none());
+        assert!(world.registry.client(&site).is_none());
         if round % 3 == 0 {
             world.until_down(&site, Reason::FeatureDisabled).await?;
         }

@@ -25,11 +25,11 @@ use anyhow::{Context, Result};
 use kubeconfigs::{insecure, kubeconfig_of, leading_to, with_token};
 use renderhub::api::conditions::Reason;
 use renderhub::plan::remote::site::SiteState;
-use renderhub::remote::Want;
+use renderhub::remote::SiteRequest;
 use renderhub::remote::kubeconfig::MAX_BYTES;
 use renderhub_harness::wait_for;
 use serde_json::json;
-use world::{FIXED_LIMIT, LIMIT, World};
+use world::{LIMIT, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
@@ -72,7 +72,7 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
     let other = world.user("other").await?;
     let mark = world.remote.audit()?.mark().await?;
     world.put_secret(&west, "value", &kubeconfig_of(&other)?).await?;
-    wait_for("the new credential to be in use", FIXED_LIMIT, async || {
+    wait_for("the new credential to be in use", LIMIT, async || {
         let seen = world
             .remote
             .audit()?
@@ -83,7 +83,7 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
 
     // The key goes, and comes back under the other name.
     world.put_secret(&west, "something", "else").await?;
-    world.told_soon(&west, "False", "KubeconfigNotFound").await?;
+    world.told(&west, "False", "KubeconfigNotFound").await?;
     assert_eq!(world.registry().bound(), 0);
     world
         .put_secret(&west, "value.yaml", &kubeconfig_of(&user)?)
@@ -92,7 +92,7 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
 
     // The Secret goes, and another one comes.
     world.delete_secret(&west).await?;
-    world.told_soon(&west, "False", "KubeconfigNotFound").await?;
+    world.told(&west, "False", "KubeconfigNotFound").await?;
     assert_eq!(world.registry().bound(), 0);
     world.put_secret(&west, "value", &kubeconfig_of(&user)?).await?;
     world.told(&west, "True", "Connected").await?;
@@ -183,7 +183,7 @@ async fn tasks_of_a_cluster_that_is_gone_are_seen_to_their_end() -> Result<()> {
     world.put_cluster(&west, &west, json!({})).await?;
     world.told(&west, "True", "Connected").await?;
     let site = Arc::new(world.site(&west));
-    world.want(Want::Open(Arc::clone(&site)))?;
+    world.want(SiteRequest::Open(Arc::clone(&site)))?;
     world.is_up(&west).await?;
     let pace = world.connections_of(&west);
     world.put_cluster(&west, &west, json!({"qps": 5})).await?;
@@ -201,7 +201,7 @@ async fn tasks_of_a_cluster_that_is_gone_are_seen_to_their_end() -> Result<()> {
     world.barrier().await?;
     assert_eq!(world.registry().bound(), 1);
     assert!(
-        world.registry().seat(&site).is_some(),
+        world.registry().client(&site).is_some(),
         "what runs there can be asked for"
     );
     // Its kubeconfig is followed as before.
@@ -216,18 +216,18 @@ async fn tasks_of_a_cluster_that_is_gone_are_seen_to_their_end() -> Result<()> {
         )
     };
     world.state(&site, "the loss", is_gone).await?;
-    assert!(world.registry().bound() == 0 && world.registry().seat(&site).is_none());
+    assert!(world.registry().bound() == 0 && world.registry().client(&site).is_none());
     world
         .put_secret(&west, "value", &kubeconfig_of(&world.user("west").await?)?)
         .await?;
     world.is_up(&west).await?;
-    world.want(Want::Close(Arc::clone(&site)))?;
+    world.want(SiteRequest::Close(Arc::clone(&site)))?;
     wait_for("the connection to be gone", LIMIT, async || {
         Ok((world.registry().bound() == 0).then_some(()))
     })
     .await?;
     // Nothing leads there any more.
-    world.want(Want::Open(Arc::clone(&site)))?;
+    world.want(SiteRequest::Open(Arc::clone(&site)))?;
     let is_unknown = |state: &SiteState| {
         matches!(
             state,
@@ -288,7 +288,7 @@ async fn dead_clusters_are_told_of_and_delay_nobody() -> Result<()> {
     world.put_cluster(&alive, &alive, json!({})).await?;
     world.told(&alive, "True", "Connected").await?;
     world.delete_secret(&alive).await?;
-    world.told_soon(&alive, "False", "KubeconfigNotFound").await?;
+    world.told(&alive, "False", "KubeconfigNotFound").await?;
     for n in 0..50 {
         let name = world.name(&format!("dead-{n}"));
         let told = world.told(&name, "False", "Unreachable").await?;

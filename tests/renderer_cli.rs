@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use renderer_support::{BASIC, Hostile, PASSWORD, Reply, say};
-use renderhub::api::termination::{Phase, Reason, Termination};
+use renderhub::api::termination::{Termination, TerminationPhase, TerminationReason};
 use renderhub_harness::Canaries;
 use tokio::process::Command;
 
@@ -99,7 +99,7 @@ impl Sandbox {
 }
 
 impl Ran {
-    fn failed(&self, phase: Phase, reason: Reason, text: &str) {
+    fn failed(&self, phase: TerminationPhase, reason: TerminationReason, text: &str) {
         // Which of the two it is, is the matter of a test of its own.
         let permanent = self.code == Some(2) && reason.is_permanent();
         assert!(
@@ -121,7 +121,7 @@ impl Ran {
         );
     }
 
-    fn succeeded(&self, reason: Reason, lines: &[&str]) {
+    fn succeeded(&self, reason: TerminationReason, lines: &[&str]) {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         assert_eq!(self.message.as_ref().map(|message| message.reason), Some(reason));
         for line in lines {
@@ -135,7 +135,10 @@ impl Ran {
 async fn rendering_alone() {
     let sandbox = Sandbox::new();
     let ran = sandbox.run(&["--skip-push", "config.json"]).await;
-    ran.succeeded(Reason::Rendered, &["Rendered release to ", " (skip-push)"]);
+    ran.succeeded(
+        TerminationReason::Rendered,
+        &["Rendered release to ", " (skip-push)"],
+    );
     let place = ran
         .stdout
         .trim()
@@ -150,38 +153,42 @@ async fn configurations_that_cannot_be_rendered() {
     for (content, reason, text) in [
         (
             "invalid: yaml: canary: [",
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
             "failed to parse config-file: ",
         ),
         (
             "type: [canary]",
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
             "failed to parse config-file: ",
         ),
         (
             "type: widget",
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
             "unknown type specified in config: expected release or bootstrap, found \"widget\"",
         ),
         (
             "type: \"canary \\e[31m\"",
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
             "expected release or bootstrap, found something else than a plain word",
         ),
-        ("", Reason::BadConfig, "expected release or bootstrap, found none"),
+        (
+            "",
+            TerminationReason::BadConfig,
+            "expected release or bootstrap, found none",
+        ),
         (
             "type: release\nrelease: {chart: {name: ../canary, version: 1}}",
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
             "invalid chart name",
         ),
         (
             "type: release\nrelease: {chart: {name: c, version: canary}}",
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
             "invalid chart version",
         ),
         (
             &" ".repeat(5 << 20),
-            Reason::ChartTooLarge,
+            TerminationReason::ChartTooLarge,
             "failed to read config-file bad.yaml: file is too large",
         ),
     ] {
@@ -190,19 +197,26 @@ async fn configurations_that_cannot_be_rendered() {
             &["--skip-push", "bad.yaml"][..],
             &["render", "bad.yaml", "--out", "chart.tgz"],
         ] {
-            sandbox.run(args).await.failed(Phase::Render, reason, text);
+            sandbox
+                .run(args)
+                .await
+                .failed(TerminationPhase::Render, reason, text);
         }
     }
     assert!(!sandbox.path("chart.tgz").exists(), "nothing half-written");
     let missing = sandbox.run(&["--skip-push", "none"]).await;
     missing.failed(
-        Phase::Render,
-        Reason::BadConfig,
+        TerminationPhase::Render,
+        TerminationReason::BadConfig,
         "failed to read config-file none: no such file or directory",
     );
     for args in [&[][..], &["--skip-push"]] {
         let none = sandbox.run(args).await;
-        none.failed(Phase::Render, Reason::BadConfig, "config-file is required");
+        none.failed(
+            TerminationPhase::Render,
+            TerminationReason::BadConfig,
+            "config-file is required",
+        );
     }
 }
 
@@ -217,13 +231,13 @@ async fn a_release_whose_entrypoint_leads_nowhere_is_rendered_by_the_one_shot_fo
         .run(&["render", "bad.yaml", "--out", "chart.tgz"])
         .await
         .failed(
-            Phase::Render,
-            Reason::BadConfig,
+            TerminationPhase::Render,
+            TerminationReason::BadConfig,
             "entrypoint.resourceName in config is not a key of resources",
         );
     assert!(!sandbox.path("chart.tgz").exists());
     let one_shot = sandbox.run(&["--skip-push", "bad.yaml"]).await;
-    one_shot.succeeded(Reason::Rendered, &["Rendered release to "]);
+    one_shot.succeeded(TerminationReason::Rendered, &["Rendered release to "]);
 }
 
 #[tokio::test]
@@ -232,8 +246,8 @@ async fn what_was_rendered_is_told_before_a_push_that_fails() {
     let url = "--url=oci://127.0.0.1:1/team-a/shop:1.0.0";
     let ran = sandbox.run(&["--plain-http", url, "config.json"]).await;
     ran.failed(
-        Phase::Push,
-        Reason::RegistryUnreachable,
+        TerminationPhase::Push,
+        TerminationReason::RegistryUnreachable,
         "cannot reach the registry",
     );
     assert!(ran.stdout.starts_with("Rendered release to "), "{}", ran.stdout);
@@ -248,9 +262,11 @@ async fn an_unusable_directory_for_temporary_files() {
         .output()
         .await
         .unwrap();
-    sandbox
-        .finish(output)
-        .failed(Phase::Render, Reason::Internal, "no such file or directory");
+    sandbox.finish(output).failed(
+        TerminationPhase::Render,
+        TerminationReason::Internal,
+        "no such file or directory",
+    );
 }
 
 #[tokio::test]
@@ -324,24 +340,34 @@ async fn two_halves_as_the_job_runs_them() {
     sandbox
         .run(&render)
         .await
-        .succeeded(Reason::Rendered, &["Rendered release to chart.tgz"]);
+        .succeeded(TerminationReason::Rendered, &["Rendered release to chart.tgz"]);
     assert!(registry.seen().is_empty(), "rendering needs no network");
     let first = sandbox.run(&push).await;
-    first.succeeded(Reason::Pushed, &["Pushed result to ", "/team-a/shop:1.0.0"]);
+    first.succeeded(
+        TerminationReason::Pushed,
+        &["Pushed result to ", "/team-a/shop:1.0.0"],
+    );
     // A Job that is tried again renders the same bytes, so the second push finds its own chart.
-    sandbox.run(&render).await.succeeded(Reason::Rendered, &[]);
+    sandbox
+        .run(&render)
+        .await
+        .succeeded(TerminationReason::Rendered, &[]);
     let second = sandbox.run(&push).await;
     second.succeeded(
-        Reason::AlreadyExists,
+        TerminationReason::AlreadyExists,
         &[&format!("Chart already exists at {}, skipping", url.trim())],
     );
     assert_eq!(first.message.unwrap().digest, second.message.unwrap().digest);
     sandbox.write("config.json", &RELEASE.replace("\"d\"", "\"e\""));
-    sandbox.run(&render).await.succeeded(Reason::Rendered, &[]);
     sandbox
-        .run(&push)
+        .run(&render)
         .await
-        .failed(Phase::Push, Reason::TagConflict, "failed to push result: ");
+        .succeeded(TerminationReason::Rendered, &[]);
+    sandbox.run(&push).await.failed(
+        TerminationPhase::Push,
+        TerminationReason::TagConflict,
+        "failed to push result: ",
+    );
 }
 
 #[tokio::test]
@@ -349,13 +375,13 @@ async fn one_shot_does_not_render_what_exists() {
     let (sandbox, registry) = (Sandbox::new(), Hostile::honest().await);
     let url = format!("--url=oci://{}/team-a/shop:1.0.0", registry.address);
     let args = ["--plain-http", &url, "config.json"];
-    sandbox
-        .run(&args)
-        .await
-        .succeeded(Reason::Pushed, &["Rendered release to ", "Pushed result to "]);
+    sandbox.run(&args).await.succeeded(
+        TerminationReason::Pushed,
+        &["Rendered release to ", "Pushed result to "],
+    );
     let again = sandbox.run(&args).await;
     again.succeeded(
-        Reason::AlreadyExists,
+        TerminationReason::AlreadyExists,
         &["Chart already exists at oci://", ", skipping render and push"],
     );
     assert!(!again.stdout.contains("Rendered"));
@@ -367,7 +393,7 @@ async fn destinations_that_are_none() {
     sandbox
         .run(&["render", "config.json", "--out", "chart.tgz"])
         .await
-        .succeeded(Reason::Rendered, &[]);
+        .succeeded(TerminationReason::Rendered, &[]);
     for (url, text) in [
         ("", "registry reference is required"),
         (
@@ -402,8 +428,8 @@ async fn destinations_that_are_none() {
         ] {
             let ran = sandbox.run(args).await;
             ran.failed(
-                Phase::Push,
-                Reason::BadDestination,
+                TerminationPhase::Push,
+                TerminationReason::BadDestination,
                 &format!("failed to push result: {}", ""),
             );
             assert!(ran.stderr.contains(text), "{}", ran.stderr);
@@ -411,8 +437,8 @@ async fn destinations_that_are_none() {
     }
     let ran = sandbox.run(&["push", "chart.tgz", "--url-file", "none"]).await;
     ran.failed(
-        Phase::Push,
-        Reason::BadDestination,
+        TerminationPhase::Push,
+        TerminationReason::BadDestination,
         "failed to read url-file none: no such file or directory",
     );
 }
@@ -424,7 +450,7 @@ async fn archives_that_are_none() {
     sandbox
         .run(&["render", "config.json", "--out", "chart.tgz"])
         .await
-        .succeeded(Reason::Rendered, &[]);
+        .succeeded(TerminationReason::Rendered, &[]);
     let secret = sandbox.write("credentials.json", "canary");
     std::os::unix::fs::symlink(secret, sandbox.path("link")).unwrap();
     std::os::unix::fs::symlink(sandbox.path("chart.tgz"), sandbox.path("link-to-chart")).unwrap();
@@ -434,18 +460,18 @@ async fn archives_that_are_none() {
         .set_len(1 << 30)
         .unwrap();
     for (archive, reason) in [
-        ("none", Reason::BadArchive),
-        ("link", Reason::BadArchive),
-        ("link-to-chart", Reason::BadArchive),
-        ("garbage", Reason::BadArchive),
-        ("tmp", Reason::BadArchive),
-        ("/dev/zero", Reason::BadArchive),
-        ("huge", Reason::ChartTooLarge),
+        ("none", TerminationReason::BadArchive),
+        ("link", TerminationReason::BadArchive),
+        ("link-to-chart", TerminationReason::BadArchive),
+        ("garbage", TerminationReason::BadArchive),
+        ("tmp", TerminationReason::BadArchive),
+        ("/dev/zero", TerminationReason::BadArchive),
+        ("huge", TerminationReason::ChartTooLarge),
     ] {
         let ran = sandbox
             .run(&["push", archive, "--url", "oci://127.0.0.1:1/team-a/shop:1.0.0"])
             .await;
-        ran.failed(Phase::Push, reason, "failed to push result: ");
+        ran.failed(TerminationPhase::Push, reason, "failed to push result: ");
     }
 }
 
@@ -473,8 +499,8 @@ async fn credentials_of_the_one_shot_form() {
 
     let refused = sandbox.finish(with(&[]).output().await.unwrap());
     refused.failed(
-        Phase::Push,
-        Reason::CredentialRequired,
+        TerminationPhase::Push,
+        TerminationReason::CredentialRequired,
         "failed to push result: failed to push chart to registry: the registry does not allow this push without a credential",
     );
     assert!(refused.message.is_some_and(|message| !message.credential_sent));
@@ -485,8 +511,8 @@ async fn credentials_of_the_one_shot_form() {
             .unwrap(),
     );
     wrong.failed(
-        Phase::Push,
-        Reason::Unauthorized,
+        TerminationPhase::Push,
+        TerminationReason::Unauthorized,
         "does not accept the credential (401)",
     );
     assert!(wrong.message.is_some_and(|message| message.credential_sent));
@@ -497,7 +523,7 @@ async fn credentials_of_the_one_shot_form() {
 
     sandbox
         .finish(with(&flags).output().await.unwrap())
-        .succeeded(Reason::Pushed, &["Rendered release"]);
+        .succeeded(TerminationReason::Pushed, &["Rendered release"]);
     let variables = with(&[])
         .env("REGISTRY_USERNAME", "canary-user")
         .env("REGISTRY_PASSWORD", PASSWORD)
@@ -505,44 +531,48 @@ async fn credentials_of_the_one_shot_form() {
         .await;
     sandbox
         .finish(variables.unwrap())
-        .succeeded(Reason::AlreadyExists, &[]);
+        .succeeded(TerminationReason::AlreadyExists, &[]);
     let from_file = with(&[]).env("DOCKER_CONFIG", &file).output().await;
     sandbox
         .finish(from_file.unwrap())
-        .succeeded(Reason::AlreadyExists, &[]);
+        .succeeded(TerminationReason::AlreadyExists, &[]);
     let half = with(&["--username", "canary-user"])
         .env("DOCKER_CONFIG", &file)
         .output()
         .await;
     sandbox
         .finish(half.unwrap())
-        .succeeded(Reason::AlreadyExists, &[]);
+        .succeeded(TerminationReason::AlreadyExists, &[]);
     std::fs::create_dir(sandbox.path(".docker")).unwrap();
     sandbox.write(".docker/config.json", &auths(PASSWORD));
     sandbox
         .finish(with(&[]).output().await.unwrap())
-        .succeeded(Reason::AlreadyExists, &[]);
+        .succeeded(TerminationReason::AlreadyExists, &[]);
     let directory = with(&[])
         .env("DOCKER_CONFIG", sandbox.path(".docker"))
         .output()
         .await;
     sandbox
         .finish(directory.unwrap())
-        .succeeded(Reason::AlreadyExists, &[]);
+        .succeeded(TerminationReason::AlreadyExists, &[]);
     let absent = with(&[]).env("DOCKER_CONFIG", "/none").output().await;
-    sandbox
-        .finish(absent.unwrap())
-        .failed(Phase::Push, Reason::CredentialRequired, "none was sent to it");
+    sandbox.finish(absent.unwrap()).failed(
+        TerminationPhase::Push,
+        TerminationReason::CredentialRequired,
+        "none was sent to it",
+    );
     sandbox.write("auth.json", r#"{"auths":{"other.example":{"auth":"canary"}}}"#);
     let other = with(&[]).env("DOCKER_CONFIG", &file).output().await;
-    sandbox
-        .finish(other.unwrap())
-        .failed(Phase::Push, Reason::CredentialRequired, "none was sent to it");
+    sandbox.finish(other.unwrap()).failed(
+        TerminationPhase::Push,
+        TerminationReason::CredentialRequired,
+        "none was sent to it",
+    );
     sandbox.write("auth.json", "canary");
     let broken = with(&[]).env("DOCKER_CONFIG", &file).output().await;
     sandbox.finish(broken.unwrap()).failed(
-        Phase::Push,
-        Reason::BadCredentials,
+        TerminationPhase::Push,
+        TerminationReason::BadCredentials,
         "failed to read credentials: ",
     );
 }
@@ -574,11 +604,11 @@ async fn a_password_from_standard_input_is_one_word() {
             .unwrap();
         let ran = sandbox.finish(child.wait_with_output().await.unwrap());
         if good {
-            ran.succeeded(Reason::Pushed, &[]);
+            ran.succeeded(TerminationReason::Pushed, &[]);
         } else {
             ran.failed(
-                Phase::Push,
-                Reason::BadCredentials,
+                TerminationPhase::Push,
+                TerminationReason::BadCredentials,
                 "failed to read credentials: ",
             );
         }
@@ -593,29 +623,35 @@ async fn credentials_of_push_are_files() {
     sandbox
         .run(&["render", "config.json", "--out", "chart.tgz"])
         .await
-        .succeeded(Reason::Rendered, &[]);
+        .succeeded(TerminationReason::Rendered, &[]);
     let base = ["push", "chart.tgz", "--plain-http", "--url", &url];
     let files = [
         &base[..],
         &["--username-file", "username", "--password-file", "password"],
     ]
     .concat();
+    sandbox.run(&files).await.failed(
+        TerminationPhase::Push,
+        TerminationReason::BadCredentials,
+        "no such file or directory",
+    );
+    sandbox.write("username", "canary-user\n");
+    sandbox.write("password", PASSWORD);
     sandbox
         .run(&files)
         .await
-        .failed(Phase::Push, Reason::BadCredentials, "no such file or directory");
-    sandbox.write("username", "canary-user\n");
-    sandbox.write("password", PASSWORD);
-    sandbox.run(&files).await.succeeded(Reason::Pushed, &[]);
+        .succeeded(TerminationReason::Pushed, &[]);
     let named = sandbox
         .command(&base)
         .env("DOCKER_CONFIG", "/none")
         .output()
         .await
         .unwrap();
-    sandbox
-        .finish(named)
-        .failed(Phase::Push, Reason::BadCredentials, "no such file or directory");
+    sandbox.finish(named).failed(
+        TerminationPhase::Push,
+        TerminationReason::BadCredentials,
+        "no such file or directory",
+    );
     // Other hosts' credentials are not tried, and the variables of the one-shot form are not looked at.
     sandbox.write(
         "auth.json",
@@ -628,7 +664,11 @@ async fn credentials_of_push_are_files() {
         .env("REGISTRY_PASSWORD", PASSWORD);
     let asked = registry.seen().len();
     let ran = sandbox.finish(other.output().await.unwrap());
-    ran.failed(Phase::Push, Reason::BadCredentials, "no entry for the registry");
+    ran.failed(
+        TerminationPhase::Push,
+        TerminationReason::BadCredentials,
+        "no entry for the registry",
+    );
     assert_eq!(
         registry.seen().len(),
         asked,
@@ -645,7 +685,7 @@ async fn a_destination_on_another_registry_is_refused_before_any_credential_is_r
     sandbox
         .run(&["render", "config.json", "--out", "chart.tgz"])
         .await
-        .succeeded(Reason::Rendered, &[]);
+        .succeeded(TerminationReason::Rendered, &[]);
     // None of the files exists, so whoever opened one would say so.
     let base = ["push", "chart.tgz", "--plain-http", "--url", &url];
     let files = ["--username-file", "username", "--password-file", "password"];
@@ -658,22 +698,34 @@ async fn a_destination_on_another_registry_is_refused_before_any_credential_is_r
     ] {
         let bound = [&base[..], &["--registry", other], &files].concat();
         let ran = sandbox.run(&bound).await;
-        ran.failed(Phase::Push, Reason::BadDestination, "not on the registry");
+        ran.failed(
+            TerminationPhase::Push,
+            TerminationReason::BadDestination,
+            "not on the registry",
+        );
         assert_eq!(ran.code, Some(2), "{other}");
         let mut docker = sandbox.command(&bound[..base.len() + 2]);
         let ran = docker.env("DOCKER_CONFIG", "/none").output().await.unwrap();
         let ran = sandbox.finish(ran);
-        ran.failed(Phase::Push, Reason::BadDestination, "not on the registry");
+        ran.failed(
+            TerminationPhase::Push,
+            TerminationReason::BadDestination,
+            "not on the registry",
+        );
     }
     assert!(registry.seen().is_empty());
     let bound = [&base[..], &["--registry", &host], &files].concat();
+    sandbox.run(&bound).await.failed(
+        TerminationPhase::Push,
+        TerminationReason::BadCredentials,
+        "no such file or directory",
+    );
+    sandbox.write("username", "canary-user");
+    sandbox.write("password", PASSWORD);
     sandbox
         .run(&bound)
         .await
-        .failed(Phase::Push, Reason::BadCredentials, "no such file or directory");
-    sandbox.write("username", "canary-user");
-    sandbox.write("password", PASSWORD);
-    sandbox.run(&bound).await.succeeded(Reason::Pushed, &[]);
+        .succeeded(TerminationReason::Pushed, &[]);
 }
 
 /// Holds: C3, B13.
@@ -682,7 +734,10 @@ async fn a_push_stays_within_the_prefix_it_is_told() {
     let (sandbox, registry) = (Sandbox::new(), guarded().await);
     let host = registry.address.to_string();
     let rendered = ["render", "config.json", "--out", "chart.tgz"];
-    sandbox.run(&rendered).await.succeeded(Reason::Rendered, &[]);
+    sandbox
+        .run(&rendered)
+        .await
+        .succeeded(TerminationReason::Rendered, &[]);
     let word = |prefix: &str| format!("--repository-prefix={prefix}");
     let files = ["--username-file", "username", "--password-file", "password"];
     // What the file says is what the hub once wrote, and may have come to say something else since.
@@ -714,8 +769,8 @@ async fn a_push_stays_within_the_prefix_it_is_told() {
     ] {
         let ran = run(repository, prefix).await;
         ran.failed(
-            Phase::Push,
-            Reason::BadDestination,
+            TerminationPhase::Push,
+            TerminationReason::BadDestination,
             "not within the repository prefix",
         );
         assert_eq!(ran.code, Some(2), "{repository} {prefix}");
@@ -726,10 +781,10 @@ async fn a_push_stays_within_the_prefix_it_is_told() {
     }
     sandbox.write("username", "canary-user");
     sandbox.write("password", PASSWORD);
-    let mut pushed = Reason::Pushed;
+    let mut pushed = TerminationReason::Pushed;
     for prefix in ["team-a/", "team-a", "team-a/shop", ""] {
         run("team-a/shop", prefix).await.succeeded(pushed, &[]);
-        pushed = Reason::AlreadyExists;
+        pushed = TerminationReason::AlreadyExists;
     }
 }
 
@@ -752,7 +807,7 @@ async fn proxies_of_the_environment_are_not_used() {
     }
     sandbox
         .finish(command.output().await.unwrap())
-        .succeeded(Reason::Pushed, &[]);
+        .succeeded(TerminationReason::Pushed, &[]);
     assert!(proxy.seen().is_empty());
 }
 
@@ -762,8 +817,8 @@ async fn authorities_that_cannot_be_read() {
     let args = ["--url=oci://127.0.0.1:1/team-a/shop:1.0.0", "config.json"];
     let named = sandbox.run(&[&args[..], &["--ca-file", "none"]].concat()).await;
     named.failed(
-        Phase::Push,
-        Reason::RegistryUnreachable,
+        TerminationPhase::Push,
+        TerminationReason::RegistryUnreachable,
         "failed to read CA file: no such file or directory",
     );
     let variable = sandbox
@@ -773,8 +828,8 @@ async fn authorities_that_cannot_be_read() {
         .await
         .unwrap();
     sandbox.finish(variable).failed(
-        Phase::Push,
-        Reason::RegistryUnreachable,
+        TerminationPhase::Push,
+        TerminationReason::RegistryUnreachable,
         "CA file holds no certificate",
     );
 }
@@ -810,7 +865,7 @@ async fn a_signal_ends_it_and_leaves_nothing() {
         );
         rustix::process::kill_process(pid, signal).unwrap();
         let ran = sandbox.finish(child.wait_with_output().await.unwrap());
-        ran.failed(Phase::Push, Reason::Internal, "interrupted");
+        ran.failed(TerminationPhase::Push, TerminationReason::Internal, "interrupted");
     }
 }
 

@@ -17,11 +17,11 @@ use renderer_support::{
     BASIC, Hostile, PASSWORD, Reply, Seen, artifact, client, credential, limits, reference, say,
 };
 use renderhub::api::oci::Digest;
-use renderhub::renderer::error::{PushError, Step};
-use renderhub::renderer::registry::Pushed;
-use renderhub::renderer::transport::Limits;
+use renderhub::renderer::error::{PushError, PushStep};
+use renderhub::renderer::registry::PushOutcome;
+use renderhub::renderer::transport::TransportLimits;
 
-async fn push(address: SocketAddr, content: &str) -> Result<Pushed, PushError> {
+async fn push(address: SocketAddr, content: &str) -> Result<PushOutcome, PushError> {
     let tag = reference(address).tag;
     client(address, Some(credential()), limits())
         .push(&tag, &artifact(content))
@@ -37,12 +37,12 @@ fn basic(seen: &Seen) -> Option<Reply> {
 #[tokio::test]
 async fn a_push_is_seen_once_and_found_again() {
     let registry = Hostile::honest().await;
-    assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(push(registry.address, "a").await, Ok(PushOutcome::Uploaded));
     let expected = [
         "lookup", "blob", "open", "upload", "blob", "open", "upload", "manifest", "verify", "lookup",
     ];
     assert_eq!(registry.steps(), expected);
-    assert_eq!(push(registry.address, "a").await, Ok(Pushed::AlreadyExists));
+    assert_eq!(push(registry.address, "a").await, Ok(PushOutcome::AlreadyExists));
     assert_eq!(
         registry.steps().len(),
         expected.len() + 1,
@@ -67,7 +67,7 @@ async fn a_push_is_seen_once_and_found_again() {
 #[tokio::test]
 async fn a_blob_that_is_there_is_not_sent_again() {
     let registry = Hostile::start(|seen, _| (seen.step() == "blob").then(|| say(200, &[]))).await;
-    assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(push(registry.address, "a").await, Ok(PushOutcome::Uploaded));
     assert_eq!(
         registry.steps(),
         ["lookup", "blob", "blob", "manifest", "verify", "lookup"]
@@ -129,7 +129,7 @@ async fn a_page_under_the_tag_is_no_manifest() {
     for body in ["<html></html>", "{}", "[1]", ""] {
         let server = Hostile::start(|_, _| Some(Reply::Say(200, Vec::new(), body.as_bytes().to_vec()))).await;
         let error = push(server.address, "a").await.unwrap_err();
-        assert_eq!(error, PushError::Protocol(Step::Lookup), "{body}");
+        assert_eq!(error, PushError::Protocol(PushStep::Lookup), "{body}");
     }
 }
 
@@ -144,12 +144,12 @@ async fn a_push_knows_whether_its_credential_was_sent() {
         (403, true, PushError::Forbidden, true),
         (401, false, PushError::CredentialRequired, false),
         (403, false, PushError::CredentialRequired, false),
-        (302, false, PushError::Redirect(Step::Lookup), false),
+        (302, false, PushError::Redirect(PushStep::Lookup), false),
         (
             400,
             true,
             PushError::Status {
-                step: Step::Lookup,
+                step: PushStep::Lookup,
                 status: 400,
             },
             true,
@@ -192,7 +192,7 @@ async fn with_tokens(last: usize) -> Hostile {
 async fn an_expired_token_is_renewed_once_per_call() {
     let tokens = |registry: &Hostile| registry.steps().iter().filter(|step| **step == "token").count();
     let renewed = with_tokens(1).await;
-    assert_eq!(push(renewed.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(push(renewed.address, "a").await, Ok(PushOutcome::Uploaded));
     assert_eq!(tokens(&renewed), 2);
     let never = with_tokens(7).await;
     assert_eq!(push(never.address, "a").await, Err(PushError::Unauthorized));
@@ -205,7 +205,7 @@ async fn an_expired_token_is_renewed_once_per_call() {
 #[tokio::test]
 async fn the_token_service_gets_the_credential_and_the_registry_the_token() {
     let registry = with_tokens(0).await;
-    assert_eq!(push(registry.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(push(registry.address, "a").await, Ok(PushOutcome::Uploaded));
     for seen in registry.seen() {
         if seen.step() == "token" {
             assert_eq!(seen.authorization(), Some(BASIC));
@@ -233,7 +233,7 @@ async fn anonymous_tokens_need_no_credential() {
     let outcome = client(registry.address, None, limits())
         .push(&tag, &artifact("a"))
         .await;
-    assert_eq!(outcome, Ok(Pushed::Uploaded));
+    assert_eq!(outcome, Ok(PushOutcome::Uploaded));
     let token = registry
         .seen()
         .into_iter()
@@ -287,7 +287,7 @@ async fn a_tag_that_another_pusher_took_meanwhile_is_a_conflict() {
     let broken =
         Hostile::start(|seen, before| (seen.step() == "lookup" && before > 0).then(|| say(400, &[]))).await;
     let unknown = PushError::Status {
-        step: Step::Verify,
+        step: PushStep::Verify,
         status: 400,
     };
     assert_eq!(
@@ -309,7 +309,7 @@ async fn without_a_digest_header_the_manifest_itself_counts() {
         }
     })
     .await;
-    assert_eq!(push(honest.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(push(honest.address, "a").await, Ok(PushOutcome::Uploaded));
     let lying = Hostile::start(|seen, _| match seen.step() {
         "verify" => Some(say(200, &[])),
         "fetch" => Some(Reply::Say(200, Vec::new(), b"other".to_vec())),
@@ -326,7 +326,7 @@ async fn an_error_is_never_an_absence() {
         201, 202, 204, 400, 402, 405, 410, 418, 429, 451, 500, 501, 502, 503, 504,
     ] {
         let registry = Hostile::start(move |_, _| Some(say(status, &[]))).await;
-        let step = Step::Lookup;
+        let step = PushStep::Lookup;
         assert_eq!(
             push(registry.address, "a").await,
             Err(PushError::Status { step, status })
@@ -346,12 +346,12 @@ async fn an_error_is_never_an_absence() {
 #[tokio::test]
 async fn each_step_has_its_status() {
     for (name, step, status) in [
-        ("blob", Step::Blob, 204),
-        ("open", Step::Open, 201),
-        ("upload", Step::Upload, 202),
-        ("manifest", Step::Manifest, 200),
-        ("manifest", Step::Manifest, 409),
-        ("verify", Step::Verify, 400),
+        ("blob", PushStep::Blob, 204),
+        ("open", PushStep::Open, 201),
+        ("upload", PushStep::Upload, 202),
+        ("manifest", PushStep::Manifest, 200),
+        ("manifest", PushStep::Manifest, 409),
+        ("verify", PushStep::Verify, 400),
     ] {
         let registry = Hostile::start(move |seen, _| (seen.step() == name).then(|| say(status, &[]))).await;
         assert_eq!(
@@ -363,7 +363,7 @@ async fn each_step_has_its_status() {
     let registry = Hostile::start(|seen, _| (seen.step() == "open").then(|| say(202, &[]))).await;
     assert_eq!(
         push(registry.address, "a").await,
-        Err(PushError::Protocol(Step::Open)),
+        Err(PushError::Protocol(PushStep::Open)),
         "no Location"
     );
 }
@@ -380,9 +380,9 @@ async fn who_never_answers_is_left() {
     }
     // The total holds even where each call is within its own limit.
     let registry = Hostile::start(|_, _| Some(Reply::Hang)).await;
-    let total = Limits {
+    let total = TransportLimits {
         total: limits().call / 10,
-        call: Limits::default().call,
+        call: TransportLimits::default().call,
         ..limits()
     };
     let tag = reference(registry.address).tag;
@@ -405,7 +405,7 @@ async fn bodies_and_headers_without_end_are_cut() {
     .await;
     assert_eq!(
         push(token.address, "a").await,
-        Err(PushError::Protocol(Step::Token))
+        Err(PushError::Protocol(PushStep::Token))
     );
     let manifest = Hostile::start(|seen, _| match seen.step() {
         "verify" => Some(say(200, &[])),
@@ -415,11 +415,11 @@ async fn bodies_and_headers_without_end_are_cut() {
     .await;
     assert_eq!(
         push(manifest.address, "a").await,
-        Err(PushError::Protocol(Step::Verify))
+        Err(PushError::Protocol(PushStep::Verify))
     );
     let error = Hostile::start(|_, _| Some(Reply::Endless(400))).await;
     let expected = PushError::Status {
-        step: Step::Lookup,
+        step: PushStep::Lookup,
         status: 400,
     };
     assert_eq!(
@@ -435,10 +435,10 @@ async fn bodies_and_headers_without_end_are_cut() {
 async fn a_busy_registry_is_asked_again_but_not_for_ever() {
     let wait = |seconds: &str| vec![("Retry-After", seconds.to_owned())];
     let recovers = Hostile::start(move |_, before| (before < 2).then(|| say(429, &wait("0")))).await;
-    assert_eq!(push(recovers.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(push(recovers.address, "a").await, Ok(PushOutcome::Uploaded));
     for status in [429, 503] {
         let busy = Hostile::start(move |_, _| Some(say(status, &wait("86400")))).await;
-        let step = Step::Lookup;
+        let step = PushStep::Lookup;
         assert_eq!(
             push(busy.address, "a").await,
             Err(PushError::Status { step, status })
@@ -446,9 +446,9 @@ async fn a_busy_registry_is_asked_again_but_not_for_ever() {
         assert_eq!(busy.seen().len(), 4, "a day is cut to the longest pause");
     }
     let busy = Hostile::start(move |_, _| Some(say(429, &wait("60")))).await;
-    let no_time = Limits {
+    let no_time = TransportLimits {
         total: limits().call,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let tag = reference(busy.address).tag;
     let outcome = client(busy.address, None, no_time)
@@ -457,7 +457,7 @@ async fn a_busy_registry_is_asked_again_but_not_for_ever() {
     assert_eq!(
         outcome,
         Err(PushError::Status {
-            step: Step::Lookup,
+            step: PushStep::Lookup,
             status: 429
         })
     );
@@ -467,7 +467,7 @@ async fn a_busy_registry_is_asked_again_but_not_for_ever() {
 #[tokio::test]
 async fn a_broken_connection_is_tried_again_and_a_closed_port_reported() {
     let flaky = Hostile::start(|_, before| (before == 0).then_some(Reply::Close)).await;
-    assert_eq!(push(flaky.address, "a").await, Ok(Pushed::Uploaded));
+    assert_eq!(push(flaky.address, "a").await, Ok(PushOutcome::Uploaded));
     let gone = Hostile::honest().await.address;
     assert_eq!(push(gone, "a").await, Err(PushError::Unreachable));
 }

@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use renderer_support::{BASIC, Hostile, PASSWORD, Reply, say};
-use renderhub::api::termination::{Reason, Termination};
+use renderhub::api::termination::{Termination, TerminationReason};
 use renderhub_harness::process::Process;
 use renderhub_harness::{Registry, RegistryOptions, Tools, net, rundir, wait_for};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -38,7 +38,7 @@ impl Pusher {
         let rendered = pusher
             .run(&["render", "config.json", "--out", "chart.tgz"], &[])
             .await?;
-        anyhow::ensure!(rendered.reason == Reason::Rendered, "not rendered");
+        anyhow::ensure!(rendered.reason == TerminationReason::Rendered, "not rendered");
         Ok(pusher)
     }
 
@@ -83,7 +83,7 @@ async fn a_registry_with_a_password() -> Result<()> {
     let plain = ["--plain-http"];
     assert_eq!(
         pusher.push(&host, &plain, &[]).await?.reason,
-        Reason::CredentialRequired
+        TerminationReason::CredentialRequired
     );
     let wrong = registry
         .docker_config_json()
@@ -95,11 +95,11 @@ async fn a_registry_with_a_password() -> Result<()> {
             .push(&host, &plain, &[("DOCKER_CONFIG", &wrong)])
             .await?
             .reason,
-        Reason::Unauthorized
+        TerminationReason::Unauthorized
     );
     let right = pusher.write("right.json", &registry.docker_config_json())?;
     let first = pusher.push(&host, &plain, &[("DOCKER_CONFIG", &right)]).await?;
-    assert_eq!(first.reason, Reason::Pushed);
+    assert_eq!(first.reason, TerminationReason::Pushed);
     pusher.write("username", registry.username())?;
     pusher.write("password", registry.password())?;
     let files = [
@@ -112,14 +112,14 @@ async fn a_registry_with_a_password() -> Result<()> {
     let again = pusher.push(&host, &files, &[]).await?;
     assert_eq!(
         (again.reason, again.digest),
-        (Reason::AlreadyExists, first.digest)
+        (TerminationReason::AlreadyExists, first.digest)
     );
     assert_eq!(
         pusher
             .push(&host, &[], &[("DOCKER_CONFIG", &right)])
             .await?
             .reason,
-        Reason::RegistryUnreachable,
+        TerminationReason::RegistryUnreachable,
         "no TLS there"
     );
     Ok(())
@@ -134,7 +134,7 @@ async fn a_registry_open_to_everybody() -> Result<()> {
             .push(&registry.host(), &["--plain-http"], &[])
             .await?
             .reason,
-        Reason::Pushed
+        TerminationReason::Pushed
     );
     // A credential for it does no harm, and is not sent, since nobody asks.
     pusher.write("auth.json", &registry.docker_config_json())?;
@@ -145,7 +145,7 @@ async fn a_registry_open_to_everybody() -> Result<()> {
             &[("DOCKER_CONFIG", "auth.json")],
         )
         .await?;
-    assert_eq!(again.reason, Reason::AlreadyExists);
+    assert_eq!(again.reason, TerminationReason::AlreadyExists);
     Ok(())
 }
 
@@ -159,7 +159,7 @@ async fn a_registry_with_a_private_authority() -> Result<()> {
     pusher.write("ca.pem", registry.ca_pem()?)?;
     assert_eq!(
         pusher.push(&host, &["--timeout", "10"], &[auth]).await?.reason,
-        Reason::RegistryUnreachable,
+        TerminationReason::RegistryUnreachable,
         "unknown authority"
     );
     assert!(
@@ -171,14 +171,14 @@ async fn a_registry_with_a_private_authority() -> Result<()> {
             .push(&host, &["--ca-file", "ca.pem"], &[auth])
             .await?
             .reason,
-        Reason::Pushed
+        TerminationReason::Pushed
     );
     assert_eq!(
         pusher
             .push(&host, &[], &[auth, ("SSL_CERT_FILE", "ca.pem")])
             .await?
             .reason,
-        Reason::AlreadyExists
+        TerminationReason::AlreadyExists
     );
     // The certificate is for an address; a name of the same address is another host.
     let port = registry.address().port();
@@ -187,7 +187,7 @@ async fn a_registry_with_a_private_authority() -> Result<()> {
     let renamed = pusher
         .push(&name, &["--ca-file", "ca.pem", "--timeout", "10"], &[auth])
         .await?;
-    assert_eq!(renamed.reason, Reason::RegistryUnreachable);
+    assert_eq!(renamed.reason, TerminationReason::RegistryUnreachable);
     Ok(())
 }
 
@@ -201,7 +201,7 @@ async fn another_chart_under_the_tag_is_a_conflict() -> Result<()> {
             .push(&registry.host(), &["--plain-http"], &[])
             .await?
             .reason,
-        Reason::Pushed
+        TerminationReason::Pushed
     );
     let config = std::fs::read_to_string(pusher.path("config.json"))?
         .replace("\"input\":{}", "\"input\":{\"userdata\":1}");
@@ -214,7 +214,7 @@ async fn another_chart_under_the_tag_is_a_conflict() -> Result<()> {
             .push(&registry.host(), &["--plain-http"], &[])
             .await?
             .reason,
-        Reason::TagConflict
+        TerminationReason::TagConflict
     );
     Ok(())
 }
@@ -320,15 +320,18 @@ async fn a_registry_with_a_token_service() -> Result<()> {
     ];
     assert_eq!(
         pusher.push(&host, &files, &[]).await?.reason,
-        Reason::RealmRefused,
+        TerminationReason::RealmRefused,
         "not named beforehand"
     );
     assert!(service.seen().is_empty(), "and not told the password");
     let named = [&files[..], &["--token-realm", &realm]].concat();
-    assert_eq!(pusher.push(&host, &named, &[]).await?.reason, Reason::Pushed);
     assert_eq!(
         pusher.push(&host, &named, &[]).await?.reason,
-        Reason::AlreadyExists
+        TerminationReason::Pushed
+    );
+    assert_eq!(
+        pusher.push(&host, &named, &[]).await?.reason,
+        TerminationReason::AlreadyExists
     );
     for seen in service.seen() {
         assert_eq!(
@@ -354,14 +357,14 @@ async fn a_plain_registry_with_an_encrypted_token_service() -> Result<()> {
     let plain = ["--plain-http", "--timeout", "10", "--token-realm", &realm];
     assert_eq!(
         pusher.push(&host, &plain, &[]).await?.reason,
-        Reason::RegistryUnreachable,
+        TerminationReason::RegistryUnreachable,
         "unknown authority"
     );
     assert!(!service.log().contains("/v2/?"));
     let trusted = [&plain[..], &["--ca-file", "ca.pem"]].concat();
     assert_eq!(
         pusher.push(&host, &trusted, &[]).await?.reason,
-        Reason::CredentialRequired,
+        TerminationReason::CredentialRequired,
         "the service itself refuses"
     );
     Ok(())
@@ -385,6 +388,9 @@ async fn a_token_that_may_only_pull() -> Result<()> {
         &realm,
     ];
     // The registry answers 401 rather than 403 where a token's scope is too small.
-    assert_eq!(pusher.push(&host, &args, &[]).await?.reason, Reason::Unauthorized);
+    assert_eq!(
+        pusher.push(&host, &args, &[]).await?.reason,
+        TerminationReason::Unauthorized
+    );
     Ok(())
 }

@@ -17,7 +17,7 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 use support::careless::put_status;
 use support::forge::Marks;
-use support::{DIGEST, FIXED_LIMIT, LIMIT, Stage, job_name_of};
+use support::{DIGEST, LIMIT, Stage, job_name_of};
 
 fn condition(type_: &str, status: &str) -> Value {
     let now = Timestamp::now().to_string();
@@ -73,7 +73,7 @@ impl Stage {
 
     /// Waits until the status is this one again.
     async fn put_right(&self, task: &RenderTask, what: &str, status: &Value) -> Result<()> {
-        wait_for(&format!("{what} to be put right"), FIXED_LIMIT, async || {
+        wait_for(&format!("{what} to be put right"), LIMIT, async || {
             Ok((self.status(task).await? == *status).then_some(()))
         })
         .await
@@ -283,7 +283,7 @@ async fn results_from_before_there_was_a_key_stay() -> Result<()> {
     put_status(&stage.tasks(), "old", &json!({"attempts": 1})).await?;
     let right =
         |status: &Value| status["digest"] == result["digest"] && status["conditions"] == result["conditions"];
-    wait_for("the old result to be put right", FIXED_LIMIT, async || {
+    wait_for("the old result to be put right", LIMIT, async || {
         Ok(right(&stage.status(&old).await?).then_some(()))
     })
     .await?;

@@ -22,7 +22,7 @@ use renderhub::api::{QueuePolicy, RenderTask};
 use renderhub_harness::{apply, finish, turn, wait_for};
 use serde_json::json;
 use support::careless::put_status;
-use support::{FIXED_LIMIT, LIMIT, Stage, has, job_name_of};
+use support::{LIMIT, Stage, has, job_name_of};
 use tokio::time::{Instant, interval};
 
 /// How long a storm lasts.
@@ -102,7 +102,7 @@ async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
     let begin = Timestamp::now();
     let (notes, lies) = tokio::try_join!(stage.storm("noted"), stage.fight("fought"))?;
     let seconds = usize::try_from(Timestamp::now().duration_since(begin).as_secs())?;
-    wait_for("the result to be put right", FIXED_LIMIT, async || {
+    wait_for("the result to be put right", LIMIT, async || {
         Ok((stage.tasks().get("fought").await?.status == result).then_some(()))
     })
     .await?;

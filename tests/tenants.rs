@@ -17,7 +17,7 @@ use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 use support::tenant::{BUILDER, OWN, account};
-use support::{CANARY, EVERYWHERE, FIXED_LIMIT, LIMIT, OWN_HOSTS, Stage, has, job_name_of};
+use support::{CANARY, EVERYWHERE, LIMIT, OWN_HOSTS, Stage, has, job_name_of};
 
 impl Stage {
     /// A stage whose tenant has everything of its own.
@@ -535,7 +535,7 @@ async fn a_grant_wakes_its_tasks_and_its_end_leaves_running_jobs_alone() -> Resu
         .refused_for(&task, std::time::Duration::from_secs(12))
         .await?;
     stage.grant_to(&tenant, &other).await?;
-    wait_for("the grant to start the task", FIXED_LIMIT, async || {
+    wait_for("the grant to start the task", LIMIT, async || {
         Ok(stage.objects(&task).await?.0.then_some(()))
     })
     .await?;
@@ -545,7 +545,7 @@ async fn a_grant_wakes_its_tasks_and_its_end_leaves_running_jobs_alone() -> Resu
         &support::record::raw::<renderhub::api::ReferenceGrant>(),
     );
     grants.delete("from-others", &DeleteParams::default()).await?;
-    wait_for("the end of the grant to be heard", FIXED_LIMIT, async || {
+    wait_for("the end of the grant to be heard", LIMIT, async || {
         let next = stage.submit_for_registry("next", shared.clone()).await?;
         let status = stage
             .status_when(&next, "the next task to be decided", |s| !s.conditions.is_empty())

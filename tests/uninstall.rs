@@ -12,7 +12,7 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use renderhub::app::config;
-use renderhub::app::config::Cli;
+use renderhub::app::config::HubCli;
 use renderhub_harness::helm::{self, Helm};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
@@ -95,9 +95,9 @@ async fn it_waits_for_the_hubs_pods_as_long_as_they_may_take() -> Result<()> {
     let job = &of_kind(&objects, "Job")?["spec"];
     let args = job["template"]["spec"]["containers"][0]["args"].as_array();
     let args = args.into_iter().flatten().filter_map(Value::as_str);
-    let Cli {
-        command: config::Command::Stop(args),
-    } = Cli::try_parse_from(std::iter::once("renderhub").chain(args))?
+    let HubCli {
+        command: config::HubCommand::Stop(args),
+    } = HubCli::try_parse_from(std::iter::once("renderhub").chain(args))?
     else {
         anyhow::bail!("another command")
     };

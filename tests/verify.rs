@@ -19,15 +19,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
-use renderer_support::{Hostile, Reply, artifact, limits, say};
+use renderer_support::{Hostile, Reply, artifact, say};
+use renderhub::api::basic_auth::BasicCredential;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
-use renderhub::api::docker_config::Credential;
 use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
-use renderhub::renderer::auth::{Access, Authenticator};
+use renderhub::renderer::auth::{Authenticator, TokenScope};
 use renderhub::renderer::origin::Origin;
-use renderhub::renderer::registry::Registry as Pusher;
+use renderhub::renderer::registry::RegistryClient as Pusher;
 use renderhub::renderer::tls;
-use renderhub::renderer::transport::Transport;
+use renderhub::renderer::transport::{Transport, TransportLimits};
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{Registry, RegistryOptions, apply, wait_for};
 use serde_json::{Value, json};
@@ -163,14 +163,17 @@ async fn what_a_real_registry_holds_succeeds_and_nothing_else() -> Result<()> {
     let auth = Authenticator {
         origin: Origin::of_registry(&host, true),
         repository: format!("{}/shop", stage.scope.tenant).parse().unwrap(),
-        credential: Some(Credential {
+        credential: Some(BasicCredential {
             username: registry.username().to_owned(),
             password: registry.password().to_owned().into(),
         }),
         token_realm: None,
-        access: Access::Push,
+        access: TokenScope::Push,
     };
-    let mut pusher = Pusher::new(Transport::new(tls::no_tls().unwrap(), limits()), auth);
+    let mut pusher = Pusher::new(
+        Transport::new(tls::no_tls().unwrap(), TransportLimits::default()),
+        auth,
+    );
     pusher.push(&"1.0.0".parse().unwrap(), &artifact).await.unwrap();
     let digest = artifact.manifest.digest.to_string();
     let (held, forged) = (stage.submit_as("held").await?, stage.submit_as("forged").await?);

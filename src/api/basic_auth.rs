@@ -2,13 +2,30 @@
 //! Secret, and for the renderer, which reads the files it is mounted as.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use super::docker_config::Credential;
+use secrecy::SecretString;
+
 use super::labels::REGISTRY_HOST;
 use super::oci::RegistryHost;
 
 /// Longest user name or password in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
+
+/// A user name and a password; `Debug` shows neither.
+#[derive(Clone)]
+pub struct BasicCredential {
+    /// Sent in clear inside the Basic header, so it is not treated as public either.
+    pub username: String,
+    /// The password or access token.
+    pub password: SecretString,
+}
+
+impl fmt::Debug for BasicCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(redacted)")
+    }
+}
 
 /// Why a user name and a password are no credential; never with a word of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +43,7 @@ pub enum BasicAuthError {
 
 /// The host that a Secret says its user name and password are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamedHost {
+pub enum SecretHostMatch {
     /// It names none.
     Absent,
     /// The registry's.
@@ -35,7 +52,7 @@ pub enum NamedHost {
     Another,
 }
 
-impl NamedHost {
+impl SecretHostMatch {
     /// What these annotations of a Secret say to a registry of this hostname.
     #[must_use]
     pub fn of(annotations: Option<&BTreeMap<String, String>>, hostname: &str) -> Self {
@@ -56,7 +73,7 @@ impl NamedHost {
 ///
 /// # Errors
 /// When one is empty, not text or too long, or the user name holds a colon.
-pub fn parse(username: &[u8], password: &[u8]) -> Result<Credential, BasicAuthError> {
+pub fn parse(username: &[u8], password: &[u8]) -> Result<BasicCredential, BasicAuthError> {
     pair(word(username)?, word(password)?)
 }
 
@@ -64,13 +81,13 @@ pub fn parse(username: &[u8], password: &[u8]) -> Result<Credential, BasicAuthEr
 ///
 /// # Errors
 /// When one is empty or the user name holds a colon.
-pub fn pair(username: &str, password: &str) -> Result<Credential, BasicAuthError> {
+pub fn pair(username: &str, password: &str) -> Result<BasicCredential, BasicAuthError> {
     if username.is_empty() || password.is_empty() {
         Err(BasicAuthError::Empty)
     } else if username.contains(':') {
         Err(BasicAuthError::Colon)
     } else {
-        Ok(Credential {
+        Ok(BasicCredential {
             username: username.to_owned(),
             password: password.into(),
         })
@@ -96,23 +113,30 @@ mod tests {
     fn a_secret_is_for_the_host_that_it_names_with_its_port() {
         let host = "registry.test:5000";
         for (named, expected) in [
-            (None, NamedHost::Absent),
-            (Some("registry.test:5000"), NamedHost::Same),
-            (Some("Registry.TEST:5000"), NamedHost::Same),
-            (Some("registry.test"), NamedHost::Another),
-            (Some("registry.test:5001"), NamedHost::Another),
-            (Some("registry.test:5000.evil.test"), NamedHost::Another),
-            (Some("https://registry.test:5000"), NamedHost::Another),
-            (Some("registry.test:5000,other.test"), NamedHost::Another),
-            (Some(" registry.test:5000"), NamedHost::Another),
-            (Some(""), NamedHost::Another),
+            (None, SecretHostMatch::Absent),
+            (Some("registry.test:5000"), SecretHostMatch::Same),
+            (Some("Registry.TEST:5000"), SecretHostMatch::Same),
+            (Some("registry.test"), SecretHostMatch::Another),
+            (Some("registry.test:5001"), SecretHostMatch::Another),
+            (Some("registry.test:5000.evil.test"), SecretHostMatch::Another),
+            (Some("https://registry.test:5000"), SecretHostMatch::Another),
+            (Some("registry.test:5000,other.test"), SecretHostMatch::Another),
+            (Some(" registry.test:5000"), SecretHostMatch::Another),
+            (Some(""), SecretHostMatch::Another),
         ] {
             let annotations = named.map(|host| [(REGISTRY_HOST.to_owned(), host.to_owned())].into());
-            assert_eq!(NamedHost::of(annotations.as_ref(), host), expected, "{named:?}");
+            assert_eq!(
+                SecretHostMatch::of(annotations.as_ref(), host),
+                expected,
+                "{named:?}"
+            );
         }
         // What is no host is the registry's in no case, even where both say it.
         let both = [(REGISTRY_HOST.to_owned(), "https://x".to_owned())].into();
-        assert_eq!(NamedHost::of(Some(&both), "https://x"), NamedHost::Another);
+        assert_eq!(
+            SecretHostMatch::of(Some(&both), "https://x"),
+            SecretHostMatch::Another
+        );
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl fmt::Display for Reason {
 
 /// A condition as the hub wants it; its transition time is settled by [`merge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredCondition {
     /// Type of the condition.
     pub type_: ConditionType,
     /// Whether it holds.
@@ -232,7 +232,7 @@ pub struct Wanted {
 /// A condition whose status stays keeps its transition time, so that a write that changes nothing can be seen as such.
 pub fn merge(
     conditions: &mut Vec<Condition>,
-    wanted: &[Wanted],
+    wanted: &[DesiredCondition],
     gone: &[ConditionType],
     generation: Option<i64>,
     now: Timestamp,
@@ -272,8 +272,8 @@ pub fn is_true(conditions: &[Condition], type_: ConditionType) -> bool {
 mod tests {
     use super::*;
 
-    fn wanted(status: bool, message: &str) -> Wanted {
-        Wanted {
+    fn wanted(status: bool, message: &str) -> DesiredCondition {
+        DesiredCondition {
             type_: ConditionType::Ready,
             status,
             reason: Reason::Ready,
@@ -312,7 +312,7 @@ mod tests {
         for reason in Reason::ALL {
             for status in [true, false] {
                 let mut conditions = Vec::new();
-                let told = Wanted {
+                let told = DesiredCondition {
                     reason: *reason,
                     ..wanted(status, "why")
                 };

@@ -6,16 +6,20 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use super::{
-    ClusterRegistry, ClusterRenderTask, QueuePolicy, ReferenceGrant, Registry, RenderCluster, RenderTask,
-    RendererClass,
-};
+use super::cluster_registry::ClusterRegistry;
+use super::cluster_render_task::ClusterRenderTask;
+use super::queue_policy::QueuePolicy;
+use super::reference_grant::ReferenceGrant;
+use super::registry::Registry;
+use super::render_cluster::RenderCluster;
+use super::render_task::RenderTask;
+use super::renderer_class::RendererClass;
 
 /// A column of `kubectl get`: its name, where its text is, and whether only `-o wide` shows it.
-type Column = (&'static str, &'static str, bool);
+type PrinterColumn = (&'static str, &'static str, bool);
 
 /// Columns of both kinds of tasks. The reason of `Ready` says in one word where the task stands.
-const TASK_COLUMNS: &[Column] = &[
+const TASK_COLUMNS: &[PrinterColumn] = &[
     ("Type", ".spec.config.type", false),
     ("Chart", ".spec.repository", false),
     ("Cluster", ".spec.clusterName", false),
@@ -31,7 +35,7 @@ const TASK_COLUMNS: &[Column] = &[
 ];
 
 /// Columns of a registry.
-const REGISTRY_COLUMNS: &[Column] = &[
+const REGISTRY_COLUMNS: &[PrinterColumn] = &[
     ("Host", ".spec.hostname", false),
     ("Ready", r#".status.conditions[?(@.type=="Ready")].status"#, false),
     (
@@ -45,7 +49,7 @@ const REGISTRY_COLUMNS: &[Column] = &[
 ];
 
 /// Columns of a renderer class.
-const CLASS_COLUMNS: &[Column] = &[
+const CLASS_COLUMNS: &[PrinterColumn] = &[
     ("Image", ".spec.image", false),
     ("Mode", ".spec.mode", false),
     (
@@ -62,7 +66,7 @@ const CLASS_COLUMNS: &[Column] = &[
 ];
 
 /// Columns of a render cluster.
-const CLUSTER_COLUMNS: &[Column] = &[
+const CLUSTER_COLUMNS: &[PrinterColumn] = &[
     (
         "Connected",
         r#".status.conditions[?(@.type=="Connected")].status"#,
@@ -82,28 +86,28 @@ const CLUSTER_COLUMNS: &[Column] = &[
 ];
 
 /// Columns of a queue policy.
-const QUEUE_COLUMNS: &[Column] = &[
+const QUEUE_COLUMNS: &[PrinterColumn] = &[
     ("Weight", ".spec.weight", false),
     ("Namespaces", ".spec.namespaces", false),
     AGE,
 ];
 
 /// Columns of a tenant's registry.
-const TENANT_REGISTRY_COLUMNS: &[Column] = &[
+const TENANT_REGISTRY_COLUMNS: &[PrinterColumn] = &[
     ("Host", ".spec.hostname", false),
     ("Secret", ".spec.pushSecretRef.name", false),
     AGE,
 ];
 
 /// Columns of a grant: the first of each list, which is mostly the only one.
-const GRANT_COLUMNS: &[Column] = &[
+const GRANT_COLUMNS: &[PrinterColumn] = &[
     ("From", ".spec.from[0].namespace", false),
     ("To", ".spec.to[0].kind", false),
     AGE,
 ];
 
 /// The column that every kind has.
-const AGE: Column = ("Age", ".metadata.creationTimestamp", false);
+const AGE: PrinterColumn = ("Age", ".metadata.creationTimestamp", false);
 
 /// The CRD of every kind, in the order they are documented in.
 #[must_use]
@@ -121,7 +125,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
 }
 
 /// The CRD with its columns, and its schema put right.
-fn finished(mut crd: CustomResourceDefinition, columns: &[Column]) -> CustomResourceDefinition {
+fn finished(mut crd: CustomResourceDefinition, columns: &[PrinterColumn]) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         version.additional_printer_columns = Some(columns.iter().map(column).collect());
         if let Some(schema) = version
@@ -135,7 +139,7 @@ fn finished(mut crd: CustomResourceDefinition, columns: &[Column]) -> CustomReso
     crd
 }
 
-fn column(&(name, path, is_wide): &Column) -> CustomResourceColumnDefinition {
+fn column(&(name, path, is_wide): &PrinterColumn) -> CustomResourceColumnDefinition {
     CustomResourceColumnDefinition {
         name: name.to_owned(),
         json_path: path.to_owned(),

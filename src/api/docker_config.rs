@@ -9,12 +9,11 @@ use std::fmt;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::basic_auth;
+use super::basic_auth::{self, BasicCredential};
 use super::oci::RegistryHost;
 
 /// Largest file in bytes; a Kubernetes Secret cannot be larger.
@@ -42,26 +41,11 @@ pub enum DockerConfigError {
     BadEntry,
 }
 
-/// A user name and a password; `Debug` shows neither.
-#[derive(Clone)]
-pub struct Credential {
-    /// Sent in clear inside the Basic header, so it is not treated as public either.
-    pub username: String,
-    /// The password or access token.
-    pub password: SecretString,
-}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credential(redacted)")
-    }
-}
-
 /// A parsed credential file.
 #[derive(Clone, Default)]
 pub struct DockerConfig {
     // A broken entry is told to whoever asks for its host, and to nobody else.
-    entries: BTreeMap<String, Result<Credential, DockerConfigError>>,
+    entries: BTreeMap<String, Result<BasicCredential, DockerConfigError>>,
 }
 
 impl fmt::Debug for DockerConfig {
@@ -71,13 +55,13 @@ impl fmt::Debug for DockerConfig {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct DockerConfigFile {
     #[serde(default)]
     auths: Option<BTreeMap<String, Value>>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct DockerAuthEntry {
     #[serde(default)]
     auth: Option<String>,
     #[serde(default)]
@@ -99,7 +83,8 @@ impl DockerConfig {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(DockerConfigError::Malformed);
         }
-        let file: File = serde_json::from_slice(bytes).map_err(|_| DockerConfigError::Malformed)?;
+        let file: DockerConfigFile =
+            serde_json::from_slice(bytes).map_err(|_| DockerConfigError::Malformed)?;
         let auths = file.auths.unwrap_or_default();
         if auths.len() > MAX_ENTRIES {
             return Err(DockerConfigError::TooLarge);
@@ -118,7 +103,7 @@ impl DockerConfig {
     ///
     /// # Errors
     /// When the host's entry cannot be decoded.
-    pub fn lookup(&self, host: &RegistryHost) -> Result<Option<&Credential>, DockerConfigError> {
+    pub fn lookup(&self, host: &RegistryHost) -> Result<Option<&BasicCredential>, DockerConfigError> {
         let matches = |key: &str| key.eq_ignore_ascii_case(host.as_str());
         let exact = self.entries.iter().find(|(key, _)| matches(key));
         let found = exact.or_else(|| self.entries.iter().find(|(key, _)| matches(host_of(key))));
@@ -144,9 +129,9 @@ fn host_of(key: &str) -> &str {
 }
 
 /// An entry's credential; `None` for one that holds none (an empty entry left behind by a credential helper).
-fn credential(entry: Value) -> Result<Option<Credential>, DockerConfigError> {
+fn credential(entry: Value) -> Result<Option<BasicCredential>, DockerConfigError> {
     // serde also reads a struct from an array.
-    let entry: Entry = match entry {
+    let entry: DockerAuthEntry = match entry {
         Value::Null => return Ok(None),
         Value::Object(_) => serde_json::from_value(entry).map_err(|_| DockerConfigError::BadEntry)?,
         _ => return Err(DockerConfigError::BadEntry),

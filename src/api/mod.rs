@@ -6,10 +6,10 @@ mod cluster_render_task;
 pub mod conditions;
 mod definitions;
 pub mod docker_config;
+pub mod input_hashes;
 pub mod labels;
 pub mod names;
 pub mod oci;
-pub mod pinned;
 pub mod policy;
 mod queue_policy;
 mod reference_grant;
@@ -20,7 +20,7 @@ mod renderer_class;
 mod renderer_config;
 mod schema;
 pub mod termination;
-pub mod wiped;
+pub mod zeroized;
 
 pub use cluster_registry::{
     AllowedNamespace, ClusterRegistry, ClusterRegistrySpec, ClusterRegistryStatus, ConfigMapKeyReference,
@@ -35,11 +35,11 @@ pub use render_cluster::{
     ClusterKubeConfig, ClusterSecretReference, RenderCluster, RenderClusterSpec, RenderClusterStatus,
 };
 pub use render_task::{
-    FailurePhase, KubeConfigReference, KubeConfigSecretReference, ObjectRef, Owner, RegistryKind,
-    RegistryReference, RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure,
+    FailurePhase, KubeConfigReference, KubeConfigSecretReference, RegistryKind, RegistryReference,
+    RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure, TaskObjectReference, TaskOwner,
 };
 pub use renderer_class::{PullPolicy, RendererClass, RendererClassSpec, RendererClassStatus, RendererMode};
 pub use renderer_config::{
     BootstrapConfig, BootstrapInput, ChartMetadata, Component, Entrypoint, EntrypointType, HelmResource,
-    ReleaseConfig, ReleaseInput, RendererConfig, Resource,
+    ReleaseConfig, ReleaseInput, RendererConfig, ResourceSpec,
 };

@@ -61,7 +61,7 @@ pub struct Tag(String);
 
 /// A tagged artifact: `host[:port]/repository:tag`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Reference {
+pub struct OciReference {
     /// Registry that holds the artifact.
     pub host: RegistryHost,
     /// Repository within the registry.
@@ -243,7 +243,7 @@ impl FromStr for Tag {
 
 // === impl Reference ===
 
-impl Reference {
+impl OciReference {
     /// `oci://host[:port]/repository:tag`.
     #[must_use]
     pub fn url(&self) -> String {
@@ -251,7 +251,7 @@ impl Reference {
     }
 }
 
-impl FromStr for Reference {
+impl FromStr for OciReference {
     type Err = OciError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -266,7 +266,7 @@ impl FromStr for Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for OciReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}:{}", self.host, self.repository, self.tag)
     }
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn references() {
-        let reference: Reference = "oci://127.0.0.1:5000/team-a/shop:1.0.0+x".parse().unwrap();
+        let reference: OciReference = "oci://127.0.0.1:5000/team-a/shop:1.0.0+x".parse().unwrap();
         assert_eq!(reference.to_string(), "127.0.0.1:5000/team-a/shop:1.0.0_x");
         assert_eq!(reference.url(), "oci://127.0.0.1:5000/team-a/shop:1.0.0_x");
         assert_eq!(reference.repository.last_segment(), "shop");
@@ -452,7 +452,7 @@ mod tests {
             "h/r:a:b",
             "h\\x/r:1",
         ] {
-            assert!(bad.parse::<Reference>().is_err(), "{bad}");
+            assert!(bad.parse::<OciReference>().is_err(), "{bad}");
         }
     }
 
@@ -460,8 +460,8 @@ mod tests {
         /// Holds: C3.
         #[test]
         fn nothing_illegal_parses_and_everything_parsed_prints_itself(text in "\\PC{0,40}") {
-            if let Ok(reference) = text.parse::<Reference>() {
-                prop_assert_eq!(reference.url().parse::<Reference>().unwrap(), reference);
+            if let Ok(reference) = text.parse::<OciReference>() {
+                prop_assert_eq!(reference.url().parse::<OciReference>().unwrap(), reference);
             }
             if let Ok(repository) = text.parse::<Repository>() {
                 prop_assert!(repository.as_str().split('/').all(|part| !part.is_empty() && part != "." && part != ".."));
@@ -473,7 +473,7 @@ mod tests {
             path in "[a-z0-9]{1,5}((\\.|_|__|-{1,3})[a-z0-9]{1,3}){0,2}(/[a-z0-9]{1,5}){0,3}", tag in "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}") {
             let host = port.map_or(host.clone(), |port| format!("{host}:{port}"));
             let text = format!("{host}/{path}:{tag}");
-            prop_assert_eq!(text.parse::<Reference>().unwrap().to_string(), text);
+            prop_assert_eq!(text.parse::<OciReference>().unwrap().to_string(), text);
         }
 
         /// Holds: C3.

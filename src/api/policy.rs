@@ -35,7 +35,7 @@ const STATUSES: [&str; 5] = [
 ];
 
 /// A policy and its binding.
-pub type Validating = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
+pub type ValidatingPolicy = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
 
 /// Whether who asks is a hub: by a permission that stands for nothing else, so that any number of hubs, each with a
 /// ServiceAccount of its own, needs no list of names. Asked without a namespace, it must be held in the whole cluster, where
@@ -44,7 +44,7 @@ const IS_HUB: &str = "authorizer.group('renderhub.dev').resource('hubs').check('
 
 /// Refuses each change of a task's spec, including free-form values, which a CRD's own rules cannot see.
 #[must_use]
-pub fn immutable_spec() -> Validating {
+pub fn immutable_spec() -> ValidatingPolicy {
     let rule = Validation {
         expression: "object.spec == oldObject.spec".to_owned(),
         message: Some("spec is immutable; make a new task".to_owned()),
@@ -56,7 +56,7 @@ pub fn immutable_spec() -> Validating {
 
 /// Refuses each write of a status by anybody but a hub, whatever RBAC says of the subresource.
 #[must_use]
-pub fn hub_only_status() -> Validating {
+pub fn hub_only_status() -> ValidatingPolicy {
     let rule = Validation {
         expression: IS_HUB.to_owned(),
         message: Some("only the hub writes this status".to_owned()),
@@ -70,7 +70,7 @@ pub fn hub_only_status() -> Validating {
 ///
 /// Finalizers of others are nobody's business here, and setting this one is free.
 #[must_use]
-pub fn hub_only_finalizer() -> Validating {
+pub fn hub_only_finalizer() -> ValidatingPolicy {
     let has = |object: &str| format!("('{FINALIZER}' in {object}.metadata.?finalizers.orValue([]))");
     let rule = Validation {
         expression: format!("!{} || {} || {IS_HUB}", has("oldObject"), has("object")),
@@ -85,14 +85,14 @@ pub fn hub_only_finalizer() -> Validating {
 
 /// Every validating policy.
 #[must_use]
-pub fn validating_policies() -> [Validating; 3] {
+pub fn validating_policies() -> [ValidatingPolicy; 3] {
     [immutable_spec(), hub_only_status(), hub_only_finalizer()]
 }
 
 /// Warns who makes a task that no hub serves: no release gave it the finalizer. So it says nothing true unless
 /// [`set_finalizer`] is there.
 #[must_use]
-pub fn unserved() -> Validating {
+pub fn unserved() -> ValidatingPolicy {
     let rule = Validation {
         expression: format!("'{FINALIZER}' in object.metadata.?finalizers.orValue([])"),
         message: Some(
@@ -111,7 +111,7 @@ pub fn unserved() -> Validating {
 }
 
 /// A policy with one rule, and its binding; it fails closed.
-fn validating(name: &str, requests: MatchResources, rule: Validation) -> Validating {
+fn validating(name: &str, requests: MatchResources, rule: Validation) -> ValidatingPolicy {
     let policy = ValidatingAdmissionPolicy {
         metadata: metadata(name),
         spec: Some(ValidatingAdmissionPolicySpec {

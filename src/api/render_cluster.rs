@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::{AllowedNamespace, schema};
+use super::cluster_registry::AllowedNamespace;
+use super::schema;
 
 /// A cluster that renders for the hub: how it is reached, who may use it, and which credentials may go there.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]

@@ -93,7 +93,7 @@ pub struct RenderTaskSpec {
     pub ttl_seconds_after_finished: Option<i32>,
     /// Who made the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Owner>,
+    pub owner: Option<TaskOwner>,
 }
 
 /// Names a registry.
@@ -154,7 +154,7 @@ pub struct KubeConfigSecretReference {
 /// Who made a task.
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Owner {
+pub struct TaskOwner {
     /// Kind of the owner.
     #[schemars(schema_with = "schema::kind")]
     pub kind: String,
@@ -181,10 +181,10 @@ pub struct RenderTaskStatus {
     pub observed_generation: Option<i64>,
     /// The Job that renders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_ref: Option<ObjectRef>,
+    pub job_ref: Option<TaskObjectReference>,
     /// The Secret with the renderer's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config_secret_ref: Option<ObjectRef>,
+    pub config_secret_ref: Option<TaskObjectReference>,
     /// Where the chart is: `oci://host/repository:tag`.
     #[serde(default, rename = "chartURL", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::chart_url")]
@@ -215,7 +215,7 @@ pub struct RenderTaskStatus {
 /// An object that serves a task.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ObjectRef {
+pub struct TaskObjectReference {
     /// `RenderCluster` the object is on; absent for the hub's own cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]

@@ -99,7 +99,7 @@ pub struct ReleaseInput {
     #[x_kube(
         validation = Rule::new("self.all(key, size(key) <= 253)").message("a name has at most 253 characters")
     )]
-    pub resources: BTreeMap<String, Resource>,
+    pub resources: BTreeMap<String, ResourceSpec>,
     /// The resource that is installed.
     pub entrypoint: Entrypoint,
 }
@@ -141,7 +141,7 @@ pub enum EntrypointType {
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
-pub struct Resource {
+pub struct ResourceSpec {
     /// OCI repository, with its host.
     #[schemars(schema_with = "schema::reference")]
     pub repository: String,
@@ -196,7 +196,7 @@ pub struct BootstrapInput {
     #[x_kube(
         validation = Rule::new("self.all(key, size(key) <= 253)").message("a name has at most 253 characters")
     )]
-    pub releases: BTreeMap<String, Resource>,
+    pub releases: BTreeMap<String, ResourceSpec>,
     /// Free-form data handed to every release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_form")]

@@ -16,14 +16,14 @@ pub const PERMANENT_FAILURE: u8 = 2;
 
 /// The half of the work that a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Phase {
+pub enum TerminationPhase {
     /// Configuration to chart archive, in the container without a credential.
     Render,
     /// Chart archive to registry, in the container that holds the credential.
     Push,
 }
 
-impl Phase {
+impl TerminationPhase {
     /// The word used in the message and in `status.failure.phase`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -36,7 +36,7 @@ impl Phase {
 
 /// Why a renderer container ended; a closed list, safe to show to a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Reason {
+pub enum TerminationReason {
     /// The chart archive was written.
     Rendered,
     /// The chart was uploaded and the registry confirmed its digest.
@@ -77,7 +77,7 @@ pub enum Reason {
     Internal,
 }
 
-impl Reason {
+impl TerminationReason {
     /// Every reason, for tables and documentation checks.
     pub const ALL: [Self; 19] = [
         Self::Rendered,
@@ -191,9 +191,9 @@ impl Reason {
 #[serde(deny_unknown_fields)]
 pub struct Termination {
     /// The half of the work.
-    pub phase: Phase,
+    pub phase: TerminationPhase,
     /// How it ended.
-    pub reason: Reason,
+    pub reason: TerminationReason,
     /// Digest of the manifest under the tag; there for `Pushed` and `AlreadyExists`, and only for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
@@ -212,8 +212,8 @@ impl Termination {
     #[must_use]
     pub const fn rendered() -> Self {
         Self {
-            phase: Phase::Render,
-            reason: Reason::Rendered,
+            phase: TerminationPhase::Render,
+            reason: TerminationReason::Rendered,
             digest: None,
             credential_sent: false,
         }
@@ -223,8 +223,8 @@ impl Termination {
     #[must_use]
     pub const fn pushed(digest: Digest) -> Self {
         Self {
-            phase: Phase::Push,
-            reason: Reason::Pushed,
+            phase: TerminationPhase::Push,
+            reason: TerminationReason::Pushed,
             digest: Some(digest),
             credential_sent: false,
         }
@@ -234,8 +234,8 @@ impl Termination {
     #[must_use]
     pub const fn already_exists(digest: Digest) -> Self {
         Self {
-            phase: Phase::Push,
-            reason: Reason::AlreadyExists,
+            phase: TerminationPhase::Push,
+            reason: TerminationReason::AlreadyExists,
             digest: Some(digest),
             credential_sent: false,
         }
@@ -243,9 +243,9 @@ impl Termination {
 
     /// A failure; a success reason becomes `Internal`, because a success needs more than a reason.
     #[must_use]
-    pub const fn failed(phase: Phase, reason: Reason) -> Self {
+    pub const fn failed(phase: TerminationPhase, reason: TerminationReason) -> Self {
         let reason = if reason.is_success() {
-            Reason::Internal
+            TerminationReason::Internal
         } else {
             reason
         };
@@ -286,12 +286,14 @@ impl Termination {
     }
 
     fn is_consistent(&self) -> bool {
-        if self.credential_sent && (self.phase == Phase::Render || self.reason.is_success()) {
+        if self.credential_sent && (self.phase == TerminationPhase::Render || self.reason.is_success()) {
             return false;
         }
         match self.reason {
-            Reason::Rendered => self.phase == Phase::Render && self.digest.is_none(),
-            Reason::Pushed | Reason::AlreadyExists => self.phase == Phase::Push && self.digest.is_some(),
+            TerminationReason::Rendered => self.phase == TerminationPhase::Render && self.digest.is_none(),
+            TerminationReason::Pushed | TerminationReason::AlreadyExists => {
+                self.phase == TerminationPhase::Push && self.digest.is_some()
+            }
             _ => self.digest.is_none(),
         }
     }
@@ -313,16 +315,16 @@ mod tests {
             Termination::pushed(digest()),
             Termination::already_exists(digest()),
         ];
-        for phase in [Phase::Render, Phase::Push] {
+        for phase in [TerminationPhase::Render, TerminationPhase::Push] {
             all.extend(
-                Reason::ALL
+                TerminationReason::ALL
                     .iter()
                     .map(|reason| Termination::failed(phase, *reason)),
             );
         }
         all.push(Termination {
             credential_sent: true,
-            ..Termination::failed(Phase::Push, Reason::Forbidden)
+            ..Termination::failed(TerminationPhase::Push, TerminationReason::Forbidden)
         });
         for message in all {
             let text = message.to_json();
@@ -334,7 +336,7 @@ mod tests {
 
     #[test]
     fn words_are_the_ones_serde_uses() {
-        for reason in Reason::ALL {
+        for reason in TerminationReason::ALL {
             assert_eq!(
                 serde_json::to_string(&reason).unwrap(),
                 format!("\"{}\"", reason.as_str())
@@ -346,8 +348,15 @@ mod tests {
     /// Holds: E4.
     #[test]
     fn a_success_is_never_made_from_a_failure() {
-        for reason in [Reason::Rendered, Reason::Pushed, Reason::AlreadyExists] {
-            assert_eq!(Termination::failed(Phase::Push, reason).reason, Reason::Internal);
+        for reason in [
+            TerminationReason::Rendered,
+            TerminationReason::Pushed,
+            TerminationReason::AlreadyExists,
+        ] {
+            assert_eq!(
+                Termination::failed(TerminationPhase::Push, reason).reason,
+                TerminationReason::Internal
+            );
         }
     }
 

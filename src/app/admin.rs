@@ -17,38 +17,38 @@ use crate::plan::lease;
 
 /// What `/readyz` tells.
 #[derive(Clone)]
-pub struct Health {
+pub struct Readiness {
     /// Whether everything was seen once.
     pub ready: watch::Receiver<bool>,
     /// What the instance does.
-    pub state: watch::Receiver<lease::State>,
+    pub state: watch::Receiver<lease::InstanceState>,
     /// The end.
     pub stop: CancellationToken,
 }
 
 #[derive(Clone)]
-struct Shared {
+struct AdminState {
     registry: Arc<Registry>,
-    health: Health,
+    health: Readiness,
 }
 
 /// Serves until the process ends; ready while it stands by, and from the first sync on; not after `stop`.
 ///
 /// # Errors
 /// The listener failed.
-pub async fn serve(listener: TcpListener, registry: Arc<Registry>, health: Health) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, registry: Arc<Registry>, health: Readiness) -> std::io::Result<()> {
     let router = Router::new()
         .route("/livez", get(|| async { "ok" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Shared { registry, health });
+        .with_state(AdminState { registry, health });
     axum::serve(listener, router).await
 }
 
-async fn readyz(State(Shared { health, .. }): State<Shared>) -> impl IntoResponse {
+async fn readyz(State(AdminState { health, .. }): State<AdminState>) -> impl IntoResponse {
     if health.stop.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping")
-    } else if *health.state.borrow() == lease::State::Standby {
+    } else if *health.state.borrow() == lease::InstanceState::Standby {
         (StatusCode::OK, "ok (standby)")
     } else if *health.ready.borrow() {
         (StatusCode::OK, "ok (active)")
@@ -57,7 +57,7 @@ async fn readyz(State(Shared { health, .. }): State<Shared>) -> impl IntoRespons
     }
 }
 
-async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
+async fn metrics(State(shared): State<AdminState>) -> impl IntoResponse {
     let mut text = String::new();
     let code = match encode(&mut text, &shared.registry) {
         Ok(()) => StatusCode::OK,

@@ -9,15 +9,15 @@ use k8s_openapi::api::core::v1::LocalObjectReference;
 use crate::api::names::{is_dns_label, is_dns_subdomain};
 use crate::api::{PullPolicy, RendererClassSpec};
 use crate::app::probe::ProbeArgs;
-use crate::controllers::tasks::engine::Limits;
-use crate::plan::platform::posture::Posture;
-use crate::plan::platform::tenancy::Tenancy;
-use crate::plan::queue::Caps;
+use crate::controllers::tasks::controller::TaskControllerLimits;
+use crate::plan::platform::posture::SecurityPosture;
+use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::queue::ConcurrencyLimits;
 
 mod admin;
 mod clusters;
 mod error;
-mod kept;
+mod failed_jobs;
 mod parse;
 mod registries;
 mod start;
@@ -26,7 +26,7 @@ mod stop;
 pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
 pub use error::SettingsError;
-pub use kept::KeptArgs;
+pub use failed_jobs::FailedJobArgs;
 pub use registries::RegistryArgs;
 pub use start::{StartArgs, StartSettings};
 pub use stop::StopArgs;
@@ -53,15 +53,15 @@ const LARGE_PASSES_OF_ONE: usize = 2;
 /// A hub controller that renders charts with credentials no tenant can reach.
 #[derive(Debug, Parser)]
 #[command(name = "renderhub", version, about, propagate_version = true)]
-pub struct Cli {
+pub struct HubCli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: HubCommand,
 }
 
 /// What the program can do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum HubCommand {
     /// Run the hub until it is told to stop.
     Run(Box<RunArgs>),
     /// Look at what would keep the hub from starting, and change nothing.
@@ -74,7 +74,7 @@ pub enum Command {
 
 /// How findings are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// For people.
     Table,
     /// A list of objects.
@@ -88,8 +88,8 @@ pub struct PreflightArgs {
     #[command(flatten)]
     pub hub: RunArgs,
     /// How the findings are written.
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    pub output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    pub output: OutputFormat,
 }
 
 /// How logs are written.
@@ -193,7 +193,7 @@ pub struct RunArgs {
     pub keep_finished_per_namespace: Option<usize>,
     /// What failed tasks leave to be looked at.
     #[command(flatten)]
-    pub kept: KeptArgs,
+    pub kept: FailedJobArgs,
     /// Longest time that work under way may take after SIGTERM.
     #[arg(long, env = "RENDERHUB_GRACE_PERIOD", default_value = "20s", value_parser = duration)]
     pub grace_period: Duration,
@@ -222,13 +222,13 @@ pub struct Settings {
     /// How the hub becomes the ServiceAccount of a task.
     pub tenant_identity: TenantIdentity,
     /// What tenants' references may do.
-    pub tenancy: Tenancy,
+    pub tenancy: TenancyPolicy,
     /// How it looks around before it starts.
     pub start: StartSettings,
     /// The renderer of tasks without a class.
     pub fallback_class: RendererClassSpec,
-    /// What bounds the engine.
-    pub limits: Limits,
+    /// What bounds the controller.
+    pub limits: TaskControllerLimits,
     /// Longest that a failed Job is kept.
     pub max_failed_job_ttl: Duration,
     /// Longest time that work under way may take after SIGTERM.
@@ -242,12 +242,12 @@ pub struct Settings {
 impl Settings {
     /// How strict the hub was told to be.
     #[must_use]
-    pub fn posture(&self) -> Posture {
-        Posture {
+    pub fn posture(&self) -> SecurityPosture {
+        SecurityPosture {
             tenancy: self.tenancy.clone(),
             impersonates: self.tenant_identity == TenantIdentity::Impersonate,
             skipped: self.start.skipped.clone(),
-            gates: self.clusters.gates.clone(),
+            gates: self.clusters.feature_gates.clone(),
             allows_refused_addresses: !self.clusters.allowed.is_empty(),
             names_namespaces: self.admin.metrics_by_namespace,
         }
@@ -303,12 +303,12 @@ impl RunArgs {
         Ok(names)
     }
 
-    fn limits(&self) -> Result<Limits, SettingsError> {
+    fn limits(&self) -> Result<TaskControllerLimits, SettingsError> {
         let caps = self.caps()?;
         if self.gc_interval < Duration::from_secs(1) {
             return Err(SettingsError::SweepsTooOften);
         }
-        Ok(Limits {
+        Ok(TaskControllerLimits {
             caps,
             workers: WORKERS,
             workers_of_namespace: WORKERS_OF_NAMESPACE,
@@ -323,12 +323,12 @@ impl RunArgs {
         })
     }
 
-    fn tenancy(&self) -> Result<Tenancy, SettingsError> {
+    fn tenancy(&self) -> Result<TenancyPolicy, SettingsError> {
         let account = self.default_service_account.as_deref().unwrap_or_default().trim();
         if !account.is_empty() && !is_dns_subdomain(account) {
             return Err(SettingsError::NotAServiceAccount);
         }
-        Ok(Tenancy {
+        Ok(TenancyPolicy {
             default_service_account: (!account.is_empty()).then(|| account.to_owned()),
             crosses_namespaces: !self.no_cross_namespace_refs,
             is_single_tenant: self.single_tenant,
@@ -336,8 +336,8 @@ impl RunArgs {
         })
     }
 
-    fn caps(&self) -> Result<Caps, SettingsError> {
-        let caps = Caps {
+    fn caps(&self) -> Result<ConcurrencyLimits, SettingsError> {
+        let caps = ConcurrencyLimits {
             total: self.max_active_jobs,
             per_namespace: self.max_active_jobs_per_namespace,
         };
@@ -388,9 +388,9 @@ mod tests {
         let all = ["renderhub", "run", "--rendering-namespace", "rendering"]
             .iter()
             .chain(flags);
-        match Cli::try_parse_from(all).unwrap().command {
-            Command::Run(args) => *args,
-            Command::Preflight(args) => args.hub,
+        match HubCli::try_parse_from(all).unwrap().command {
+            HubCommand::Run(args) => *args,
+            HubCommand::Preflight(args) => args.hub,
             other => unreachable!("{other:?}"),
         }
     }
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        HubCli::command().debug_assert();
     }
 
     #[test]
@@ -459,7 +459,7 @@ mod tests {
             let all = ["renderhub", "run", "--rendering-namespace", "rendering"]
                 .iter()
                 .chain(*flags);
-            assert!(Cli::try_parse_from(all).is_err(), "{flags:?}");
+            assert!(HubCli::try_parse_from(all).is_err(), "{flags:?}");
         }
     }
 

@@ -14,21 +14,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::config::Settings;
 use crate::base::metrics::{Metrics, StateLabel};
-use crate::kubernetes::gate::Gate;
-use crate::kubernetes::lease::{Held, LeaseError};
-use crate::plan::lease::State;
+use crate::kubernetes::lease::{LeaseError, LeaseHolder};
+use crate::kubernetes::write_fence::WriteFence;
+use crate::plan::lease::InstanceState;
 
 pub mod admin;
 mod clusters;
 pub mod config;
 mod error;
 mod loops;
+mod preflight_loop;
 pub mod probe;
-mod recheck;
 mod start;
 pub mod stop;
 pub mod telemetry;
-mod unowned;
+mod unserved_namespaces;
 
 pub use error::AppError;
 pub use start::{preflight, probe_network, stop_hub};
@@ -43,24 +43,24 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 /// # Errors
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
-    let clients = start::clients(Gate::default()).await?;
+    let clients = start::clients(WriteFence::default()).await?;
     let listener = TcpListener::bind(settings.admin.admin_address)
         .await
         .map_err(AppError::Bind)?;
     let stop = CancellationToken::new();
     let (metrics, registry) = Metrics::new();
     let (ready, is_ready) = watch::channel(false);
-    let state = watch::Sender::new(State::Starting);
+    let state = watch::Sender::new(InstanceState::Starting);
     let mut loops = JoinSet::new();
     loops.spawn(cancel_on_signal(stop.clone())?);
-    let health = admin::Health {
+    let health = admin::Readiness {
         ready: is_ready,
         state: state.subscribe(),
         stop: stop.clone(),
     };
     show(&mut loops, listener, (&metrics, registry), health);
 
-    let Some(start::Started {
+    let Some(start::StartedHub {
         calls,
         key,
         lease,
@@ -69,10 +69,10 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     else {
         return Ok(());
     };
-    let lease = Keeper::start(lease);
-    let hub = loops::Hub {
+    let lease = LeaseKeeperTask::start(lease);
+    let hub = loops::HubParts {
         calls,
-        gate: clients.gate.clone(),
+        fence: clients.fence.clone(),
         key,
         metrics,
         ready,
@@ -87,7 +87,7 @@ fn show(
     loops: &mut JoinSet<()>,
     listener: TcpListener,
     (metrics, registry): (&Metrics, Arc<Registry>),
-    health: admin::Health,
+    health: admin::Readiness,
 ) {
     loops.spawn(show_state(health.state.clone(), metrics.clone()));
     let admin = admin::serve(listener, registry, health);
@@ -109,10 +109,10 @@ fn cancel_on_signal(stop: CancellationToken) -> Result<impl Future<Output = ()> 
 }
 
 /// Shows in the metrics what the instance does.
-async fn show_state(mut state: watch::Receiver<State>, metrics: Metrics) {
+async fn show_state(mut state: watch::Receiver<InstanceState>, metrics: Metrics) {
     loop {
         let now = *state.borrow_and_update();
-        for state in State::ALL {
+        for state in InstanceState::ALL {
             let label = StateLabel {
                 state: state.as_str(),
             };
@@ -126,13 +126,13 @@ async fn show_state(mut state: watch::Receiver<State>, metrics: Metrics) {
 }
 
 /// The loop that keeps the Lease. It ends after all others: who stops may still write.
-struct Keeper {
+struct LeaseKeeperTask {
     release: CancellationToken,
     task: JoinHandle<LeaseError>,
 }
 
-impl Keeper {
-    fn start(lease: Held) -> Self {
+impl LeaseKeeperTask {
+    fn start(lease: LeaseHolder) -> Self {
         let release = CancellationToken::new();
         let task = tokio::spawn(lease.keep(release.clone()));
         Self { release, task }
@@ -163,7 +163,7 @@ impl Keeper {
 /// Waits for the end, asked for or not, and drains.
 async fn supervise(
     mut loops: JoinSet<()>,
-    mut lease: Keeper,
+    mut lease: LeaseKeeperTask,
     events: JoinHandle<()>,
     mut engine: JoinHandle<()>,
     (stop, grace_period): (&CancellationToken, Duration),
@@ -181,7 +181,7 @@ async fn supervise(
         drained = tokio::time::timeout(grace_period, engine) => drained.is_ok(),
         error = lease.lost() => return Err(error),
     };
-    // Ends by itself once it told the last of what the engine handed in; without the claim it could tell nothing.
+    // Ends by itself once it told the last of what the controller handed in; without the claim it could tell nothing.
     if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
         tracing::warn!("some events were not told");
     }
@@ -218,7 +218,7 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         let (events, engine) = (tokio::spawn(event), tokio::spawn(async {}));
-        let keeper = Keeper { release, task };
+        let keeper = LeaseKeeperTask { release, task };
         supervise(
             JoinSet::new(),
             keeper,

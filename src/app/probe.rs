@@ -33,7 +33,7 @@ pub struct ProbeArgs {
 
 /// How long something may take to become true: a hub to be ready, a policy to hold for a new pod.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ProbeTimeouts {
     /// Looks before it is given up.
     pub looks: u32,
     /// Time between two looks.
@@ -42,7 +42,7 @@ pub struct Patience {
     pub limit: Duration,
 }
 
-impl Default for Patience {
+impl Default for ProbeTimeouts {
     fn default() -> Self {
         Self {
             looks: 15,
@@ -55,7 +55,7 @@ impl Default for Patience {
 /// Looks at everything, each until it holds or was given up; a sentence on each. A Job is made in the cluster of `client`.
 pub async fn run(
     args: &ProbeArgs,
-    patience: Patience,
+    patience: ProbeTimeouts,
     client: Option<&Client>,
 ) -> Vec<Result<String, ProbeError>> {
     let mut found = Vec::new();
@@ -84,7 +84,7 @@ pub fn exit_code(found: &[Result<String, ProbeError>]) -> u8 {
     }
 }
 
-async fn ready(place: &str, patience: Patience) -> Result<String, ProbeError> {
+async fn ready(place: &str, patience: ProbeTimeouts) -> Result<String, ProbeError> {
     let address = address(place).await?;
     holds(patience, async || is_ready(address, patience.limit).await)
         .await
@@ -92,7 +92,7 @@ async fn ready(place: &str, patience: Patience) -> Result<String, ProbeError> {
     Ok(format!("{place} says that the hub is ready"))
 }
 
-async fn unreachable(place: &str, patience: Patience) -> Result<String, ProbeError> {
+async fn unreachable(place: &str, patience: ProbeTimeouts) -> Result<String, ProbeError> {
     let address = address(place).await?;
     holds(patience, async || !is_reached(address, patience.limit).await)
         .await
@@ -110,7 +110,7 @@ async fn address(place: &str) -> Result<SocketAddr, ProbeError> {
     found.next().ok_or_else(none)
 }
 
-async fn holds(patience: Patience, look: impl AsyncFn() -> bool) -> Result<(), ()> {
+async fn holds(patience: ProbeTimeouts, look: impl AsyncFn() -> bool) -> Result<(), ()> {
     for _ in 0..patience.looks {
         if look().await {
             return Ok(());
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    const HASTY: Patience = Patience {
+    const HASTY: ProbeTimeouts = ProbeTimeouts {
         looks: 3,
         pause: Duration::from_millis(1),
         limit: Duration::from_secs(5),

@@ -14,22 +14,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
 use crate::api::names::HubId;
-use crate::app::config::{Output, Settings};
+use crate::app::config::{OutputFormat, Settings};
 use crate::app::probe;
-use crate::app::probe::{Patience, ProbeArgs, ProbeError};
+use crate::app::probe::{ProbeArgs, ProbeError, ProbeTimeouts};
 use crate::app::stop;
-use crate::app::stop::{Hub, Outcome};
+use crate::app::stop::{HubDeployment, StopOutcome};
 use crate::base::metrics::{Metrics, ModeLabels, SettingLabel};
-use crate::kubernetes::apply::Calls;
-use crate::kubernetes::gate;
-use crate::kubernetes::gate::Gate;
-use crate::kubernetes::lease::{Held, LeaseError, Leases};
-use crate::kubernetes::preflight::Inquiry;
+use crate::kubernetes::apply::HubClient;
+use crate::kubernetes::lease::{LeaseClient, LeaseError, LeaseHolder};
+use crate::kubernetes::preflight::FactCollector;
 use crate::kubernetes::seal_key;
-use crate::plan::lease::{Claim, State, Watched, finding};
-use crate::plan::platform::unowned;
-use crate::plan::preflight::{Check, Finding, RUNBOOK, Verdict, judge, table};
-use crate::plan::task::seal::SealKey;
+use crate::kubernetes::write_fence;
+use crate::kubernetes::write_fence::WriteFence;
+use crate::plan::lease::{HolderIdentity, InstanceState, NamespaceScope, finding};
+use crate::plan::platform::unserved_namespaces;
+use crate::plan::preflight::{CheckResult, PreflightCheck, PreflightFinding, RUNBOOK, judge, table};
+use crate::plan::task::status_seal::SealKey;
 
 /// The namespace whose UID stands for the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
@@ -41,30 +41,30 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub that may start.
-pub(super) struct Started {
-    /// Its calls, through the gate.
-    pub calls: Calls,
+pub(super) struct StartedHub {
+    /// Its calls, through the fence.
+    pub calls: HubClient,
     /// What it seals results with.
     pub key: SealKey,
     /// Its claim, which it must keep.
-    pub lease: Held,
+    pub lease: LeaseHolder,
     /// UIDs of the namespaces that were looked at.
     pub namespaces: BTreeMap<String, String>,
 }
 
 /// Everything before the loops, in order; `None` when the hub is told to stop meanwhile.
 pub(super) async fn start_up(
-    clients: &Clients,
+    clients: &HubClients,
     settings: &Settings,
     metrics: &Metrics,
-    (stop, state): (&CancellationToken, watch::Sender<State>),
-) -> Result<Option<Started>, AppError> {
+    (stop, state): (&CancellationToken, watch::Sender<InstanceState>),
+) -> Result<Option<StartedHub>, AppError> {
     let looked = tokio::select! {
         looked = look_around(clients, settings, metrics) => looked?,
         () = stop.cancelled() => return Ok(None),
     };
     let (calls, key, namespaces) = looked;
-    let leases = Leases::new(
+    let leases = LeaseClient::new(
         clients.free.clone(),
         &settings.start.lease_namespace,
         metrics.clone(),
@@ -82,14 +82,14 @@ pub(super) async fn start_up(
         Err(error) => return Err(AppError::Lease(error)),
     };
     report(&[finding(&[])], metrics)?;
-    clients.gate.open(lease.claim());
+    clients.fence.open(lease.validity());
     tracing::info!("this instance works");
     let key = if lease.has_stood_by() {
         seal_key::load(&calls).await?
     } else {
         key
     };
-    Ok(Some(Started {
+    Ok(Some(StartedHub {
         calls,
         key,
         lease,
@@ -100,10 +100,10 @@ pub(super) async fn start_up(
 /// Finds out which hub this is, and whether anything but other hubs keeps it from starting; its calls, what it seals with, and
 /// the UIDs of the namespaces it looked at.
 async fn look_around(
-    clients: &Clients,
+    clients: &HubClients,
     settings: &Settings,
     metrics: &Metrics,
-) -> Result<(Calls, SealKey, BTreeMap<String, String>), AppError> {
+) -> Result<(HubClient, SealKey, BTreeMap<String, String>), AppError> {
     let client = &clients.free;
     let mut namespaces = BTreeMap::from([(KUBE_SYSTEM.to_owned(), cluster_uid(client).await?)]);
     let hub_id = HubId::new(&settings.shard_name, &namespaces[KUBE_SYSTEM])?;
@@ -112,7 +112,7 @@ async fn look_around(
     report(&judge(&facts, &settings.start.skipped), metrics)?;
     let rendering = &settings.rendering_namespace;
     let calls =
-        |client: &Client| Calls::new(client.clone(), metrics.clone(), rendering.clone(), hub_id.clone());
+        |client: &Client| HubClient::new(client.clone(), metrics.clone(), rendering.clone(), hub_id.clone());
     // After the checks: nothing is written to a namespace that is not fit for it.
     let key = seal_key::load(&calls(client)).await?;
     if let Some(uid) = uid_of(client, rendering).await {
@@ -125,14 +125,14 @@ async fn look_around(
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bool), AppError> {
-    let client = clients(Gate::default()).await?.free;
+pub async fn preflight(settings: Settings, output: OutputFormat) -> Result<(String, bool), AppError> {
+    let client = clients(WriteFence::default()).await?.free;
     let findings = findings_in_time(&client, &settings).await?;
     let text = match output {
-        Output::Table => table::render(&findings),
-        Output::Json => serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n",
+        OutputFormat::Table => table::render(&findings),
+        OutputFormat::Json => serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n",
     };
-    Ok((text, findings.iter().all(|f| f.verdict != Verdict::Refused)))
+    Ok((text, findings.iter().all(|f| f.result != CheckResult::Refused)))
 }
 
 /// Looks at the network; a sentence on each thing that must hold.
@@ -141,43 +141,47 @@ pub async fn preflight(settings: Settings, output: Output) -> Result<(String, bo
 /// A Job is to look, and there is no cluster to make it in.
 pub async fn probe_network(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, AppError> {
     let client = match &args.from_job {
-        Some(_) => Some(clients(Gate::default()).await?.free),
+        Some(_) => Some(clients(WriteFence::default()).await?.free),
         None => None,
     };
-    Ok(probe::run(args, Patience::default(), client.as_ref()).await)
+    Ok(probe::run(args, ProbeTimeouts::default(), client.as_ref()).await)
 }
 
 /// Ends a hub that is about to be uninstalled; what came of it within the limit.
 ///
 /// # Errors
 /// There is no cluster to look for it in.
-pub async fn stop_hub(hub: &Hub, limit: Duration) -> Result<Outcome, AppError> {
-    let client = clients(Gate::default()).await?.free;
+pub async fn stop_hub(hub: &HubDeployment, limit: Duration) -> Result<StopOutcome, AppError> {
+    let client = clients(WriteFence::default()).await?.free;
     Ok(stop::run(&client, hub, limit).await)
 }
 
 /// The findings, as long as a person waits for them.
-async fn findings_in_time(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
+async fn findings_in_time(client: &Client, settings: &Settings) -> Result<Vec<PreflightFinding>, AppError> {
     let found = tokio::time::timeout(PATIENCE, findings(client, settings)).await;
     found.unwrap_or(Err(AppError::NoAnswer))
 }
 
-async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, AppError> {
+async fn findings(client: &Client, settings: &Settings) -> Result<Vec<PreflightFinding>, AppError> {
     let (metrics, _) = Metrics::new();
     let hub_id = HubId::new(&settings.shard_name, &cluster_uid(client).await?)?;
     let inquiry = inquiry(client, settings, &metrics);
     let facts = inquiry.facts().await;
     let mut findings = judge(&facts, &settings.start.skipped);
-    let leases = Leases::new(client.clone(), &settings.start.lease_namespace, metrics);
+    let leases = LeaseClient::new(client.clone(), &settings.start.lease_namespace, metrics);
     let peers = match leases.peers(&claim(settings, &hub_id)).await {
         // Who looks at a hub that runs wants to know about the others.
-        Ok(peers) if peers.conflicts.is_empty() && peers.is_running => Finding::warning(
-            Check::Peers,
+        Ok(peers) if peers.conflicts.is_empty() && peers.is_running => PreflightFinding::warning(
+            PreflightCheck::Peers,
             "this hub runs already; another instance of it would stand by",
             "",
         ),
         Ok(peers) => finding(&peers.conflicts),
-        Err(error) => Finding::refused(Check::Peers, error.to_string(), "grant it, as the chart does"),
+        Err(error) => PreflightFinding::refused(
+            PreflightCheck::Peers,
+            error.to_string(),
+            "grant it, as the chart does",
+        ),
     };
     findings.push(peers);
     findings.push(left_to_nobody(&inquiry, settings, &leases).await);
@@ -185,24 +189,41 @@ async fn findings(client: &Client, settings: &Settings) -> Result<Vec<Finding>, 
 }
 
 /// The finding on namespaces that are left to nobody, this hub's own aside.
-async fn left_to_nobody(inquiry: &Inquiry, settings: &Settings, leases: &Leases) -> Finding {
-    let check = Check::UnownedNamespaces;
+async fn left_to_nobody(
+    inquiry: &FactCollector,
+    settings: &Settings,
+    leases: &LeaseClient,
+) -> PreflightFinding {
+    let check = PreflightCheck::UnownedNamespaces;
     if settings.start.skipped.contains(&check) {
-        return Finding::skipped(check);
+        return PreflightFinding::skipped(check);
     }
     let named = inquiry.task_namespaces().await;
-    let own = Watched::new(&settings.watch_namespaces);
+    let own = NamespaceScope::new(&settings.watch_namespaces);
     match leases.records().await {
-        Ok(records) => unowned::finding(&unowned::at_a_glance(&records, &named, &own, Timestamp::now())),
-        Err(error) => Finding::warning(check, error.to_string(), "grant it, as the chart does"),
+        Ok(records) => unserved_namespaces::finding(&unserved_namespaces::at_a_glance(
+            &records,
+            &named,
+            &own,
+            Timestamp::now(),
+        )),
+        Err(error) => PreflightFinding::warning(check, error.to_string(), "grant it, as the chart does"),
     }
 }
 
 /// Says when the instance stands by.
-async fn tell(mut state: watch::Receiver<State>) {
-    while state.wait_for(|state| *state == State::Standby).await.is_ok() {
+async fn tell(mut state: watch::Receiver<InstanceState>) {
+    while state
+        .wait_for(|state| *state == InstanceState::Standby)
+        .await
+        .is_ok()
+    {
         tracing::info!("standing by: another instance of this hub works");
-        if state.wait_for(|state| *state != State::Standby).await.is_err() {
+        if state
+            .wait_for(|state| *state != InstanceState::Standby)
+            .await
+            .is_err()
+        {
             return;
         }
     }
@@ -235,19 +256,19 @@ fn announce(settings: &Settings, hub_id: &HubId, metrics: &Metrics) {
 }
 
 /// Tells what was found, a line for each finding that somebody has to act on.
-fn report(findings: &[Finding], metrics: &Metrics) -> Result<(), AppError> {
+fn report(findings: &[PreflightFinding], metrics: &Metrics) -> Result<(), AppError> {
     let mut refused = 0;
     for finding in findings {
-        metrics.found(finding.check.as_str(), finding.verdict.as_str());
+        metrics.set_check_result(finding.check.as_str(), finding.result.as_str());
         let (check, found, fix) = (finding.check.as_str(), &finding.message, &finding.fix);
         let page = format!("{RUNBOOK}#{check}");
-        match finding.verdict {
-            Verdict::Refused => {
+        match finding.result {
+            CheckResult::Refused => {
                 refused += 1;
                 tracing::error!(check, fix, page, "refused: {found}");
             }
-            Verdict::Warning => tracing::warn!(check, fix, page, "{found}"),
-            Verdict::Ok | Verdict::Skipped => {}
+            CheckResult::Warning => tracing::warn!(check, fix, page, "{found}"),
+            CheckResult::Ok | CheckResult::Skipped => {}
         }
     }
     if refused == 0 {
@@ -258,8 +279,8 @@ fn report(findings: &[Finding], metrics: &Metrics) -> Result<(), AppError> {
 }
 
 /// What is asked at the start.
-pub(super) fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> Inquiry {
-    Inquiry {
+pub(super) fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> FactCollector {
+    FactCollector {
         client: client.clone(),
         metrics: metrics.clone(),
         rendering: settings.rendering_namespace.clone(),
@@ -271,30 +292,30 @@ pub(super) fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -
     }
 }
 
-fn claim(settings: &Settings, hub_id: &HubId) -> Claim {
-    Claim {
+fn claim(settings: &Settings, hub_id: &HubId) -> HolderIdentity {
+    HolderIdentity {
         hub_id: hub_id.clone(),
         holder: settings.start.instance_name.clone(),
         // Two processes have either another number or another beginning.
         process: format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond()),
         rendering: settings.rendering_namespace.clone(),
-        watched: Watched::new(&settings.watch_namespaces),
+        watched: NamespaceScope::new(&settings.watch_namespaces),
     }
 }
 
 /// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
-pub(super) struct Clients {
+pub(super) struct HubClients {
     /// The hub's own, for what is done before there is a claim or by no hub, and for the claim itself. No loop can get at it.
     free: Client,
     /// Opens with the claim.
-    pub gate: Gate,
-    /// The hub's own, through the gate.
+    pub fence: WriteFence,
+    /// The hub's own, through the fence.
     pub hub: Client,
-    /// Reaches the same API server without any credential, through the gate.
+    /// Reaches the same API server without any credential, through the fence.
     pub nobody: Client,
 }
 
-pub(super) async fn clients(gate: Gate) -> Result<Clients, AppError> {
+pub(super) async fn clients(gate: WriteFence) -> Result<HubClients, AppError> {
     let debugging = [
         "KUBE_RS_DEBUG_IMPERSONATE_USER",
         "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
@@ -316,12 +337,12 @@ pub(super) async fn clients(gate: Gate) -> Result<Clients, AppError> {
     config.proxy_url = None;
     let mut nobody = config.clone();
     nobody.auth_info = AuthInfo::default();
-    let gated = |config: &Config| gate::client(config, &gate).map_err(|_| AppError::NoCluster);
-    Ok(Clients {
+    let gated = |config: &Config| write_fence::client(config, &gate).map_err(|_| AppError::NoCluster);
+    Ok(HubClients {
         hub: gated(&config)?,
         nobody: gated(&nobody)?,
         free: Client::try_from(config).map_err(|_| AppError::NoCluster)?,
-        gate,
+        fence: gate,
     })
 }
 
@@ -355,7 +376,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::app::config::{Cli, Command};
+    use crate::app::config::{HubCli, HubCommand};
 
     #[tokio::test(start_paused = true)]
     async fn a_person_who_waits_for_an_api_server_that_says_nothing_is_told_so_after_a_while() {
@@ -364,7 +385,7 @@ mod tests {
         let url = format!("http://{}", silent.local_addr().unwrap());
         let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
         let command = ["renderhub", "preflight", "--rendering-namespace", "rendering"];
-        let Command::Preflight(args) = Cli::try_parse_from(command).unwrap().command else {
+        let HubCommand::Preflight(args) = HubCli::try_parse_from(command).unwrap().command else {
             panic!("another command")
         };
         let (settings, begin) = (args.hub.settings().unwrap(), Instant::now());

@@ -24,7 +24,7 @@ const WITH_A_PROCESS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// The hub that is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hub {
+pub struct HubDeployment {
     /// Its namespace.
     pub namespace: String,
     /// Name of its Deployment.
@@ -35,7 +35,7 @@ pub struct Hub {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StopOutcome {
     /// No instance runs any more.
     Ended,
     /// An instance may still run, and time is up.
@@ -44,7 +44,7 @@ pub enum Outcome {
     Refused,
 }
 
-impl Display for Outcome {
+impl Display for StopOutcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Ended => "no instance of the hub runs any more",
@@ -61,11 +61,13 @@ impl Display for Outcome {
 }
 
 /// Ends the hub, and waits at most so long for it.
-pub async fn run(client: &Client, hub: &Hub, limit: Duration) -> Outcome {
-    timeout(limit, end(client, hub)).await.unwrap_or(Outcome::Late)
+pub async fn run(client: &Client, hub: &HubDeployment, limit: Duration) -> StopOutcome {
+    timeout(limit, end(client, hub))
+        .await
+        .unwrap_or(StopOutcome::Late)
 }
 
-async fn end(client: &Client, hub: &Hub) -> Outcome {
+async fn end(client: &Client, hub: &HubDeployment) -> StopOutcome {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &hub.namespace);
     let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let params = PatchParams::default();
@@ -73,15 +75,15 @@ async fn end(client: &Client, hub: &Hub) -> Outcome {
         .await
         .is_err()
     {
-        return Outcome::Refused;
+        return StopOutcome::Refused;
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), &hub.namespace);
     let running = ListParams::default().labels(&hub.selector).fields(WITH_A_PROCESS);
     loop {
         match insist(async || pods.list_metadata(&running).await).await {
             Ok(Some(left)) if !left.items.is_empty() => sleep(PAUSE).await,
-            Ok(_) => return Outcome::Ended,
-            Err(()) => return Outcome::Refused,
+            Ok(_) => return StopOutcome::Ended,
+            Err(()) => return StopOutcome::Refused,
         }
     }
 }

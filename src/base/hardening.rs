@@ -10,19 +10,19 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 /// The machine does not let the process protect itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process cannot be kept from being dumped")]
-pub struct NotHardened;
+pub struct HardeningError;
 
 /// No core file, and nobody but root may look into the process: no `/proc/<pid>/mem`, no `environ`, no ptrace.
 ///
 /// # Errors
 /// When the machine refuses; a process that holds a credential should then not go on.
-pub fn protect_memory() -> Result<(), NotHardened> {
+pub fn protect_memory() -> Result<(), HardeningError> {
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
-    setrlimit(Resource::Core, none).map_err(|_| NotHardened)?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|_| NotHardened)
+    setrlimit(Resource::Core, none).map_err(|_| HardeningError)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|_| HardeningError)
 }
 
 /// Has a panic tell where it happened and nothing else: its text may hold input.

@@ -12,13 +12,13 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub mod clusters;
-pub mod journey;
+pub mod event_latency;
 mod queue;
 
 use clusters::ClusterMetrics;
-use journey::JourneyMetrics;
+use event_latency::EventLatencyMetrics;
 use queue::QueueMetrics;
-pub use queue::QueueRow;
+pub use queue::QueueSample;
 
 /// Labels of an API call.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -38,7 +38,7 @@ pub struct KindLabel {
     pub kind: &'static str,
 }
 
-/// Why a pass failed.
+/// Why a reconcile failed.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ErrorLabels {
     /// The enumerated error.
@@ -96,11 +96,11 @@ pub struct FindingLabels {
 /// Every metric of the hub. Cheap to clone; clones count together.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Seconds of one pass over one task.
+    /// Seconds of one reconcile of a task.
     pub reconcile_seconds: Histogram,
     /// Passes that failed, by the enumerated error and how far its call came.
     pub reconcile_errors: Family<ErrorLabels, Counter>,
-    /// Tasks in line for a pass.
+    /// Tasks in line for a reconcile.
     pub work_queue_depth: Gauge,
     /// Tasks that wait for a slot.
     pub waiting_tasks: Gauge,
@@ -135,7 +135,7 @@ pub struct Metrics {
     /// What is counted of the queue by namespace.
     pub queue: QueueMetrics,
     /// What is counted of events.
-    pub journeys: JourneyMetrics,
+    pub event_latency: EventLatencyMetrics,
 }
 
 impl Metrics {
@@ -162,7 +162,7 @@ impl Metrics {
             preflight: Family::default(),
             clusters: ClusterMetrics::default(),
             queue: QueueMetrics::default(),
-            journeys: JourneyMetrics::default(),
+            event_latency: EventLatencyMetrics::default(),
         };
         let mut registry = Registry::with_prefix("renderhub");
         metrics.register(&mut registry);
@@ -214,7 +214,7 @@ impl Metrics {
     fn register_parts(&self, registry: &mut Registry) {
         self.clusters.register(registry);
         self.queue.register(registry);
-        self.journeys.register(registry);
+        self.event_latency.register(registry);
     }
 
     /// What says how the hubs of a cluster share its namespaces.
@@ -269,7 +269,7 @@ impl Metrics {
     }
 
     /// Shows what came of a check, in the place of what came of it before.
-    pub fn found(&self, check: &'static str, result: &'static str) {
+    pub fn set_check_result(&self, check: &'static str, result: &'static str) {
         for other in ["ok", "refused", "warning", "skipped"] {
             if other != result {
                 let before = FindingLabels { check, result: other };
@@ -280,7 +280,7 @@ impl Metrics {
         self.preflight.get_or_create(&labels).set(1);
     }
 
-    /// Counts the time of a pass.
+    /// Counts the time of a reconcile.
     pub fn pass(&self, took: Duration) {
         self.reconcile_seconds.observe(took.as_secs_f64());
     }

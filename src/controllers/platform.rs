@@ -25,62 +25,62 @@ use crate::api::{
     RenderClusterSpec, RendererClass, RendererClassSpec,
 };
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::Calls;
+use crate::kubernetes::apply::HubClient;
 use crate::kubernetes::watch::endless;
 use crate::plan::platform::catalog::Catalog;
-use crate::plan::platform::namespaces::{Uids, named};
-use crate::plan::platform::registry::Assessed;
+use crate::plan::platform::namespaces::{NamespaceUids, named};
+use crate::plan::platform::registry::CredentialAssessment;
 
-mod land;
+mod dry_run;
 mod lists;
-mod record;
-mod settle;
-mod shelf;
-mod trial;
+mod namespace_recorder;
+mod namespace_store;
+mod reconcile;
+mod store;
 
-use land::{Land, Part};
-use shelf::{Shelf, Turn};
-pub use trial::Check;
-use trial::Trials;
+use dry_run::ClassDryRuns;
+pub use dry_run::DryRunContext;
+use namespace_store::{NamespaceStore, NamespaceWatchScope};
+use store::{PlatformStore, StoreChange};
 
 /// Pause before what a failed call left open is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The catalog as the engine sees it; `None` until everything was seen once.
-pub type Published = Option<Arc<Catalog>>;
+/// The catalog as the controller sees it; `None` until everything was seen once.
+pub type PublishedCatalog = Option<Arc<Catalog>>;
 
-enum Change {
+enum PlatformWatchEvent {
     Registry(Event<DynamicObject>),
     Class(Event<DynamicObject>),
     Cluster(Event<DynamicObject>),
     Policy(Event<DynamicObject>),
     Secret(Event<PartialObjectMeta<Secret>>),
-    Namespace(Part, Event<PartialObjectMeta<Namespace>>),
+    Namespace(NamespaceWatchScope, Event<PartialObjectMeta<Namespace>>),
 }
 
 /// Something that must be seen whole before anything is judged or published.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Source {
+enum PlatformSource {
     Registries,
     Classes,
     Clusters,
     Policies,
     Secrets,
-    Namespaces(Part),
+    Namespaces(NamespaceWatchScope),
 }
 
 /// The loop's state.
-pub struct CatalogLoop {
-    calls: Calls,
-    out: watch::Sender<Published>,
+pub struct CatalogController {
+    calls: HubClient,
+    out: watch::Sender<PublishedCatalog>,
     fallback: RendererClassSpec,
-    registries: Shelf<ClusterRegistrySpec>,
-    classes: Shelf<RendererClassSpec>,
-    clusters: Shelf<RenderClusterSpec>,
-    policies: Shelf<QueuePolicySpec>,
-    land: Land,
+    registries: PlatformStore<ClusterRegistrySpec>,
+    classes: PlatformStore<RendererClassSpec>,
+    clusters: PlatformStore<RenderClusterSpec>,
+    policies: PlatformStore<QueuePolicySpec>,
+    namespaces: NamespaceStore,
     /// The verdict on each registry's credential; kept until there is a newer one.
-    credentials: BTreeMap<String, Assessed>,
+    credentials: BTreeMap<String, CredentialAssessment>,
     /// Registries whose verdict is open.
     open: BTreeSet<String>,
     /// Registries whose status may not say what is so.
@@ -90,74 +90,74 @@ pub struct CatalogLoop {
     /// Clusters whose record may lack a namespace, or hold one too many.
     clusters_to_record: BTreeSet<String>,
     /// What is being listed.
-    unseen: HashSet<Source>,
+    unseen: HashSet<PlatformSource>,
     has_changed: bool,
     /// Whether a namespace went that some list names.
     has_withdrawn: bool,
     /// Which classes' Jobs the API server accepts.
-    trials: Trials,
+    trials: ClassDryRuns,
     /// UIDs of all namespaces that this hub sees; `None` until all were seen once.
-    sight: watch::Sender<Option<Uids>>,
+    sight: watch::Sender<Option<NamespaceUids>>,
 }
 
-impl CatalogLoop {
+impl CatalogController {
     /// A loop that publishes to `out`; tasks without a class get `fallback`. With an empty list of watched namespaces the
     /// hub answers for all.
     #[must_use]
     pub fn new(
-        calls: Calls,
+        calls: HubClient,
         fallback: RendererClassSpec,
         watched: &[String],
-        out: watch::Sender<Published>,
+        out: watch::Sender<PublishedCatalog>,
     ) -> Self {
-        let land = Land::new(watched);
-        let namespaces = land.parts().map(Source::Namespaces);
+        let land = NamespaceStore::new(watched);
+        let namespaces = land.parts().map(PlatformSource::Namespaces);
         let others = [
-            Source::Registries,
-            Source::Classes,
-            Source::Clusters,
-            Source::Policies,
-            Source::Secrets,
+            PlatformSource::Registries,
+            PlatformSource::Classes,
+            PlatformSource::Clusters,
+            PlatformSource::Policies,
+            PlatformSource::Secrets,
         ];
         Self {
             calls,
             out,
             fallback,
-            registries: Shelf::default(),
-            classes: Shelf::default(),
-            clusters: Shelf::default(),
-            policies: Shelf::default(),
+            registries: PlatformStore::default(),
+            classes: PlatformStore::default(),
+            clusters: PlatformStore::default(),
+            policies: PlatformStore::default(),
             credentials: BTreeMap::new(),
             open: BTreeSet::new(),
             registries_to_tell: BTreeSet::new(),
             classes_to_tell: BTreeSet::new(),
             clusters_to_record: BTreeSet::new(),
             unseen: namespaces.chain(others).collect(),
-            land,
+            namespaces: land,
             has_changed: false,
             has_withdrawn: false,
-            trials: Trials::default(),
+            trials: ClassDryRuns::default(),
             sight: watch::channel(None).0,
         }
     }
 
     /// The same, which shows all namespaces that it sees.
     #[must_use]
-    pub fn showing(mut self, sight: watch::Sender<Option<Uids>>) -> Self {
+    pub fn showing(mut self, sight: watch::Sender<Option<NamespaceUids>>) -> Self {
         self.sight = sight;
         self
     }
 
     /// The same, which asks the API server whether it accepts the Jobs of classes.
     #[must_use]
-    pub fn checking(mut self, check: Check) -> Self {
+    pub fn checking(mut self, check: DryRunContext) -> Self {
         self.trials.begin(check);
         self
     }
 
     /// Runs until `stop`.
     pub async fn run(mut self, client: Client, namespace: String, metrics: Metrics, stop: CancellationToken) {
-        let mut changes = changes(&client, &namespace, &self.land, &metrics);
+        let mut changes = changes(&client, &namespace, &self.namespaces, &metrics);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -171,93 +171,95 @@ impl CatalogLoop {
         }
     }
 
-    fn take_in(&mut self, change: Change) {
+    fn take_in(&mut self, change: PlatformWatchEvent) {
         match change {
-            Change::Registry(event) => {
+            PlatformWatchEvent::Registry(event) => {
                 let turn = self.registries.take(event);
                 self.turn_registries(turn);
             }
-            Change::Class(event) => {
+            PlatformWatchEvent::Class(event) => {
                 let turn = self.classes.take(event);
                 self.turn_classes(turn);
             }
-            Change::Cluster(event) => {
+            PlatformWatchEvent::Cluster(event) => {
                 let turn = self.clusters.take(event);
                 self.turn_clusters(turn);
             }
-            Change::Policy(event) => {
+            PlatformWatchEvent::Policy(event) => {
                 let turn = self.policies.take(event);
                 self.turn_policies(turn);
             }
-            Change::Secret(Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret)) => {
+            PlatformWatchEvent::Secret(
+                Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret),
+            ) => {
                 self.reopen(secret.metadata.name.as_deref());
             }
-            Change::Secret(Event::Init) => {}
-            Change::Secret(Event::InitDone) => {
-                self.unseen.remove(&Source::Secrets);
+            PlatformWatchEvent::Secret(Event::Init) => {}
+            PlatformWatchEvent::Secret(Event::InitDone) => {
+                self.unseen.remove(&PlatformSource::Secrets);
                 self.open.extend(self.registries.names().cloned());
             }
-            Change::Namespace(part, event) => self.take_in_namespace(part, event),
+            PlatformWatchEvent::Namespace(part, event) => self.take_in_namespace(part, event),
         }
     }
 
-    fn take_in_namespace(&mut self, part: Part, event: Event<PartialObjectMeta<Namespace>>) {
+    fn take_in_namespace(&mut self, part: NamespaceWatchScope, event: Event<PartialObjectMeta<Namespace>>) {
         match event {
             Event::Init => {
-                self.land.begin(&part);
-                self.unseen.insert(Source::Namespaces(part));
+                self.namespaces.begin(&part);
+                self.unseen.insert(PlatformSource::Namespaces(part));
             }
             Event::InitDone => {
-                let gone = self.land.end(&part);
-                self.unseen.remove(&Source::Namespaces(part));
-                let is_listing = |source: &Source| matches!(source, Source::Namespaces(_));
+                let gone = self.namespaces.end(&part);
+                self.unseen.remove(&PlatformSource::Namespaces(part));
+                let is_listing = |source: &PlatformSource| matches!(source, PlatformSource::Namespaces(_));
                 if self.sight.borrow().is_none() && !self.unseen.iter().any(is_listing) {
-                    self.sight.send_replace(Some(self.land.existing().clone()));
+                    self.sight.send_replace(Some(self.namespaces.existing().clone()));
                 }
                 self.turn_namespaces(gone);
             }
             Event::Apply(namespace) | Event::InitApply(namespace) => {
-                let moved = self.land.put(&namespace.metadata);
+                let moved = self.namespaces.put(&namespace.metadata);
                 self.turn_namespaces(moved);
             }
             Event::Delete(namespace) => {
-                let gone = self.land.drop(&namespace.metadata);
+                let gone = self.namespaces.drop(&namespace.metadata);
                 self.turn_namespaces(gone);
             }
         }
     }
 
-    fn turn_registries(&mut self, turn: Turn) {
+    fn turn_registries(&mut self, turn: StoreChange) {
         match turn {
-            Turn::Listing => _ = self.unseen.insert(Source::Registries),
-            Turn::Listed => {
+            StoreChange::Listing => _ = self.unseen.insert(PlatformSource::Registries),
+            StoreChange::Listed => {
                 let left = &self.registries;
                 self.credentials.retain(|name, _| left.get(name).is_some());
-                self.unseen.remove(&Source::Registries);
+                self.unseen.remove(&PlatformSource::Registries);
                 self.has_changed = true;
             }
-            Turn::NewSpec(name) => {
+            StoreChange::NewSpec(name) => {
                 self.credentials.remove(&name);
                 self.open.insert(name);
             }
-            Turn::NewRecord(name) => {
+            StoreChange::NewRecord(name) => {
                 self.registries_to_tell.insert(name);
                 self.has_changed = true;
             }
-            Turn::Gone(name) => {
+            StoreChange::Gone(name) => {
                 self.credentials.remove(&name);
                 self.has_changed = true;
             }
-            Turn::Nothing => {}
+            StoreChange::Nothing => {}
         }
     }
 
-    fn turn_classes(&mut self, turn: Turn) {
-        self.has_changed |= !matches!(turn, Turn::Listing | Turn::Nothing);
+    fn turn_classes(&mut self, turn: StoreChange) {
+        self.has_changed |= !matches!(turn, StoreChange::Listing | StoreChange::Nothing);
         match turn {
-            Turn::Listing => _ = self.unseen.insert(Source::Classes),
-            Turn::Listed => _ = self.unseen.remove(&Source::Classes),
-            Turn::NewSpec(name) => {
+            StoreChange::Listing => _ = self.unseen.insert(PlatformSource::Classes),
+            StoreChange::Listed => _ = self.unseen.remove(&PlatformSource::Classes),
+            StoreChange::NewSpec(name) => {
                 self.trials.put(&name);
                 if self.classes.get(&name).is_some_and(|class| class.spec.is_none()) {
                     self.trials.forget(&name);
@@ -268,28 +270,30 @@ impl CatalogLoop {
                 }
                 self.classes_to_tell.insert(name);
             }
-            Turn::NewRecord(name) => _ = self.classes_to_tell.insert(name),
-            Turn::Gone(name) => self.trials.forget(&name),
-            Turn::Nothing => {}
+            StoreChange::NewRecord(name) => _ = self.classes_to_tell.insert(name),
+            StoreChange::Gone(name) => self.trials.forget(&name),
+            StoreChange::Nothing => {}
         }
     }
 
-    fn turn_clusters(&mut self, turn: Turn) {
-        self.has_changed |= !matches!(turn, Turn::Listing | Turn::Nothing);
+    fn turn_clusters(&mut self, turn: StoreChange) {
+        self.has_changed |= !matches!(turn, StoreChange::Listing | StoreChange::Nothing);
         match turn {
-            Turn::Listing => _ = self.unseen.insert(Source::Clusters),
-            Turn::Listed => _ = self.unseen.remove(&Source::Clusters),
-            Turn::NewSpec(name) | Turn::NewRecord(name) => _ = self.clusters_to_record.insert(name),
-            Turn::Gone(_) | Turn::Nothing => {}
+            StoreChange::Listing => _ = self.unseen.insert(PlatformSource::Clusters),
+            StoreChange::Listed => _ = self.unseen.remove(&PlatformSource::Clusters),
+            StoreChange::NewSpec(name) | StoreChange::NewRecord(name) => {
+                _ = self.clusters_to_record.insert(name);
+            }
+            StoreChange::Gone(_) | StoreChange::Nothing => {}
         }
     }
 
-    fn turn_policies(&mut self, turn: Turn) {
-        self.has_changed |= !matches!(turn, Turn::Listing | Turn::Nothing);
+    fn turn_policies(&mut self, turn: StoreChange) {
+        self.has_changed |= !matches!(turn, StoreChange::Listing | StoreChange::Nothing);
         match turn {
-            Turn::Listing => _ = self.unseen.insert(Source::Policies),
-            Turn::Listed => _ = self.unseen.remove(&Source::Policies),
-            Turn::NewSpec(name)
+            StoreChange::Listing => _ = self.unseen.insert(PlatformSource::Policies),
+            StoreChange::Listed => _ = self.unseen.remove(&PlatformSource::Policies),
+            StoreChange::NewSpec(name)
                 if self
                     .policies
                     .get(&name)
@@ -300,7 +304,10 @@ impl CatalogLoop {
                     "this queue policy cannot be decoded; it counts for nobody"
                 );
             }
-            Turn::NewSpec(_) | Turn::NewRecord(_) | Turn::Gone(_) | Turn::Nothing => {}
+            StoreChange::NewSpec(_)
+            | StoreChange::NewRecord(_)
+            | StoreChange::Gone(_)
+            | StoreChange::Nothing => {}
         }
     }
 
@@ -323,7 +330,7 @@ impl CatalogLoop {
 
     /// Shows which namespace has this name now, once all were seen.
     fn show(&self, name: &str) {
-        let uid = self.land.existing().get(name);
+        let uid = self.namespaces.existing().get(name);
         self.sight.send_if_modified(|shown| {
             let Some(shown) = shown else { return false };
             match uid {
@@ -344,15 +351,22 @@ impl CatalogLoop {
     }
 }
 
-fn changes(client: &Client, rendering: &str, land: &Land, metrics: &Metrics) -> BoxStream<'static, Change> {
-    let registries = dynamic::<ClusterRegistry>(client, metrics, "clusterregistries").map(Change::Registry);
-    let classes = dynamic::<RendererClass>(client, metrics, "rendererclasses").map(Change::Class);
-    let clusters = dynamic::<RenderCluster>(client, metrics, "renderclusters").map(Change::Cluster);
-    let policies = dynamic::<QueuePolicy>(client, metrics, "queuepolicies").map(Change::Policy);
+fn changes(
+    client: &Client,
+    rendering: &str,
+    land: &NamespaceStore,
+    metrics: &Metrics,
+) -> BoxStream<'static, PlatformWatchEvent> {
+    let registries =
+        dynamic::<ClusterRegistry>(client, metrics, "clusterregistries").map(PlatformWatchEvent::Registry);
+    let classes = dynamic::<RendererClass>(client, metrics, "rendererclasses").map(PlatformWatchEvent::Class);
+    let clusters =
+        dynamic::<RenderCluster>(client, metrics, "renderclusters").map(PlatformWatchEvent::Cluster);
+    let policies = dynamic::<QueuePolicy>(client, metrics, "queuepolicies").map(PlatformWatchEvent::Policy);
     // Config Secrets of tasks are in the same namespace; they are not the platform's.
     let platform = Config::default().labels(&format!("!{TASK_UID}"));
     let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), rendering);
-    let secrets = endless(secrets, platform, metrics.clone(), "secrets").map(Change::Secret);
+    let secrets = endless(secrets, platform, metrics.clone(), "secrets").map(PlatformWatchEvent::Secret);
     let namespaces = land.parts().map(|part| {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
         let config = match &part {
@@ -360,7 +374,7 @@ fn changes(client: &Client, rendering: &str, land: &Land, metrics: &Metrics) -> 
             None => Config::default(),
         };
         let seen = endless(api, config, metrics.clone(), "namespaces");
-        seen.map(move |event| Change::Namespace(part.clone(), event))
+        seen.map(move |event| PlatformWatchEvent::Namespace(part.clone(), event))
             .boxed()
     });
     let others = [

@@ -1,7 +1,7 @@
 //! Looks at what hubs of this cluster made, and removes that whose task is gone, each only after the API server confirmed it.
 
 pub mod adoption;
-pub mod walk;
+pub mod paged_sweep;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio::time::{Instant, timeout_at};
 use crate::api::labels::{TASK_KIND, TASK_NAME, TASK_NAMESPACE};
 use crate::api::names::{HubId, TaskUid};
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::{CallError, Calls, Found, Listing, Objects};
-use crate::kubernetes::watch::{JobMark, Scope, task_of};
-use crate::plan::remote::ledger::Orphan;
-use crate::plan::task::adoption::{Maker, maker};
-use crate::plan::task::gc::Marked;
+use crate::kubernetes::apply::{CallError, HubClient, ListKind, ListedObject, TaskObjectClient};
+use crate::kubernetes::watch::{JobMetadata, TaskWatchScope, task_of};
+use crate::plan::remote::ledger::OrphanRecord;
+use crate::plan::task::adoption::{ObjectCreator, maker};
 use crate::plan::task::model::TaskId;
+use crate::plan::task::orphans::LabeledObject;
 
 /// Longest that a sweep removes things; what it did not come to is found by the next one again.
 const REMOVE: Duration = Duration::from_secs(240);
@@ -27,21 +27,21 @@ const NAMED: usize = 20;
 
 /// What is in the rendering namespace that the watch does not show.
 #[derive(Debug, Default)]
-pub struct Listed {
+pub struct UnwatchedObjects {
     /// Config Secrets of this hub and of others.
     pub secrets: Vec<ObjectMeta>,
     /// Jobs of other hubs.
-    pub others_jobs: Vec<Found>,
+    pub others_jobs: Vec<ListedObject>,
 }
 
 /// Lists what is in the rendering namespace.
 ///
 /// # Errors
 /// Whatever keeps it from being listed.
-pub async fn list(calls: &Calls) -> Result<Listed, CallError> {
-    let others_jobs = calls.list_all(Listing::OthersJobs).await?;
-    let secrets = calls.list_all(Listing::Secrets).await?;
-    Ok(Listed {
+pub async fn list(calls: &HubClient) -> Result<UnwatchedObjects, CallError> {
+    let others_jobs = calls.list_all(ListKind::OthersJobs).await?;
+    let secrets = calls.list_all(ListKind::Secrets).await?;
+    Ok(UnwatchedObjects {
         secrets: secrets.into_iter().map(|found| found.meta).collect(),
         others_jobs,
     })
@@ -49,16 +49,16 @@ pub async fn list(calls: &Calls) -> Result<Listed, CallError> {
 
 /// A config Secret that is of no task the hub knows: of what its labels and annotations say, only what is a name.
 #[derive(Debug)]
-pub struct Stranger {
+pub struct OrphanSecret {
     name: String,
     uid: String,
-    maker: Maker,
-    owner: OwnedBy,
+    maker: ObjectCreator,
+    owner: OwnerTask,
 }
 
 /// A Job that is of no task the hub knows.
 #[derive(Debug)]
-pub struct Stranded {
+pub struct OrphanJob {
     /// Its name, which is of our own form.
     pub name: String,
     /// Its UID.
@@ -67,7 +67,7 @@ pub struct Stranded {
 
 /// The task that an object names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnedBy {
+pub enum OwnerTask {
     /// None at all.
     Nothing,
     /// Something that is no task's name; what it is about cannot be told.
@@ -76,11 +76,11 @@ pub enum OwnedBy {
     Task(TaskId),
 }
 
-impl Stranger {
+impl OrphanSecret {
     /// The Secret by its metadata; `None` where no hub of this cluster made it.
     pub fn of(hub_id: &HubId, meta: &ObjectMeta) -> Option<Self> {
         let maker = maker(hub_id, meta);
-        (maker != Maker::Foreign).then_some(Self {
+        (maker != ObjectCreator::Foreign).then_some(Self {
             name: meta.name.clone()?,
             uid: meta.uid.clone()?,
             maker,
@@ -89,8 +89,8 @@ impl Stranger {
     }
 }
 
-impl From<JobMark> for Stranded {
-    fn from(mark: JobMark) -> Self {
+impl From<JobMetadata> for OrphanJob {
+    fn from(mark: JobMetadata) -> Self {
         Self {
             name: mark.name,
             uid: mark.uid,
@@ -100,41 +100,41 @@ impl From<JobMark> for Stranded {
 
 /// What a sweep found to belong to no task the hub knows.
 #[derive(Debug)]
-pub struct Sweep {
+pub struct SweepCandidates {
     /// Config Secrets.
-    pub secrets: Vec<Stranger>,
+    pub secrets: Vec<OrphanSecret>,
     /// Jobs.
-    pub jobs: Vec<Stranded>,
+    pub jobs: Vec<OrphanJob>,
     /// What deleted tasks left on a cluster that was not reached.
-    pub left: Vec<Left>,
+    pub remote_orphans: Vec<RemoteOrphan>,
     /// What the hub serves: of other tasks it cannot say that they are gone.
-    pub scopes: Arc<[Scope]>,
+    pub scopes: Arc<[TaskWatchScope]>,
 }
 
 /// What a deleted task left, by name and where known by UID.
 #[derive(Debug)]
-pub struct Left(Orphan);
+pub struct RemoteOrphan(OrphanRecord);
 
-impl From<Orphan> for Left {
-    fn from(orphan: Orphan) -> Self {
+impl From<OrphanRecord> for RemoteOrphan {
+    fn from(orphan: OrphanRecord) -> Self {
         Self(orphan)
     }
 }
 
-impl Sweep {
+impl SweepCandidates {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
-        self.secrets.is_empty() && self.jobs.is_empty() && self.left.is_empty()
+        self.secrets.is_empty() && self.jobs.is_empty() && self.remote_orphans.is_empty()
     }
 }
 
 /// A Secret as the pure rule looks at it.
-pub fn marked(meta: &ObjectMeta, now: Timestamp) -> Marked {
+pub fn marked(meta: &ObjectMeta, now: Timestamp) -> LabeledObject {
     let created = meta
         .creation_timestamp
         .as_ref()
         .map_or(Timestamp::UNIX_EPOCH, |t| t.0);
-    Marked {
+    LabeledObject {
         task: task_of(meta),
         age: Duration::try_from(now.duration_since(created)).unwrap_or_default(),
     }
@@ -143,20 +143,20 @@ pub fn marked(meta: &ObjectMeta, now: Timestamp) -> Marked {
 /// Removes what was found; what cannot be removed now is found by the next sweep again. The tasks of which all that was left
 /// is gone.
 pub async fn remove_orphans(
-    calls: &Calls,
-    objects: &Objects,
+    calls: &HubClient,
+    objects: &TaskObjectClient,
     metrics: &Metrics,
-    sweep: Sweep,
+    sweep: SweepCandidates,
 ) -> Vec<TaskUid> {
-    let confirm = Confirm {
+    let confirm = TaskGoneCheck {
         calls,
         hub_id: objects.hub_id(),
         scopes: &sweep.scopes,
     };
     let mut settled = Vec::new();
-    let mut tally = Tally::new(metrics);
+    let mut tally = SweepTally::new(metrics);
     let until = Instant::now() + REMOVE;
-    for Left(orphan) in sweep.left {
+    for RemoteOrphan(orphan) in sweep.remote_orphans {
         let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
@@ -178,9 +178,9 @@ pub async fn remove_orphans(
 /// Removes what was given up on a cluster while it was not reached: Jobs of tasks that ended without them or are deleted, then
 /// what deleted tasks left. What there is no time for is removed later. The tasks of which all that was left is gone.
 pub async fn remove_given_up(
-    objects: &Objects,
+    objects: &TaskObjectClient,
     metrics: &Metrics,
-    (jobs, left): (Vec<Stranded>, Vec<Left>),
+    (jobs, left): (Vec<OrphanJob>, Vec<RemoteOrphan>),
     until: Instant,
 ) -> Vec<TaskUid> {
     for job in jobs {
@@ -201,8 +201,8 @@ pub async fn remove_given_up(
         }
     }
     let mut settled = Vec::new();
-    let mut tally = Tally::new(metrics);
-    for Left(orphan) in left {
+    let mut tally = SweepTally::new(metrics);
+    for RemoteOrphan(orphan) in left {
         let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
@@ -228,8 +228,8 @@ async fn in_time<T>(
 
 /// Removes what a deleted task left: the objects with the UIDs that were written down, else those of its name that carry its
 /// mark.
-async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallError> {
-    let is_a_hubs = |meta: &ObjectMeta| maker(objects.hub_id(), meta) != Maker::Foreign;
+async fn remove_left(objects: &TaskObjectClient, orphan: &OrphanRecord) -> Result<bool, CallError> {
+    let is_a_hubs = |meta: &ObjectMeta| maker(objects.hub_id(), meta) != ObjectCreator::Foreign;
     let is_its = |meta: &ObjectMeta| task_of(meta).as_ref() == Some(&orphan.task) && is_a_hubs(meta);
     let job = objects.get_job_metadata(&orphan.name).await?;
     let job = job.filter(is_its).and_then(|meta| meta.uid);
@@ -248,14 +248,14 @@ async fn remove_left(objects: &Objects, orphan: &Orphan) -> Result<bool, CallErr
 }
 
 /// What became of the objects of a sweep.
-struct Tally<'a> {
+struct SweepTally<'a> {
     metrics: &'a Metrics,
     removed: usize,
     stayed: usize,
     unnamed: usize,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> SweepTally<'a> {
     const fn new(metrics: &'a Metrics) -> Self {
         Self {
             metrics,
@@ -300,7 +300,11 @@ impl<'a> Tally<'a> {
     }
 }
 
-async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &Stranded) -> Result<bool, CallError> {
+async fn remove_job(
+    objects: &TaskObjectClient,
+    confirm: &TaskGoneCheck<'_>,
+    job: &OrphanJob,
+) -> Result<bool, CallError> {
     let found = objects.get_job_metadata(&job.name).await?;
     let Some(meta) = found.filter(|meta| meta.uid.as_deref() == Some(&job.uid)) else {
         return Ok(false);
@@ -315,9 +319,9 @@ async fn remove_job(objects: &Objects, confirm: &Confirm<'_>, job: &Stranded) ->
 }
 
 async fn remove_secret(
-    objects: &Objects,
-    confirm: &Confirm<'_>,
-    secret: &Stranger,
+    objects: &TaskObjectClient,
+    confirm: &TaskGoneCheck<'_>,
+    secret: &OrphanSecret,
 ) -> Result<bool, CallError> {
     if !confirm.is_orphan(secret.maker, &secret.owner).await? {
         return Ok(false);
@@ -329,21 +333,23 @@ async fn remove_secret(
 }
 
 /// Asks the hub's API server whether a task is gone.
-struct Confirm<'a> {
-    calls: &'a Calls,
+struct TaskGoneCheck<'a> {
+    calls: &'a HubClient,
     hub_id: &'a HubId,
-    scopes: &'a [Scope],
+    scopes: &'a [TaskWatchScope],
 }
 
-impl Confirm<'_> {
+impl TaskGoneCheck<'_> {
     /// Whether the API server has no task of the name and UID that an object names. One of this hub's that names no task
     /// belongs to none; of a task that is not the hub's, or of what is no name, nothing can be said, and another cluster may
     /// name any.
-    async fn is_orphan(&self, maker: Maker, owner: &OwnedBy) -> Result<bool, CallError> {
+    async fn is_orphan(&self, maker: ObjectCreator, owner: &OwnerTask) -> Result<bool, CallError> {
         match (maker, owner) {
-            (Maker::Foreign, _) | (Maker::Kin, OwnedBy::Nothing) | (_, OwnedBy::Illegible) => Ok(false),
-            (Maker::Own, OwnedBy::Nothing) => Ok(true),
-            (Maker::Own | Maker::Kin, OwnedBy::Task(task)) => {
+            (ObjectCreator::Foreign, _)
+            | (ObjectCreator::Kin, OwnerTask::Nothing)
+            | (_, OwnerTask::Illegible) => Ok(false),
+            (ObjectCreator::Own, OwnerTask::Nothing) => Ok(true),
+            (ObjectCreator::Own | ObjectCreator::Kin, OwnerTask::Task(task)) => {
                 Ok(is_served(self.scopes, task) && self.calls.get_task(task).await?.is_none())
             }
         }
@@ -351,7 +357,7 @@ impl Confirm<'_> {
 }
 
 /// Whether a hub of these scopes serves the task.
-pub fn is_served(scopes: &[Scope], task: &TaskId) -> bool {
+pub fn is_served(scopes: &[TaskWatchScope], task: &TaskId) -> bool {
     scopes
         .iter()
         .any(|scope| scope.covers(task.kind, &task.namespace))
@@ -359,7 +365,7 @@ pub fn is_served(scopes: &[Scope], task: &TaskId) -> bool {
 
 /// The task that an object's annotations and label name. They may be what another cluster says: nothing of them goes on that is
 /// no name.
-pub fn owned_by(meta: &ObjectMeta) -> OwnedBy {
+pub fn owned_by(meta: &ObjectMeta) -> OwnerTask {
     let annotation = |key: &str| meta.annotations.as_ref()?.get(key).map(String::as_str);
     let named = (
         annotation(TASK_KIND),
@@ -367,12 +373,12 @@ pub fn owned_by(meta: &ObjectMeta) -> OwnedBy {
         annotation(TASK_NAME),
     );
     let (Some(kind), Some(namespace), Some(name)) = named else {
-        return OwnedBy::Nothing;
+        return OwnerTask::Nothing;
     };
     let Some(uid) = task_of(meta) else {
-        return OwnedBy::Nothing;
+        return OwnerTask::Nothing;
     };
-    TaskId::parse(kind, namespace, name, uid.as_str()).map_or(OwnedBy::Illegible, OwnedBy::Task)
+    TaskId::parse(kind, namespace, name, uid.as_str()).map_or(OwnerTask::Illegible, OwnerTask::Task)
 }
 
 #[cfg(test)]
@@ -388,7 +394,7 @@ mod tests {
     use super::*;
     use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
     use crate::api::names::job_name;
-    use crate::kubernetes::apply::{Extent, Wire};
+    use crate::kubernetes::apply::{ApiTransport, ResponseLimit};
     use crate::plan::remote::site::{ClusterName, Site};
 
     /// Time that the cluster takes for an answer, which is less than a call may take.
@@ -398,11 +404,11 @@ mod tests {
     #[derive(Debug, Default)]
     struct Slow(Mutex<Vec<(Method, String)>>);
 
-    impl Wire for Slow {
+    impl ApiTransport for Slow {
         fn send(
             &self,
             request: http::Request<Vec<u8>>,
-            _: Extent,
+            _: ResponseLimit,
         ) -> BoxFuture<'_, Result<Bytes, CallError>> {
             let name = request
                 .uri()
@@ -441,8 +447,8 @@ mod tests {
         TaskUid::new(&format!("task-{number}"))
     }
 
-    fn left(number: usize) -> Left {
-        Left(Orphan {
+    fn left(number: usize) -> RemoteOrphan {
+        RemoteOrphan(OrphanRecord {
             site: Site {
                 cluster: ClusterName::Platform("west".to_owned()),
                 namespace: "jobs".to_owned(),
@@ -457,12 +463,12 @@ mod tests {
     }
 
     /// Secrets of the hub's that name no task, of which nothing has to be asked before they are removed.
-    fn strangers(count: usize) -> Vec<Stranger> {
-        let stranger = |number| Stranger {
+    fn strangers(count: usize) -> Vec<OrphanSecret> {
+        let stranger = |number| OrphanSecret {
             name: job_name("t", &uid(number)),
             uid: format!("of-{}", uid(number)),
-            maker: Maker::Own,
-            owner: OwnedBy::Nothing,
+            maker: ObjectCreator::Own,
+            owner: OwnerTask::Nothing,
         };
         (0..count).map(stranger).collect()
     }
@@ -471,14 +477,14 @@ mod tests {
     /// was asked.
     async fn sweep(lefts: usize, secrets: usize) -> (usize, Duration, Arc<Slow>, Metrics) {
         let wire = Arc::new(Slow::default());
-        let objects = Objects::new(wire.clone(), None, "jobs".to_owned(), hub());
+        let objects = TaskObjectClient::new(wire.clone(), None, "jobs".to_owned(), hub());
         let (metrics, _) = Metrics::new();
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
-        let calls = Calls::new(client, metrics.clone(), "rendering".to_owned(), hub());
-        let sweep = Sweep {
+        let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub());
+        let sweep = SweepCandidates {
             secrets: strangers(secrets),
             jobs: Vec::new(),
-            left: (0..lefts).map(left).collect(),
+            remote_orphans: (0..lefts).map(left).collect(),
             scopes: Arc::default(),
         };
         let begin = Instant::now();

@@ -1,11 +1,11 @@
 //! The loop of tasks: an engine that remembers, workers that reconcile one task each, and the records between them.
 
-pub mod engine;
+pub mod controller;
 mod index;
 mod interned;
+mod last_status;
 mod outcome;
-mod record;
+pub mod reconciler;
 mod sites;
+mod task_record;
 mod verification;
-mod word;
-pub mod worker;

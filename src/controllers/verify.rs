@@ -10,18 +10,18 @@ use dashmap::DashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use crate::api::docker_config::Credential;
+use crate::api::basic_auth::BasicCredential;
 use crate::api::oci::Digest;
 use crate::base::metrics::{Metrics, ResultLabel};
-use crate::kubernetes::apply::Calls;
-use crate::plan::task::proof::{Finding, Inquiry};
+use crate::kubernetes::apply::HubClient;
 use crate::plan::task::tenant::login;
-use crate::renderer::auth::{Access, Authenticator};
-use crate::renderer::error::{PushError, Step};
+use crate::plan::task::verification::{VerifyRequest, VerifyResult};
+use crate::renderer::auth::{Authenticator, TokenScope};
+use crate::renderer::error::{PushError, PushStep};
 use crate::renderer::origin::Origin;
-use crate::renderer::reader::Reader;
+use crate::renderer::reader::RegistryReader;
 use crate::renderer::tls;
-use crate::renderer::transport::{Limits, Transport};
+use crate::renderer::transport::{Transport, TransportLimits};
 
 /// Questions at once, to all registries and to one: a slow one holds up no other.
 const AT_ONCE: [usize; 2] = [16, 4];
@@ -36,31 +36,31 @@ const BODY: usize = 1024 * 1024;
 
 /// Asks registries. Cheap to clone; clones share their bounds.
 #[derive(Clone, Debug)]
-pub struct Verifier(Arc<Inner>);
+pub struct Verifier(Arc<VerifierInner>);
 
 #[derive(Debug)]
-struct Inner {
-    calls: Calls,
+struct VerifierInner {
+    calls: HubClient,
     metrics: Metrics,
     turns: Semaphore,
     /// By host; there are as many as the platform names.
-    hosts: DashMap<String, Arc<Host>>,
+    hosts: DashMap<String, Arc<RegistryHostState>>,
 }
 
 #[derive(Debug)]
-struct Host {
+struct RegistryHostState {
     turns: Semaphore,
     spared_until: Mutex<Option<Instant>>,
 }
 
 /// Why there is no answer that says anything.
-struct Unheard;
+struct NoRegistryAnswer;
 
 impl Verifier {
     /// A verifier that reads credentials and certificates with these calls.
     #[must_use]
-    pub fn new(calls: Calls, metrics: Metrics) -> Self {
-        Self(Arc::new(Inner {
+    pub fn new(calls: HubClient, metrics: Metrics) -> Self {
+        Self(Arc::new(VerifierInner {
             calls,
             metrics,
             turns: Semaphore::new(AT_ONCE[0]),
@@ -69,11 +69,11 @@ impl Verifier {
     }
 
     /// What the registry says.
-    pub async fn ask(&self, inquiry: &Inquiry) -> Finding {
+    pub async fn verify(&self, inquiry: &VerifyRequest) -> VerifyResult {
         let host = self.host(inquiry.reference.host.as_str());
         if !inquiry.is_required && host.is_spared() {
             self.count("Skipped");
-            return Finding::Silent;
+            return VerifyResult::Silent;
         }
         let found = if inquiry.is_required {
             let _turns = self.turns(&host).await;
@@ -85,15 +85,15 @@ impl Verifier {
             };
             timeout(BRIEF, brief).await
         };
-        let finding = found.unwrap_or(Finding::Silent);
-        host.answered(finding != Finding::Silent);
+        let finding = found.unwrap_or(VerifyResult::Silent);
+        host.answered(finding != VerifyResult::Silent);
         self.count(word(finding));
         finding
     }
 
-    fn host(&self, name: &str) -> Arc<Host> {
+    fn host(&self, name: &str) -> Arc<RegistryHostState> {
         let known = self.0.hosts.entry(name.to_owned()).or_insert_with(|| {
-            Arc::new(Host {
+            Arc::new(RegistryHostState {
                 turns: Semaphore::new(AT_ONCE[1]),
                 spared_until: Mutex::default(),
             })
@@ -102,7 +102,7 @@ impl Verifier {
     }
 
     /// A turn at the host, then one among all: who waits for a slow host takes no turn from others. Neither is ever closed.
-    async fn turns<'a>(&'a self, host: &'a Host) -> [Option<SemaphorePermit<'a>>; 2] {
+    async fn turns<'a>(&'a self, host: &'a RegistryHostState) -> [Option<SemaphorePermit<'a>>; 2] {
         let own = host.turns.acquire().await.ok();
         [own, self.0.turns.acquire().await.ok()]
     }
@@ -112,15 +112,15 @@ impl Verifier {
         counted.get_or_create(&ResultLabel { result }).inc();
     }
 
-    async fn look(&self, inquiry: &Inquiry) -> Finding {
+    async fn look(&self, inquiry: &VerifyRequest) -> VerifyResult {
         let found = self.as_anybody_or_itself(inquiry).await;
-        found.map_or(Finding::Silent, |found| judge(inquiry, &found))
+        found.map_or(VerifyResult::Silent, |found| judge(inquiry, &found))
     }
 
     async fn as_anybody_or_itself(
         &self,
-        inquiry: &Inquiry,
-    ) -> Result<Result<Option<Digest>, PushError>, Unheard> {
+        inquiry: &VerifyRequest,
+    ) -> Result<Result<Option<Digest>, PushError>, NoRegistryAnswer> {
         let certificates = self.certificates(inquiry).await?;
         let found = find(inquiry, certificates.as_deref(), None).await;
         let says_little = matches!(
@@ -130,24 +130,34 @@ impl Verifier {
         let Some((name, host)) = inquiry.means.secret.as_ref().filter(|_| says_little) else {
             return Ok(found);
         };
-        let secret = self.0.calls.get_secret(name).await.map_err(|_| Unheard)?;
+        let secret = self
+            .0
+            .calls
+            .get_secret(name)
+            .await
+            .map_err(|_| NoRegistryAnswer)?;
         let login = secret.and_then(|secret| login(&secret, host).ok());
-        let credential = login.ok_or(Unheard)?.credential;
+        let credential = login.ok_or(NoRegistryAnswer)?.credential;
         Ok(find(inquiry, certificates.as_deref(), Some(credential)).await)
     }
 
-    async fn certificates(&self, inquiry: &Inquiry) -> Result<Option<String>, Unheard> {
+    async fn certificates(&self, inquiry: &VerifyRequest) -> Result<Option<String>, NoRegistryAnswer> {
         let named = inquiry.means.certificates.as_ref();
         let Some((name, key)) = named.filter(|_| !inquiry.plain_http) else {
             return Ok(None);
         };
-        let map = self.0.calls.get_config_map(name).await.map_err(|_| Unheard)?;
+        let map = self
+            .0
+            .calls
+            .get_config_map(name)
+            .await
+            .map_err(|_| NoRegistryAnswer)?;
         let bundle = map.and_then(|map| map.data?.remove(key));
-        bundle.ok_or(Unheard).map(Some)
+        bundle.ok_or(NoRegistryAnswer).map(Some)
     }
 }
 
-impl Host {
+impl RegistryHostState {
     fn is_spared(&self) -> bool {
         let until = *self.spared_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
@@ -161,21 +171,21 @@ impl Host {
 
 /// Digest of what the registry has there; by digest where it is known, because a tag may have moved on since.
 async fn find(
-    inquiry: &Inquiry,
+    inquiry: &VerifyRequest,
     certificates: Option<&str>,
-    credential: Option<Credential>,
+    credential: Option<BasicCredential>,
 ) -> Result<Option<Digest>, PushError> {
     let config = if inquiry.plain_http {
         tls::no_tls()
     } else {
         tls::client_config_of(certificates.as_slice())
     };
-    let limits = Limits {
+    let limits = TransportLimits {
         total: LIMIT,
         call: LIMIT,
         attempts: 1,
         body: BODY,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let transport = Transport::new(config.map_err(|_| PushError::Unreachable)?, limits);
     let reference = &inquiry.reference;
@@ -184,26 +194,26 @@ async fn find(
         repository: reference.repository.clone(),
         credential,
         token_realm: inquiry.token_realm.as_ref().and_then(|realm| realm.parse().ok()),
-        access: Access::Pull,
+        access: TokenScope::Pull,
     };
-    let mut reader = Reader::new(transport, auth);
+    let mut reader = RegistryReader::new(transport, auth);
     let name = inquiry
         .digest
         .as_ref()
         .map_or(reference.tag.as_str(), Digest::as_str);
-    match reader.digest_of(Step::Verify, name).await {
+    match reader.digest_of(PushStep::Verify, name).await {
         Err(PushError::Status { status: 405, .. }) => {
-            reader.digest_of_body(Step::Verify, name).await.map(Some)
+            reader.digest_of_body(PushStep::Verify, name).await.map(Some)
         }
         found => found,
     }
 }
 
-fn judge(inquiry: &Inquiry, found: &Result<Option<Digest>, PushError>) -> Finding {
+fn judge(inquiry: &VerifyRequest, found: &Result<Option<Digest>, PushError>) -> VerifyResult {
     match (found, &inquiry.digest) {
-        (Ok(Some(found)), Some(named)) if found != named => Finding::Different,
-        (Ok(Some(_)), _) => Finding::Held,
-        (Ok(None) | Err(PushError::Status { status: 404, .. }), _) => Finding::Missing,
+        (Ok(Some(found)), Some(named)) if found != named => VerifyResult::Different,
+        (Ok(Some(_)), _) => VerifyResult::Held,
+        (Ok(None) | Err(PushError::Status { status: 404, .. }), _) => VerifyResult::Missing,
         (
             Err(
                 PushError::Unauthorized
@@ -212,18 +222,18 @@ fn judge(inquiry: &Inquiry, found: &Result<Option<Digest>, PushError>) -> Findin
                 | PushError::Realm,
             ),
             _,
-        ) => Finding::Refused,
-        (Err(_), _) => Finding::Silent,
+        ) => VerifyResult::Refused,
+        (Err(_), _) => VerifyResult::Silent,
     }
 }
 
-const fn word(finding: Finding) -> &'static str {
+const fn word(finding: VerifyResult) -> &'static str {
     match finding {
-        Finding::Held => "Held",
-        Finding::Missing => "Missing",
-        Finding::Different => "Different",
-        Finding::Refused => "Refused",
-        Finding::Silent => "Silent",
+        VerifyResult::Held => "Held",
+        VerifyResult::Missing => "Missing",
+        VerifyResult::Different => "Different",
+        VerifyResult::Refused => "Refused",
+        VerifyResult::Silent => "Silent",
     }
 }
 
@@ -234,7 +244,7 @@ mod tests {
 
     use super::*;
     use crate::api::names::HubId;
-    use crate::plan::platform::catalog::Cargo;
+    use crate::plan::platform::catalog::CopyRequest;
 
     /// The host of a registry that tells a manifest's digest by its bytes alone, of which there are so many.
     async fn registry(bytes: usize) -> String {
@@ -253,14 +263,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_manifest_is_read_up_to_its_bound_and_a_larger_one_is_no_answer() {
-        for (bytes, expected) in [(BODY, Finding::Held), (BODY + 1, Finding::Silent)] {
-            let inquiry = Inquiry {
+        for (bytes, expected) in [(BODY, VerifyResult::Held), (BODY + 1, VerifyResult::Silent)] {
+            let inquiry = VerifyRequest {
                 reference: format!("{}/team-a/shop:1", registry(bytes).await)
                     .parse()
                     .unwrap(),
                 plain_http: true,
                 token_realm: None,
-                means: Cargo {
+                means: CopyRequest {
                     secret: None,
                     certificates: None,
                 },
@@ -270,8 +280,8 @@ mod tests {
             let (metrics, _) = Metrics::new();
             let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
             let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
-            let calls = Calls::new(client, metrics.clone(), "rendering".to_owned(), hub);
-            let found = Verifier::new(calls, metrics.clone()).ask(&inquiry).await;
+            let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub);
+            let found = Verifier::new(calls, metrics.clone()).verify(&inquiry).await;
             assert_eq!(found, expected, "{bytes} bytes");
             let result = word(expected);
             let counted = metrics.verifications.get_or_create(&ResultLabel { result }).get();

@@ -2,25 +2,25 @@
 //!
 //! Deletes carry a UID precondition; `404` counts as done. Nothing here decides anything.
 
-mod answer;
-mod calls;
+mod client;
 mod error;
+mod get;
 pub(crate) mod lean;
 mod ledger;
-mod listed;
+mod list;
 mod objects;
 mod platform;
+mod response;
 mod secret;
-mod single;
-mod stage;
-mod wire;
+mod transport;
+mod transport_stage;
 
-pub use calls::Calls;
-pub use error::{CallError, Declined};
-pub use listed::{Found, Listing, Sheet, read as read_page};
-pub use objects::Objects;
-pub use platform::StatusWrite;
+pub use client::HubClient;
+pub use error::{CallError, CreateError};
+pub use get::FetchedJob;
+pub use list::{ListKind, ListPage, ListedObject, read as read_page};
+pub use objects::TaskObjectClient;
+pub use platform::PlatformStatusPatch;
 pub use secret::{SecretBody, SecretData};
-pub use single::FoundJob;
-pub use stage::Stage;
-pub use wire::{Extent, OBJECT_MAX, Wire, fetch};
+pub use transport::{ApiTransport, OBJECT_MAX, ResponseLimit, fetch};
+pub use transport_stage::TransportStage;

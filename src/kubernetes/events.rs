@@ -15,29 +15,29 @@ use tokio::time::Instant;
 use crate::api::conditions::Reason;
 use crate::api::labels::{GROUP, VERSION};
 use crate::base::metrics::Metrics;
-use crate::kubernetes::gate::Gate;
-use crate::plan::queue::mailbag::{Mailbag, MailbagLimits};
+use crate::kubernetes::write_fence::WriteFence;
+use crate::plan::queue::fair_buffer::{FairBuffer, FairBufferLimits};
 use crate::plan::task::model::TaskId;
 
 /// Events that may wait to be sent, of a namespace and of all; more are dropped, because a burst of tasks matters more than the
 /// tale of it. A namespace's wait three seconds when it is alone.
-const WAITING: MailbagLimits = MailbagLimits {
+const WAITING: FairBufferLimits = FairBufferLimits {
     of_namespace: 16,
     total: 256,
 };
 /// The same of warnings about deletions, each up to 1 KiB: they go out however long it takes, so what bounds them is 4 MiB of
 /// memory.
-const WAITING_WARNINGS: MailbagLimits = MailbagLimits {
+const WAITING_WARNINGS: FairBufferLimits = FairBufferLimits {
     of_namespace: 1_024,
     total: 4_096,
 };
 /// Events a second in the long run, and at once after a quiet time; the API server has about 40 task's worth of writes a second.
-const PACE: Rhythm = Rhythm {
+const PACE: EventRate = EventRate {
     rate: 5.0,
     burst: 25.0,
 };
 /// The same of warnings about deletions, beside the others.
-const WARNING_PACE: Rhythm = Rhythm {
+const WARNING_PACE: EventRate = EventRate {
     rate: 2.0,
     burst: 10.0,
 };
@@ -48,7 +48,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What is told about.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum EventSubject {
     /// A task.
     Task(TaskId),
     /// A renderer class of this name and UID.
@@ -57,7 +57,7 @@ pub enum Subject {
     Cluster(String, String),
 }
 
-impl Subject {
+impl EventSubject {
     /// The namespace that its events wait their turn in; empty for what has none.
     fn namespace(&self) -> &str {
         match self {
@@ -69,9 +69,9 @@ impl Subject {
 
 /// Something to tell.
 #[derive(Clone, Debug)]
-pub struct Notice {
+pub struct EventMessage {
     /// About what.
-    pub subject: Subject,
+    pub subject: EventSubject,
     /// Whether somebody should look.
     pub is_warning: bool,
     /// Why.
@@ -82,17 +82,17 @@ pub struct Notice {
 
 /// Where notices are handed in.
 #[derive(Clone, Debug)]
-pub struct Events {
-    waiting: Arc<Mutex<Outbox>>,
+pub struct EventRecorder {
+    waiting: Arc<Mutex<EventBuffer>>,
     /// Rings when something was handed in; it is closed with the last handle.
     bell: mpsc::Sender<()>,
     metrics: Metrics,
 }
 
-impl Events {
-    /// Events, and the loop that sends them, when the gate is open, until every handle is dropped.
+impl EventRecorder {
+    /// Events, and the loop that sends them, when the fence is open, until every handle is dropped.
     pub fn new(
-        (client, gate): (Client, Gate),
+        (client, gate): (Client, WriteFence),
         hub: String,
         metrics: Metrics,
     ) -> (Self, impl Future<Output = ()>) {
@@ -101,20 +101,20 @@ impl Events {
             controller: "renderhub.dev/hub".to_owned(),
             instance: Some(hub),
         };
-        let post = Arc::new(Post {
+        let post = Arc::new(EventSender {
             client,
             reporter,
-            gate,
+            fence: gate,
             metrics,
         });
         let sender = send_all(inbox, move |notice| publish(Arc::clone(&post), notice));
         (events, sender)
     }
 
-    fn channel(metrics: Metrics) -> (Self, Inbox) {
-        let waiting = Arc::new(Mutex::new(Outbox::new(Instant::now())));
+    fn channel(metrics: Metrics) -> (Self, EventReceiver) {
+        let waiting = Arc::new(Mutex::new(EventBuffer::new(Instant::now())));
         let (bell, rings) = mpsc::channel(1);
-        let inbox = Inbox {
+        let inbox = EventReceiver {
             waiting: Arc::clone(&waiting),
             rings,
             metrics: metrics.clone(),
@@ -128,7 +128,7 @@ impl Events {
     }
 
     /// Hands a notice in. Where too many wait, it is dropped, or one of a namespace of which more wait.
-    pub fn tell(&self, notice: Notice) {
+    pub fn record(&self, notice: EventMessage) {
         if lock(&self.waiting).put(notice).is_some() {
             self.metrics.events_dropped.inc();
         }
@@ -138,26 +138,26 @@ impl Events {
 }
 
 /// Where notices come out.
-struct Inbox {
-    waiting: Arc<Mutex<Outbox>>,
+struct EventReceiver {
+    waiting: Arc<Mutex<EventBuffer>>,
     rings: mpsc::Receiver<()>,
     metrics: Metrics,
 }
 
-fn lock(waiting: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
+fn lock(waiting: &Mutex<EventBuffer>) -> MutexGuard<'_, EventBuffer> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What sends events.
-struct Post {
+struct EventSender {
     client: Client,
     reporter: Reporter,
-    gate: Gate,
+    fence: WriteFence,
     metrics: Metrics,
 }
 
-async fn publish(post: Arc<Post>, notice: Notice) {
-    post.gate.opened().await;
+async fn publish(post: Arc<EventSender>, notice: EventMessage) {
+    post.fence.opened().await;
     // A new one each time: it keeps what it told for six minutes, megabytes of it at this pace, to count what is told again, for which
     // the hub would need a right to change events.
     let recorder = Recorder::new(post.client.clone(), post.reporter.clone());
@@ -169,20 +169,20 @@ async fn publish(post: Arc<Post>, notice: Notice) {
 
 /// Sends what is handed in, each at its time. Once every handle is dropped, the warnings that still wait are sent at once, and of
 /// the others those whose time has come.
-async fn send_all<F: Future<Output = ()>>(mut inbox: Inbox, send: impl Fn(Notice) -> F) {
+async fn send_all<F: Future<Output = ()>>(mut inbox: EventReceiver, send: impl Fn(EventMessage) -> F) {
     let mut is_closed = false;
     loop {
         let upcoming = lock(&inbox.waiting).next(Instant::now(), is_closed);
         match upcoming {
-            Upcoming::Send(notice) => send(notice).await,
-            Upcoming::At(_) if is_closed => break,
-            Upcoming::At(Some(time)) => {
+            NextSend::Send(notice) => send(notice).await,
+            NextSend::At(_) if is_closed => break,
+            NextSend::At(Some(time)) => {
                 tokio::select! {
                     () = tokio::time::sleep_until(time) => {}
                     ring = inbox.rings.recv() => is_closed = ring.is_none(),
                 }
             }
-            Upcoming::At(None) => is_closed = inbox.rings.recv().await.is_none(),
+            NextSend::At(None) => is_closed = inbox.rings.recv().await.is_none(),
         }
     }
     let dropped = lock(&inbox.waiting).others.bag.len();
@@ -193,29 +193,29 @@ async fn send_all<F: Future<Output = ()>>(mut inbox: Inbox, send: impl Fn(Notice
 }
 
 /// What is to be done next.
-enum Upcoming {
-    Send(Notice),
+enum NextSend {
+    Send(EventMessage),
     /// Nothing before this time; without one, before something is handed in.
     At(Option<Instant>),
 }
 
 /// What waits to be sent.
 #[derive(Debug)]
-struct Outbox {
-    warnings: Postbag,
-    others: Postbag,
+struct EventBuffer {
+    warnings: EventClassBuffer,
+    others: EventClassBuffer,
 }
 
-impl Outbox {
+impl EventBuffer {
     fn new(now: Instant) -> Self {
         Self {
-            warnings: Postbag::new(WAITING_WARNINGS, WARNING_PACE, now),
-            others: Postbag::new(WAITING, PACE, now),
+            warnings: EventClassBuffer::new(WAITING_WARNINGS, WARNING_PACE, now),
+            others: EventClassBuffer::new(WAITING, PACE, now),
         }
     }
 
     /// Puts a notice in line; what finds no room comes back.
-    fn put(&mut self, notice: Notice) -> Option<Notice> {
+    fn put(&mut self, notice: EventMessage) -> Option<EventMessage> {
         let postbag = if notice.reason == Reason::TeardownForced {
             &mut self.warnings
         } else {
@@ -225,8 +225,8 @@ impl Outbox {
         postbag.bag.put(&namespace, notice)
     }
 
-    fn next(&mut self, now: Instant, is_last: bool) -> Upcoming {
-        let due = |postbag: &Postbag| (!postbag.bag.is_empty()).then(|| postbag.bucket.due(now));
+    fn next(&mut self, now: Instant, is_last: bool) -> NextSend {
+        let due = |postbag: &EventClassBuffer| (!postbag.bag.is_empty()).then(|| postbag.bucket.due(now));
         let dues = [due(&self.warnings), due(&self.others)];
         let [of_warnings, of_others] = dues.map(|due| due.is_some_and(|due| due <= now));
         let notice = if of_warnings || is_last && dues[0].is_some() {
@@ -236,22 +236,22 @@ impl Outbox {
         } else {
             None
         };
-        notice.map_or_else(|| Upcoming::At(dues.into_iter().flatten().min()), Upcoming::Send)
+        notice.map_or_else(|| NextSend::At(dues.into_iter().flatten().min()), NextSend::Send)
     }
 }
 
 /// What of one kind waits, and how often one of it is sent.
 #[derive(Debug)]
-struct Postbag {
-    bag: Mailbag<Notice>,
-    bucket: Bucket,
+struct EventClassBuffer {
+    bag: FairBuffer<EventMessage>,
+    bucket: EventTokenBucket,
 }
 
-impl Postbag {
-    fn new(limits: MailbagLimits, rhythm: Rhythm, now: Instant) -> Self {
+impl EventClassBuffer {
+    fn new(limits: FairBufferLimits, rhythm: EventRate, now: Instant) -> Self {
         Self {
-            bag: Mailbag::new(limits),
-            bucket: Bucket {
+            bag: FairBuffer::new(limits),
+            bucket: EventTokenBucket {
                 rhythm,
                 tokens: rhythm.burst,
                 filled: now,
@@ -259,13 +259,13 @@ impl Postbag {
         }
     }
 
-    fn take(&mut self, now: Instant) -> Option<Notice> {
+    fn take(&mut self, now: Instant) -> Option<EventMessage> {
         self.bucket.take(now);
         self.bag.take()
     }
 }
 
-fn event(notice: &Notice) -> Event {
+fn event(notice: &EventMessage) -> Event {
     Event {
         type_: if notice.is_warning {
             EventType::Warning
@@ -281,7 +281,7 @@ fn event(notice: &Notice) -> Event {
 
 /// What happened, and at the very end the page of the reason, where there is something to be done. A note that is too long loses the
 /// end of what happened: the page says it too.
-fn note(notice: &Notice) -> String {
+fn note(notice: &EventMessage) -> String {
     let page = if notice.reason.is_good() {
         String::new()
     } else {
@@ -297,11 +297,11 @@ fn note(notice: &Notice) -> String {
     format!("{}...{page}", &told[..end.unwrap_or_default()])
 }
 
-fn reference(subject: &Subject) -> ObjectReference {
+fn reference(subject: &EventSubject) -> ObjectReference {
     let (kind, name, uid) = match subject {
-        Subject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
-        Subject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
-        Subject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
+        EventSubject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
+        EventSubject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
+        EventSubject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
     };
     let namespace = subject.namespace();
     ObjectReference {
@@ -316,7 +316,7 @@ fn reference(subject: &Subject) -> ObjectReference {
 
 /// How often something is sent.
 #[derive(Clone, Copy, Debug)]
-struct Rhythm {
+struct EventRate {
     /// Times a second.
     rate: f64,
     /// At once after a quiet time.
@@ -325,13 +325,13 @@ struct Rhythm {
 
 /// A token bucket.
 #[derive(Debug)]
-struct Bucket {
-    rhythm: Rhythm,
+struct EventTokenBucket {
+    rhythm: EventRate,
     tokens: f64,
     filled: Instant,
 }
 
-impl Bucket {
+impl EventTokenBucket {
     fn tokens(&self, now: Instant) -> f64 {
         let earned = now.saturating_duration_since(self.filled).as_secs_f64() * self.rhythm.rate;
         (self.tokens + earned).min(self.rhythm.burst)
@@ -356,9 +356,9 @@ mod tests {
     use super::*;
     use crate::api::names::{TaskKind, TaskUid};
 
-    fn notice(namespace: &str, n: usize, reason: Reason) -> Notice {
-        Notice {
-            subject: Subject::Task(TaskId {
+    fn notice(namespace: &str, n: usize, reason: Reason) -> EventMessage {
+        EventMessage {
+            subject: EventSubject::Task(TaskId {
                 kind: TaskKind::RenderTask,
                 namespace: namespace.to_owned(),
                 name: format!("task-{n}"),
@@ -371,8 +371,8 @@ mod tests {
     }
 
     /// Events, and what is sent of them with the seconds since the start.
-    fn sent() -> (Events, impl Future<Output = Vec<(u64, Notice)>>) {
-        let (events, inbox) = Events::channel(Metrics::new().0);
+    fn sent() -> (EventRecorder, impl Future<Output = Vec<(u64, EventMessage)>>) {
+        let (events, inbox) = EventRecorder::channel(Metrics::new().0);
         let begin = Instant::now();
         let all = async move {
             let sent = RefCell::new(Vec::new());
@@ -386,9 +386,14 @@ mod tests {
         (events, all)
     }
 
-    fn of<'a>(sent: &'a [(u64, Notice)], namespace: &str, reason: Reason) -> Vec<&'a (u64, Notice)> {
-        let is_one =
-            |(_, notice): &&(u64, Notice)| notice.subject.namespace() == namespace && notice.reason == reason;
+    fn of<'a>(
+        sent: &'a [(u64, EventMessage)],
+        namespace: &str,
+        reason: Reason,
+    ) -> Vec<&'a (u64, EventMessage)> {
+        let is_one = |(_, notice): &&(u64, EventMessage)| {
+            notice.subject.namespace() == namespace && notice.reason == reason
+        };
         sent.iter().filter(is_one).collect()
     }
 
@@ -396,7 +401,7 @@ mod tests {
     fn a_note_says_what_happened_and_ends_in_the_page_of_its_reason() {
         for reason in Reason::ALL {
             for told in ["for people".to_owned(), "x".repeat(2_000), "\u{fc}".repeat(1_000)] {
-                let notice = Notice {
+                let notice = EventMessage {
                     note: told.clone(),
                     ..notice("team", 0, *reason)
                 };
@@ -421,9 +426,9 @@ mod tests {
         let flood = async move {
             for second in 0..60 {
                 for n in 0..100 {
-                    events.tell(notice("loud", second * 100 + n, Reason::JobFailed));
+                    events.record(notice("loud", second * 100 + n, Reason::JobFailed));
                 }
-                events.tell(notice("quiet", second, Reason::JobFailed));
+                events.record(notice("quiet", second, Reason::JobFailed));
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             events.metrics.events_dropped.get()
@@ -432,7 +437,7 @@ mod tests {
         let quiet = of(&all, "quiet", Reason::JobFailed);
         assert_eq!(quiet.len(), 60, "each of them");
         for (second, notice) in quiet {
-            let Subject::Task(task) = &notice.subject else {
+            let EventSubject::Task(task) = &notice.subject else {
                 continue;
             };
             let told = task.name.trim_start_matches("task-").parse::<u64>().unwrap();
@@ -449,11 +454,11 @@ mod tests {
         let (events, all) = sent();
         let flood = async move {
             for n in 0..1_000 {
-                events.tell(notice("loud", n, Reason::TeardownForced));
-                events.tell(notice("loud", n, Reason::JobFailed));
+                events.record(notice("loud", n, Reason::TeardownForced));
+                events.record(notice("loud", n, Reason::JobFailed));
             }
             for n in 0..5 {
-                events.tell(notice("quiet", n, Reason::TeardownForced));
+                events.record(notice("quiet", n, Reason::TeardownForced));
             }
             tokio::time::sleep(Duration::from_secs(600)).await;
         };
@@ -474,8 +479,8 @@ mod tests {
         let (events, all) = sent();
         let metrics = events.metrics.clone();
         for n in 0..200 {
-            events.tell(notice(&format!("team-{n}"), n, Reason::JobFailed));
-            events.tell(notice("team", n, Reason::TeardownForced));
+            events.record(notice(&format!("team-{n}"), n, Reason::JobFailed));
+            events.record(notice("team", n, Reason::TeardownForced));
         }
         drop(events);
         let all = all.await;
@@ -486,7 +491,7 @@ mod tests {
     #[test]
     fn the_bucket_bounds_a_burst_and_the_long_run() {
         let start = Instant::now();
-        let mut bucket = Bucket {
+        let mut bucket = EventTokenBucket {
             rhythm: PACE,
             tokens: PACE.burst,
             filled: start,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::api::labels::{GROUP, VERSION};
 use crate::api::names::TaskKind;
-use crate::plan::task::finalizers::Finalizers;
+use crate::plan::task::finalizers::FinalizerSummary;
 use crate::plan::task::model::Task;
 use crate::plan::task::validate::MAX_VALUES;
 
@@ -36,7 +36,7 @@ pub fn task_resource(kind: TaskKind) -> ApiResource {
 /// are asked for: a page of objects takes what was sent, and is decoded one by one.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlimObject {
-    metadata: SlimMeta,
+    metadata: SlimMetadata,
     #[serde(default)]
     spec: Option<Box<RawValue>>,
     #[serde(default)]
@@ -118,16 +118,16 @@ fn values(text: &str) -> usize {
 /// Metadata without what the hub never looks at: managed fields alone are larger than the rest of a finished task, and labels,
 /// annotations, owners and finalizers may be as large as an object can be.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Shown")]
-struct SlimMeta {
+#[serde(from = "SlimMetadataFields")]
+struct SlimMetadata {
     kept: ObjectMeta,
-    finalizers: Finalizers,
+    finalizers: FinalizerSummary,
 }
 
 /// What is read of metadata.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct SlimMetadataFields {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -136,11 +136,11 @@ struct Shown {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     #[serde(default)]
-    finalizers: Finalizers,
+    finalizers: FinalizerSummary,
 }
 
-impl From<Shown> for SlimMeta {
-    fn from(shown: Shown) -> Self {
+impl From<SlimMetadataFields> for SlimMetadata {
+    fn from(shown: SlimMetadataFields) -> Self {
         Self {
             kept: ObjectMeta {
                 name: shown.name,

@@ -24,9 +24,10 @@ use serde::de::DeserializeOwned;
 use crate::api::labels::{GROUP, TASK_NAMESPACE, all_objects};
 use crate::api::{ClusterRegistry, ClusterRegistrySpec, RenderTask};
 use crate::base::metrics::Metrics;
-use crate::plan::preflight::rights::OwnRules;
-use crate::plan::preflight::tenants::{RIGHTS, Right, Subject, TenantRights, subjects};
-use crate::plan::preflight::{Check, Fact, Facts, Withheld};
+use crate::plan::preflight::tenants::{
+    RIGHTS, RestrictedPermission, TenantPermissions, TenantSubject, subjects,
+};
+use crate::plan::preflight::{Fact, FactError, HubPermissions, PreflightCheck, PreflightFacts};
 
 /// Longest a question may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -43,7 +44,7 @@ const ELSEWHERE: &str = "default";
 
 /// Whom to ask, and about what.
 #[derive(Clone)]
-pub struct Inquiry {
+pub struct FactCollector {
     /// The hub's own cluster.
     pub client: Client,
     /// Counts the questions.
@@ -57,35 +58,37 @@ pub struct Inquiry {
     /// Whether one team owns the whole cluster.
     pub is_single_tenant: bool,
     /// What nobody wants to know.
-    pub skipped: BTreeSet<Check>,
+    pub skipped: BTreeSet<PreflightCheck>,
     /// Pause between two questions about tenants' rights, which are asked one at a time then; without one many are asked at once.
     pub pause: Option<Duration>,
 }
 
-impl Inquiry {
+impl FactCollector {
     /// All facts. Ends only when the API server has answered each question, one way or the other.
-    pub async fn facts(&self) -> Facts {
+    pub async fn facts(&self) -> PreflightFacts {
         let registries = self.registries().await;
         let user = self.user().await;
-        let rights = match self.asks(Check::TenantRights) {
+        let rights = match self.asks(PreflightCheck::TenantRights) {
             Ok(()) => {
                 self.rights(registries.as_deref().unwrap_or_default(), user.as_deref())
                     .await
             }
             Err(why) => Err(why),
         };
-        Facts {
+        PreflightFacts {
             rendering: self.rendering.clone(),
             is_single_tenant: self.is_single_tenant,
             namespace: self.namespace().await,
             has_tasks: self.has_tasks().await,
-            bindings: self.all::<RoleBinding>(Check::RoleBindings, "rolebindings").await,
+            bindings: self
+                .all::<RoleBinding>(PreflightCheck::RoleBindings, "rolebindings")
+                .await,
             policies: self
-                .all::<NetworkPolicy>(Check::NetworkPolicy, "networkpolicies")
+                .all::<NetworkPolicy>(PreflightCheck::NetworkPolicy, "networkpolicies")
                 .await
                 .map(|all| all.into_iter().filter_map(|policy| policy.spec).collect()),
             quotas: self
-                .all::<ResourceQuota>(Check::ResourceQuota, "resourcequotas")
+                .all::<ResourceQuota>(PreflightCheck::ResourceQuota, "resourcequotas")
                 .await
                 .map(|all| all.into_iter().filter_map(|quota| quota.spec).collect()),
             own_rules: self.own_rules().await,
@@ -95,9 +98,9 @@ impl Inquiry {
         }
     }
 
-    fn asks(&self, check: Check) -> Fact<()> {
+    fn asks(&self, check: PreflightCheck) -> Fact<()> {
         if self.skipped.contains(&check) {
-            Err(Withheld::NotAsked)
+            Err(FactError::NotAsked)
         } else {
             Ok(())
         }
@@ -112,7 +115,7 @@ impl Inquiry {
     }
 
     async fn has_tasks(&self) -> Fact<bool> {
-        self.asks(Check::TenantTasks)?;
+        self.asks(PreflightCheck::TenantTasks)?;
         let api: Api<RenderTask> = Api::namespaced(self.client.clone(), &self.rendering);
         let one = ListParams::default().limit(1);
         let tasks = self
@@ -122,7 +125,7 @@ impl Inquiry {
     }
 
     /// Objects of a kind in the rendering namespace.
-    async fn all<K>(&self, check: Check, resource: &'static str) -> Fact<Vec<K>>
+    async fn all<K>(&self, check: PreflightCheck, resource: &'static str) -> Fact<Vec<K>>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
             + Clone
@@ -152,9 +155,9 @@ impl Inquiry {
         answer.ok()?.status?.user_info?.username
     }
 
-    async fn own_rules(&self) -> Fact<OwnRules> {
-        self.asks(Check::OwnRights)?;
-        Ok(OwnRules {
+    async fn own_rules(&self) -> Fact<HubPermissions> {
+        self.asks(PreflightCheck::OwnRights)?;
+        Ok(HubPermissions {
             rendering: self.rules_in(&self.rendering).await?,
             kubeconfigs: if self.kubeconfigs == self.rendering {
                 Vec::new()
@@ -244,7 +247,7 @@ impl Inquiry {
         &self,
         registries: &[(String, ClusterRegistrySpec)],
         user: Option<&str>,
-    ) -> Fact<TenantRights> {
+    ) -> Fact<TenantPermissions> {
         let is_sample = self.watched.is_empty();
         let (namespaces, is_cut) = if is_sample {
             self.known_namespaces(registries).await
@@ -252,15 +255,16 @@ impl Inquiry {
             (self.watched.clone(), false)
         };
         let subjects = subjects(&namespaces, user);
-        let of_each = |subject: Subject| RIGHTS.map(|right| (subject.clone(), right));
-        let questions: Vec<(Subject, Right)> = subjects.into_iter().flat_map(of_each).collect();
-        let answers: Vec<Fact<Vec<(Subject, Right)>>> = stream::iter(questions)
+        let of_each = |subject: TenantSubject| RIGHTS.map(|right| (subject.clone(), right));
+        let questions: Vec<(TenantSubject, RestrictedPermission)> =
+            subjects.into_iter().flat_map(of_each).collect();
+        let answers: Vec<Fact<Vec<(TenantSubject, RestrictedPermission)>>> = stream::iter(questions)
             .map(|(subject, right)| async move { self.holders(&subject, right).await })
             .buffered(if self.pause.is_some() { 1 } else { AT_ONCE })
             .collect()
             .await;
         let held: Fact<Vec<_>> = answers.into_iter().collect();
-        Ok(TenantRights {
+        Ok(TenantPermissions {
             held: held?.into_iter().flatten().collect(),
             namespaces: namespaces.len(),
             is_sample,
@@ -288,7 +292,11 @@ impl Inquiry {
     }
 
     /// Who of the subject has the right: nobody, or those of its groups that do.
-    async fn holders(&self, subject: &Subject, right: Right) -> Fact<Vec<(Subject, Right)>> {
+    async fn holders(
+        &self,
+        subject: &TenantSubject,
+        right: RestrictedPermission,
+    ) -> Fact<Vec<(TenantSubject, RestrictedPermission)>> {
         if !self.may(subject, right).await? {
             return Ok(Vec::new());
         }
@@ -304,7 +312,7 @@ impl Inquiry {
         Ok(held)
     }
 
-    async fn may(&self, subject: &Subject, right: Right) -> Fact<bool> {
+    async fn may(&self, subject: &TenantSubject, right: RestrictedPermission) -> Fact<bool> {
         if let Some(pause) = self.pause {
             tokio::time::sleep(pause).await;
         }
@@ -353,7 +361,7 @@ impl Inquiry {
                     return Ok(fact);
                 }
                 Ok(Err(kube::Error::Api(status))) => (status.code, withheld(status.code)),
-                Ok(Err(kube::Error::SerdeError(_))) => (200, Some(Withheld::Unreadable)),
+                Ok(Err(kube::Error::SerdeError(_))) => (200, Some(FactError::Unreadable)),
                 _ => (0, None),
             };
             self.metrics.call(verb, resource, code);
@@ -372,10 +380,10 @@ fn next_page(list: &ListMeta) -> Option<&str> {
 }
 
 /// What an error says about a fact; `None` where another time may bring another answer.
-const fn withheld(code: u16) -> Option<Withheld> {
+const fn withheld(code: u16) -> Option<FactError> {
     match code {
-        401 | 403 => Some(Withheld::Forbidden),
-        400 | 404..=406 | 415 | 422 => Some(Withheld::Unreadable),
+        401 | 403 => Some(FactError::Forbidden),
+        400 | 404..=406 | 415 | 422 => Some(FactError::Unreadable),
         _ => None,
     }
 }
@@ -389,11 +397,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::preflight::{Verdict, judge};
+    use crate::plan::preflight::{CheckResult, judge};
 
     /// An API server whose lists have so many pages, each of one object of a namespace of its own. It answers every question
     /// about rights alike, and remembers the lists that it was asked for.
-    async fn server(pages: usize, is_allowed: bool) -> (Inquiry, Arc<Mutex<Vec<String>>>) {
+    async fn server(pages: usize, is_allowed: bool) -> (FactCollector, Arc<Mutex<Vec<String>>>) {
         let lists: Arc<Mutex<Vec<String>>> = Arc::default();
         let asked = Arc::clone(&lists);
         let answer = move |method: Method, uri: Uri, body: String| async move {
@@ -421,7 +429,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
-        let inquiry = Inquiry {
+        let inquiry = FactCollector {
             client: Client::try_from(Config::new(url.parse().unwrap())).unwrap(),
             metrics: Metrics::new().0,
             rendering: "rendering".to_owned(),
@@ -464,25 +472,25 @@ mod tests {
             let rights = inquiry.rights(&[], None).await.unwrap();
             assert_eq!(count(&lists, "/rendertasks?"), 1);
             assert_eq!(rights.namespaces, 1);
-            let facts = Facts {
+            let facts = PreflightFacts {
                 rendering: "rendering".to_owned(),
                 is_single_tenant: false,
                 user: None,
-                namespace: Err(Withheld::NotAsked),
-                has_tasks: Err(Withheld::NotAsked),
+                namespace: Err(FactError::NotAsked),
+                has_tasks: Err(FactError::NotAsked),
                 rights: Ok(rights),
-                bindings: Err(Withheld::NotAsked),
-                policies: Err(Withheld::NotAsked),
-                quotas: Err(Withheld::NotAsked),
-                own_rules: Err(Withheld::NotAsked),
-                registries: Err(Withheld::NotAsked),
+                bindings: Err(FactError::NotAsked),
+                policies: Err(FactError::NotAsked),
+                quotas: Err(FactError::NotAsked),
+                own_rules: Err(FactError::NotAsked),
+                registries: Err(FactError::NotAsked),
             };
             let findings = judge(&facts, &BTreeSet::new());
             let finding = findings
                 .into_iter()
-                .find(|finding| finding.check == Check::TenantRights)
+                .find(|finding| finding.check == PreflightCheck::TenantRights)
                 .unwrap();
-            assert_eq!(finding.verdict, Verdict::Ok);
+            assert_eq!(finding.result, CheckResult::Ok);
             assert!(finding.message.contains(told), "{}", finding.message);
             inquiry.task_namespaces().await;
             assert_eq!(count(&lists, "/secrets?"), 1);

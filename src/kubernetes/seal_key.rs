@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::api::wiped::WipedSecret;
-use crate::kubernetes::apply::{CallError, Calls};
-use crate::plan::task::seal::{KEY_BYTES, SealKey};
+use crate::api::zeroized::ZeroizedSecret;
+use crate::kubernetes::apply::{CallError, HubClient};
+use crate::plan::task::status_seal::{KEY_BYTES, SealKey};
 
 /// Name of the Secret.
 pub const NAME: &str = "renderhub-seal";
@@ -41,7 +41,7 @@ pub enum SealKeyError {
 ///
 /// # Errors
 /// What no waiting mends.
-pub async fn load(calls: &Calls) -> Result<SealKey, SealKeyError> {
+pub async fn load(calls: &HubClient) -> Result<SealKey, SealKeyError> {
     loop {
         let error = match calls.get_secret(NAME).await {
             Ok(Some(secret)) => return key_in(&secret).ok_or(SealKeyError::Unusable),
@@ -75,7 +75,7 @@ fn key_in(secret: &Secret) -> Option<SealKey> {
 }
 
 /// A Secret with a new key. It has no label of one hub: every hub of the namespace seals with the same key.
-fn fresh() -> Result<WipedSecret, SealKeyError> {
+fn fresh() -> Result<ZeroizedSecret, SealKeyError> {
     let mut key = vec![0; KEY_BYTES];
     SystemRandom::new()
         .fill(&mut key)

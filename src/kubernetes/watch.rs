@@ -3,19 +3,19 @@
 //! Jobs are watched by metadata only. Of pods only those that ended are shown, and only their last word is kept. Task
 //! objects come without managed fields, one at a time.
 
-mod broken;
 mod endless;
-mod input;
+mod errors;
+mod event;
+mod job_metadata;
 mod jobs;
-mod mark;
 mod scope;
 mod tasks;
-mod tenants;
+mod tenant_objects;
 
 pub use endless::endless;
-pub use input::{Arrived, Change, Grant, GrantChange, Input};
+pub use event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent, WatchChange};
+pub use job_metadata::{JobMetadata, job_mark, pod_task, secret_task, task_of};
 pub use jobs::{jobs, pods};
-pub use mark::{JobMark, job_mark, pod_task, secret_task, task_of};
-pub use scope::Scope;
+pub use scope::TaskWatchScope;
 pub use tasks::tasks;
-pub use tenants::{grants, registries, tenants};
+pub use tenant_objects::{grants, registries, tenants};

@@ -2,10 +2,10 @@
 
 pub mod catalog;
 pub mod class;
-pub mod gates;
-pub mod grants;
+pub mod feature_gates;
 pub mod namespaces;
 pub mod posture;
+pub mod reference_grants;
 pub mod registry;
 pub mod tenancy;
-pub mod unowned;
+pub mod unserved_namespaces;

@@ -16,13 +16,13 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::names::TaskUid;
 
 pub mod backoff;
-mod gates;
-pub mod mailbag;
+mod cluster_queues;
+pub mod fair_buffer;
 mod weights;
 pub mod workqueue;
 
-use gates::{Cluster, Gates, Head, Turn};
-pub use weights::{HEAVIEST, Weights};
+use cluster_queues::{ClusterQueueEntry, ClusterQueues, QueueCluster, QueuePosition};
+pub use weights::{HEAVIEST, NamespaceWeights};
 
 /// Virtual time of one turn of weight 1; so fine that what a division drops never adds up to a turn, and so far below the
 /// whole range that it never runs out.
@@ -30,7 +30,7 @@ const TURN: u128 = 1 << 64;
 
 /// How much may run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
+pub struct ConcurrencyLimits {
     /// Jobs of all tasks.
     pub total: usize,
     /// Jobs of one namespace's tasks.
@@ -39,22 +39,22 @@ pub struct Caps {
 
 /// Waiting and running tasks of one namespace.
 #[derive(Debug, Default)]
-struct Lane {
+struct NamespaceQueue {
     /// The virtual time that its next turn begins at, or a later one.
     pass: u128,
     /// By the cluster that they go to.
-    waiting: BTreeMap<Cluster, BTreeSet<Head>>,
+    waiting: BTreeMap<QueueCluster, BTreeSet<QueuePosition>>,
     running: HashSet<TaskUid>,
     /// Where it stands in the line of each cluster.
-    turns: BTreeMap<Cluster, Turn>,
+    turns: BTreeMap<QueueCluster, ClusterQueueEntry>,
 }
 
-impl Lane {
-    fn insert(&mut self, cluster: &Cluster, head: Head) -> bool {
+impl NamespaceQueue {
+    fn insert(&mut self, cluster: &QueueCluster, head: QueuePosition) -> bool {
         self.waiting.entry(cluster.clone()).or_default().insert(head)
     }
 
-    fn remove(&mut self, cluster: &Cluster, head: &Head) -> bool {
+    fn remove(&mut self, cluster: &QueueCluster, head: &QueuePosition) -> bool {
         let Some(line) = self.waiting.get_mut(cluster) else {
             return false;
         };
@@ -68,7 +68,7 @@ impl Lane {
 
 /// Tasks of one namespace that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Depth {
+pub struct NamespaceQueueDepth {
     /// How many.
     pub tasks: usize,
     /// When the oldest of them was made.
@@ -78,9 +78,9 @@ pub struct Depth {
 /// Who waits, who runs, and whose turn it is.
 #[derive(Debug)]
 pub struct FairQueue {
-    caps: Caps,
-    weights: Arc<Weights>,
-    lanes: HashMap<Arc<str>, Lane>,
+    caps: ConcurrencyLimits,
+    weights: Arc<NamespaceWeights>,
+    lanes: HashMap<Arc<str>, NamespaceQueue>,
     /// Namespaces with nothing to do that had more turns lately than their share, by their virtual time.
     ahead: BTreeSet<(u128, Arc<str>)>,
     /// The virtual time of the latest turn.
@@ -89,12 +89,12 @@ pub struct FairQueue {
     latest: u128,
     running: usize,
     waiting: usize,
-    gates: Gates,
+    gates: ClusterQueues,
 }
 
 /// A task as it stands in line.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticket<'a> {
+pub struct QueuedTask<'a> {
     /// Whose it is.
     pub namespace: &'a str,
     /// When it was made.
@@ -108,7 +108,7 @@ pub struct Ticket<'a> {
 impl FairQueue {
     /// An empty queue in which all namespaces have the same weight.
     #[must_use]
-    pub fn new(caps: Caps) -> Self {
+    pub fn new(caps: ConcurrencyLimits) -> Self {
         Self {
             caps,
             weights: Arc::default(),
@@ -118,17 +118,17 @@ impl FairQueue {
             latest: 0,
             running: 0,
             waiting: 0,
-            gates: Gates::default(),
+            gates: ClusterQueues::default(),
         }
     }
 
     /// Sets the weights; they count from the next turn of each namespace on.
-    pub fn set_weights(&mut self, weights: Arc<Weights>) {
+    pub fn set_weights(&mut self, weights: Arc<NamespaceWeights>) {
         self.weights = weights;
     }
 
     /// Puts a task in line, unless it waits or runs already.
-    pub fn wait(&mut self, ticket: Ticket<'_>) {
+    pub fn wait(&mut self, ticket: QueuedTask<'_>) {
         let namespace = self.enter(ticket.namespace);
         let Some(lane) = self.lanes.get_mut(&namespace) else {
             return;
@@ -137,20 +137,20 @@ impl FairQueue {
             return;
         }
         let cluster = self.gates.enter(ticket.uid, ticket.cluster);
-        if lane.insert(&cluster, Head::new(ticket.created, ticket.uid)) {
+        if lane.insert(&cluster, QueuePosition::new(ticket.created, ticket.uid)) {
             self.waiting += 1;
             self.stand(&namespace, &cluster);
         }
     }
 
     /// Counts a task as running without a turn: its Job exists already.
-    pub fn adopt(&mut self, ticket: Ticket<'_>) {
+    pub fn adopt(&mut self, ticket: QueuedTask<'_>) {
         let namespace = self.enter(ticket.namespace);
         let cluster = self.gates.enter(ticket.uid, ticket.cluster);
         let Some(lane) = self.lanes.get_mut(&namespace) else {
             return;
         };
-        let head = Head::new(ticket.created, ticket.uid);
+        let head = QueuePosition::new(ticket.created, ticket.uid);
         self.waiting -= usize::from(lane.remove(&cluster, &head));
         if lane.running.insert(ticket.uid.clone()) {
             self.running += 1;
@@ -171,7 +171,7 @@ impl FairQueue {
         let Some(lane) = self.lanes.get_mut(&namespace) else {
             return;
         };
-        let was_waiting = lane.remove(&cluster, &Head::new(created, uid));
+        let was_waiting = lane.remove(&cluster, &QueuePosition::new(created, uid));
         let was_full = lane.running.len() >= self.caps.per_namespace;
         let was_running = lane.running.remove(uid);
         if !was_waiting && !was_running {
@@ -244,11 +244,11 @@ impl FairQueue {
     }
 
     /// The namespaces in which tasks wait.
-    pub fn depths(&self) -> impl Iterator<Item = (&Arc<str>, Depth)> {
+    pub fn depths(&self) -> impl Iterator<Item = (&Arc<str>, NamespaceQueueDepth)> {
         self.lanes.iter().filter_map(|(namespace, lane)| {
             let lines = lane.waiting.values();
             let oldest = lines.filter_map(|line| line.first()).map(|head| head.created);
-            let depth = Depth {
+            let depth = NamespaceQueueDepth {
                 oldest: oldest.min()?,
                 tasks: lane.waiting.values().map(BTreeSet::len).sum(),
             };
@@ -302,20 +302,20 @@ impl FairQueue {
         let Some(lane) = self.lanes.get(namespace) else {
             return;
         };
-        let clusters: Vec<Cluster> = lane.waiting.keys().cloned().collect();
+        let clusters: Vec<QueueCluster> = lane.waiting.keys().cloned().collect();
         for cluster in clusters {
             self.stand(namespace, &cluster);
         }
     }
 
     /// Puts a namespace where it belongs in the line of a cluster, or takes it out of it.
-    fn stand(&mut self, namespace: &Arc<str>, cluster: &Cluster) {
+    fn stand(&mut self, namespace: &Arc<str>, cluster: &QueueCluster) {
         let Some(lane) = self.lanes.get_mut(namespace) else {
             return;
         };
         let is_full = lane.running.len() >= self.caps.per_namespace;
         let head = lane.waiting.get(cluster).and_then(BTreeSet::first);
-        let turn = head.filter(|_| !is_full).map(|head| Turn {
+        let turn = head.filter(|_| !is_full).map(|head| ClusterQueueEntry {
             pass: lane.pass,
             running: lane.running.len(),
             head: head.clone(),

@@ -8,8 +8,8 @@ use hyper::body::{Body, Incoming};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::room::{Room, Share};
-use crate::kubernetes::apply::{CallError, Stage};
+use super::memory_budget::{MemoryBudget, MemoryShare};
+use crate::kubernetes::apply::{CallError, TransportStage};
 
 /// Bytes of the body of an error that are looked at.
 const ERROR_BODY: usize = 64 << 10;
@@ -22,7 +22,7 @@ const FIRST_ROOM: u64 = 64 << 10;
 /// [`CallError::Transport`] when the connection ended.
 pub(super) async fn part(body: &mut Incoming) -> Result<Option<Bytes>, CallError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| CallError::Transport(Stage::Body))?;
+        let frame = frame.map_err(|_| CallError::Transport(TransportStage::Body))?;
         // Trailers are nothing anybody waits for.
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
@@ -41,7 +41,7 @@ pub(super) async fn read(
     mut body: Incoming,
     max: usize,
     idle: Duration,
-    room: &Room,
+    room: &MemoryBudget,
 ) -> Result<Bytes, CallError> {
     let told = body.size_hint().lower();
     if told > max as u64 {
@@ -52,7 +52,7 @@ pub(super) async fn read(
     loop {
         let part = timeout(idle, part(&mut body)).await;
         let Some(part) = part.map_err(|_| CallError::Timeout)?? else {
-            return Ok(Bytes::from_owner(Whole(whole, share)));
+            return Ok(Bytes::from_owner(BudgetedBody(whole, share)));
         };
         let len = whole.len() + part.len();
         if len > max {
@@ -66,12 +66,12 @@ pub(super) async fn read(
 }
 
 /// A body with its share of the room.
-struct Whole(
+struct BudgetedBody(
     BytesMut,
-    #[expect(dead_code, reason = "it is given back with the body")] Share,
+    #[expect(dead_code, reason = "it is given back with the body")] MemoryShare,
 );
 
-impl AsRef<[u8]> for Whole {
+impl AsRef<[u8]> for BudgetedBody {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -90,16 +90,16 @@ pub(super) async fn skip(mut body: Incoming, idle: Duration) -> bool {
 }
 
 /// Whether an error says that the name is taken, and whether its body was read to the end.
-pub(super) async fn reason(body: Incoming, idle: Duration, room: &Room) -> (bool, bool) {
+pub(super) async fn reason(body: Incoming, idle: Duration, room: &MemoryBudget) -> (bool, bool) {
     #[derive(Deserialize)]
-    struct Status<'a> {
+    struct ErrorStatus<'a> {
         #[serde(borrow)]
         reason: Option<&'a str>,
     }
     let Ok(bytes) = read(body, ERROR_BODY, idle, room).await else {
         return (false, false);
     };
-    let said: Option<Status<'_>> = serde_json::from_slice(&bytes).ok();
+    let said: Option<ErrorStatus<'_>> = serde_json::from_slice(&bytes).ok();
     let is_taken = said.is_some_and(|said| said.reason == Some("AlreadyExists"));
     (is_taken, true)
 }

@@ -14,14 +14,14 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::limits::LinkLimits;
+use super::limits::RemoteClientLimits;
 use super::resolve::Resolver;
-use super::socket::Socket;
-use super::tls::{self, LinkError};
-use crate::kubernetes::apply::{CallError, Stage};
-use crate::kubernetes::gate::InFlight;
-use crate::plan::remote::address::Guard;
-use crate::remote::kubeconfig::{Host, RemoteConfig};
+use super::socket::ThrottledSocket;
+use super::tls::{self, RemoteClientError};
+use crate::kubernetes::apply::{CallError, TransportStage};
+use crate::kubernetes::write_fence::WritesInFlight;
+use crate::plan::remote::address::AddressPolicy;
+use crate::remote::kubeconfig::{ApiServerHost, RemoteConfig};
 
 /// Addresses of one name that are tried at most.
 const ADDRESSES: usize = 4;
@@ -31,21 +31,21 @@ const PER_ADDRESS: Duration = Duration::from_secs(3);
 const KEEPALIVES: u32 = 3;
 
 /// Makes connections to one API server.
-pub(super) struct Connector {
-    host: Host,
+pub(super) struct RemoteConnector {
+    host: ApiServerHost,
     port: u16,
     name: ServerName<'static>,
     tls: TlsConnector,
-    guard: Arc<Guard>,
+    guard: Arc<AddressPolicy>,
     resolver: Resolver,
 }
 
-impl Connector {
+impl RemoteConnector {
     pub(super) fn new(
         config: &RemoteConfig,
-        guard: Arc<Guard>,
+        guard: Arc<AddressPolicy>,
         resolver: Resolver,
-    ) -> Result<Self, LinkError> {
+    ) -> Result<Self, RemoteClientError> {
         Ok(Self {
             host: config.host.clone(),
             port: config.port,
@@ -63,43 +63,43 @@ impl Connector {
     /// [`CallError::Transport`] with the stage at which it failed.
     pub(super) async fn connect(
         &self,
-        limits: &LinkLimits,
-        in_flight: InFlight,
-    ) -> Result<TlsStream<Socket>, CallError> {
+        limits: &RemoteClientLimits,
+        in_flight: WritesInFlight,
+    ) -> Result<TlsStream<ThrottledSocket>, CallError> {
         let connected = timeout(limits.connect, async {
             let addresses = self.checked(limits).await?;
             let tcp = self.dial(&addresses, limits).await?;
-            let socket = Socket::new(tcp, limits.read_rate, limits.read_burst, in_flight);
+            let socket = ThrottledSocket::new(tcp, limits.read_rate, limits.read_burst, in_flight);
             let tls = self.tls.connect(self.name.clone(), socket).await;
-            tls.map_err(|_| CallError::Transport(Stage::Tls))
+            tls.map_err(|_| CallError::Transport(TransportStage::Tls))
         });
         connected.await.unwrap_or(Err(CallError::Timeout))
     }
 
     /// The addresses, all of which may be connected to. One that may not be refuses the name: whoever answers for it tries
     /// what the hub lets through.
-    async fn checked(&self, limits: &LinkLimits) -> Result<Vec<IpAddr>, CallError> {
+    async fn checked(&self, limits: &RemoteClientLimits) -> Result<Vec<IpAddr>, CallError> {
         let addresses = match &self.host {
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => self.resolver.addresses(name, limits.resolve).await,
+            ApiServerHost::Address(address) => vec![*address],
+            ApiServerHost::Name(name) => self.resolver.addresses(name, limits.resolve).await,
         };
         let is_permitted = addresses.iter().all(|address| self.guard.permits(*address));
         if !is_permitted {
             return Err(CallError::Barred);
         }
         if addresses.is_empty() {
-            return Err(CallError::Transport(Stage::Resolve));
+            return Err(CallError::Transport(TransportStage::Resolve));
         }
         Ok(addresses)
     }
 
-    async fn dial(&self, addresses: &[IpAddr], limits: &LinkLimits) -> Result<TcpStream, CallError> {
+    async fn dial(&self, addresses: &[IpAddr], limits: &RemoteClientLimits) -> Result<TcpStream, CallError> {
         let limit = if addresses.len() > 1 {
             PER_ADDRESS
         } else {
             limits.connect
         };
-        let mut error = CallError::Transport(Stage::Connect);
+        let mut error = CallError::Transport(TransportStage::Connect);
         for address in addresses.iter().take(ADDRESSES) {
             let to = SocketAddr::new(*address, self.port);
             match timeout(limit, dial(to, limits)).await {
@@ -112,7 +112,7 @@ impl Connector {
     }
 }
 
-async fn dial(to: SocketAddr, limits: &LinkLimits) -> io::Result<TcpStream> {
+async fn dial(to: SocketAddr, limits: &RemoteClientLimits) -> io::Result<TcpStream> {
     let socket = if to.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -136,7 +136,7 @@ mod tests {
     use tokio::time::{Instant, advance};
 
     use super::*;
-    use crate::remote::kubeconfig::Login;
+    use crate::remote::kubeconfig::ClusterCredential;
 
     /// An address at which Linux answers nothing, because as many connections as it keeps there wait to be taken; and what has to
     /// be held for that.
@@ -154,21 +154,21 @@ mod tests {
         (address, (listener, full))
     }
 
-    fn connector(port: u16) -> Connector {
+    fn connector(port: u16) -> RemoteConnector {
         let config = RemoteConfig {
-            host: Host::Address(Ipv4Addr::LOCALHOST.into()),
+            host: ApiServerHost::Address(Ipv4Addr::LOCALHOST.into()),
             port,
             tls_server_name: None,
             authorities: Vec::new(),
-            login: Login::Token(SecretString::from("token")),
+            login: ClusterCredential::Token(SecretString::from("token")),
         };
-        Connector::new(&config, Arc::default(), Resolver::with_servers(&[]).unwrap()).unwrap()
+        RemoteConnector::new(&config, Arc::default(), Resolver::with_servers(&[]).unwrap()).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_address_that_does_not_answer_has_less_time_where_there_is_another_which_is_tried_then() {
         let (silent, _full) = silent();
-        let limits = LinkLimits::default();
+        let limits = RemoteClientLimits::default();
         let alone = Instant::now();
         let failed = connector(silent.port()).dial(&[silent.ip()], &limits).await;
         assert_eq!(
@@ -187,7 +187,7 @@ mod tests {
         let dialled = tokio::spawn(async move {
             let addresses = [silent.ip(), other];
             let tcp = connector(silent.port())
-                .dial(&addresses, &LinkLimits::default())
+                .dial(&addresses, &RemoteClientLimits::default())
                 .await;
             tcp.map(|tcp| tcp.peer_addr().unwrap().ip())
         });

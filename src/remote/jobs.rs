@@ -4,7 +4,7 @@
 //! A server that floods is read at a bounded pace, and what it says of one Job in between counts once. It cannot make the
 //! hub remember more than a bounded number of Jobs, nor list or watch in a loop.
 
-mod batch;
+mod change_batch;
 pub mod decode;
 mod slim;
 
@@ -14,14 +14,14 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::link::{Link, WatchEnd, Watching, price};
-use super::pace::Pace;
+use super::client::{RemoteClient, WatchEnd, WatchStream, price};
+use super::rate_limiter::RateLimiter;
 use crate::api::labels::own_objects;
 use crate::api::names::HubId;
-use crate::kubernetes::apply::{CallError, Extent, Stage};
-use crate::kubernetes::watch::{Change, JobMark};
-use batch::{Batch, Known};
-use slim::{Line, PAGE, Page, Told, View};
+use crate::kubernetes::apply::{CallError, ResponseLimit, TransportStage};
+use crate::kubernetes::watch::{JobMetadata, WatchChange};
+use change_batch::{ChangeBatch, JobInventory};
+use slim::{JobFilter, JobPage, PAGE, WatchLine, WatchLineEvent};
 
 /// Pages of one list, so that a server that always has another one is no endless list.
 const PAGES: usize = 100;
@@ -33,30 +33,30 @@ const WINDOW: Duration = Duration::from_millis(100);
 const ACCEPT_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// Lists the hub's Jobs in a namespace and watches them, and tells `seen` of each change: first [`Change::Restart`], all
-/// Jobs and [`Change::Synced`], then what changes. A version that is too old begins that anew. It returns when the
+/// Lists the hub's Jobs in a namespace and watches them, and tells `seen` of each change: first [`WatchChange::Restart`], all
+/// Jobs and [`WatchChange::Synced`], then what changes. A version that is too old begins that anew. It returns when the
 /// connection is lost, the server refuses, or what it says cannot be true.
 ///
 /// For a future that is to be spawned, `seen` must borrow nothing: the compiler cannot see yet that it is `Send` otherwise.
 pub async fn watch_jobs(
-    link: &Link,
+    link: &RemoteClient,
     user: Option<&HeaderValue>,
     namespace: &str,
     hub_id: &HubId,
-    mut seen: impl AsyncFnMut(Change<JobMark>),
+    mut seen: impl AsyncFnMut(WatchChange<JobMetadata>),
 ) -> WatchEnd {
     let limits = link.limits();
     let mut watch = JobWatch {
-        link,
+        client: link,
         user,
-        view: View {
+        view: JobFilter {
             hub: hub_id,
             namespace,
         },
         path: path(namespace, hub_id),
         version: None,
-        known: Known::new(link.room()),
-        pace: Pace::new(limits.event_rate, limits.event_burst),
+        known: JobInventory::new(link.room()),
+        pace: RateLimiter::new(limits.event_rate, limits.event_burst),
         broken: 0,
     };
     loop {
@@ -74,19 +74,19 @@ pub async fn watch_jobs(
 }
 
 struct JobWatch<'a> {
-    link: &'a Link,
+    client: &'a RemoteClient,
     user: Option<&'a HeaderValue>,
-    view: View<'a>,
+    view: JobFilter<'a>,
     path: String,
     /// From where the watch goes on; without one, everything is listed.
     version: Option<String>,
-    known: Known,
-    pace: Pace,
+    known: JobInventory,
+    pace: RateLimiter,
     /// Watches in a row that ended as soon as they were opened.
     broken: u32,
 }
 
-enum Stop {
+enum JobWatchStop {
     /// It is tried again after a pause, unless this was so too often.
     Broken(WatchEnd),
     /// It is over.
@@ -94,50 +94,59 @@ enum Stop {
 }
 
 impl JobWatch<'_> {
-    async fn list(&mut self, seen: &mut impl AsyncFnMut(Change<JobMark>)) -> Result<(), Stop> {
-        seen(Change::Restart).await;
+    async fn list(
+        &mut self,
+        seen: &mut impl AsyncFnMut(WatchChange<JobMetadata>),
+    ) -> Result<(), JobWatchStop> {
+        seen(WatchChange::Restart).await;
         self.known.clear();
-        let until = Instant::now() + self.link.limits().list;
+        let until = Instant::now() + self.client.limits().list;
         let mut next = String::new();
         for _ in 0..PAGES {
             let path = format!("{}&limit={PAGE}{next}", self.path);
-            let asked = self.link.fetch(get(&path, ACCEPT_LIST)?, self.user, Extent::Page);
+            let asked = self
+                .client
+                .fetch(get(&path, ACCEPT_LIST)?, self.user, ResponseLimit::Page);
             let told = timeout_at(until, asked).await;
             let bytes = told.unwrap_or(Err(CallError::Timeout)).map_err(refused)?;
-            let page = Page::read(&bytes).ok_or(Stop::End(WatchEnd::Unreadable))?;
+            let page = JobPage::read(&bytes).ok_or(JobWatchStop::End(WatchEnd::Unreadable))?;
             if page.is_too_long() {
-                return Err(Stop::End(WatchEnd::TooMuch));
+                return Err(JobWatchStop::End(WatchEnd::TooMuch));
             }
             let mark = page
                 .next()
-                .map_err(|_| Stop::End(WatchEnd::Unreadable))?
+                .map_err(|_| JobWatchStop::End(WatchEnd::Unreadable))?
                 .map(ToOwned::to_owned);
             let version = page.version();
             for mark in page.marks(self.view) {
                 self.note(&mark)?;
-                seen(Change::Seen(mark)).await;
+                seen(WatchChange::Seen(mark)).await;
             }
             let Some(mark) = mark else {
-                self.version = Some(version.ok_or(Stop::End(WatchEnd::Unreadable))?);
-                seen(Change::Synced).await;
+                self.version = Some(version.ok_or(JobWatchStop::End(WatchEnd::Unreadable))?);
+                seen(WatchChange::Synced).await;
                 return Ok(());
             };
             next = format!("&continue={}", encoded(&mark));
         }
-        Err(Stop::End(WatchEnd::TooMuch))
+        Err(JobWatchStop::End(WatchEnd::TooMuch))
     }
 
     async fn follow(
         &mut self,
         version: String,
-        seen: &mut impl AsyncFnMut(Change<JobMark>),
-    ) -> Result<(), Stop> {
+        seen: &mut impl AsyncFnMut(WatchChange<JobMetadata>),
+    ) -> Result<(), JobWatchStop> {
         let path = format!(
             "{}&watch=true&allowWatchBookmarks=true&resourceVersion={version}",
             self.path
         );
         let request = get(&path, ACCEPT_WATCH)?;
-        let mut watching = self.link.open_watch(request, self.user).await.map_err(refused)?;
+        let mut watching = self
+            .client
+            .open_watch(request, self.user)
+            .await
+            .map_err(refused)?;
         self.version = Some(version);
         let opened = Instant::now();
         let ended = loop {
@@ -145,29 +154,33 @@ impl JobWatch<'_> {
                 break ended;
             }
         };
-        let is_long = opened.elapsed() >= self.link.limits().watch_life;
+        let is_long = opened.elapsed() >= self.client.limits().watch_life;
         if is_long {
             self.broken = 0;
         }
         let end = match ended {
-            Ended::Stop(end) => return Err(Stop::End(end)),
-            Ended::Closed => WatchEnd::Lost,
-            Ended::TooOld => {
+            JobWatchEnd::Stop(end) => return Err(JobWatchStop::End(end)),
+            JobWatchEnd::Closed => WatchEnd::Lost,
+            JobWatchEnd::TooOld => {
                 self.version = None;
                 WatchEnd::Expired
             }
         };
-        if is_long { Ok(()) } else { Err(Stop::Broken(end)) }
+        if is_long {
+            Ok(())
+        } else {
+            Err(JobWatchStop::Broken(end))
+        }
     }
 
     /// Waits for a line, takes those that are there already with it, in a flood also those that come soon, and tells of all
     /// at once.
     async fn turn(
         &mut self,
-        watching: &mut Watching,
-        seen: &mut impl AsyncFnMut(Change<JobMark>),
-    ) -> Result<(), Ended> {
-        let mut batch = Batch::default();
+        watching: &mut WatchStream,
+        seen: &mut impl AsyncFnMut(WatchChange<JobMetadata>),
+    ) -> Result<(), JobWatchEnd> {
+        let mut batch = ChangeBatch::default();
         let (mut cost, mut lines) = (0, 0);
         let mut next = watching.next(&self.pace).await;
         let window = if self.pace.is_short() {
@@ -179,8 +192,8 @@ impl JobWatch<'_> {
         let ended = loop {
             let line = match next {
                 Ok(Some(line)) => line,
-                Ok(None) => break Some(Ended::Closed),
-                Err(end) => break Some(Ended::Stop(end)),
+                Ok(None) => break Some(JobWatchEnd::Closed),
+                Err(end) => break Some(JobWatchEnd::Stop(end)),
             };
             cost += price(line.len());
             lines += 1;
@@ -195,25 +208,26 @@ impl JobWatch<'_> {
                 Err(_) => break None,
             }
         };
-        self.pace.turns(cost).await;
+        self.pace.acquire_many(cost).await;
         for change in batch.into_changes() {
             seen(change).await;
         }
         ended.map_or(Ok(()), Err)
     }
 
-    fn read(&mut self, line: &Bytes, batch: &mut Batch) -> Result<(), Ended> {
-        let (told, version) = Line::told(line, self.view);
+    fn read(&mut self, line: &Bytes, batch: &mut ChangeBatch) -> Result<(), JobWatchEnd> {
+        let (told, version) = WatchLine::told(line, self.view);
         match told {
-            Told::There(mark) => {
-                self.note(&mark).map_err(|_| Ended::Stop(WatchEnd::TooMuch))?;
+            WatchLineEvent::There(mark) => {
+                self.note(&mark)
+                    .map_err(|_| JobWatchEnd::Stop(WatchEnd::TooMuch))?;
                 batch.seen(mark);
             }
-            Told::Gone(mark) if self.known.forget(&mark) => batch.gone(mark.task),
-            Told::Gone(_) | Told::Nothing => {}
-            Told::TooOld => return Err(Ended::TooOld),
-            Told::Ended => return Err(Ended::Closed),
-            Told::Unreadable => return Err(Ended::Stop(WatchEnd::Unreadable)),
+            WatchLineEvent::Gone(mark) if self.known.forget(&mark) => batch.gone(mark.task),
+            WatchLineEvent::Gone(_) | WatchLineEvent::Nothing => {}
+            WatchLineEvent::TooOld => return Err(JobWatchEnd::TooOld),
+            WatchLineEvent::Ended => return Err(JobWatchEnd::Closed),
+            WatchLineEvent::Unreadable => return Err(JobWatchEnd::Stop(WatchEnd::Unreadable)),
         }
         if version.is_some() {
             self.version = version;
@@ -221,20 +235,20 @@ impl JobWatch<'_> {
         Ok(())
     }
 
-    fn note(&mut self, mark: &JobMark) -> Result<(), Stop> {
-        if self.known.note(mark, self.link.limits().jobs) {
+    fn note(&mut self, mark: &JobMetadata) -> Result<(), JobWatchStop> {
+        if self.known.note(mark, self.client.limits().jobs) {
             return Ok(());
         }
-        Err(Stop::End(WatchEnd::TooMuch))
+        Err(JobWatchStop::End(WatchEnd::TooMuch))
     }
 
     /// Waits before the next try; why there is none, if that was too often.
-    async fn broke(&mut self, stop: Stop) -> Option<WatchEnd> {
+    async fn broke(&mut self, stop: JobWatchStop) -> Option<WatchEnd> {
         let end = match stop {
-            Stop::End(end) => return Some(end),
-            Stop::Broken(end) => end,
+            JobWatchStop::End(end) => return Some(end),
+            JobWatchStop::Broken(end) => end,
         };
-        let limits = self.link.limits();
+        let limits = self.client.limits();
         self.broken += 1;
         if self.broken >= limits.watch_attempts {
             return Some(end);
@@ -245,7 +259,7 @@ impl JobWatch<'_> {
 }
 
 /// How a watch came to its end.
-enum Ended {
+enum JobWatchEnd {
     /// The server closed it.
     Closed,
     /// Its version is too old.
@@ -255,16 +269,16 @@ enum Ended {
 }
 
 /// A version or a page that is too old is asked for anew.
-fn refused(error: CallError) -> Stop {
+fn refused(error: CallError) -> JobWatchStop {
     match error {
-        CallError::Code(410) => Stop::Broken(WatchEnd::Expired),
-        error => Stop::End(WatchEnd::Call(error)),
+        CallError::Code(410) => JobWatchStop::Broken(WatchEnd::Expired),
+        error => JobWatchStop::End(WatchEnd::Call(error)),
     }
 }
 
-fn get(path: &str, accept: &'static str) -> Result<Request<Vec<u8>>, Stop> {
+fn get(path: &str, accept: &'static str) -> Result<Request<Vec<u8>>, JobWatchStop> {
     let request = Request::get(path).header(header::ACCEPT, accept).body(Vec::new());
-    request.map_err(|_| Stop::End(WatchEnd::Call(CallError::Transport(Stage::Internal))))
+    request.map_err(|_| JobWatchStop::End(WatchEnd::Call(CallError::Transport(TransportStage::Internal))))
 }
 
 fn path(namespace: &str, hub_id: &HubId) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bounds of one link. The default is production; a test shortens what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkLimits {
+pub struct RemoteClientLimits {
     /// Longest that a call takes, with its wait for a turn, its connection and its retries.
     pub total: Duration,
     /// Longest pause between two parts of a body.
@@ -66,7 +66,7 @@ pub struct LinkLimits {
     pub watch_attempts: u32,
 }
 
-impl Default for LinkLimits {
+impl Default for RemoteClientLimits {
     fn default() -> Self {
         Self {
             total: Duration::from_secs(30),

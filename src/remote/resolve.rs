@@ -32,14 +32,14 @@ const ADDRESSES: usize = 16;
 
 /// Resolves names for all links of the hub.
 #[derive(Clone)]
-pub struct Resolver(Arc<Inner>);
+pub struct Resolver(Arc<ResolverInner>);
 
 /// The name servers of the hub are not known: its `resolv.conf` cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the name servers of this machine are not known")]
 pub struct ResolverError;
 
-struct Inner {
+struct ResolverInner {
     resolver: TokioResolver,
     known: Semaphore,
     new: Semaphore,
@@ -83,7 +83,7 @@ impl Resolver {
         let config = ResolverConfig::from_parts(None, Vec::new(), servers);
         let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         *builder.options_mut() = options(hosts);
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ResolverInner {
             resolver: builder.build().map_err(|_| ResolverError)?,
             known: Semaphore::new(AT_ONCE),
             new: Semaphore::new(AT_ONCE),

@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::kubernetes::gate::InFlight;
+use crate::kubernetes::write_fence::WritesInFlight;
 
 /// Bytes that are waited for at once, so that a connection at its rate does not wake for each packet.
 const STEP: f64 = 16_384.0;
 
-pub(super) struct Socket {
+pub(super) struct ThrottledSocket {
     tcp: TcpStream,
     rate: f64,
     burst: f64,
@@ -26,11 +26,11 @@ pub(super) struct Socket {
     filled: Instant,
     /// Set while nothing may be read.
     pause: Option<Pin<Box<Sleep>>>,
-    in_flight: InFlight,
+    in_flight: WritesInFlight,
 }
 
-impl Socket {
-    pub(super) fn new(tcp: TcpStream, rate: u32, burst: u32, in_flight: InFlight) -> Self {
+impl ThrottledSocket {
+    pub(super) fn new(tcp: TcpStream, rate: u32, burst: u32, in_flight: WritesInFlight) -> Self {
         Self {
             tcp,
             rate: f64::from(rate.max(1)),
@@ -60,7 +60,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ThrottledSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -76,7 +76,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ThrottledSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.in_flight.admit().map_err(io::Error::other)?;
         Pin::new(&mut self.get_mut().tcp).poll_write(context, bytes)

@@ -12,11 +12,11 @@ use rustls::pki_types::{
 use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret, SecretSlice};
 
-use crate::remote::kubeconfig::{Host, Key, Login, RemoteConfig};
+use crate::remote::kubeconfig::{ApiServerHost, ClusterCredential, PrivateKeyEncoding, RemoteConfig};
 
 /// Why no link can be made of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
+pub enum RemoteClientError {
     /// An authority's certificate cannot be used.
     #[error("a certificate of the authorities cannot be used")]
     Authorities,
@@ -35,24 +35,26 @@ pub enum LinkError {
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
 
 /// How the connections of a link are secured.
-pub(super) fn client_config(config: &RemoteConfig) -> Result<ClientConfig, LinkError> {
+pub(super) fn client_config(config: &RemoteConfig) -> Result<ClientConfig, RemoteClientError> {
     let mut roots = RootCertStore::empty();
     for authority in &config.authorities {
         let certificate = CertificateDer::from(authority.as_slice());
-        roots.add(certificate).map_err(|_| LinkError::Authorities)?;
+        roots
+            .add(certificate)
+            .map_err(|_| RemoteClientError::Authorities)?;
     }
     let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
         .with_safe_default_protocol_versions()
-        .map_err(|_| LinkError::Authorities)?
+        .map_err(|_| RemoteClientError::Authorities)?
         .with_root_certificates(roots);
     let mut tls = match &config.login {
-        Login::Token(_) => builder.with_no_client_auth(),
-        Login::Certificate { chain, kind, key } => {
+        ClusterCredential::Token(_) => builder.with_no_client_auth(),
+        ClusterCredential::Certificate { chain, kind, key } => {
             let chain = chain.iter().cloned().map(CertificateDer::from).collect();
             // Fails too where the key belongs to another certificate.
             builder
                 .with_client_auth_cert(chain, private_key(*kind, key))
-                .map_err(|_| LinkError::ClientCertificate)?
+                .map_err(|_| RemoteClientError::ClientCertificate)?
         }
     };
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -62,18 +64,20 @@ pub(super) fn client_config(config: &RemoteConfig) -> Result<ClientConfig, LinkE
 }
 
 /// The name that the server's certificate must be for.
-pub(super) fn server_name(config: &RemoteConfig) -> Result<ServerName<'static>, LinkError> {
+pub(super) fn server_name(config: &RemoteConfig) -> Result<ServerName<'static>, RemoteClientError> {
     match config.tls_server_name.as_ref().unwrap_or(&config.host) {
-        Host::Address(address) => Ok(ServerName::from(*address)),
-        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| LinkError::ServerName),
+        ApiServerHost::Address(address) => Ok(ServerName::from(*address)),
+        ApiServerHost::Name(name) => {
+            ServerName::try_from(name.clone()).map_err(|_| RemoteClientError::ServerName)
+        }
     }
 }
 
-fn private_key(kind: Key, key: &SecretSlice<u8>) -> PrivateKeyDer<'static> {
+fn private_key(kind: PrivateKeyEncoding, key: &SecretSlice<u8>) -> PrivateKeyDer<'static> {
     let bytes = key.expose_secret().to_vec();
     match kind {
-        Key::Pkcs1 => PrivatePkcs1KeyDer::from(bytes).into(),
-        Key::Sec1 => PrivateSec1KeyDer::from(bytes).into(),
-        Key::Pkcs8 => PrivatePkcs8KeyDer::from(bytes).into(),
+        PrivateKeyEncoding::Pkcs1 => PrivatePkcs1KeyDer::from(bytes).into(),
+        PrivateKeyEncoding::Sec1 => PrivateSec1KeyDer::from(bytes).into(),
+        PrivateKeyEncoding::Pkcs8 => PrivatePkcs8KeyDer::from(bytes).into(),
     }
 }

@@ -10,7 +10,7 @@ use flate2::{Compression, GzBuilder};
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::chart::Chart;
-use super::config::{ChartMeta, is_chart_name, is_version};
+use super::config::{ChartDescription, is_chart_name, is_version};
 
 /// Largest archive in bytes that is pushed.
 pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -60,7 +60,7 @@ pub fn pack(chart: &Chart) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When the archive starts with anything else.
-pub fn read_meta(archive: &[u8]) -> Result<ChartMeta, NotAChart> {
+pub fn read_meta(archive: &[u8]) -> Result<ChartDescription, NotAChart> {
     let (path, text) = first_entry(archive).map_err(|_| NotAChart)?.ok_or(NotAChart)?;
     let meta = parse_meta(&text).ok_or(NotAChart)?;
     if path == format!("{}/Chart.yaml", meta.name).as_bytes() {
@@ -85,7 +85,7 @@ fn first_entry(archive: &[u8]) -> io::Result<Option<(Vec<u8>, String)>> {
     Ok((entry.size() == read as u64).then_some((path, text)))
 }
 
-fn parse_meta(text: &str) -> Option<ChartMeta> {
+fn parse_meta(text: &str) -> Option<ChartDescription> {
     let keys = [
         "apiVersion",
         "appVersion",
@@ -105,7 +105,7 @@ fn parse_meta(text: &str) -> Option<ChartMeta> {
     let [api, app_version, description, name, kind, version] = values;
     let (name, version) = (name?, version?);
     let ours = api? == "v2" && kind? == "application" && is_chart_name(&name) && is_version(&version);
-    let meta = ChartMeta {
+    let meta = ChartDescription {
         name,
         description: description.unwrap_or_default(),
         version,
@@ -118,14 +118,14 @@ fn parse_meta(text: &str) -> Option<ChartMeta> {
 mod tests {
     use super::*;
     use crate::api::oci::Digest;
-    use crate::renderer::config::Config;
+    use crate::renderer::config::ChartConfig;
     use proptest::prelude::*;
     use serde_json::json;
 
     fn chart(name: &str, description: &str) -> Chart {
         let config = json!({"type": "bootstrap", "bootstrap": {
             "chart": {"name": name, "version": "1.0.0", "appVersion": "1", "description": description}, "input": {"userdata": {"a": 1}}}});
-        Chart::render(&Config::parse(config.to_string().as_bytes()).unwrap()).unwrap()
+        Chart::render(&ChartConfig::parse(config.to_string().as_bytes()).unwrap()).unwrap()
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         #[test]
         fn no_name_leads_out_of_the_archive(name in "[a-z./\\\\~\\x00 %2e]{1,12}") {
             let config = json!({"type": "bootstrap", "bootstrap": {"chart": {"name": name, "version": "1.0.0"}, "input": {}}});
-            if let Ok(config) = Config::parse(config.to_string().as_bytes()) {
+            if let Ok(config) = ChartConfig::parse(config.to_string().as_bytes()) {
                 let bytes = pack(&Chart::render(&config).unwrap()).unwrap();
                 let mut tar = Archive::new(GzDecoder::new(&bytes[..]));
                 for entry in tar.entries().unwrap() {

@@ -8,10 +8,10 @@ use http_auth::ChallengeRef;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 
-use super::error::{PushError, Step};
+use super::error::{PushError, PushStep};
 use super::origin::Origin;
-use super::transport::{Call, Transport};
-use crate::api::docker_config::Credential;
+use super::transport::{RegistryRequest, Transport};
+use crate::api::basic_auth::BasicCredential;
 use crate::api::oci::Repository;
 
 /// Longest challenge in bytes that is parsed.
@@ -21,7 +21,7 @@ const MAX_TOKEN: usize = 64 * 1024;
 
 /// What a token is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum TokenScope {
     /// To read.
     Pull,
     /// To read and write.
@@ -36,15 +36,15 @@ pub struct Authenticator {
     /// Repository the token is for.
     pub repository: Repository,
     /// User name and password; `None` for anonymous.
-    pub credential: Option<Credential>,
+    pub credential: Option<BasicCredential>,
     /// A token service elsewhere that may receive the credential.
     pub token_realm: Option<Uri>,
     /// What tokens are asked for.
-    pub access: Access,
+    pub access: TokenScope,
 }
 
 #[derive(Deserialize)]
-struct Token {
+struct TokenResponse {
     #[serde(default)]
     token: Option<String>,
     #[serde(default)]
@@ -72,11 +72,11 @@ impl Authenticator {
     }
 
     fn basic(&self) -> Result<Option<HeaderValue>, PushError> {
-        let Some(Credential { username, password }) = &self.credential else {
+        let Some(BasicCredential { username, password }) = &self.credential else {
             return Ok(None);
         };
         let pair = format!("{username}:{}", password.expose_secret());
-        header(&format!("Basic {}", STANDARD.encode(pair)), Step::Lookup).map(Some)
+        header(&format!("Basic {}", STANDARD.encode(pair)), PushStep::Lookup).map(Some)
     }
 
     async fn bearer(
@@ -92,8 +92,8 @@ impl Authenticator {
         let service = parameter(challenge, "service").unwrap_or_default();
         let uri = self
             .token_uri(&realm, &service)
-            .ok_or(PushError::Protocol(Step::Token))?;
-        let mut call = Call::new(Step::Token, Method::GET, uri);
+            .ok_or(PushError::Protocol(PushStep::Token))?;
+        let mut call = RegistryRequest::new(PushStep::Token, Method::GET, uri);
         call.read = true;
         if let Some(basic) = self.basic()? {
             call.headers.insert(AUTHORIZATION, basic);
@@ -101,12 +101,12 @@ impl Authenticator {
         let answer = transport.send(&call).await?;
         match answer.status.as_u16() {
             200 => token_header(&answer.body),
-            300..=399 => Err(PushError::Redirect(Step::Token)),
+            300..=399 => Err(PushError::Redirect(PushStep::Token)),
             401 | 403 if self.credential.is_none() => Err(PushError::CredentialRequired),
             401 => Err(PushError::Unauthorized),
             403 => Err(PushError::Forbidden),
             status => Err(PushError::Status {
-                step: Step::Token,
+                step: PushStep::Token,
                 status,
             }),
         }
@@ -115,8 +115,8 @@ impl Authenticator {
     /// The scope is what we need and nothing the registry asks for.
     fn token_uri(&self, realm: &Uri, service: &str) -> Option<Uri> {
         let actions = match self.access {
-            Access::Pull => "pull",
-            Access::Push => "pull,push",
+            TokenScope::Pull => "pull",
+            TokenScope::Push => "pull,push",
         };
         let scope = format!("repository:{}:{actions}", self.repository);
         let mut query = realm.query().map(|query| format!("{query}&")).unwrap_or_default();
@@ -131,8 +131,8 @@ impl Authenticator {
 }
 
 fn token_header(body: &[u8]) -> Result<HeaderValue, PushError> {
-    let invalid = PushError::Protocol(Step::Token);
-    let answer: Token = serde_json::from_slice(body).map_err(|_| invalid)?;
+    let invalid = PushError::Protocol(PushStep::Token);
+    let answer: TokenResponse = serde_json::from_slice(body).map_err(|_| invalid)?;
     let token = answer
         .token
         .filter(|token| !token.is_empty())
@@ -141,7 +141,7 @@ fn token_header(body: &[u8]) -> Result<HeaderValue, PushError> {
     if token.is_empty() || token.len() > MAX_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(invalid);
     }
-    header(&format!("Bearer {token}"), Step::Token)
+    header(&format!("Bearer {token}"), PushStep::Token)
 }
 
 /// All challenges as one list; `None` if there are none or they are too long.
@@ -164,7 +164,7 @@ fn parameter(challenge: &ChallengeRef<'_>, name: &str) -> Option<String> {
     found.map(|(_, value)| value.to_unescaped())
 }
 
-fn header(text: &str, step: Step) -> Result<HeaderValue, PushError> {
+fn header(text: &str, step: PushStep) -> Result<HeaderValue, PushError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| PushError::Protocol(step))?;
     value.set_sensitive(true);
     Ok(value)
@@ -207,7 +207,7 @@ mod tests {
             r#"{"token":"ä"}"#,
             &long,
         ] {
-            assert_eq!(header(body), Err(PushError::Protocol(Step::Token)), "{body}");
+            assert_eq!(header(body), Err(PushError::Protocol(PushStep::Token)), "{body}");
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
             repository: "team-a/shop".parse().unwrap(),
             credential: None,
             token_realm: None,
-            access: Access::Push,
+            access: TokenScope::Push,
         };
         let uri = |realm: &str, service: &str| {
             authenticator

@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::config::{Bootstrap, ChartMeta, Config, Release, Resource, Resources};
+use super::config::{Bootstrap, ChartConfig, ChartDescription, ChartResource, ChartResources, Release};
 use super::yaml;
 
 /// Largest file in a chart in bytes; Helm refuses to load a larger one.
@@ -29,7 +29,7 @@ pub struct ChartTooLarge(&'static str);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chart {
     /// Name, version and description.
-    pub meta: ChartMeta,
+    pub meta: ChartDescription,
     /// Path below the chart's directory, and content. `Chart.yaml` is first.
     pub files: [(&'static str, String); 4],
 }
@@ -39,11 +39,11 @@ impl Chart {
     ///
     /// # Errors
     /// When a file of it would be larger than Helm loads.
-    pub fn render(config: &Config) -> Result<Self, ChartTooLarge> {
+    pub fn render(config: &ChartConfig) -> Result<Self, ChartTooLarge> {
         let meta = config.chart().clone();
         let (values, template) = match config {
-            Config::Release(release) => (release_values(release), release_template(release)),
-            Config::Bootstrap(bootstrap) => (bootstrap_values(bootstrap), BOOTSTRAP.to_owned()),
+            ChartConfig::Release(release) => (release_values(release), release_template(release)),
+            ChartConfig::Bootstrap(bootstrap) => (bootstrap_values(bootstrap), BOOTSTRAP.to_owned()),
         };
         let files = [
             ("Chart.yaml", chart_yaml(&meta)),
@@ -59,7 +59,7 @@ impl Chart {
 }
 
 /// Six quoted lines at most, in the order Helm writes them; `archive::read_meta` reads exactly this.
-fn chart_yaml(meta: &ChartMeta) -> String {
+fn chart_yaml(meta: &ChartDescription) -> String {
     let lines = [
         ("apiVersion", "v2"),
         ("appVersion", &meta.app_version),
@@ -97,7 +97,7 @@ fn bootstrap_values(bootstrap: &Bootstrap) -> String {
     yaml::document(&input)
 }
 
-fn resources(resources: &Resources) -> Value {
+fn resources(resources: &ChartResources) -> Value {
     let Some(resources) = resources else {
         return Value::Null;
     };
@@ -109,7 +109,7 @@ fn resources(resources: &Resources) -> Value {
     )
 }
 
-fn resource(resource: &Resource) -> Value {
+fn resource(resource: &ChartResource) -> Value {
     let mut value = json!({
         "insecure": resource.insecure,
         "repository": resource.repository,
@@ -177,8 +177,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn meta() -> ChartMeta {
-        ChartMeta {
+    fn meta() -> ChartDescription {
+        ChartDescription {
             name: "my-chart".into(),
             description: "A \"chart\": it's {{ good }}".into(),
             version: "1.0.0".into(),
@@ -186,11 +186,11 @@ mod tests {
         }
     }
 
-    fn resource(repository: &str, tag: &str) -> Resource {
-        Resource {
+    fn resource(repository: &str, tag: &str) -> ChartResource {
+        ChartResource {
             repository: repository.into(),
             tag: tag.into(),
-            ..Resource::default()
+            ..ChartResource::default()
         }
     }
 
@@ -209,13 +209,13 @@ mod tests {
         }
     }
 
-    fn file(config: &Config, path: &str) -> String {
+    fn file(config: &ChartConfig, path: &str) -> String {
         let chart = Chart::render(config).unwrap();
         chart.files.into_iter().find(|(name, _)| *name == path).unwrap().1
     }
 
     fn template(release: Release) -> String {
-        file(&Config::Release(release), "templates/release.yaml")
+        file(&ChartConfig::Release(release), "templates/release.yaml")
     }
 
     /// What a YAML reader makes of the text from `from` on, the part that is data and not template.
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_four_files() {
-        let chart = Chart::render(&Config::Release(release())).unwrap();
+        let chart = Chart::render(&ChartConfig::Release(release())).unwrap();
         let paths: Vec<_> = chart.files.iter().map(|(path, _)| *path).collect();
         assert_eq!(
             paths,
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn chart_yaml_is_quoted() {
-        let text = file(&Config::Release(release()), "Chart.yaml");
+        let text = file(&ChartConfig::Release(release()), "Chart.yaml");
         assert_eq!(
             document::parse(text.as_bytes()).unwrap(),
             json!({"apiVersion": "v2", "name": "my-chart", "description": "A \"chart\": it's {{ good }}", "type": "application", "version": "1.0.0", "appVersion": "2"})
@@ -256,7 +256,7 @@ mod tests {
         release.resources = Some(BTreeMap::from([
             (
                 "b".to_owned(),
-                Resource {
+                ChartResource {
                     pull_secret_name: "s".into(),
                     insecure: true,
                     ..resource("b.example/x", "@sha256:0")
@@ -264,8 +264,8 @@ mod tests {
             ),
             (
                 "a".to_owned(),
-                Resource {
-                    helm: Some(super::super::config::Helm {
+                ChartResource {
+                    helm: Some(super::super::config::HelmChart {
                         name: "h".into(),
                         version: "1".into(),
                         ..Default::default()
@@ -275,11 +275,14 @@ mod tests {
             ),
         ]));
         let expected = "userdata: {}\n\ncomponent:\n  name: my-component\nentrypoint:\n  resourceName: r\n  type: helm\nresources:\n  a:\n    helm:\n      name: h\n      version: '1'\n    insecure: false\n    repository: a.example/x\n    tag: ^1.0\n  b:\n    insecure: true\n    pullSecretName: s\n    repository: b.example/x\n    tag: '@sha256:0'\n";
-        assert_eq!(file(&Config::Release(release.clone()), "values.yaml"), expected);
+        assert_eq!(
+            file(&ChartConfig::Release(release.clone()), "values.yaml"),
+            expected
+        );
         release.resources = None;
-        assert!(file(&Config::Release(release.clone()), "values.yaml").ends_with("resources: null\n"));
+        assert!(file(&ChartConfig::Release(release.clone()), "values.yaml").ends_with("resources: null\n"));
         release.resources = Some(BTreeMap::new());
-        assert!(file(&Config::Release(release), "values.yaml").ends_with("resources: {}\n"));
+        assert!(file(&ChartConfig::Release(release), "values.yaml").ends_with("resources: {}\n"));
     }
 
     #[test]
@@ -290,7 +293,7 @@ mod tests {
             releases: Some(releases),
             userdata: Value::Null,
         };
-        let text = file(&Config::Bootstrap(bootstrap), "values.yaml");
+        let text = file(&ChartConfig::Bootstrap(bootstrap), "values.yaml");
         assert_eq!(
             text,
             "releases:\n  foo:\n    insecure: false\n    repository: example.com/foo\n    tag: ^1.0\nuserdata: null\n"
@@ -327,13 +330,13 @@ mod tests {
 
     fn with_template(text: &str) -> String {
         let mut release = release();
-        let helm = super::super::config::Helm {
+        let helm = super::super::config::HelmChart {
             values_template: text.into(),
             ..Default::default()
         };
         release.resources = Some(BTreeMap::from([(
             "r".to_owned(),
-            Resource {
+            ChartResource {
                 helm: Some(helm),
                 ..resource("h/r", "1")
             },
@@ -358,7 +361,7 @@ mod tests {
         let mut release = release();
         release.values = json!({"a": "x".repeat(MAX_FILE)});
         assert_eq!(
-            Chart::render(&Config::Release(release)),
+            Chart::render(&ChartConfig::Release(release)),
             Err(ChartTooLarge("templates/release.yaml"))
         );
     }
@@ -373,7 +376,7 @@ mod tests {
             release.values = json!({ &key: a, "list": [b, {"x": b}], "last": b });
             release.resources = Some(BTreeMap::from([(key.clone(), resource(&a, &b))]));
             let values = release.values.clone();
-            let config = Config::Release(release.clone());
+            let config = ChartConfig::Release(release.clone());
             let read = document::parse(file(&config, "values.yaml").as_bytes()).unwrap();
             prop_assert_eq!(&read["component"]["name"], &Value::from(a.clone()));
             prop_assert_eq!(&read["resources"][&key]["repository"], &Value::from(a));

@@ -19,13 +19,13 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
     args_conflicts_with_subcommands = true,
     args_override_self = true
 )]
-pub struct Cli {
+pub struct RendererCli {
     /// One half of the work; without it, both.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<RendererCommand>,
     /// Both halves at once.
     #[command(flatten)]
-    pub one_shot: OneShot,
+    pub one_shot: OneShotArgs,
     /// File for the termination message; created if it is named here, otherwise written only where it exists.
     #[arg(long, global = true, env = "RENDERHUB_TERMINATION_LOG", value_name = "FILE")]
     pub termination_log: Option<PathBuf>,
@@ -33,16 +33,16 @@ pub struct Cli {
 
 /// One half of the work.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum RendererCommand {
     /// Render a configuration to a chart archive; needs no network and no credential.
-    Render(Render),
+    Render(RenderArgs),
     /// Push a chart archive that `render` wrote; never reads a configuration.
-    Push(Box<Push>),
+    Push(Box<PushArgs>),
 }
 
 /// `render CONFIG --out FILE`.
 #[derive(Debug, Args)]
-pub struct Render {
+pub struct RenderArgs {
     /// YAML or JSON configuration file.
     pub config: PathBuf,
     /// Chart archive to write; whole or not at all.
@@ -52,7 +52,7 @@ pub struct Render {
 
 /// `push FILE --url URL`.
 #[derive(Debug, Args)]
-pub struct Push {
+pub struct PushArgs {
     /// Chart archive that `render` wrote; must be a regular file.
     pub archive: PathBuf,
     /// Destination, `oci://host[:port]/path/<chart name>:<chart version>`.
@@ -76,12 +76,12 @@ pub struct Push {
     pub password_file: Option<PathBuf>,
     /// How to reach the registry.
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: ConnectionArgs,
 }
 
 /// `[flags] CONFIG`, both halves at once.
 #[derive(Debug, Args)]
-pub struct OneShot {
+pub struct OneShotArgs {
     /// YAML or JSON configuration file.
     #[arg(value_name = "CONFIG-FILE")]
     pub config: Option<PathBuf>,
@@ -104,12 +104,12 @@ pub struct OneShot {
     pub password: String,
     /// How to reach the registry.
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: ConnectionArgs,
 }
 
 /// How to reach a registry.
 #[derive(Clone, Debug, Args)]
-pub struct Connection {
+pub struct ConnectionArgs {
     /// Use HTTP without TLS for the registry; a token service named with https keeps TLS.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true",
           action = ArgAction::Set, value_parser = go_bool)]
@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn the_definition_holds_together() {
-        Cli::command().debug_assert();
+        RendererCli::command().debug_assert();
     }
 
-    fn one_shot(args: &[&str]) -> OneShot {
+    fn one_shot(args: &[&str]) -> OneShotArgs {
         let args = std::iter::once("renderhub-renderer").chain(args.iter().copied());
-        Cli::try_parse_from(args).unwrap().one_shot
+        RendererCli::try_parse_from(args).unwrap().one_shot
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             &["push", "f", "--url", "u", "--password", "p"],
         ] {
             let args = std::iter::once(&"renderhub-renderer").chain(args);
-            assert!(Cli::try_parse_from(args).is_err());
+            assert!(RendererCli::try_parse_from(args).is_err());
         }
     }
 }

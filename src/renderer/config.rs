@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::document::{self, DocumentError};
-use super::found::Found;
+use super::printable_word::PrintableWord;
 
 /// Why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum ConfigError {
     },
     /// `type` is neither `release` nor `bootstrap`.
     #[error("unknown type specified in config: expected release or bootstrap, found {0}")]
-    UnknownType(Found),
+    UnknownType(PrintableWord),
     /// The entrypoint is none of the resources.
     #[error("entrypoint.resourceName in config is not a key of resources")]
     NoEntrypoint,
@@ -53,7 +53,7 @@ pub const MAX_TEXT: usize = 16 * 1024;
 
 /// A configuration that can be rendered.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Config {
+pub enum ChartConfig {
     /// One component, as a Flux source and a Flux release.
     Release(Release),
     /// Several releases.
@@ -62,7 +62,7 @@ pub enum Config {
 
 /// The chart's own description.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChartMeta {
+pub struct ChartDescription {
     /// Chart name; a plain file name.
     pub name: String,
     /// What it is for; printable characters only.
@@ -75,7 +75,7 @@ pub struct ChartMeta {
 
 /// Where one Helm chart is, and how to use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resource {
+pub struct ChartResource {
     /// Repository without a scheme.
     pub repository: String,
     /// Use plain HTTP.
@@ -83,14 +83,14 @@ pub struct Resource {
     /// Tag, version range (bootstrap), or `@digest`.
     pub tag: String,
     /// The chart found there.
-    pub helm: Option<Helm>,
+    pub helm: Option<HelmChart>,
     /// Pull secret on the target; empty for none.
     pub pull_secret_name: String,
 }
 
 /// What is known of a resource's Helm chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Helm {
+pub struct HelmChart {
     /// Chart name.
     pub name: String,
     /// Chart description.
@@ -104,17 +104,17 @@ pub struct Helm {
 }
 
 /// Resources by key; `None` where the configuration has none at all, which prints as `null`.
-pub type Resources = Option<BTreeMap<String, Resource>>;
+pub type ChartResources = Option<BTreeMap<String, ChartResource>>;
 
 /// Configuration of type `release`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     /// The chart to make.
-    pub chart: ChartMeta,
+    pub chart: ChartDescription,
     /// Name of the component.
     pub component: String,
     /// The component's resources.
-    pub resources: Resources,
+    pub resources: ChartResources,
     /// Key of the resource to install.
     pub entrypoint: String,
     /// `helm` or `kro`; written down, never looked at.
@@ -129,25 +129,25 @@ pub struct Release {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bootstrap {
     /// The chart to make.
-    pub chart: ChartMeta,
+    pub chart: ChartDescription,
     /// Releases by key.
-    pub releases: Resources,
+    pub releases: ChartResources,
     /// Handed to every release.
     pub userdata: Value,
 }
 
-impl Config {
+impl ChartConfig {
     /// Reads a configuration file's bytes.
     ///
     /// # Errors
     /// When the bytes are not a document, a field has the wrong shape, the type is unknown or the chart cannot be named.
     pub fn parse(bytes: &[u8]) -> Result<Self, ConfigError> {
         let value = document::parse(bytes).map_err(ConfigError::Document)?;
-        let root = Fields::of(&value, "config")?;
+        let root = ConfigMapping::of(&value, "config")?;
         match root.text("type")?.as_str() {
             "release" => Release::read(&root.fields("release")?).map(Self::Release),
             "bootstrap" => Bootstrap::read(&root.fields("bootstrap")?).map(Self::Bootstrap),
-            other => Err(ConfigError::UnknownType(Found::of(other))),
+            other => Err(ConfigError::UnknownType(PrintableWord::of(other))),
         }
     }
 
@@ -178,7 +178,7 @@ impl Config {
 
     /// The chart to make.
     #[must_use]
-    pub const fn chart(&self) -> &ChartMeta {
+    pub const fn chart(&self) -> &ChartDescription {
         match self {
             Self::Release(release) => &release.chart,
             Self::Bootstrap(bootstrap) => &bootstrap.chart,
@@ -187,11 +187,11 @@ impl Config {
 }
 
 impl Release {
-    fn read(fields: &Fields) -> Result<Self, ConfigError> {
+    fn read(fields: &ConfigMapping) -> Result<Self, ConfigError> {
         let input = fields.fields("input")?;
         let entrypoint = input.fields("entrypoint")?;
         Ok(Self {
-            chart: ChartMeta::read(&fields.fields("chart")?)?,
+            chart: ChartDescription::read(&fields.fields("chart")?)?,
             component: input.fields("component")?.text("name")?,
             resources: input.resources("resources")?,
             entrypoint: entrypoint.text("resourceName")?,
@@ -203,18 +203,18 @@ impl Release {
 }
 
 impl Bootstrap {
-    fn read(fields: &Fields) -> Result<Self, ConfigError> {
+    fn read(fields: &ConfigMapping) -> Result<Self, ConfigError> {
         let input = fields.fields("input")?;
         Ok(Self {
-            chart: ChartMeta::read(&fields.fields("chart")?)?,
+            chart: ChartDescription::read(&fields.fields("chart")?)?,
             releases: input.resources("releases")?,
             userdata: input.any("userdata"),
         })
     }
 }
 
-impl ChartMeta {
-    fn read(fields: &Fields) -> Result<Self, ConfigError> {
+impl ChartDescription {
+    fn read(fields: &ConfigMapping) -> Result<Self, ConfigError> {
         let name = fields.text("name")?;
         let version = fields.text("version")?;
         let description = printable(&fields.text("description")?);
@@ -277,12 +277,12 @@ fn printable(text: &str) -> String {
 }
 
 /// One mapping of the configuration, with its path for errors.
-struct Fields<'a> {
+struct ConfigMapping<'a> {
     map: Option<&'a Map<String, Value>>,
     path: String,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ConfigMapping<'a> {
     fn of(value: &'a Value, path: impl Into<String>) -> Result<Self, ConfigError> {
         let path = path.into();
         match value {
@@ -312,8 +312,8 @@ impl<'a> Fields<'a> {
         self.get(name).cloned().unwrap_or_default()
     }
 
-    fn fields(&self, name: &str) -> Result<Fields<'a>, ConfigError> {
-        Fields::of(self.get(name).unwrap_or(&Value::Null), self.path_of(name))
+    fn fields(&self, name: &str) -> Result<ConfigMapping<'a>, ConfigError> {
+        ConfigMapping::of(self.get(name).unwrap_or(&Value::Null), self.path_of(name))
     }
 
     fn text(&self, name: &str) -> Result<String, ConfigError> {
@@ -340,7 +340,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn resources(&self, name: &str) -> Result<Resources, ConfigError> {
+    fn resources(&self, name: &str) -> Result<ChartResources, ConfigError> {
         // The keys are the configuration's own words, so errors below them only say "[]".
         let path = format!("{}[]", self.path_of(name));
         let Some(map) = self.fields(name)?.map else {
@@ -349,28 +349,28 @@ impl<'a> Fields<'a> {
         let read = |(key, value)| {
             Ok((
                 String::clone(key),
-                Resource::read(&Fields::of(value, path.as_str())?)?,
+                ChartResource::read(&ConfigMapping::of(value, path.as_str())?)?,
             ))
         };
         map.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 }
 
-impl Resource {
-    fn read(fields: &Fields) -> Result<Self, ConfigError> {
+impl ChartResource {
+    fn read(fields: &ConfigMapping) -> Result<Self, ConfigError> {
         let helm = fields.fields("helm")?;
         Ok(Self {
             repository: fields.text("repository")?,
             insecure: fields.flag("insecure")?,
             tag: fields.text("tag")?,
-            helm: helm.map.is_some().then(|| Helm::read(&helm)).transpose()?,
+            helm: helm.map.is_some().then(|| HelmChart::read(&helm)).transpose()?,
             pull_secret_name: fields.text("pullSecretName")?,
         })
     }
 }
 
-impl Helm {
-    fn read(fields: &Fields) -> Result<Self, ConfigError> {
+impl HelmChart {
+    fn read(fields: &ConfigMapping) -> Result<Self, ConfigError> {
         Ok(Self {
             name: fields.text("name")?,
             description: fields.text("description")?,
@@ -389,9 +389,9 @@ mod tests {
     const CHART: &str = "chart: {name: c, version: 1.0.0}";
 
     fn release(text: &str) -> Result<Release, ConfigError> {
-        match Config::parse(format!("type: release\nrelease:\n  {CHART}\n{text}").as_bytes())? {
-            Config::Release(release) => Ok(release),
-            Config::Bootstrap(_) => unreachable!("the type is release"),
+        match ChartConfig::parse(format!("type: release\nrelease:\n  {CHART}\n{text}").as_bytes())? {
+            ChartConfig::Release(release) => Ok(release),
+            ChartConfig::Bootstrap(_) => unreachable!("the type is release"),
         }
     }
 
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn names_match_in_any_case_and_unknown_fields_are_ignored() {
         let text = r#"{"TYPE":"bootstrap","BootStrap":{"Chart":{"NAME":"b","VERSION":1.10,"x":1},"input":{"USERDATA":{"Keep":"Case"}}},"release":7}"#;
-        let Config::Bootstrap(bootstrap) = Config::parse(text.as_bytes()).unwrap() else {
+        let ChartConfig::Bootstrap(bootstrap) = ChartConfig::parse(text.as_bytes()).unwrap() else {
             unreachable!()
         };
         assert_eq!(
@@ -450,7 +450,7 @@ mod tests {
             ("type: two words", "something else than a plain word"),
             ("type: \"a\\e[31m\"", "something else than a plain word"),
         ] {
-            let error = Config::parse(text.as_bytes()).unwrap_err();
+            let error = ChartConfig::parse(text.as_bytes()).unwrap_err();
             assert!(matches!(error, ConfigError::UnknownType(_)), "{text}");
             assert!(error.to_string().ends_with(&format!("found {shown}")), "{error}");
         }
@@ -465,7 +465,7 @@ mod tests {
             "type: {a: b}",
             "type: release\nrelease: 1",
         ] {
-            let error = Config::parse(text.as_bytes()).unwrap_err().to_string();
+            let error = ChartConfig::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(
                 error.starts_with("failed to parse config-file: config"),
                 "{text}: {error}"
@@ -544,7 +544,7 @@ mod tests {
             "a b cd e fgh 日本\u{301}😀"
         );
         let chart = |text: &str| json!({"type": "release", "release": {"chart": {"name": "c", "version": "1", "description": text}}});
-        let parse = |text: &str| Config::parse(chart(text).to_string().as_bytes());
+        let parse = |text: &str| ChartConfig::parse(chart(text).to_string().as_bytes());
         assert!(parse(&"x".repeat(MAX_TEXT)).is_ok());
         assert_eq!(parse(&"x".repeat(MAX_TEXT + 1)), Err(ConfigError::ChartText));
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::file::{self, FileError};
-use crate::api::basic_auth::{self, BasicAuthError};
-use crate::api::docker_config::{Credential, DockerConfig, DockerConfigError};
+use crate::api::basic_auth::{self, BasicAuthError, BasicCredential};
+use crate::api::docker_config::{DockerConfig, DockerConfigError};
 use crate::api::oci::RegistryHost;
 
 /// Largest docker credential file in bytes, as Kubernetes limits a Secret.
@@ -31,7 +31,7 @@ pub enum CredentialError {
 
 /// Where to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum CredentialSource {
     /// Nowhere: anonymous.
     None,
     /// A file with the user name and one with the password, as a `kubernetes.io/basic-auth` Secret is mounted.
@@ -54,13 +54,16 @@ pub enum Source {
 ///
 /// # Errors
 /// When a file or entry is missing that was asked for, or is something else.
-pub fn load(source: &Source, host: &RegistryHost) -> Result<Option<Credential>, CredentialError> {
+pub fn load(
+    source: &CredentialSource,
+    host: &RegistryHost,
+) -> Result<Option<BasicCredential>, CredentialError> {
     match source {
-        Source::None => Ok(None),
-        Source::Files { username, password } => {
+        CredentialSource::None => Ok(None),
+        CredentialSource::Files { username, password } => {
             Ok(Some(basic_auth::parse(&word(username)?, &word(password)?)?))
         }
-        Source::DockerConfig { path, required } => {
+        CredentialSource::DockerConfig { path, required } => {
             let bytes = match read_config(path) {
                 Err(FileError::NotFound) if !required => return Ok(None),
                 other => other.map_err(CredentialError::Unreadable)?,
@@ -90,7 +93,7 @@ mod tests {
     use secrecy::ExposeSecret as _;
     use std::fs;
 
-    fn found(source: &Source) -> Result<Option<(String, String)>, CredentialError> {
+    fn found(source: &CredentialSource) -> Result<Option<(String, String)>, CredentialError> {
         let credential = load(source, &"h:1".parse().unwrap())?;
         Ok(credential.map(|one| (one.username, one.password.expose_secret().to_owned())))
     }
@@ -99,7 +102,7 @@ mod tests {
     fn two_files() {
         let dir = tempfile::tempdir().unwrap();
         let (username, password) = (dir.path().join("username"), dir.path().join("password"));
-        let source = Source::Files {
+        let source = CredentialSource::Files {
             username: username.clone(),
             password: password.clone(),
         };
@@ -139,7 +142,7 @@ mod tests {
     fn dockers_file_or_the_directory_that_holds_it() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.json");
-        let source = |path: &Path, required| Source::DockerConfig {
+        let source = |path: &Path, required| CredentialSource::DockerConfig {
             path: path.to_owned(),
             required,
         };
@@ -161,6 +164,6 @@ mod tests {
         fs::write(&file, "canary").unwrap();
         let error = found(&source(&file, true)).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"));
-        assert_eq!(found(&Source::None), Ok(None));
+        assert_eq!(found(&CredentialSource::None), Ok(None));
     }
 }

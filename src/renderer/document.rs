@@ -109,7 +109,7 @@ fn float_text(float: f64) -> String {
 struct Node(Value);
 
 /// A mapping key; scalars only.
-struct Key(String);
+struct MappingKey(String);
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for MappingKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match deserializer.deserialize_any(NodeVisitor)? {
             Value::String(text) => Ok(Self(text)),
@@ -185,7 +185,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((Key(key), Node(item))) = access.next_entry()? {
+        while let Some((MappingKey(key), Node(item))) = access.next_entry()? {
             map.insert(key, item);
         }
         Ok(Value::Object(map))

@@ -1,6 +1,6 @@
 //! Why a push fails, in our own words: nothing a registry said is in here but its status code.
 
-use crate::api::termination::Reason;
+use crate::api::termination::TerminationReason;
 
 /// Why a push fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,13 +24,13 @@ pub enum PushError {
     #[error("the registry answered {step} with status {status}")]
     Status {
         /// What was asked for.
-        step: Step,
+        step: PushStep,
         /// HTTP status code.
         status: u16,
     },
     /// An answer that is not the OCI protocol, or is too large.
     #[error("the registry's answer to {0} is not valid")]
-    Protocol(Step),
+    Protocol(PushStep),
     /// The tag is taken by something else, or was taken between the look-up and the check.
     #[error("the tag already exists with other content")]
     TagConflict,
@@ -39,7 +39,7 @@ pub enum PushError {
     DigestMismatch,
     /// A redirect, or an upload location on another origin.
     #[error("the registry redirected {0}, which is not followed")]
-    Redirect(Step),
+    Redirect(PushStep),
     /// A token service that may not receive the credential.
     #[error("the registry's token service is not on the registry's origin and not the one allowed")]
     Realm,
@@ -47,7 +47,7 @@ pub enum PushError {
 
 /// What a call was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PushStep {
     /// Asking for the tag before anything else.
     Lookup,
     /// Fetching a token.
@@ -64,7 +64,7 @@ pub enum Step {
     Verify,
 }
 
-impl std::fmt::Display for Step {
+impl std::fmt::Display for PushStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Lookup => "the look-up of the tag",
@@ -81,17 +81,17 @@ impl std::fmt::Display for Step {
 impl PushError {
     /// The reason in the termination message.
     #[must_use]
-    pub const fn reason(self) -> Reason {
+    pub const fn reason(self) -> TerminationReason {
         match self {
-            Self::Unreachable | Self::Deadline => Reason::RegistryUnreachable,
-            Self::Unauthorized => Reason::Unauthorized,
-            Self::CredentialRequired => Reason::CredentialRequired,
-            Self::Forbidden => Reason::Forbidden,
-            Self::Status { .. } | Self::Protocol(_) => Reason::RegistryRefused,
-            Self::TagConflict => Reason::TagConflict,
-            Self::DigestMismatch => Reason::DigestMismatch,
-            Self::Redirect(_) => Reason::RedirectRefused,
-            Self::Realm => Reason::RealmRefused,
+            Self::Unreachable | Self::Deadline => TerminationReason::RegistryUnreachable,
+            Self::Unauthorized => TerminationReason::Unauthorized,
+            Self::CredentialRequired => TerminationReason::CredentialRequired,
+            Self::Forbidden => TerminationReason::Forbidden,
+            Self::Status { .. } | Self::Protocol(_) => TerminationReason::RegistryRefused,
+            Self::TagConflict => TerminationReason::TagConflict,
+            Self::DigestMismatch => TerminationReason::DigestMismatch,
+            Self::Redirect(_) => TerminationReason::RedirectRefused,
+            Self::Realm => TerminationReason::RealmRefused,
         }
     }
 }

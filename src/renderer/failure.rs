@@ -10,13 +10,13 @@ use super::document::DocumentError;
 use super::error::PushError;
 use super::file::FileError;
 use super::tls::TlsError;
+use crate::api::input_hashes::{CONFIG_SHA256, URL_SHA256};
 use crate::api::oci::OciError;
-use crate::api::pinned::{CONFIG_SHA256, URL_SHA256};
-use crate::api::termination::{Phase, Reason, Termination};
+use crate::api::termination::{Termination, TerminationPhase, TerminationReason};
 
 /// Why a command fails. Texts hold our own words only.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum RendererError {
     /// The configuration file cannot be read.
     #[error("failed to read config-file {}: {error}", .path.display())]
     ReadConfig {
@@ -51,10 +51,10 @@ pub enum Failure {
     Write(#[source] FileError),
     /// The chart cannot be pushed.
     #[error("failed to push result: {0}")]
-    Push(#[from] PushFailure),
+    Push(#[from] PushCommandError),
     /// SIGTERM or SIGINT.
     #[error("interrupted")]
-    Interrupted(Phase),
+    Interrupted(TerminationPhase),
     /// The machine does not let the program run.
     #[error("failed to start")]
     Start,
@@ -62,7 +62,7 @@ pub enum Failure {
 
 /// Why a chart cannot be pushed.
 #[derive(Debug, thiserror::Error)]
-pub enum PushFailure {
+pub enum PushCommandError {
     /// No destination.
     #[error("registry reference is required")]
     NoReference,
@@ -124,19 +124,19 @@ pub enum PushFailure {
     },
 }
 
-impl Failure {
+impl RendererError {
     /// What the hub is told.
     #[must_use]
     pub fn termination(&self) -> Termination {
-        use Reason::{BadConfig, ChartTooLarge, InputReplaced, Internal};
+        use TerminationReason::{BadConfig, ChartTooLarge, InputReplaced, Internal};
         let (phase, reason) = match self {
             Self::ReadConfig {
                 error: FileError::TooLarge,
                 ..
             }
-            | Self::Chart { .. } => (Phase::Render, ChartTooLarge),
+            | Self::Chart { .. } => (TerminationPhase::Render, ChartTooLarge),
             Self::Config(ConfigError::Document(DocumentError::TooLarge) | ConfigError::ChartText) => {
-                (Phase::Render, ChartTooLarge)
+                (TerminationPhase::Render, ChartTooLarge)
             }
             // An I/O error says nothing about the input, and a second attempt may be on a better machine.
             Self::ReadConfig {
@@ -145,11 +145,13 @@ impl Failure {
             }
             | Self::Package
             | Self::Write(_)
-            | Self::Start => (Phase::Render, Internal),
-            Self::ConfigReplaced => (Phase::Render, InputReplaced),
-            Self::ReadConfig { .. } | Self::NoConfig | Self::Config(_) => (Phase::Render, BadConfig),
+            | Self::Start => (TerminationPhase::Render, Internal),
+            Self::ConfigReplaced => (TerminationPhase::Render, InputReplaced),
+            Self::ReadConfig { .. } | Self::NoConfig | Self::Config(_) => {
+                (TerminationPhase::Render, BadConfig)
+            }
             Self::Interrupted(phase) => (*phase, Internal),
-            Self::Push(failure) => (Phase::Push, failure.reason()),
+            Self::Push(failure) => (TerminationPhase::Push, failure.reason()),
         };
         Termination {
             credential_sent: matches!(self, Self::Push(failure) if failure.is_credential_sent()),
@@ -158,9 +160,9 @@ impl Failure {
     }
 }
 
-impl PushFailure {
-    const fn reason(&self) -> Reason {
-        use Reason::{BadArchive, BadDestination, ChartTooLarge, Internal};
+impl PushCommandError {
+    const fn reason(&self) -> TerminationReason {
+        use TerminationReason::{BadArchive, BadDestination, ChartTooLarge, Internal};
         match self {
             Self::UrlFile {
                 error: FileError::Other,
@@ -172,7 +174,7 @@ impl PushFailure {
             }
             | Self::Tls(TlsError::Setup)
             | Self::Manifest => Internal,
-            Self::UrlReplaced => Reason::InputReplaced,
+            Self::UrlReplaced => TerminationReason::InputReplaced,
             Self::NoReference
             | Self::UrlFile { .. }
             | Self::Reference(_)
@@ -184,9 +186,9 @@ impl PushFailure {
                 ..
             } => ChartTooLarge,
             Self::ReadArchive { .. } | Self::NotAChart(_) => BadArchive,
-            Self::Credential(_) => Reason::BadCredentials,
+            Self::Credential(_) => TerminationReason::BadCredentials,
             // What is missing is trust in the registry, as where its certificate is not trusted.
-            Self::Tls(_) => Reason::RegistryUnreachable,
+            Self::Tls(_) => TerminationReason::RegistryUnreachable,
             Self::Registry { error, .. } => error.reason(),
         }
     }
@@ -210,31 +212,35 @@ mod tests {
     fn a_machine_that_cannot_read_is_no_fault_of_the_input() {
         for (failure, phase) in [
             (
-                Failure::ReadConfig {
+                RendererError::ReadConfig {
                     path: "x".into(),
                     error: FileError::Other,
                 },
-                Phase::Render,
+                TerminationPhase::Render,
             ),
             (
-                PushFailure::UrlFile {
+                PushCommandError::UrlFile {
                     path: "x".into(),
                     error: FileError::Other,
                 }
                 .into(),
-                Phase::Push,
+                TerminationPhase::Push,
             ),
             (
-                PushFailure::ReadArchive {
+                PushCommandError::ReadArchive {
                     path: "x".into(),
                     error: FileError::Other,
                 }
                 .into(),
-                Phase::Push,
+                TerminationPhase::Push,
             ),
         ] {
             let message = failure.termination();
-            assert_eq!(message, Termination::failed(phase, Reason::Internal), "{failure}");
+            assert_eq!(
+                message,
+                Termination::failed(phase, TerminationReason::Internal),
+                "{failure}"
+            );
             assert!(!message.reason.is_permanent(), "{failure}");
         }
     }
@@ -244,14 +250,18 @@ mod tests {
         for (failure, reason) in [
             (
                 TlsError::Unreadable(FileError::NotFound),
-                Reason::RegistryUnreachable,
+                TerminationReason::RegistryUnreachable,
             ),
-            (TlsError::NoCertificate, Reason::RegistryUnreachable),
-            (TlsError::NoRoots, Reason::RegistryUnreachable),
-            (TlsError::Setup, Reason::Internal),
+            (TlsError::NoCertificate, TerminationReason::RegistryUnreachable),
+            (TlsError::NoRoots, TerminationReason::RegistryUnreachable),
+            (TlsError::Setup, TerminationReason::Internal),
         ] {
-            let message = Failure::from(PushFailure::from(failure)).termination();
-            assert_eq!(message, Termination::failed(Phase::Push, reason), "{failure}");
+            let message = RendererError::from(PushCommandError::from(failure)).termination();
+            assert_eq!(
+                message,
+                Termination::failed(TerminationPhase::Push, reason),
+                "{failure}"
+            );
         }
     }
 }

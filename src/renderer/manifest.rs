@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::config::ChartMeta;
+use super::config::ChartDescription;
 use crate::api::oci::Digest;
 
 /// Media type the manifest is pushed as.
@@ -37,7 +37,7 @@ pub struct Artifact {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Config<'a> {
+struct HelmConfigBlob<'a> {
     name: &'a str,
     version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -51,11 +51,11 @@ struct Config<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest<'a> {
+struct OciManifest<'a> {
     schema_version: u8,
     config: Descriptor<'a>,
     layers: [Descriptor<'a>; 1],
-    annotations: Annotations<'a>,
+    annotations: ManifestAnnotations<'a>,
 }
 
 #[derive(Serialize)]
@@ -67,7 +67,7 @@ struct Descriptor<'a> {
 }
 
 #[derive(Serialize)]
-struct Annotations<'a> {
+struct ManifestAnnotations<'a> {
     #[serde(rename = "org.opencontainers.image.created")]
     created: &'a str,
     #[serde(
@@ -107,14 +107,14 @@ impl Artifact {
     ///
     /// # Errors
     /// Never in practice: the structures hold strings and numbers only.
-    pub fn new(meta: &ChartMeta, archive: Vec<u8>) -> serde_json::Result<Self> {
-        let ChartMeta {
+    pub fn new(meta: &ChartDescription, archive: Vec<u8>) -> serde_json::Result<Self> {
+        let ChartDescription {
             name,
             description,
             version,
             app_version,
         } = meta;
-        let config = Config {
+        let config = HelmConfigBlob {
             name,
             version,
             description,
@@ -124,11 +124,11 @@ impl Artifact {
         };
         let config = Blob::new(serde_json::to_vec(&config)?);
         let layer = Blob::new(archive);
-        let manifest = Manifest {
+        let manifest = OciManifest {
             schema_version: 2,
             config: config.descriptor(CONFIG_TYPE),
             layers: [layer.descriptor(LAYER_TYPE)],
-            annotations: Annotations {
+            annotations: ManifestAnnotations {
                 created: CREATED,
                 description,
                 title: name,
@@ -148,8 +148,8 @@ impl Artifact {
 mod tests {
     use super::*;
 
-    fn meta(description: &str) -> ChartMeta {
-        ChartMeta {
+    fn meta(description: &str) -> ChartDescription {
+        ChartDescription {
             name: "c".into(),
             description: description.into(),
             version: "1.0.0+b".into(),

@@ -1,11 +1,11 @@
-//! What is asked of a registry without changing it. Whoever holds a reader and no [`super::registry::Registry`] cannot push.
+//! What is asked of a registry without changing it. Whoever holds a reader and no [`super::registry::RegistryClient`] cannot push.
 
 use http::header::{ACCEPT, AUTHORIZATION, HeaderMap};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::auth::Authenticator;
-use super::error::{PushError, Step};
-use super::transport::{Answer, Call, Transport};
+use super::error::{PushError, PushStep};
+use super::transport::{RegistryRequest, RegistryResponse, Transport};
 use crate::api::oci::Digest;
 
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -18,14 +18,14 @@ const ANY_MANIFEST: HeaderValue = HeaderValue::from_static(
 
 /// One repository of one registry, to be read.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RegistryReader {
     transport: Transport,
     pub(super) auth: Authenticator,
     authorization: Option<HeaderValue>,
     has_sent_credential: bool,
 }
 
-impl Reader {
+impl RegistryReader {
     /// A registry that is not spoken to yet.
     #[must_use]
     pub const fn new(transport: Transport, auth: Authenticator) -> Self {
@@ -47,7 +47,7 @@ impl Reader {
     ///
     /// # Errors
     /// Anything that is neither a clear yes nor a clear no.
-    pub async fn digest_of(&mut self, step: Step, name: &str) -> Result<Option<Digest>, PushError> {
+    pub async fn digest_of(&mut self, step: PushStep, name: &str) -> Result<Option<Digest>, PushError> {
         let mut call = self.call(step, Method::HEAD, &format!("manifests/{name}"))?;
         call.headers.insert(ACCEPT, ANY_MANIFEST);
         let answer = self.send(call).await?;
@@ -67,14 +67,14 @@ impl Reader {
     ///
     /// # Errors
     /// Anything but the manifest.
-    pub async fn digest_of_body(&mut self, step: Step, name: &str) -> Result<Digest, PushError> {
+    pub async fn digest_of_body(&mut self, step: PushStep, name: &str) -> Result<Digest, PushError> {
         let mut call = self.call(step, Method::GET, &format!("manifests/{name}"))?;
         call.headers.insert(ACCEPT, ANY_MANIFEST);
         call.read = true;
         let answer = self.send(call).await?;
         match answer.status {
             // A web server that answers everything with a page holds no chart, and no other one either.
-            StatusCode::OK if step == Step::Lookup && !is_manifest(&answer.body) => {
+            StatusCode::OK if step == PushStep::Lookup && !is_manifest(&answer.body) => {
                 Err(PushError::Protocol(step))
             }
             StatusCode::OK => Ok(Digest::of(&answer.body)),
@@ -82,18 +82,23 @@ impl Reader {
         }
     }
 
-    pub(super) fn call(&self, step: Step, method: Method, path: &str) -> Result<Call, PushError> {
+    pub(super) fn call(
+        &self,
+        step: PushStep,
+        method: Method,
+        path: &str,
+    ) -> Result<RegistryRequest, PushError> {
         let path = format!("/v2/{}/{path}", self.auth.repository);
         let uri = self
             .auth
             .origin
             .at(&path)
             .map_err(|_| PushError::Protocol(step))?;
-        Ok(Call::new(step, method, uri))
+        Ok(RegistryRequest::new(step, method, uri))
     }
 
     /// Sends a call, answers one challenge if there is one, and sorts out the answers that end every push.
-    pub(super) async fn send(&mut self, mut call: Call) -> Result<Answer, PushError> {
+    pub(super) async fn send(&mut self, mut call: RegistryRequest) -> Result<RegistryResponse, PushError> {
         let mut challenged = false;
         loop {
             if let Some(authorization) = &self.authorization {
@@ -130,12 +135,12 @@ impl Reader {
 fn is_manifest(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Manifest {
+    struct ManifestHeader {
         #[expect(dead_code, reason = "only looked for")]
         schema_version: u64,
     }
     // A struct can be read from a list, too.
-    body.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<Manifest>(body).is_ok()
+    body.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<ManifestHeader>(body).is_ok()
 }
 
 /// Whether a challenge was answered: by a header, or to a token service that had its say.
@@ -146,7 +151,7 @@ const fn is_answered(authorization: &Result<HeaderValue, PushError>) -> bool {
     )
 }
 
-pub(super) const fn unexpected(step: Step, status: StatusCode) -> PushError {
+pub(super) const fn unexpected(step: PushStep, status: StatusCode) -> PushError {
     PushError::Status {
         step,
         status: status.as_u16(),

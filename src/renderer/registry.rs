@@ -8,15 +8,15 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
 use http::{HeaderValue, Method, StatusCode, Uri};
 
 use super::auth::{Authenticator, percent_encode};
-use super::error::{PushError, Step};
+use super::error::{PushError, PushStep};
 use super::manifest::{Artifact, Blob, MANIFEST_TYPE};
-use super::reader::{Reader, content_digest, unexpected};
-use super::transport::{Call, Transport};
+use super::reader::{RegistryReader, content_digest, unexpected};
+use super::transport::{RegistryRequest, Transport};
 use crate::api::oci::{Digest, Tag};
 
 /// How a push ended well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushOutcome {
     /// The chart was uploaded.
     Uploaded,
     /// Exactly this chart was there already.
@@ -25,13 +25,13 @@ pub enum Pushed {
 
 /// One repository of one registry.
 #[derive(Debug)]
-pub struct Registry(Reader);
+pub struct RegistryClient(RegistryReader);
 
-impl Registry {
+impl RegistryClient {
     /// A registry that is not spoken to yet.
     #[must_use]
     pub const fn new(transport: Transport, auth: Authenticator) -> Self {
-        Self(Reader::new(transport, auth))
+        Self(RegistryReader::new(transport, auth))
     }
 
     /// Whether the registry, or its token service, was sent the credential.
@@ -45,7 +45,7 @@ impl Registry {
     /// # Errors
     /// `TagConflict` when it holds another one; anything that is neither a clear yes nor a clear no.
     pub async fn holds(&mut self, tag: &Tag, artifact: &Artifact) -> Result<bool, PushError> {
-        match self.0.digest_of(Step::Lookup, tag.as_str()).await? {
+        match self.0.digest_of(PushStep::Lookup, tag.as_str()).await? {
             None => Ok(false),
             Some(digest) if digest == artifact.manifest.digest => Ok(true),
             Some(_) => Err(PushError::TagConflict),
@@ -56,12 +56,12 @@ impl Registry {
     ///
     /// # Errors
     /// When the tag is taken, or the registry cannot be reached, refuses, or lies.
-    pub async fn push(&mut self, tag: &Tag, artifact: &Artifact) -> Result<Pushed, PushError> {
+    pub async fn push(&mut self, tag: &Tag, artifact: &Artifact) -> Result<PushOutcome, PushError> {
         if self.holds(tag, artifact).await? {
-            return Ok(Pushed::AlreadyExists);
+            return Ok(PushOutcome::AlreadyExists);
         }
         self.upload(tag, artifact).await?;
-        Ok(Pushed::Uploaded)
+        Ok(PushOutcome::Uploaded)
     }
 
     /// Uploads an artifact under a tag that was found free.
@@ -73,11 +73,17 @@ impl Registry {
         self.put_blob(&artifact.config).await?;
         self.put_manifest(tag, &artifact.manifest).await?;
         let digest = &artifact.manifest.digest;
-        if self.0.digest_of(Step::Verify, digest.as_str()).await?.as_ref() != Some(digest) {
+        if self
+            .0
+            .digest_of(PushStep::Verify, digest.as_str())
+            .await?
+            .as_ref()
+            != Some(digest)
+        {
             return Err(PushError::DigestMismatch);
         }
         // Last, so that it sees as much as it can of who else found the tag free.
-        if self.0.digest_of(Step::Verify, tag.as_str()).await?.as_ref() != Some(digest) {
+        if self.0.digest_of(PushStep::Verify, tag.as_str()).await?.as_ref() != Some(digest) {
             return Err(PushError::TagConflict);
         }
         Ok(())
@@ -86,49 +92,53 @@ impl Registry {
     async fn put_blob(&mut self, blob: &Blob) -> Result<(), PushError> {
         let call = self
             .0
-            .call(Step::Blob, Method::HEAD, &format!("blobs/{}", blob.digest))?;
+            .call(PushStep::Blob, Method::HEAD, &format!("blobs/{}", blob.digest))?;
         match self.0.send(call).await?.status {
             StatusCode::OK => return Ok(()),
             StatusCode::NOT_FOUND => {}
-            other => return Err(unexpected(Step::Blob, other)),
+            other => return Err(unexpected(PushStep::Blob, other)),
         }
-        let mut call = self.0.call(Step::Open, Method::POST, "blobs/uploads/")?;
+        let mut call = self.0.call(PushStep::Open, Method::POST, "blobs/uploads/")?;
         call.headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         let answer = self.0.send(call).await?;
         if answer.status != StatusCode::ACCEPTED {
-            return Err(unexpected(Step::Open, answer.status));
+            return Err(unexpected(PushStep::Open, answer.status));
         }
         let uri = self.upload_uri(&answer.headers, &blob.digest)?;
-        let mut call = Call::new(Step::Upload, Method::PUT, uri);
+        let mut call = RegistryRequest::new(PushStep::Upload, Method::PUT, uri);
         call.headers
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         call.body = blob.bytes.clone();
         match self.0.send(call).await?.status {
             StatusCode::CREATED => Ok(()),
-            other => Err(unexpected(Step::Upload, other)),
+            other => Err(unexpected(PushStep::Upload, other)),
         }
     }
 
     fn upload_uri(&self, headers: &HeaderMap, digest: &Digest) -> Result<Uri, PushError> {
-        let location = headers.get(LOCATION).ok_or(PushError::Protocol(Step::Open))?;
-        let location = location.to_str().map_err(|_| PushError::Protocol(Step::Open))?;
+        let location = headers.get(LOCATION).ok_or(PushError::Protocol(PushStep::Open))?;
+        let location = location
+            .to_str()
+            .map_err(|_| PushError::Protocol(PushStep::Open))?;
         let origin = &self.0.auth.origin;
-        let uri = origin.resolve(location).ok_or(PushError::Redirect(Step::Open))?;
+        let uri = origin
+            .resolve(location)
+            .ok_or(PushError::Redirect(PushStep::Open))?;
         let query = uri.query().map(|query| format!("{query}&")).unwrap_or_default();
         let path = format!("{}?{query}digest={}", uri.path(), percent_encode(digest.as_str()));
-        origin.at(&path).map_err(|_| PushError::Protocol(Step::Open))
+        origin.at(&path).map_err(|_| PushError::Protocol(PushStep::Open))
     }
 
     async fn put_manifest(&mut self, tag: &Tag, manifest: &Blob) -> Result<(), PushError> {
         let mut call = self
             .0
-            .call(Step::Manifest, Method::PUT, &format!("manifests/{tag}"))?;
+            .call(PushStep::Manifest, Method::PUT, &format!("manifests/{tag}"))?;
         call.headers
             .insert(CONTENT_TYPE, HeaderValue::from_static(MANIFEST_TYPE));
         call.body = manifest.bytes.clone();
         let answer = self.0.send(call).await?;
         if answer.status != StatusCode::CREATED {
-            return Err(unexpected(Step::Manifest, answer.status));
+            return Err(unexpected(PushStep::Manifest, answer.status));
         }
         match content_digest(&answer.headers) {
             Some(digest) if digest != manifest.digest => Err(PushError::DigestMismatch),

@@ -10,25 +10,26 @@ use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::archive;
-use super::auth::{Access, Authenticator};
+use super::auth::{Authenticator, TokenScope};
 use super::chart::Chart;
-use super::cli::{Cli, Command, Connection, OneShot, Push, Render, TERMINATION_LOG};
-use super::config::{ChartMeta, Config};
-use super::credentials::{self, CredentialError, Source};
+use super::cli::{
+    ConnectionArgs, OneShotArgs, PushArgs, RenderArgs, RendererCli, RendererCommand, TERMINATION_LOG,
+};
+use super::config::{ChartConfig, ChartDescription};
+use super::credentials::{self, CredentialError, CredentialSource};
 use super::document;
 use super::error::PushError;
-use super::failure::{Failure, PushFailure};
+use super::failure::{PushCommandError, RendererError};
 use super::file::{self, FileError};
 use super::manifest::Artifact;
 use super::origin::Origin;
-use super::registry::{Pushed, Registry};
+use super::registry::{PushOutcome, RegistryClient};
 use super::tls;
-use super::transport::{Limits, Transport};
-use crate::api::basic_auth::{self, BasicAuthError};
-use crate::api::docker_config::Credential;
-use crate::api::oci::{OciError, Reference};
-use crate::api::pinned::{CONFIG_SHA256, URL_SHA256, sha256};
-use crate::api::termination::{PERMANENT_FAILURE, Phase, Reason, Termination};
+use super::transport::{Transport, TransportLimits};
+use crate::api::basic_auth::{self, BasicAuthError, BasicCredential};
+use crate::api::input_hashes::{CONFIG_SHA256, URL_SHA256, sha256};
+use crate::api::oci::{OciError, OciReference};
+use crate::api::termination::{PERMANENT_FAILURE, Termination, TerminationPhase, TerminationReason};
 use crate::base::hardening;
 
 /// Largest file with a destination in bytes.
@@ -38,7 +39,7 @@ const MAX_URL: u64 = 4096;
 #[must_use]
 pub fn main() -> ExitCode {
     let protected = hardening::protect_memory();
-    let cli = match Cli::try_parse() {
+    let cli = match RendererCli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -46,20 +47,20 @@ pub fn main() -> ExitCode {
     hardening::silence_panics(|place| {
         let _ = writeln!(io::stderr(), "Error: internal error at {place}");
     });
-    let phase = if matches!(cli.command, Some(Command::Render(_))) {
-        Phase::Render
+    let phase = if matches!(cli.command, Some(RendererCommand::Render(_))) {
+        TerminationPhase::Render
     } else {
-        Phase::Push
+        TerminationPhase::Push
     };
     let is_container = cli.command.is_some();
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-        protected.map_err(|_| Failure::Start)?;
+        protected.map_err(|_| RendererError::Start)?;
         execute(cli, phase)
     }));
     let message = match &outcome {
         Ok(Ok(message)) => message.clone(),
         Ok(Err(failure)) => failure.termination(),
-        Err(_) => Termination::failed(phase, Reason::Internal),
+        Err(_) => Termination::failed(phase, TerminationReason::Internal),
     };
     if let Ok(Err(failure)) = &outcome {
         let _ = writeln!(io::stderr(), "Error: {failure}\nFailed with: {failure}");
@@ -71,7 +72,7 @@ pub fn main() -> ExitCode {
 }
 
 /// The one-shot form knows 0 and 1 only; the containers of a Job say besides whether a second attempt can help.
-fn exit_code(reason: Reason, is_container: bool) -> ExitCode {
+fn exit_code(reason: TerminationReason, is_container: bool) -> ExitCode {
     if reason.is_success() {
         ExitCode::SUCCESS
     } else if is_container && reason.is_permanent() {
@@ -91,28 +92,28 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-fn execute(cli: Cli, phase: Phase) -> Result<Termination, Failure> {
+fn execute(cli: RendererCli, phase: TerminationPhase) -> Result<Termination, RendererError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|_| Failure::Start)?;
+        .map_err(|_| RendererError::Start)?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(|_| Failure::Start)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(|_| Failure::Start)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(|_| RendererError::Start)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(|_| RendererError::Start)?;
         // Whoever loses is dropped, and temporary files with it.
         tokio::select! {
             biased;
-            _ = terminate.recv() => Err(Failure::Interrupted(phase)),
-            _ = interrupt.recv() => Err(Failure::Interrupted(phase)),
+            _ = terminate.recv() => Err(RendererError::Interrupted(phase)),
+            _ = interrupt.recv() => Err(RendererError::Interrupted(phase)),
             outcome = dispatch(cli) => outcome,
         }
     })
 }
 
-async fn dispatch(cli: Cli) -> Result<Termination, Failure> {
+async fn dispatch(cli: RendererCli) -> Result<Termination, RendererError> {
     match cli.command {
-        Some(Command::Render(args)) => render(&args),
-        Some(Command::Push(args)) => push(*args).await,
+        Some(RendererCommand::Render(args)) => render(&args),
+        Some(RendererCommand::Push(args)) => push(*args).await,
         None => one_shot(cli.one_shot).await,
     }
 }
@@ -124,20 +125,20 @@ fn say(line: &str) {
 
 // === render ===
 
-fn load(path: &Path, pin: Option<&OsStr>) -> Result<Config, Failure> {
-    let bytes = file::read(path, document::MAX_BYTES as u64).map_err(|error| Failure::ReadConfig {
+fn load(path: &Path, pin: Option<&OsStr>) -> Result<ChartConfig, RendererError> {
+    let bytes = file::read(path, document::MAX_BYTES as u64).map_err(|error| RendererError::ReadConfig {
         path: path.to_owned(),
         error,
     })?;
     if !is_as_pinned(&bytes, pin) {
-        return Err(Failure::ConfigReplaced);
+        return Err(RendererError::ConfigReplaced);
     }
-    Config::parse(&bytes).map_err(Failure::Config)
+    ChartConfig::parse(&bytes).map_err(RendererError::Config)
 }
 
-fn build(config: &Config) -> Result<(&'static str, Chart), Failure> {
+fn build(config: &ChartConfig) -> Result<(&'static str, Chart), RendererError> {
     let kind = config.kind();
-    let chart = Chart::render(config).map_err(|source| Failure::Chart { kind, source })?;
+    let chart = Chart::render(config).map_err(|source| RendererError::Chart { kind, source })?;
     Ok((kind, chart))
 }
 
@@ -146,35 +147,35 @@ fn is_as_pinned(content: &[u8], pin: Option<&OsStr>) -> bool {
     pin.is_none_or(|pin| *pin == *sha256(content))
 }
 
-fn render(args: &Render) -> Result<Termination, Failure> {
+fn render(args: &RenderArgs) -> Result<Termination, RendererError> {
     let config = load(&args.config, std::env::var_os(CONFIG_SHA256).as_deref())?;
-    config.check().map_err(Failure::Config)?;
+    config.check().map_err(RendererError::Config)?;
     let (kind, chart) = build(&config)?;
-    let bytes = archive::pack(&chart).map_err(|_| Failure::Package)?;
-    file::write_atomically(&args.out, &bytes).map_err(Failure::Write)?;
+    let bytes = archive::pack(&chart).map_err(|_| RendererError::Package)?;
+    file::write_atomically(&args.out, &bytes).map_err(RendererError::Write)?;
     say(&format!("Rendered {kind} to {}", args.out.display()));
     Ok(Termination::rendered())
 }
 
 // === push ===
 
-async fn push(args: Push) -> Result<Termination, Failure> {
+async fn push(args: PushArgs) -> Result<Termination, RendererError> {
     let reference = destination(&args)?;
     let archive = file::read_untrusted(&args.archive, archive::MAX_BYTES).map_err(|error| {
         let path = args.archive.clone();
-        PushFailure::ReadArchive { path, error }
+        PushCommandError::ReadArchive { path, error }
     })?;
-    let meta = archive::read_meta(&archive).map_err(PushFailure::NotAChart)?;
+    let meta = archive::read_meta(&archive).map_err(PushCommandError::NotAChart)?;
     let source = match (args.username_file, args.password_file) {
-        (Some(username), Some(password)) => Source::Files { username, password },
+        (Some(username), Some(password)) => CredentialSource::Files { username, password },
         _ => std::env::var_os("DOCKER_CONFIG")
             .filter(|path| !path.is_empty())
-            .map_or(Source::None, |path| Source::DockerConfig {
+            .map_or(CredentialSource::None, |path| CredentialSource::DockerConfig {
                 path: path.into(),
                 required: true,
             }),
     };
-    let credential = credentials::load(&source, &reference.host).map_err(PushFailure::Credential)?;
+    let credential = credentials::load(&source, &reference.host).map_err(PushCommandError::Credential)?;
     let artifact = artifact(&reference, &meta, archive)?;
     let mut registry = connect(&reference, credential, &args.connection)?;
     let pushed = registry.push(&reference.tag, &artifact).await;
@@ -182,52 +183,56 @@ async fn push(args: Push) -> Result<Termination, Failure> {
     Ok(report(pushed, &reference, artifact))
 }
 
-fn destination(args: &Push) -> Result<Reference, PushFailure> {
+fn destination(args: &PushArgs) -> Result<OciReference, PushCommandError> {
     let text = match &args.url_file {
         None => args.url.clone().unwrap_or_default(),
         Some(path) => {
-            let bytes = file::read(path, MAX_URL).map_err(|error| PushFailure::UrlFile {
+            let bytes = file::read(path, MAX_URL).map_err(|error| PushCommandError::UrlFile {
                 path: path.clone(),
                 error,
             })?;
             if !is_as_pinned(&bytes, std::env::var_os(URL_SHA256).as_deref()) {
-                return Err(PushFailure::UrlReplaced);
+                return Err(PushCommandError::UrlReplaced);
             }
             String::from_utf8(bytes).map_err(|_| OciError::Reference)?
         }
     };
     let reference = parse_destination(text.trim())?;
     if args.registry.as_ref().is_some_and(|host| *host != reference.host) {
-        return Err(PushFailure::OtherRegistry);
+        return Err(PushCommandError::OtherRegistry);
     }
     let prefix = args.repository_prefix.as_ref();
     if prefix.is_some_and(|prefix| !reference.repository.is_within(prefix)) {
-        return Err(PushFailure::OtherRepository);
+        return Err(PushCommandError::OtherRepository);
     }
     Ok(reference)
 }
 
-fn parse_destination(text: &str) -> Result<Reference, PushFailure> {
+fn parse_destination(text: &str) -> Result<OciReference, PushCommandError> {
     if text.is_empty() {
-        Err(PushFailure::NoReference)
+        Err(PushCommandError::NoReference)
     } else {
         Ok(text.parse()?)
     }
 }
 
 /// Helm fetches a chart by name and version, so it must be pushed under exactly these.
-fn artifact(reference: &Reference, meta: &ChartMeta, archive: Vec<u8>) -> Result<Artifact, PushFailure> {
+fn artifact(
+    reference: &OciReference,
+    meta: &ChartDescription,
+    archive: Vec<u8>,
+) -> Result<Artifact, PushCommandError> {
     if reference.repository.last_segment() != meta.name || !reference.tag.matches_version(&meta.version) {
-        return Err(PushFailure::Strict);
+        return Err(PushCommandError::Strict);
     }
-    Artifact::new(meta, archive).map_err(|_| PushFailure::Manifest)
+    Artifact::new(meta, archive).map_err(|_| PushCommandError::Manifest)
 }
 
 fn connect(
-    reference: &Reference,
-    credential: Option<Credential>,
-    args: &Connection,
-) -> Result<Registry, PushFailure> {
+    reference: &OciReference,
+    credential: Option<BasicCredential>,
+    args: &ConnectionArgs,
+) -> Result<RegistryClient, PushCommandError> {
     let private = std::env::var_os("SSL_CERT_FILE")
         .filter(|path| !path.is_empty())
         .map(PathBuf::from);
@@ -244,8 +249,8 @@ fn connect(
     } else {
         tls::client_config(&extra)?
     };
-    let defaults = Limits::default();
-    let limits = Limits {
+    let defaults = TransportLimits::default();
+    let limits = TransportLimits {
         total: args.timeout,
         call: defaults.call.min(args.timeout),
         ..defaults
@@ -255,26 +260,26 @@ fn connect(
         repository: reference.repository.clone(),
         credential,
         token_realm: args.token_realm.clone(),
-        access: Access::Push,
+        access: TokenScope::Push,
     };
-    Ok(Registry::new(Transport::new(tls, limits), auth))
+    Ok(RegistryClient::new(Transport::new(tls, limits), auth))
 }
 
-const fn failed(error: PushError, registry: &Registry) -> PushFailure {
-    PushFailure::Registry {
+const fn failed(error: PushError, registry: &RegistryClient) -> PushCommandError {
+    PushCommandError::Registry {
         error,
         credential_sent: registry.has_sent_credential(),
     }
 }
 
-fn report(pushed: Pushed, reference: &Reference, artifact: Artifact) -> Termination {
+fn report(pushed: PushOutcome, reference: &OciReference, artifact: Artifact) -> Termination {
     let digest = artifact.manifest.digest;
     match pushed {
-        Pushed::Uploaded => {
+        PushOutcome::Uploaded => {
             say(&format!("Pushed result to {reference}"));
             Termination::pushed(digest)
         }
-        Pushed::AlreadyExists => {
+        PushOutcome::AlreadyExists => {
             say(&format!(
                 "Chart already exists at {}, skipping render and push",
                 reference.url()
@@ -286,34 +291,34 @@ fn report(pushed: Pushed, reference: &Reference, artifact: Artifact) -> Terminat
 
 // === one-shot ===
 
-async fn one_shot(args: OneShot) -> Result<Termination, Failure> {
-    let config = args.config.as_deref().ok_or(Failure::NoConfig)?;
+async fn one_shot(args: OneShotArgs) -> Result<Termination, RendererError> {
+    let config = args.config.as_deref().ok_or(RendererError::NoConfig)?;
     // A chart that Helm cannot install is made all the same, as other renderers of these configurations do.
     let (kind, chart) = build(&load(config, None)?)?;
     let directory = tempfile::Builder::new().prefix("renderhub-chart-").tempdir();
-    let directory = directory.map_err(|error| Failure::Write(error.into()))?;
+    let directory = directory.map_err(|error| RendererError::Write(error.into()))?;
     let place = directory.path().display();
     if args.skip_push {
-        unpack(&chart, directory.path()).map_err(Failure::Write)?;
+        unpack(&chart, directory.path()).map_err(RendererError::Write)?;
         say(&format!("Rendered {kind} to {place} (skip-push)"));
         return Ok(Termination::rendered());
     }
     let reference = parse_destination(&args.url)?;
-    let bytes = archive::pack(&chart).map_err(|_| Failure::Package)?;
-    let credential = one_shot_credential(&args, &reference).map_err(PushFailure::Credential)?;
+    let bytes = archive::pack(&chart).map_err(|_| RendererError::Package)?;
+    let credential = one_shot_credential(&args, &reference).map_err(PushCommandError::Credential)?;
     let artifact = artifact(&reference, &chart.meta, bytes)?;
     let mut registry = connect(&reference, credential, &args.connection)?;
     let held = registry.holds(&reference.tag, &artifact).await;
     if held == Ok(true) {
-        return Ok(report(Pushed::AlreadyExists, &reference, artifact));
+        return Ok(report(PushOutcome::AlreadyExists, &reference, artifact));
     }
-    unpack(&chart, directory.path()).map_err(Failure::Write)?;
+    unpack(&chart, directory.path()).map_err(RendererError::Write)?;
     say(&format!("Rendered {kind} to {place}"));
     // Said after what was rendered, which is on standard output whatever becomes of the push.
     held.map_err(|error| failed(error, &registry))?;
     let uploaded = registry.upload(&reference.tag, &artifact).await;
     uploaded.map_err(|error| failed(error, &registry))?;
-    Ok(report(Pushed::Uploaded, &reference, artifact))
+    Ok(report(PushOutcome::Uploaded, &reference, artifact))
 }
 
 fn unpack(chart: &Chart, directory: &Path) -> Result<(), FileError> {
@@ -328,7 +333,10 @@ fn unpack(chart: &Chart, directory: &Path) -> Result<(), FileError> {
 }
 
 /// Flags, then variables, then docker's file; a name without a password, or the other way round, counts as neither.
-fn one_shot_credential(args: &OneShot, reference: &Reference) -> Result<Option<Credential>, CredentialError> {
+fn one_shot_credential(
+    args: &OneShotArgs,
+    reference: &OciReference,
+) -> Result<Option<BasicCredential>, CredentialError> {
     let or_variable = |flag: &str, variable: &str| match flag {
         "" => std::env::var(variable).unwrap_or_default(),
         given => given.to_owned(),
@@ -347,7 +355,7 @@ fn one_shot_credential(args: &OneShot, reference: &Reference) -> Result<Option<C
         .map(PathBuf::from);
     let file =
         file.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker/config.json")));
-    let source = file.map_or(Source::None, |path| Source::DockerConfig {
+    let source = file.map_or(CredentialSource::None, |path| CredentialSource::DockerConfig {
         path,
         required: false,
     });

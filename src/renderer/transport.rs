@@ -13,13 +13,13 @@ use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::error::{PushError, Step};
+use super::error::{PushError, PushStep};
 
 const AGENT: &str = concat!("renderhub-renderer/", env!("CARGO_PKG_VERSION"));
 
 /// How long things may take and how large they may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct TransportLimits {
     /// All calls of a push together, waiting included.
     pub total: Duration,
     /// One call, body included.
@@ -36,7 +36,7 @@ pub struct Limits {
     pub body: usize,
 }
 
-impl Default for Limits {
+impl Default for TransportLimits {
     fn default() -> Self {
         Self {
             total: Duration::from_secs(300),
@@ -52,9 +52,9 @@ impl Default for Limits {
 
 /// A request that can be sent again.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct RegistryRequest {
     /// What it is for.
-    pub step: Step,
+    pub step: PushStep,
     /// HTTP method.
     pub method: Method,
     /// Absolute address.
@@ -69,7 +69,7 @@ pub struct Call {
 
 /// What came back.
 #[derive(Debug)]
-pub struct Answer {
+pub struct RegistryResponse {
     /// Status code.
     pub status: StatusCode,
     /// Headers.
@@ -82,14 +82,14 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Transport {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    limits: Limits,
+    limits: TransportLimits,
     deadline: Instant,
 }
 
-impl Call {
+impl RegistryRequest {
     /// A call without headers and body.
     #[must_use]
-    pub fn new(step: Step, method: Method, uri: Uri) -> Self {
+    pub fn new(step: PushStep, method: Method, uri: Uri) -> Self {
         Self {
             step,
             method,
@@ -104,7 +104,7 @@ impl Call {
 impl Transport {
     /// A transport whose total time starts now.
     #[must_use]
-    pub fn new(tls: ClientConfig, limits: Limits) -> Self {
+    pub fn new(tls: ClientConfig, limits: TransportLimits) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(limits.connect));
@@ -126,7 +126,7 @@ impl Transport {
     ///
     /// # Errors
     /// When the registry cannot be reached, a deadline passes, or a wanted body is too large.
-    pub async fn send(&self, call: &Call) -> Result<Answer, PushError> {
+    pub async fn send(&self, call: &RegistryRequest) -> Result<RegistryResponse, PushError> {
         let mut pause = self.limits.pause;
         for attempt in 1.. {
             let outcome = self.attempt(call).await;
@@ -145,7 +145,7 @@ impl Transport {
         Err(PushError::Unreachable)
     }
 
-    async fn attempt(&self, call: &Call) -> Result<Answer, PushError> {
+    async fn attempt(&self, call: &RegistryRequest) -> Result<RegistryResponse, PushError> {
         let deadline = self.deadline.min(Instant::now() + self.limits.call);
         match timeout_at(deadline, self.exchange(call)).await {
             Ok(outcome) => outcome,
@@ -153,7 +153,7 @@ impl Transport {
         }
     }
 
-    async fn exchange(&self, call: &Call) -> Result<Answer, PushError> {
+    async fn exchange(&self, call: &RegistryRequest) -> Result<RegistryResponse, PushError> {
         let mut request = Request::new(Full::new(call.body.clone()));
         *request.method_mut() = call.method.clone();
         *request.uri_mut() = call.uri.clone();
@@ -173,7 +173,7 @@ impl Transport {
         } else {
             Bytes::new()
         };
-        Ok(Answer {
+        Ok(RegistryResponse {
             status: parts.status,
             headers: parts.headers,
             body,

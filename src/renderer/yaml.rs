@@ -42,7 +42,7 @@ pub fn document(map: &Map<String, Value>) -> String {
 /// `text` as a one-line or literal scalar after a key at column `indent`, without the space before it.
 #[must_use]
 pub fn scalar(text: &str, indent: usize) -> String {
-    let shape = Shape::of(text);
+    let shape = ScalarStyles::of(text);
     if text.contains('\n') && shape.literal {
         return literal(text, indent + 2);
     }
@@ -147,7 +147,7 @@ fn write_entry(out: &mut String, key: &str, value: &Value, indent: usize) {
     let text = if key.contains('\n') {
         quoted(key)
     } else {
-        flow_scalar(key, &Shape::of(key))
+        flow_scalar(key, &ScalarStyles::of(key))
     };
     if text.len() <= MAX_SIMPLE_KEY {
         out.push_str(&text);
@@ -211,7 +211,7 @@ fn number_text(number: &Number) -> String {
     }
 }
 
-fn flow_scalar(text: &str, shape: &Shape) -> String {
+fn flow_scalar(text: &str, shape: &ScalarStyles) -> String {
     let action = text.contains("{{");
     if !shape.single {
         quoted(text)
@@ -243,13 +243,13 @@ fn is_ambiguous(text: &str) -> bool {
 }
 
 /// Which styles can hold a text unchanged.
-struct Shape {
+struct ScalarStyles {
     plain: bool,
     single: bool,
     literal: bool,
 }
 
-impl Shape {
+impl ScalarStyles {
     fn of(text: &str) -> Self {
         let special = text.chars().any(is_special);
         let broken = text.contains('\n');

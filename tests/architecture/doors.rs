@@ -6,26 +6,26 @@ use super::within;
 const DOORS: &[(&str, &[&str], &str)] = &[
     (
         "kube::client::ClientBuilder",
-        &["kubernetes/gate/client.rs"],
+        &["kubernetes/write_fence/client.rs"],
         "clients of the loops are made with the gate at their bottom",
     ),
     (
         "hyper::client",
-        &["remote/lanes.rs"],
+        &["remote/connection_pool.rs"],
         "it sends nothing but bodies that ask the gate",
     ),
     (
         "hyper_util::client",
         &[
-            "kubernetes/gate/client.rs",
-            "kubernetes/gate/names.rs",
-            "kubernetes/gate/socket.rs",
+            "kubernetes/write_fence/client.rs",
+            "kubernetes/write_fence/resolver.rs",
+            "kubernetes/write_fence/socket.rs",
         ],
         "it sends nothing but bodies that ask the gate",
     ),
     (
         "hyper_timeout",
-        &["kubernetes/gate/client.rs"],
+        &["kubernetes/write_fence/client.rs"],
         "no other client is made",
     ),
     ("hyper_rustls", &[], "no other client is made"),

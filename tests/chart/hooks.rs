@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use k8s_openapi::api::batch::v1::Job;
-use renderhub::app::config::{Cli, Command};
+use renderhub::app::config::{HubCli, HubCommand};
 use renderhub::app::probe::ProbeArgs;
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ async fn of_hook(event: &str, sets: &[&str]) -> Result<Vec<Value>> {
 fn probe(pod: &Value) -> Result<ProbeArgs> {
     let args = pod["containers"][0]["args"].as_array().context("no arguments")?;
     let args = args.iter().filter_map(Value::as_str);
-    match Cli::try_parse_from(std::iter::once("renderhub").chain(args))?.command {
-        Command::Probe(args) => Ok(args),
+    match HubCli::try_parse_from(std::iter::once("renderhub").chain(args))?.command {
+        HubCommand::Probe(args) => Ok(args),
         other => anyhow::bail!("{other:?}"),
     }
 }

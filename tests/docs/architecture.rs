@@ -195,8 +195,14 @@ fn the_picture_of_the_architecture_shows_its_tables() {
     );
 }
 
-/// Whether a module of `src` has this path.
+/// Whether a module of `src` has this path, or the path without the type at its end; `architecture` looks for the type.
 fn is_module(path: &str) -> bool {
+    let (module, last) = path.rsplit_once("::").unwrap_or(("", path));
+    let path = if last.starts_with(char::is_uppercase) {
+        module
+    } else {
+        path
+    };
     let path = root().join("src").join(path.replace("::", "/"));
     path.with_extension("rs").is_file() || path.join("mod.rs").is_file()
 }

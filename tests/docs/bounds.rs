@@ -11,7 +11,7 @@ use std::path::Path;
 use serde_json::Value;
 use syn::visit::{self, Visit};
 
-use super::{Cli, CommandFactory, files, read};
+use super::{CommandFactory, HubCli, files, read};
 
 #[path = "evaluate.rs"]
 mod evaluate;
@@ -314,7 +314,7 @@ fn every_row_says_who_fills_it_what_happens_beyond_it_and_which_test_holds_it() 
 
 /// The flags of the hub whose default is a number or a time.
 fn flags() -> BTreeMap<String, Amount> {
-    let command = Cli::command();
+    let command = HubCli::command();
     let run = command.find_subcommand("run").unwrap();
     let amounts = run.get_arguments().filter_map(|argument| {
         let [default] = argument.get_default_values() else {

@@ -83,7 +83,11 @@ fn every_value_of_the_chart_that_a_page_names_exists() {
         ] {
             for word in words(&text, part, is_values)
                 .into_iter()
-                .filter(|word| Path::new(word).extension() != Some("md".as_ref()))
+                .filter(|word| {
+                    !Path::new(word)
+                        .extension()
+                        .is_some_and(|end| end == "md" || end == "rs")
+                })
                 .filter(|word| !GONE.contains(&word.trim_end_matches('.')))
             {
                 let mut found = Some(&values);

@@ -320,7 +320,7 @@ fn a_line_that_holds_nothing_is_refused() {
 #[test]
 fn a_part_of_a_program_has_the_world_of_the_program() {
     for (file, level) in [
-        ("src/plan/task/gc.rs", 'U'),
+        ("src/plan/task/orphans.rs", 'U'),
         ("tests/life.rs", 'A'),
         ("tests/renderer_hostile.rs", 'L'),
         ("tests/renderer_hostile/matrix.rs", 'L'),

@@ -248,8 +248,9 @@ impl World {
 
     /// What the seat's user wrote on both clusters, its Leases and questions about itself left out, in the order of time.
     pub async fn writes(&self, seat: &Seat) -> Result<Vec<Event>> {
-        let mut all = self.stage.plane.audit()?.since(self.start).await?;
         let here = seat.user.name();
+        let audit = self.stage.plane.audit()?;
+        let mut all = audit.since_with(self.start, here).await?;
         all.retain(|event| event.user == here);
         let mut there = self.remote_writes(seat).await?;
         all.retain(is_work);
@@ -261,8 +262,9 @@ impl World {
     /// What it wrote on the cluster that is not the hub's.
     pub async fn remote_writes(&self, seat: &Seat) -> Result<Vec<Event>> {
         let audit = self.cluster.remote.plane.audit()?;
-        let mut all = audit.since(self.cluster.start).await?;
-        all.retain(|event| event.user == seat.remote_user && is_work(event));
+        let user = &seat.remote_user;
+        let mut all = audit.since_with(self.cluster.start, user).await?;
+        all.retain(|event| event.user == *user && is_work(event));
         all.sort_by_key(|event| event.received);
         Ok(all)
     }
@@ -290,7 +292,8 @@ impl World {
     /// When the seat's instance renewed its Lease, or took it, as the API server received it.
     pub async fn renewals(&self, seat: &Seat) -> Result<Vec<Timestamp>> {
         let name = format!("renderhub-{}", self.stage.hub_id().await?);
-        let mut all = self.stage.plane.audit()?.since(self.start).await?;
+        let audit = self.stage.plane.audit()?;
+        let mut all = audit.since_with(self.start, &name).await?;
         all.retain(|e| {
             e.user == seat.user.name()
                 && e.resource == "leases"

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
-use renderhub::kubernetes::apply::{CallError, Stage};
-use renderhub::remote::link::WatchEnd;
+use renderhub::kubernetes::apply::{CallError, TransportStage};
+use renderhub::remote::client::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use secrecy::SecretString;
@@ -314,9 +314,9 @@ async fn a_link_that_is_cut_ends_what_runs_at_once() {
         .await
         .expect("it goes on");
         // Left alone, the call would end for lack of time, and later.
-        assert_eq!(failed(call), CallError::Transport(Stage::Canceled));
+        assert_eq!(failed(call), CallError::Transport(TransportStage::Canceled));
         assert_eq!(line.unwrap(), Err(WatchEnd::Lost));
         let after = failed(link.probe().await);
-        assert_eq!(after, CallError::Transport(Stage::Canceled), "for good");
+        assert_eq!(after, CallError::Transport(TransportStage::Canceled), "for good");
     }
 }

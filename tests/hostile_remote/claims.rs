@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use http::{Method, Request};
 use renderhub::kubernetes::apply::CallError;
-use renderhub::kubernetes::gate::Gate;
-use renderhub::remote::limits::LinkLimits;
-use renderhub::remote::link::{Link, LinkSettings};
+use renderhub::kubernetes::write_fence::WriteFence;
+use renderhub::remote::client::{RemoteClient, RemoteClientSettings};
+use renderhub::remote::limits::RemoteClientLimits;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use tokio::io::AsyncWriteExt as _;
@@ -23,12 +23,12 @@ use crate::support::{BOTH, config, failed, get, post, settings, short};
 
 const WRITES: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-fn link(server: &Hostile, gate: &Gate, limits: LinkLimits) -> Link {
-    let settings = LinkSettings {
-        gate: gate.clone(),
+fn link(server: &Hostile, gate: &WriteFence, limits: RemoteClientLimits) -> RemoteClient {
+    let settings = RemoteClientSettings {
+        fence: gate.clone(),
         ..settings(limits)
     };
-    Link::new(&config(server.address(), server.authority()), &settings).unwrap()
+    RemoteClient::new(&config(server.address(), server.authority()), &settings).unwrap()
 }
 
 fn write(method: &Method, body: &'static str) -> Request<Vec<u8>> {
@@ -69,7 +69,7 @@ async fn a_write_that_waited_for_its_turn_while_the_claim_ended_is_not_sent() {
         .unwrap();
     let (gate, renewed) = claimed();
     // One call now, and another each second.
-    let limits = LinkLimits {
+    let limits = RemoteClientLimits {
         qps: 1,
         burst: 1,
         total: Duration::from_secs(30),
@@ -103,7 +103,7 @@ async fn a_write_under_way_is_given_up_when_the_claim_ends_and_goes_on_while_it_
     for http in BOTH {
         let server = Hostile::start(http, |_| Reply::Never).await.unwrap();
         let (gate, renewed) = claimed();
-        let patient = LinkLimits {
+        let patient = RemoteClientLimits {
             total: Duration::from_secs(30),
             ..short()
         };

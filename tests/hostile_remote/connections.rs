@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use renderhub::kubernetes::apply::{CallError, Stage};
-use renderhub::plan::remote::address::Guard;
-use renderhub::remote::LinkError;
-use renderhub::remote::kubeconfig::{Host, Key, Login};
-use renderhub::remote::link::Link;
+use renderhub::kubernetes::apply::{CallError, TransportStage};
+use renderhub::plan::remote::address::AddressPolicy;
+use renderhub::remote::RemoteClientError;
+use renderhub::remote::client::RemoteClient;
+use renderhub::remote::kubeconfig::{ApiServerHost, ClusterCredential, PrivateKeyEncoding};
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Face, Http, Reply, Shown};
 use renderhub_harness::pki::{Authority, KeyPairPem};
@@ -33,17 +33,17 @@ async fn a_server_with_another_certificate_is_told_nothing() {
             while_others_work(async {
                 assert_eq!(
                     failed(link.send(post(), None).await),
-                    CallError::Transport(Stage::Tls),
+                    CallError::Transport(TransportStage::Tls),
                     "{shown:?}"
                 );
                 assert_eq!(
                     failed(link.send(get("/x"), None).await),
-                    CallError::Transport(Stage::Tls),
+                    CallError::Transport(TransportStage::Tls),
                     "{shown:?}"
                 );
                 assert_eq!(
                     failed(link.probe().await),
-                    CallError::Transport(Stage::Tls),
+                    CallError::Transport(TransportStage::Tls),
                     "{shown:?}"
                 );
             })
@@ -67,8 +67,8 @@ async fn a_server_is_known_by_the_name_that_was_asked_for_and_no_other() {
         (Some("other.test"), false),
     ] {
         let mut config = config(server.address(), server.authority());
-        config.tls_server_name = name.map(|name| Host::Name(name.to_owned()));
-        let link = Link::new(&config, &settings(short())).unwrap();
+        config.tls_server_name = name.map(|name| ApiServerHost::Name(name.to_owned()));
+        let link = RemoteClient::new(&config, &settings(short())).unwrap();
         assert_eq!(link.probe().await.is_ok(), is_right, "{name:?}");
     }
 }
@@ -89,8 +89,8 @@ async fn plain_http_on_the_port_sees_no_token() {
         all
     });
     let authority = Authority::new("any").unwrap().pem();
-    let link = Link::new(&config(address, &authority), &settings(short())).unwrap();
-    let plain = CallError::Transport(Stage::Tls);
+    let link = RemoteClient::new(&config(address, &authority), &settings(short())).unwrap();
+    let plain = CallError::Transport(TransportStage::Tls);
     assert_eq!(failed(link.send(post(), None).await), plain);
     assert_eq!(failed(link.probe().await), plain);
     let seen = served.await.unwrap();
@@ -117,8 +117,8 @@ async fn an_address_that_is_refused_is_not_connected_to() {
         (vec![own], vec![], true),
     ] {
         let mut settings = settings(short());
-        settings.guard = Arc::new(Guard { allowed, denied });
-        let link = Link::new(&config(server.address(), server.authority()), &settings).unwrap();
+        settings.guard = Arc::new(AddressPolicy { allowed, denied });
+        let link = RemoteClient::new(&config(server.address(), server.authority()), &settings).unwrap();
         assert_eq!(link.probe().await.is_ok(), is_reached);
         assert_eq!(server.accepted(), usize::from(is_reached));
     }
@@ -136,33 +136,33 @@ async fn a_link_logs_in_with_a_certificate_whose_key_it_has() {
     );
     let login = |cert: &KeyPairPem, key: &KeyPairPem| {
         let key = PrivateKeyDer::from_pem_slice(key.key.as_bytes()).unwrap();
-        Login::Certificate {
+        ClusterCredential::Certificate {
             chain: vec![
                 CertificateDer::from_pem_slice(cert.cert.as_bytes())
                     .unwrap()
                     .to_vec(),
             ],
-            kind: Key::Pkcs8,
+            kind: PrivateKeyEncoding::Pkcs8,
             key: SecretSlice::from(key.secret_der().to_vec()),
         }
     };
-    let with = |login: Login| {
+    let with = |login: ClusterCredential| {
         let mut config = config(server.address(), server.authority());
         config.login = login;
-        Link::new(&config, &settings(short()))
+        RemoteClient::new(&config, &settings(short()))
     };
     let link = with(login(&one, &one)).unwrap();
     link.probe().await.unwrap();
     assert!(!server.asked()[0].headers.contains_key("authorization"));
     assert_eq!(
         with(login(&one, &other)).unwrap_err(),
-        LinkError::ClientCertificate
+        RemoteClientError::ClientCertificate
     );
     let mut broken = login(&one, &one);
-    if let Login::Certificate { key, .. } = &mut broken {
+    if let ClusterCredential::Certificate { key, .. } = &mut broken {
         *key = SecretSlice::from(vec![0; 32]);
     }
-    assert_eq!(with(broken).unwrap_err(), LinkError::ClientCertificate);
+    assert_eq!(with(broken).unwrap_err(), RemoteClientError::ClientCertificate);
 }
 
 #[test]
@@ -173,13 +173,19 @@ fn a_configuration_that_nothing_can_be_made_of_is_an_error() {
     let mut no_authority = config(address, &authority);
     no_authority.authorities.push(b"canary".to_vec());
     assert_eq!(
-        Link::new(&no_authority, &settings).unwrap_err(),
-        LinkError::Authorities
+        RemoteClient::new(&no_authority, &settings).unwrap_err(),
+        RemoteClientError::Authorities
     );
     let mut no_name = config(address, &authority);
-    no_name.tls_server_name = Some(Host::Name("a b".to_owned()));
-    assert_eq!(Link::new(&no_name, &settings).unwrap_err(), LinkError::ServerName);
+    no_name.tls_server_name = Some(ApiServerHost::Name("a b".to_owned()));
+    assert_eq!(
+        RemoteClient::new(&no_name, &settings).unwrap_err(),
+        RemoteClientError::ServerName
+    );
     let mut no_token = config(address, &authority);
-    no_token.login = Login::Token("a\r\nX-Canary: 1".into());
-    assert_eq!(Link::new(&no_token, &settings).unwrap_err(), LinkError::Token);
+    no_token.login = ClusterCredential::Token("a\r\nX-Canary: 1".into());
+    assert_eq!(
+        RemoteClient::new(&no_token, &settings).unwrap_err(),
+        RemoteClientError::Token
+    );
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use renderhub::kubernetes::apply::CallError;
-use renderhub::plan::remote::address::Guard;
-use renderhub::remote::limits::LinkLimits;
-use renderhub::remote::link::{Link, WatchEnd};
+use renderhub::plan::remote::address::AddressPolicy;
+use renderhub::remote::client::{RemoteClient, WatchEnd};
+use renderhub::remote::limits::RemoteClientLimits;
 use renderhub_harness::hostile::{Http, Reply};
 use renderhub_harness::{Hostile, Islet};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -27,18 +27,18 @@ fn quiet(asked: &renderhub_harness::hostile::Asked) -> Reply {
     Reply::whole(200, "{}")
 }
 
-fn link_at(address: SocketAddr, server: &Hostile) -> Link {
-    let mut settings = settings(LinkLimits::default());
+fn link_at(address: SocketAddr, server: &Hostile) -> RemoteClient {
+    let mut settings = settings(RemoteClientLimits::default());
     let allowed = ["127.0.0.0/8", "198.18.0.0/15"].map(|net| net.parse().unwrap());
-    settings.guard = Arc::new(Guard {
+    settings.guard = Arc::new(AddressPolicy {
         allowed: allowed.into(),
         denied: Vec::new(),
     });
-    Link::new(&config(address, server.authority()), &settings).unwrap()
+    RemoteClient::new(&config(address, server.authority()), &settings).unwrap()
 }
 
 /// Opens a quiet watch, lets `end` take the peer away, and tells how long it took to notice.
-async fn notice(link: &Link, end: impl FnOnce()) -> Duration {
+async fn notice(link: &RemoteClient, end: impl FnOnce()) -> Duration {
     let mut lines = link.watch(get("/watch"), None).await.unwrap();
     assert_eq!(lines.next().await, Some(Ok(Bytes::from_static(b"{}"))));
     end();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use renderhub::kubernetes::apply::{CallError, Stage};
-use renderhub::remote::link::WatchEnd;
+use renderhub::kubernetes::apply::{CallError, TransportStage};
+use renderhub::remote::client::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -91,13 +91,13 @@ fn none(_: u32) -> Vec<u8> {
 }
 
 const BROKEN: &[CallError] = &[
-    CallError::Transport(Stage::Send),
-    CallError::Transport(Stage::Body),
+    CallError::Transport(TransportStage::Send),
+    CallError::Transport(TransportStage::Body),
 ];
 /// Either is right: the flood is noticed, or nothing of it is an answer.
 const FLOODED: &[CallError] = &[
-    CallError::Transport(Stage::Send),
-    CallError::Transport(Stage::Body),
+    CallError::Transport(TransportStage::Send),
+    CallError::Transport(TransportStage::Body),
     CallError::Timeout,
 ];
 
@@ -280,7 +280,7 @@ async fn headers_without_measure_are_not_read() {
             let error = failed(link(&server).send(post(), None).await);
             assert_eq!(
                 error,
-                CallError::Transport(Stage::Send),
+                CallError::Transport(TransportStage::Send),
                 "{http:?} {count} {size}"
             );
         }

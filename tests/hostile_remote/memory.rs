@@ -10,9 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use renderhub::kubernetes::apply::CallError;
+use renderhub::remote::client::{RemoteClient, WatchEnd};
 use renderhub::remote::jobs::watch_jobs;
-use renderhub::remote::limits::LinkLimits;
-use renderhub::remote::link::{Link, WatchEnd};
+use renderhub::remote::limits::RemoteClientLimits;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Asked, Http, Reply};
 use tokio::net::TcpListener;
@@ -76,9 +76,9 @@ fn server_of_the_case() -> (SocketAddr, String) {
     )
 }
 
-fn link_of_the_case(limits: LinkLimits) -> Link {
+fn link_of_the_case(limits: RemoteClientLimits) -> RemoteClient {
     let (address, authority) = server_of_the_case();
-    Link::new(&config(address, &authority), &settings(limits)).unwrap()
+    RemoteClient::new(&config(address, &authority), &settings(limits)).unwrap()
 }
 
 /// Bytes of memory that this process holds.
@@ -172,19 +172,22 @@ fn script(case: &str) -> fn(&Asked) -> Reply {
 
 /// Runs the case in this process.
 async fn run(case: &str) {
-    let calm = LinkLimits {
+    let calm = RemoteClientLimits {
         watch_pause: Duration::from_millis(20),
-        ..LinkLimits::default()
+        ..RemoteClientLimits::default()
     };
     let link = link_of_the_case(calm);
-    link.probe().await.unwrap();
-    let watch_for = async |limits: LinkLimits, time| {
+    let answered = async || Ok(link.probe().await.ok());
+    renderhub_harness::wait_for("the server of the case", Duration::from_secs(60), answered)
+        .await
+        .unwrap();
+    let watch_for = async |limits: RemoteClientLimits, time| {
         let link = link_of_the_case(limits);
         tokio::time::timeout(time, told(&link, |_| false))
             .await
             .map(|(_, end)| end)
     };
-    let patient = LinkLimits::default();
+    let patient = RemoteClientLimits::default();
     let seconds = Duration::from_secs(4);
     let after_the_burst = async || {
         tokio::time::sleep(seconds).await;
@@ -234,7 +237,7 @@ async fn what_a_server_sends_takes_neither_memory_nor_a_processor() {
     if let Some(case) = case() {
         return run(&case).await;
     }
-    for http in BOTH {
+    let of_one = async |http: Http| {
         for case in [
             "call", "list", "items", "line", "newlines", "crumbs", "events", "same",
         ] {
@@ -242,7 +245,10 @@ async fn what_a_server_sends_takes_neither_memory_nor_a_processor() {
             let test = "what_a_server_sends_takes_neither_memory_nor_a_processor";
             in_a_process_of_its_own(test, case, &server, &[]).await;
         }
-    }
+    };
+    // Side by side, because each process counts its own memory and its own time of the processor.
+    let [one, two] = BOTH;
+    tokio::join!(of_one(one), of_one(two));
 }
 
 /// Holds: K5.
@@ -283,7 +289,7 @@ async fn a_proxy_in_the_environment_is_not_used() {
 #[tokio::test]
 async fn a_cluster_that_is_idle_costs_less_than_100_kib_and_one_socket() {
     if case().is_some() {
-        let warm = link_of_the_case(LinkLimits::default());
+        let warm = link_of_the_case(RemoteClientLimits::default());
         warm.probe().await.unwrap();
         let (before, mut watches) = (resident(), Vec::new());
         for count in 0..LINKS {
@@ -291,7 +297,7 @@ async fn a_cluster_that_is_idle_costs_less_than_100_kib_and_one_socket() {
             if count % 10 == 9 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            let link = link_of_the_case(LinkLimits::default());
+            let link = link_of_the_case(RemoteClientLimits::default());
             watches.push(tokio::spawn(async move {
                 let hub = hub();
                 watch_jobs(&link, None, NAMESPACE, &hub, |_| std::future::ready(())).await

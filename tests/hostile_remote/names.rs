@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use renderhub::kubernetes::apply::{CallError, Stage};
-use renderhub::plan::remote::address::Guard;
-use renderhub::remote::kubeconfig::Host;
-use renderhub::remote::limits::LinkLimits;
-use renderhub::remote::link::{Link, LinkSettings};
+use renderhub::kubernetes::apply::{CallError, TransportStage};
+use renderhub::plan::remote::address::AddressPolicy;
+use renderhub::remote::client::{RemoteClient, RemoteClientSettings};
+use renderhub::remote::kubeconfig::ApiServerHost;
+use renderhub::remote::limits::RemoteClientLimits;
 use renderhub::remote::resolve::Resolver;
 use renderhub_harness::Hostile;
 use renderhub_harness::dns::{Dns, Said};
@@ -20,17 +20,17 @@ use tokio::time::Instant;
 
 use crate::support::{config, failed, get, settings, short};
 
-fn resolving(dns: &Dns, limits: LinkLimits) -> LinkSettings {
-    LinkSettings {
+fn resolving(dns: &Dns, limits: RemoteClientLimits) -> RemoteClientSettings {
+    RemoteClientSettings {
         resolver: Resolver::with_servers(&[dns.address()]).unwrap(),
         ..settings(limits)
     }
 }
 
-fn named(name: &str, server: &Hostile, settings: &LinkSettings) -> Link {
+fn named(name: &str, server: &Hostile, settings: &RemoteClientSettings) -> RemoteClient {
     let mut config = config(server.address(), server.authority());
-    config.host = Host::Name(name.to_owned());
-    Link::new(&config, settings).unwrap()
+    config.host = ApiServerHost::Name(name.to_owned());
+    RemoteClient::new(&config, settings).unwrap()
 }
 
 fn v4(server: SocketAddr) -> Ipv4Addr {
@@ -59,7 +59,7 @@ async fn names_that_are_never_answered_delay_no_other() {
     .unwrap();
     let settings = resolving(&dns, short());
     named("known.test", &server, &settings).probe().await.unwrap();
-    let holes: Vec<Link> = (0..HOLES)
+    let holes: Vec<RemoteClient> = (0..HOLES)
         .map(|i| named(&format!("hole-{i}.test"), &server, &settings))
         .collect();
     let begin = Instant::now();
@@ -69,8 +69,8 @@ async fn names_that_are_never_answered_delay_no_other() {
         }
     }));
     // As long as in production, for a machine that has much else to do.
-    let patient = LinkSettings {
-        limits: Arc::new(LinkLimits::default()),
+    let patient = RemoteClientSettings {
+        limits: Arc::new(RemoteClientLimits::default()),
         ..settings.clone()
     };
     let good = async {
@@ -91,7 +91,7 @@ async fn names_that_are_never_answered_delay_no_other() {
     // Each has 3 seconds; the rest is this machine's.
     assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
     // By now the holes have a line of their own, and a new name need not wait for them either.
-    let still = join_all(holes.iter().map(Link::probe));
+    let still = join_all(holes.iter().map(RemoteClient::probe));
     let new = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         named("new.test", &server, &patient).probe().await
@@ -107,18 +107,18 @@ async fn a_name_that_is_not_answered_fails_within_two_seconds() {
         .await
         .unwrap();
     let dns = Dns::start(|_| Said::Nothing).await.unwrap();
-    let settings = resolving(&dns, LinkLimits::default());
+    let settings = resolving(&dns, RemoteClientLimits::default());
     let begin = Instant::now();
     assert_eq!(
         failed(named("hole.test", &server, &settings).probe().await),
-        CallError::Transport(Stage::Resolve)
+        CallError::Transport(TransportStage::Resolve)
     );
     assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
     let dns = Dns::start(|_| Said::Are(Vec::new())).await.unwrap();
-    let settings = resolving(&dns, LinkLimits::default());
+    let settings = resolving(&dns, RemoteClientLimits::default());
     assert_eq!(
         failed(named("none.test", &server, &settings).probe().await),
-        CallError::Transport(Stage::Resolve)
+        CallError::Transport(TransportStage::Resolve)
     );
 }
 
@@ -144,7 +144,7 @@ async fn a_name_that_turns_to_a_refused_address_leads_nowhere() {
     .await
     .unwrap();
     let mut settings = resolving(&dns, short());
-    settings.guard = Arc::new(Guard {
+    settings.guard = Arc::new(AddressPolicy {
         allowed: vec![format!("{good}/32").parse().unwrap()],
         denied: Vec::new(),
     });
@@ -211,13 +211,13 @@ async fn of_many_addresses_of_a_name_the_first_are_looked_at_and_fewer_are_tried
     .await
     .unwrap();
     let mut settings = resolving(&dns, short());
-    settings.guard = Arc::new(Guard {
+    settings.guard = Arc::new(AddressPolicy {
         allowed: vec!["127.0.0.0/8".parse().unwrap()],
         denied: vec![format!("{refused}/32").parse().unwrap()],
     });
     for (name, expected) in [
         ("fourth", None),
-        ("fifth", Some(CallError::Transport(Stage::Connect))),
+        ("fifth", Some(CallError::Transport(TransportStage::Connect))),
         ("refused-16th", Some(CallError::Barred)),
         ("refused-17th", None),
     ] {

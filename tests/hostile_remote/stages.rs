@@ -7,10 +7,12 @@ use futures::future::BoxFuture;
 use http::Request;
 use kube::{Client, Config};
 use renderhub::base::metrics::Metrics;
-use renderhub::kubernetes::apply::{CallError, Calls, Extent, OBJECT_MAX, Objects, Stage, Wire, fetch};
-use renderhub::kubernetes::gate;
-use renderhub::remote::kubeconfig::Host;
-use renderhub::remote::link::{Link, LinkSettings};
+use renderhub::kubernetes::apply::{
+    ApiTransport, CallError, HubClient, OBJECT_MAX, ResponseLimit, TaskObjectClient, TransportStage, fetch,
+};
+use renderhub::kubernetes::write_fence;
+use renderhub::remote::client::{RemoteClient, RemoteClientSettings};
+use renderhub::remote::kubeconfig::ApiServerHost;
 use renderhub::remote::resolve::Resolver;
 use renderhub_harness::Hostile;
 use renderhub_harness::dns::{Dns, Said};
@@ -26,10 +28,14 @@ use crate::support::{BOTH, CANARY, NAMESPACE, config, failed, get, hub, link, se
 
 /// A link as what carries the calls of a task.
 #[derive(Debug)]
-struct Way(Link);
+struct Way(RemoteClient);
 
-impl Wire for Way {
-    fn send(&self, request: Request<Vec<u8>>, extent: Extent) -> BoxFuture<'_, Result<Bytes, CallError>> {
+impl ApiTransport for Way {
+    fn send(
+        &self,
+        request: Request<Vec<u8>>,
+        extent: ResponseLimit,
+    ) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(self.0.fetch(request, None, extent))
     }
 }
@@ -65,39 +71,48 @@ async fn a_call_to_a_cluster_tells_how_far_it_came() {
     let authority = Authority::new("any").unwrap().pem();
     let dns = Dns::start(|_| Said::Are(Vec::new())).await.unwrap();
     let mut nameless = config(closed().await, &authority);
-    nameless.host = Host::Name("none.test".to_owned());
-    let resolving = LinkSettings {
+    nameless.host = ApiServerHost::Name("none.test".to_owned());
+    let resolving = RemoteClientSettings {
         resolver: Resolver::with_servers(&[dns.address()]).unwrap(),
         ..settings(short())
     };
-    let nameless = Link::new(&nameless, &resolving).unwrap();
-    let refused = Link::new(&config(closed().await, &authority), &settings(short())).unwrap();
+    let nameless = RemoteClient::new(&nameless, &resolving).unwrap();
+    let refused = RemoteClient::new(&config(closed().await, &authority), &settings(short())).unwrap();
     let half = breaking(Http::One, HALF).await;
     let mut told = vec![
-        (failed(nameless.probe().await), Stage::Resolve),
-        (failed(refused.probe().await), Stage::Connect),
-        (failed(link(&half).send(get("/x"), None).await), Stage::Body),
+        (failed(nameless.probe().await), TransportStage::Resolve),
+        (failed(refused.probe().await), TransportStage::Connect),
+        (
+            failed(link(&half).send(get("/x"), None).await),
+            TransportStage::Body,
+        ),
     ];
     for http in BOTH {
         let stranger = sound(http, Shown::OtherAuthority).await;
-        told.push((failed(link(&stranger).probe().await), Stage::Tls));
+        told.push((failed(link(&stranger).probe().await), TransportStage::Tls));
         let breaks = breaking(http, "").await;
-        told.push((failed(link(&breaks).send(get("/x"), None).await), Stage::Send));
+        told.push((
+            failed(link(&breaks).send(get("/x"), None).await),
+            TransportStage::Send,
+        ));
         let server = sound(http, Shown::Right).await;
         let good = link(&server);
-        let objects = Objects::new(Arc::new(Way(good.clone())), None, NAMESPACE.to_owned(), hub());
-        told.push((failed(objects.get_job("render-x").await), Stage::Decode));
+        let objects = TaskObjectClient::new(Arc::new(Way(good.clone())), None, NAMESPACE.to_owned(), hub());
+        told.push((failed(objects.get_job("render-x").await), TransportStage::Decode));
         // Longer than any address, with the host before it.
         let long = format!("/{}", "x".repeat(65_520));
-        told.push((failed(good.send(get(&long), None).await), Stage::Internal));
+        told.push((
+            failed(good.send(get(&long), None).await),
+            TransportStage::Internal,
+        ));
         good.cut();
-        told.push((failed(good.probe().await), Stage::Canceled));
+        told.push((failed(good.probe().await), TransportStage::Canceled));
     }
     for (error, stage) in &told {
         assert_eq!(*error, CallError::Transport(*stage));
         assert_eq!((error.kind(), error.stage()), ("Transport", Some(stage.as_str())));
     }
-    let all = Stage::ALL.iter();
+    let all = TransportStage::ALL.iter();
     assert!(
         all.clone().all(|stage| told.iter().any(|(_, of)| of == stage)),
         "{told:?}"
@@ -111,7 +126,7 @@ fn client(url: &str, authority: Option<&str>) -> Client {
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         vec![certificate.to_vec()]
     });
-    gate::client(&config, &claimed().0).unwrap()
+    write_fence::client(&config, &claimed().0).unwrap()
 }
 
 fn of(server: &Hostile) -> Client {
@@ -128,11 +143,11 @@ async fn a_call_to_the_hubs_own_api_server_tells_how_far_it_came() {
     let server = sound(Http::One, Shown::Right).await;
     for method in ["GET", "POST"] {
         for (client, stage) in [
-            (&nameless, Stage::Resolve),
-            (&refused, Stage::Connect),
-            (&of(&stranger), Stage::Tls),
-            (&of(&breaks), Stage::Send),
-            (&of(&half), Stage::Body),
+            (&nameless, TransportStage::Resolve),
+            (&refused, TransportStage::Connect),
+            (&of(&stranger), TransportStage::Tls),
+            (&of(&breaks), TransportStage::Send),
+            (&of(&half), TransportStage::Body),
         ] {
             let request = Request::builder()
                 .method(method)
@@ -143,7 +158,7 @@ async fn a_call_to_the_hubs_own_api_server_tells_how_far_it_came() {
             assert_eq!(error, CallError::Transport(stage), "{method}");
         }
     }
-    let calls = Calls::new(of(&server), Metrics::new().0, NAMESPACE.to_owned(), hub());
+    let calls = HubClient::new(of(&server), Metrics::new().0, NAMESPACE.to_owned(), hub());
     let error = failed(calls.objects().get_job("render-x").await);
-    assert_eq!(error, CallError::Transport(Stage::Decode));
+    assert_eq!(error, CallError::Transport(TransportStage::Decode));
 }

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use http::Request;
 use renderhub::api::names::{HubId, TaskUid, job_name};
 use renderhub::kubernetes::apply::CallError;
-use renderhub::kubernetes::watch::{Change, JobMark};
-use renderhub::plan::remote::address::Guard;
+use renderhub::kubernetes::watch::{JobMetadata, WatchChange};
+use renderhub::plan::remote::address::AddressPolicy;
+use renderhub::remote::client::{RemoteClient, RemoteClientSettings, WatchEnd};
 use renderhub::remote::jobs::watch_jobs;
-use renderhub::remote::kubeconfig::{Host, Login, RemoteConfig};
-use renderhub::remote::limits::LinkLimits;
-use renderhub::remote::link::{Link, LinkSettings, WatchEnd};
+use renderhub::remote::kubeconfig::{ApiServerHost, ClusterCredential, RemoteConfig};
+use renderhub::remote::limits::RemoteClientLimits;
+use renderhub::remote::memory_budget::MemoryBudget;
 use renderhub::remote::resolve::Resolver;
-use renderhub::remote::room::Room;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use rustls::pki_types::CertificateDer;
@@ -39,42 +39,42 @@ pub const BOTH: [Http; 2] = [Http::One, Http::Two];
 /// A configuration that leads to the address.
 pub fn config(address: SocketAddr, authority: &str) -> RemoteConfig {
     RemoteConfig {
-        host: Host::Address(address.ip()),
+        host: ApiServerHost::Address(address.ip()),
         port: address.port(),
-        tls_server_name: Some(Host::Name("hostile.test".to_owned())),
+        tls_server_name: Some(ApiServerHost::Name("hostile.test".to_owned())),
         authorities: vec![
             CertificateDer::from_pem_slice(authority.as_bytes())
                 .unwrap()
                 .to_vec(),
         ],
-        login: Login::Token(SecretString::from(TOKEN)),
+        login: ClusterCredential::Token(SecretString::from(TOKEN)),
     }
 }
 
-pub fn settings(limits: LinkLimits) -> LinkSettings {
-    LinkSettings {
-        guard: Arc::new(Guard {
+pub fn settings(limits: RemoteClientLimits) -> RemoteClientSettings {
+    RemoteClientSettings {
+        guard: Arc::new(AddressPolicy {
             allowed: vec!["127.0.0.0/8".parse().unwrap()],
             denied: Vec::new(),
         }),
         resolver: Resolver::with_servers(&[]).unwrap(),
         limits: Arc::new(limits),
-        room: Room::default(),
-        gate: claimed().0,
+        memory_budget: MemoryBudget::default(),
+        fence: claimed().0,
     }
 }
 
-pub fn link_with(server: &Hostile, limits: LinkLimits) -> Link {
-    Link::new(&config(server.address(), server.authority()), &settings(limits)).unwrap()
+pub fn link_with(server: &Hostile, limits: RemoteClientLimits) -> RemoteClient {
+    RemoteClient::new(&config(server.address(), server.authority()), &settings(limits)).unwrap()
 }
 
 /// A link that does not wait as long as in production, and is not paced.
-pub fn link(server: &Hostile) -> Link {
+pub fn link(server: &Hostile) -> RemoteClient {
     link_with(server, short())
 }
 
-pub fn short() -> LinkLimits {
-    LinkLimits {
+pub fn short() -> RemoteClientLimits {
+    RemoteClientLimits {
         total: Duration::from_secs(3),
         idle: Duration::from_secs(1),
         connect: Duration::from_secs(2),
@@ -84,7 +84,7 @@ pub fn short() -> LinkLimits {
         burst: 10_000,
         watch_pause: Duration::from_millis(20),
         watch_life: Duration::from_secs(2),
-        ..LinkLimits::default()
+        ..RemoteClientLimits::default()
     }
 }
 
@@ -122,10 +122,10 @@ pub async fn while_others_work<T>(work: impl Future<Output = T>) -> T {
     let honest = Hostile::start(Http::Two, |_| Reply::whole(200, "{}"))
         .await
         .unwrap();
-    let patient = LinkLimits {
+    let patient = RemoteClientLimits {
         qps: 10_000,
         burst: 10_000,
-        ..LinkLimits::default()
+        ..RemoteClientLimits::default()
     };
     let other = link_with(&honest, patient);
     // At least one call, however short the work.
@@ -209,7 +209,10 @@ pub async fn cluster(
 }
 
 /// What `watch_jobs` told, shortly, until it ended or was told enough.
-pub async fn told(link: &Link, is_enough: impl Fn(&[String]) -> bool) -> (Vec<String>, Option<WatchEnd>) {
+pub async fn told(
+    link: &RemoteClient,
+    is_enough: impl Fn(&[String]) -> bool,
+) -> (Vec<String>, Option<WatchEnd>) {
     let mut all = Vec::new();
     let (full, mut is_full) = tokio::sync::mpsc::channel(1);
     let hub = hub();
@@ -232,17 +235,17 @@ pub async fn told(link: &Link, is_enough: impl Fn(&[String]) -> bool) -> (Vec<St
     (all, ended)
 }
 
-fn shortly(change: &Change<JobMark>) -> String {
+fn shortly(change: &WatchChange<JobMetadata>) -> String {
     match change {
-        Change::Restart => "restart".to_owned(),
-        Change::Synced => "synced".to_owned(),
-        Change::Seen(mark) => format!("{} is {} {:?}", mark.task, mark.uid, mark.hint),
-        Change::Gone(task) => format!("{task} is gone"),
+        WatchChange::Restart => "restart".to_owned(),
+        WatchChange::Synced => "synced".to_owned(),
+        WatchChange::Seen(mark) => format!("{} is {} {:?}", mark.task, mark.uid, mark.hint),
+        WatchChange::Gone(task) => format!("{task} is gone"),
     }
 }
 
 /// How `watch_jobs` ended, and what it told before.
-pub async fn ended(link: &Link) -> (Vec<String>, WatchEnd) {
+pub async fn ended(link: &RemoteClient) -> (Vec<String>, WatchEnd) {
     let (all, end) = told(link, |_| false).await;
     (all, end.unwrap())
 }

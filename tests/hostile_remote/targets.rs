@@ -10,13 +10,13 @@ use renderhub::api::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
 use renderhub::api::termination::Termination;
 use renderhub::kubernetes::apply::read_page;
 use renderhub::kubernetes::object::SlimObject;
-use renderhub::kubernetes::watch::{JobMark, job_mark, pod_task, secret_task, task_of};
-use renderhub::plan::remote::ledger::{Changes, Ledger, leave, lose, regain, settle};
-use renderhub::plan::task::adoption::{Maker, Verdict, is_its, judge, maker};
+use renderhub::kubernetes::watch::{JobMetadata, job_mark, pod_task, secret_task, task_of};
+use renderhub::plan::remote::ledger::{Ledger, LedgerChanges, leave, lose, regain, settle};
+use renderhub::plan::task::adoption::{AdoptionDecision, ObjectCreator, is_its, judge, maker};
 use renderhub::plan::task::model::{Task, TaskId};
 use renderhub::plan::task::path::TaskPath;
 use renderhub::plan::task::retention::KEPT_AT_MOST;
-use renderhub::plan::task::seal::{KEY_BYTES, SealKey};
+use renderhub::plan::task::status_seal::{KEY_BYTES, SealKey};
 use renderhub::plan::task::validate::validate;
 use renderhub::remote::jobs::decode::{lines as read_lines, page};
 use serde::Deserialize as _;
@@ -85,7 +85,7 @@ pub fn objects(bytes: &[u8]) {
 }
 
 /// What is told of a Job has the shape of what the hub made.
-fn check(mark: &JobMark) {
+fn check(mark: &JobMetadata) {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     assert!(is_dns_label(&mark.name) && is_name_of(&mark.name, &mark.task));
     for uid in [mark.uid.as_str(), mark.task.as_str()] {
@@ -116,10 +116,11 @@ pub fn jobs(bytes: &[u8]) {
         .map(|item| ObjectMeta::deserialize(item.get("metadata").unwrap_or(&Value::Null)))
         .collect();
     let Ok(metas) = metas else { return };
-    let theirs: Vec<JobMark> = metas.iter().filter_map(job_mark).collect();
+    let theirs: Vec<JobMetadata> = metas.iter().filter_map(job_mark).collect();
     for mark in &read.jobs {
-        let is_same =
-            |other: &JobMark| (&other.task, &other.name, &other.uid) == (&mark.task, &mark.name, &mark.uid);
+        let is_same = |other: &JobMetadata| {
+            (&other.task, &other.name, &other.uid) == (&mark.task, &mark.name, &mark.uid)
+        };
         assert!(theirs.iter().any(is_same), "{mark:?}");
     }
 }
@@ -162,7 +163,7 @@ fn judged(mut task: Task, came: usize) {
     if let Err(refusal) = validate(&task) {
         assert!(!refusal.message.is_empty() && refusal.message.len() <= TEXT + came);
     }
-    let _ = (task.phase(), task.is_finalized());
+    let _ = (task.phase(), task.has_finalizer());
     let _ = (task.failure_cleanup_due(KEPT_AT_MOST), task.removal_due());
     let key = SealKey::new([7; KEY_BYTES], task.created);
     let sealed = key.sealed(&task.id.uid, task.status.clone());
@@ -192,7 +193,7 @@ pub fn ledger(bytes: &[u8]) {
     }
 }
 
-fn written(changes: Changes) -> BTreeMap<String, String> {
+fn written(changes: LedgerChanges) -> BTreeMap<String, String> {
     changes
         .into_iter()
         .filter_map(|(key, value)| Some((key, value?)))
@@ -237,7 +238,7 @@ pub fn annotations(bytes: &[u8]) {
     assert!(secret_task(&meta).is_none_or(|uid| has_its_name(&uid)));
     assert!(pod_task(&meta).is_none_or(|uid| Some(uid) == task));
     let maker = maker(&hub, &meta);
-    assert!(maker == Maker::Foreign || task.as_ref().is_some_and(has_its_name));
+    assert!(maker == ObjectCreator::Foreign || task.as_ref().is_some_and(has_its_name));
     let id = TaskId {
         kind: TaskKind::RenderTask,
         namespace: "team-a".to_owned(),
@@ -245,11 +246,11 @@ pub fn annotations(bytes: &[u8]) {
         uid: task.unwrap_or_else(|| TaskUid::new("t1")),
     };
     becomes_a_path_of_names(&meta);
-    assert!(!is_its(&hub, &meta, &id, "abc") || maker != Maker::Foreign);
+    assert!(!is_its(&hub, &meta, &id, "abc") || maker != ObjectCreator::Foreign);
     let known = Some((&id, Some("abc")));
-    assert!(maker == Maker::Kin || judge(&hub, &meta, true, known) == Verdict::Leave);
+    assert!(maker == ObjectCreator::Kin || judge(&hub, &meta, true, known) == AdoptionDecision::Leave);
     assert!(
-        judge(&hub, &meta, false, known) == Verdict::Leave,
+        judge(&hub, &meta, false, known) == AdoptionDecision::Leave,
         "what it does not serve"
     );
 }

@@ -8,8 +8,8 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
 use renderhub::api::names::TaskUid;
-use renderhub::kubernetes::apply::{CallError, Extent, Listing, Objects, Wire};
-use renderhub::plan::task::outcome::read_pod;
+use renderhub::kubernetes::apply::{ApiTransport, CallError, ListKind, ResponseLimit, TaskObjectClient};
+use renderhub::plan::task::job_state::read_pod;
 
 use crate::support::{NAMESPACE, hub};
 
@@ -26,8 +26,8 @@ const SPARE: u64 = 512 << 10;
 #[derive(Debug)]
 struct Says(Bytes);
 
-impl Wire for Says {
-    fn send(&self, _: http::Request<Vec<u8>>, _: Extent) -> BoxFuture<'_, Result<Bytes, CallError>> {
+impl ApiTransport for Says {
+    fn send(&self, _: http::Request<Vec<u8>>, _: ResponseLimit) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(std::future::ready(Ok(self.0.clone())))
     }
 }
@@ -108,8 +108,8 @@ fn pages() -> Vec<Bytes> {
 }
 
 /// What a call takes of memory when it is answered with the body.
-fn cost(body: &Bytes, call: impl AsyncFnOnce(Objects)) -> u64 {
-    let objects = Objects::new(Arc::new(Says(body.clone())), None, NAMESPACE.to_owned(), hub());
+fn cost(body: &Bytes, call: impl AsyncFnOnce(TaskObjectClient)) -> u64 {
+    let objects = TaskObjectClient::new(Arc::new(Says(body.clone())), None, NAMESPACE.to_owned(), hub());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -118,7 +118,7 @@ fn cost(body: &Bytes, call: impl AsyncFnOnce(Objects)) -> u64 {
 }
 
 #[track_caller]
-fn cheap(what: &str, body: &Bytes, call: impl AsyncFnOnce(Objects)) {
+fn cheap(what: &str, body: &Bytes, call: impl AsyncFnOnce(TaskObjectClient)) {
     let cost = cost(body, call);
     let most = TIMES * body.len() as u64 + SPARE;
     let begin = String::from_utf8_lossy(&body[..80]);
@@ -165,7 +165,7 @@ fn a_page_of_small_things_costs_no_call_more_than_its_bytes() {
         cheap("list pods", &body, async |objects| {
             _ = objects.list_pods(task, read_pod).await;
         });
-        for listing in [Listing::Secrets, Listing::OthersJobs] {
+        for listing in [ListKind::Secrets, ListKind::OthersJobs] {
             cheap("list", &body, async |objects| {
                 _ = objects.list(listing, None).await;
             });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use renderhub::kubernetes::apply::CallError;
-use renderhub::remote::link::WatchEnd;
+use renderhub::remote::client::WatchEnd;
 use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Http, Reply};
 use serde_json::{Value, json};
@@ -326,20 +326,13 @@ async fn a_flood_is_read_at_a_bounded_pace() {
         let mut limits = short();
         (limits.event_rate, limits.event_burst) = (1_000, 1_000);
         let link = link_with(&server, limits);
-        let count = AtomicUsize::new(0);
-        let watch = told(&link, |all| {
-            count.store(all.len(), Ordering::Relaxed);
-            false
-        });
         let begin = Instant::now();
-        let ended = while_others_work(tokio::time::timeout(Duration::from_secs(3), watch)).await;
-        assert!(ended.is_err(), "it goes on: {ended:?}");
-        let (count, took) = (count.into_inner(), begin.elapsed().as_secs_f64());
-        let most = 1_000.0 * (1.0 + took) + 10.0;
-        assert!(
-            count > 100 && f64::from(u32::try_from(count).unwrap()) < most,
-            "{http:?} {count} in {took} s"
-        );
+        let (all, end) = while_others_work(told(&link, |all| all.len() >= 3_500)).await;
+        assert_eq!(end, None, "it goes on");
+        // A thousand at once and a thousand a second: a slow machine takes longer, and none is quicker.
+        let (count, took) = (all.len(), begin.elapsed());
+        let most = 1_010 + usize::try_from(took.as_millis()).unwrap();
+        assert!(count < most, "{http:?} {count} in {took:?}");
     }
 }
 

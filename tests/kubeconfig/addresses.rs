@@ -1,9 +1,9 @@
 //! Every way in which an address that is nobody's business can be spelled ends at the decoder or at the guard.
 
-use renderhub::plan::remote::address::Guard;
+use renderhub::plan::remote::address::AddressPolicy;
 use renderhub::remote::kubeconfig::KubeconfigError;
 use renderhub::remote::kubeconfig::KubeconfigError::*;
-use renderhub::remote::kubeconfig::{Host, server};
+use renderhub::remote::kubeconfig::{ApiServerHost, server};
 use serde_json::json;
 
 use super::documents::{accepted, refused, with};
@@ -99,14 +99,17 @@ fn no_spelling_leads_past_decoder_and_guard() {
             Refused(error) => refused(&document, *error, spelling),
             Name(name) => {
                 let host = accepted(&document, spelling).host;
-                assert!(matches!(&host, Host::Name(found) if found == name), "{spelling}");
+                assert!(
+                    matches!(&host, ApiServerHost::Name(found) if found == name),
+                    "{spelling}"
+                );
             }
             Address => {
                 let host = accepted(&document, spelling).host;
-                let Host::Address(address) = host else {
+                let ApiServerHost::Address(address) = host else {
                     panic!("{spelling} is a name")
                 };
-                assert!(!Guard::default().permits(address), "{spelling}");
+                assert!(!AddressPolicy::default().permits(address), "{spelling}");
             }
         }
     }

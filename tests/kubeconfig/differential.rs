@@ -4,7 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::FutureExt as _;
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
-use renderhub::remote::kubeconfig::{Host, Key, Login, RemoteConfig, decode};
+use renderhub::remote::kubeconfig::{
+    ApiServerHost, ClusterCredential, PrivateKeyEncoding, RemoteConfig, decode,
+};
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use secrecy::ExposeSecret as _;
 
@@ -49,29 +51,29 @@ fn compare(ours: &RemoteConfig, theirs: &Config) {
 }
 
 #[track_caller]
-fn login(ours: &Login, theirs: &AuthInfo) {
+fn login(ours: &ClusterCredential, theirs: &AuthInfo) {
     let token = theirs
         .token
         .as_ref()
         .map(|token| token.expose_secret().to_owned());
     match ours {
-        Login::Token(ours) => assert_eq!(Some(ours.expose_secret()), token.as_deref()),
-        Login::Certificate { chain, kind, key } => {
+        ClusterCredential::Token(ours) => assert_eq!(Some(ours.expose_secret()), token.as_deref()),
+        ClusterCredential::Certificate { chain, kind, key } => {
             assert_eq!(token, None);
             let certificates = theirs.client_certificate_data.as_deref().map(sections).unwrap();
             let certificates: Vec<Vec<u8>> = certificates.into_iter().map(|(_, der)| der).collect();
             assert_eq!(*chain, certificates);
             let key_data = theirs.client_key_data.as_ref().unwrap();
             let expected = match kind {
-                Key::Pkcs1 => SectionKind::RsaPrivateKey,
-                Key::Sec1 => SectionKind::EcPrivateKey,
-                Key::Pkcs8 => SectionKind::PrivateKey,
+                PrivateKeyEncoding::Pkcs1 => SectionKind::RsaPrivateKey,
+                PrivateKeyEncoding::Sec1 => SectionKind::EcPrivateKey,
+                PrivateKeyEncoding::Pkcs8 => SectionKind::PrivateKey,
             };
             let keys = sections(key_data.expose_secret());
             assert_eq!(keys, [(expected, key.expose_secret().to_vec())]);
         }
     }
-    let ours_is_token = matches!(ours, Login::Token(_));
+    let ours_is_token = matches!(ours, ClusterCredential::Token(_));
     assert_eq!(theirs.client_certificate_data.is_none(), ours_is_token);
     assert_eq!(theirs.client_key_data.is_none(), ours_is_token);
     let has_no_other_way = matches!(
@@ -101,7 +103,7 @@ fn sections(data: &str) -> Vec<(SectionKind, Vec<u8>)> {
         .collect()
 }
 
-fn plain(host: &Host) -> String {
+fn plain(host: &ApiServerHost) -> String {
     host.to_string()
 }
 

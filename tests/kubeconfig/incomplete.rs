@@ -2,7 +2,7 @@
 
 use renderhub::remote::kubeconfig::KubeconfigError;
 use renderhub::remote::kubeconfig::KubeconfigError::*;
-use renderhub::remote::kubeconfig::{Host, Key, Login};
+use renderhub::remote::kubeconfig::{ApiServerHost, ClusterCredential, PrivateKeyEncoding};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -22,25 +22,28 @@ fn a_whole_one_comes_down_to_its_values() {
         &with("/clusters/0/cluster/tls-server-name", json!("Kubernetes.")),
         "token",
     );
-    assert_eq!(config.host, Host::Name("api.remote.example".into()));
+    assert_eq!(config.host, ApiServerHost::Name("api.remote.example".into()));
     assert_eq!(config.port, 6443);
-    assert_eq!(config.tls_server_name, Some(Host::Name("kubernetes".into())));
+    assert_eq!(
+        config.tls_server_name,
+        Some(ApiServerHost::Name("kubernetes".into()))
+    );
     assert_eq!(config.authorities.len(), 1);
-    let Login::Token(token) = &config.login else {
+    let ClusterCredential::Token(token) = &config.login else {
         panic!("no token")
     };
     assert_eq!(token.expose_secret(), TOKEN);
 
     let config = accepted(&with_certificate(), "certificate");
-    let Login::Certificate { chain, kind, key } = &config.login else {
+    let ClusterCredential::Certificate { chain, kind, key } = &config.login else {
         panic!("no certificate")
     };
-    assert_eq!((chain.len(), *kind), (1, Key::Pkcs8));
+    assert_eq!((chain.len(), *kind), (1, PrivateKeyEncoding::Pkcs8));
     assert!(!key.expose_secret().is_empty());
     assert_eq!(config.tls_server_name, None);
 
     let config = accepted(&with("/current-context", json!("spare")), "the other");
-    assert_eq!(config.host, Host::Address([10, 0, 0, 1].into()));
+    assert_eq!(config.host, ApiServerHost::Address([10, 0, 0, 1].into()));
     assert_eq!(config.port, 443);
 }
 
@@ -195,24 +198,28 @@ fn a_client_certificate_is_a_chain() {
 #[test]
 fn a_key_is_one_that_tls_can_sign_with() {
     let table = [
-        (pem!("rsa2048-pkcs1"), Key::Pkcs1, "RSA 2048, PKCS #1"),
-        (pem!("rsa2048-pkcs8"), Key::Pkcs8, "RSA 2048"),
-        (pem!("rsa4096-pkcs8"), Key::Pkcs8, "RSA 4096"),
-        (pem!("p256-sec1"), Key::Sec1, "P-256, SEC 1"),
+        (
+            pem!("rsa2048-pkcs1"),
+            PrivateKeyEncoding::Pkcs1,
+            "RSA 2048, PKCS #1",
+        ),
+        (pem!("rsa2048-pkcs8"), PrivateKeyEncoding::Pkcs8, "RSA 2048"),
+        (pem!("rsa4096-pkcs8"), PrivateKeyEncoding::Pkcs8, "RSA 4096"),
+        (pem!("p256-sec1"), PrivateKeyEncoding::Sec1, "P-256, SEC 1"),
         (
             pem!("p256-sec1-parameters"),
-            Key::Sec1,
+            PrivateKeyEncoding::Sec1,
             "P-256, SEC 1 as openssl writes it",
         ),
-        (pem!("p384-sec1"), Key::Sec1, "P-384, SEC 1"),
-        (pem!("p256-pkcs8"), Key::Pkcs8, "P-256"),
-        (pem!("p384-pkcs8"), Key::Pkcs8, "P-384"),
-        (pem!("ed25519-pkcs8"), Key::Pkcs8, "Ed25519"),
+        (pem!("p384-sec1"), PrivateKeyEncoding::Sec1, "P-384, SEC 1"),
+        (pem!("p256-pkcs8"), PrivateKeyEncoding::Pkcs8, "P-256"),
+        (pem!("p384-pkcs8"), PrivateKeyEncoding::Pkcs8, "P-384"),
+        (pem!("ed25519-pkcs8"), PrivateKeyEncoding::Pkcs8, "Ed25519"),
     ];
     for (pem, expected, what) in table {
         let config = accepted(&key(pem), what);
         assert!(
-            matches!(config.login, Login::Certificate { kind, .. } if kind == expected),
+            matches!(config.login, ClusterCredential::Certificate { kind, .. } if kind == expected),
             "{what}"
         );
     }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use renderhub::remote::kubeconfig::{KubeconfigError, Login, decode};
+use renderhub::remote::kubeconfig::{ClusterCredential, KubeconfigError, decode};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -156,8 +156,9 @@ fn what_is_accepted_is_printed_as_a_fingerprint() {
     for document in [token, with_certificate()] {
         let config = decode(document.to_string().as_bytes()).unwrap();
         // The canary is in there.
-        let is_token = matches!(&config.login, Login::Token(token) if token.expose_secret() == CANARY);
-        assert!(is_token || matches!(config.login, Login::Certificate { .. }));
+        let is_token =
+            matches!(&config.login, ClusterCredential::Token(token) if token.expose_secret() == CANARY);
+        assert!(is_token || matches!(config.login, ClusterCredential::Certificate { .. }));
         let said = all_that_is_said(&document.to_string());
         assert!(!said.contains(CANARY));
         // Neither the bytes of a certificate nor of a key, as text or as numbers.

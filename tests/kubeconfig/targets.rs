@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use renderhub::plan::remote::address::Guard;
-use renderhub::remote::kubeconfig::{Host, server};
+use renderhub::plan::remote::address::AddressPolicy;
+use renderhub::remote::kubeconfig::{ApiServerHost, server};
 
 use super::differential::same_as_kube;
 
@@ -25,7 +25,7 @@ pub fn address(bytes: &[u8]) {
     let url = format!("https://{text}");
     let Ok((host, port)) = server(&url) else { return };
     let again = match &host {
-        Host::Address(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
+        ApiServerHost::Address(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
         host => format!("https://{host}:{port}"),
     };
     assert!(server(&again) == Ok((host.clone(), port)));
@@ -35,12 +35,12 @@ pub fn address(bytes: &[u8]) {
     assert!(theirs.strip_suffix('.').unwrap_or(theirs) == host.to_string());
     assert!(uri.port_u16().unwrap_or(443) == port);
     match host {
-        Host::Address(address) => {
+        ApiServerHost::Address(address) => {
             let is_special = address.is_loopback() || address.is_unspecified() || address.is_multicast();
-            assert!(!is_special || !Guard::default().permits(address));
+            assert!(!is_special || !AddressPolicy::default().permits(address));
         }
         // No reader takes the name for an address.
-        Host::Name(name) => {
+        ApiServerHost::Name(name) => {
             assert!(name.parse::<IpAddr>().is_err());
             assert!(name.rsplit('.').next() != Some("localhost"));
         }

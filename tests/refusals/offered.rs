@@ -11,7 +11,7 @@ use renderhub_harness::rights::RELEASE_NAMESPACE;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::support::{FIXED_LIMIT, LIMIT, Stage, plane};
+use super::support::{LIMIT, Stage, plane};
 
 impl Stage {
     /// A client with the rights of the chart's roles for tenants, in the tenant's namespace.
@@ -77,7 +77,7 @@ impl Scene<'_> {
 
     /// Waits until the message of a task that was refused for this reason holds all of these words; the message.
     async fn told(&self, name: &str, reason: &str, words: &[&str]) -> Result<String> {
-        wait_for(&format!("{name} to be told {words:?}"), FIXED_LIMIT, async || {
+        wait_for(&format!("{name} to be told {words:?}"), LIMIT, async || {
             let status = self.tasks.get(name).await?.status.unwrap_or_default();
             let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
             let message = ready.filter(|c| c.reason == reason).map(|c| c.message);

@@ -293,7 +293,8 @@ async fn several_clusters_that_show_ever_more_share_one_bound() -> Result<()> {
     );
     assert!(peak < CHART, "{} KiB", peak >> 10);
     // What each sweep met without an end is counted; of their names, which the clusters chose, few are told.
-    let log = wait_for("a sweep to be counted", LIMIT, async || {
+    // A sweep ends after four minutes at the latest.
+    let log = wait_for("a sweep to be counted", 5 * LIMIT, async || {
         let log = stage.hub().log();
         Ok(log.contains("a sweep met more objects").then_some(log))
     })

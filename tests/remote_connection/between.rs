@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kube::Client;
-use renderhub::remote::kubeconfig::{Host, RemoteConfig};
+use renderhub::remote::kubeconfig::{ApiServerHost, RemoteConfig};
 use renderhub_harness::Identity;
 use renderhub_harness::pki::Authority;
 use tokio::net::{TcpListener, TcpStream};
@@ -77,7 +77,7 @@ impl Stripper {
     /// The same kubeconfig, to here.
     pub fn config(&self, who: &Identity) -> Result<RemoteConfig> {
         let mut config = config(who)?;
-        config.host = Host::Address(self.address.ip());
+        config.host = ApiServerHost::Address(self.address.ip());
         config.port = self.address.port();
         let authority = CertificateDer::from_pem_slice(self.authority.pem().as_bytes())?;
         config.authorities = vec![authority.to_vec()];

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount as Account};
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use renderhub::api::conditions::Reason;
-use renderhub::plan::remote::health::{Fault, Phase};
-use renderhub::plan::remote::site::{ClusterName, OwnKubeconfig, Site};
-use renderhub::plan::task::tenant::{Reader, ServiceAccount};
+use renderhub::plan::remote::health::{ConnectionFault, ConnectionPhase};
+use renderhub::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
+use renderhub::plan::task::tenant::{ReadIdentity, ServiceAccount};
 use renderhub::remote::kubeconfig::RemoteConfig;
 use renderhub_harness::{ControlPlane, Identity};
 use serde_json::json;
@@ -58,12 +58,16 @@ async fn a_kubeconfig_that_leads_to_the_hub_is_refused() -> Result<()> {
         world.until_down(&site, Reason::SelfTarget).await?;
         let report = world
             .until_reported(&key, "the report", |report| {
-                report.fault(&site) == Some(Fault::SelfTarget)
+                report.fault(&site) == Some(ConnectionFault::SelfTarget)
             })
             .await?;
-        let phase = if whole { Phase::Lost } else { Phase::Up };
+        let phase = if whole {
+            ConnectionPhase::Lost
+        } else {
+            ConnectionPhase::Up
+        };
         assert_eq!(report.health.phase, phase, "{name}");
-        assert!(world.registry.seat(&site).is_none(), "{name}");
+        assert!(world.registry.client(&site).is_none(), "{name}");
     }
     world.ended().await
 }
@@ -94,7 +98,7 @@ async fn who_may_look_at_no_namespace_is_not_recognised_and_refused() -> Result<
         world.bind(&remote.key(), config(&account)?);
         world.registry.open(&remote.key(), site.clone());
         world.until_down(&site, Reason::Unrecognised).await?;
-        assert!(world.registry.seat(&site).is_none());
+        assert!(world.registry.client(&site).is_none());
         // It is told what it is once it may look.
         remote.grant(&account, role()).await?;
         match then {
@@ -144,8 +148,8 @@ impl Tenant {
     fn site_as(&self, account: &str) -> Arc<Site> {
         let account = ServiceAccount::new(&self.remote.namespace, account).expect("a legal name");
         Arc::new(Site {
-            cluster: ClusterName::Own(OwnKubeconfig {
-                reader: Reader::ServiceAccount(account),
+            cluster: ClusterName::Own(TenantKubeconfig {
+                reader: ReadIdentity::ServiceAccount(account),
                 namespace: self.remote.namespace.clone(),
                 name: "kubeconfig".to_owned(),
                 key: None,
@@ -210,13 +214,13 @@ async fn a_tenants_kubeconfig_that_may_do_everything_is_refused() -> Result<()> 
     world.until_down(&site, Reason::InsecureKubeconfig).await?;
     let report = world
         .until_reported(&key, "the report", |report| {
-            report.fault(&site) == Some(Fault::Overprivileged)
+            report.fault(&site) == Some(ConnectionFault::Overprivileged)
         })
         .await?;
-    assert_eq!(report.health.phase, Phase::Up);
+    assert_eq!(report.health.phase, ConnectionPhase::Up);
     // What the platform does with its own cluster is the platform's matter.
     world.until_up(&platform).await?;
-    assert!(world.registry.seat(&site).is_none());
+    assert!(world.registry.client(&site).is_none());
     world.ended().await
 }
 
@@ -265,7 +269,7 @@ async fn who_strips_impersonation_gets_nothing_to_do() -> Result<()> {
     world.bind(&key, stripper.config(&tenant.user)?);
     world.registry.open(&key, site.clone());
     world.until_down(&site, Reason::ImpersonationNotEffective).await?;
-    assert!(world.registry.seat(&site).is_none());
+    assert!(world.registry.client(&site).is_none());
     let events = tenant.remote.plane.audit()?.since(mark).await?;
     let own = events.iter().filter(|event| event.user == tenant.user.name());
     let about: Vec<_> = own.map(|event| event.resource.as_str()).collect();

@@ -6,7 +6,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams};
 use renderhub::api::conditions::Reason;
-use renderhub::plan::remote::health::{Fault, Phase, Timing};
+use renderhub::plan::remote::health::{ConnectionFault, ConnectionPhase, ConnectionTiming};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
@@ -28,12 +28,12 @@ async fn a_lost_cluster_is_down_since_the_loss_and_comes_back_with_what_is_there
         let seat = world.until_up(&site).await?;
         forward.set(mode);
         let since = world.until_down(&site, Reason::Unreachable).await?;
-        assert!(world.registry.seat(&site).is_none() && who(&seat).await.is_err());
+        assert!(world.registry.client(&site).is_none() && who(&seat).await.is_err());
         let report = world
             .until_reported(&key, "three attempts", |report| report.health.attempts >= 3)
             .await?;
         assert_eq!(report.health.since, Some(since));
-        assert_eq!(report.health.phase, Phase::Lost);
+        assert_eq!(report.health.phase, ConnectionPhase::Lost);
         let attempts: Vec<_> = world
             .reports(&key)
             .iter()
@@ -56,7 +56,7 @@ async fn a_lost_cluster_is_down_since_the_loss_and_comes_back_with_what_is_there
         assert!(!seen("t1") && seen("t2") && seen("t3"), "{said:?}");
         assert_eq!(said[said.len() - 2..], [Said::Synced, Said::Up], "{said:?}");
         let report = world
-            .until_reported(&key, "up", |report| report.health.phase == Phase::Up)
+            .until_reported(&key, "up", |report| report.health.phase == ConnectionPhase::Up)
             .await?;
         assert_eq!((report.health.attempts, report.health.since), (0, None));
         assert!(world.connections(&key).1 >= 1);
@@ -109,7 +109,7 @@ async fn a_refused_credential_asks_for_the_secret_once() -> Result<()> {
     let account = remote.account("hub").await?;
     let forward = Forward::to(remote.address()).await?;
     // Nothing but the answer ends the wait for it.
-    let patient = Timing {
+    let patient = ConnectionTiming {
         reread: 10 * LIMIT,
         ..timing()
     };
@@ -126,7 +126,11 @@ async fn a_refused_credential_asks_for_the_secret_once() -> Result<()> {
     let asked = world
         .until_reported(&key, "the Secret to be asked for", |report| report.health.reread)
         .await?;
-    assert_eq!(asked.health.phase, Phase::Up, "not lost before it is known");
+    assert_eq!(
+        asked.health.phase,
+        ConnectionPhase::Up,
+        "not lost before it is known"
+    );
     world.bind(&key, config);
     world.until_down(&site, Reason::Unauthorized).await?;
     let report = world
@@ -163,16 +167,16 @@ async fn a_withdrawn_right_is_forbidden_and_not_dead() -> Result<()> {
     // A watch that stands is not asked again, so it is made to begin anew.
     forward.cut();
     let since = world.until_down(&site, Reason::Forbidden).await?;
-    assert!(world.registry.seat(&site).is_none());
+    assert!(world.registry.client(&site).is_none());
     world.until_up(&other.site()).await?;
     let report = world
         .until_reported(&key, "the report", |report| {
-            report.fault(&site) == Some(Fault::Forbidden)
+            report.fault(&site) == Some(ConnectionFault::Forbidden)
         })
         .await?;
     assert_eq!(
         (report.health.phase, report.reason(&site)),
-        (Phase::Up, Reason::Forbidden)
+        (ConnectionPhase::Up, Reason::Forbidden)
     );
     assert_eq!(report.reason(&other.site()), Reason::Connected);
     let answered = || {

@@ -37,7 +37,7 @@ async fn a_secret_made_anew_inherits_nothing() -> Result<()> {
     let mut old = None;
     for number in 0..1_000_usize {
         let key = key(&format!("{}-{number}", remote.namespace));
-        let before = world.registry.seat(&site);
+        let before = world.registry.client(&site);
         let mut steps = [0, 1];
         if dice.below(2) == 0 {
             steps.reverse();
@@ -61,7 +61,7 @@ async fn a_secret_made_anew_inherits_nothing() -> Result<()> {
         if let Some(before) = before {
             assert!(!before.is_valid() && who(&before).await.is_err(), "{number}");
         }
-        if let Some(seat) = world.registry.seat(&site)
+        if let Some(seat) = world.registry.client(&site)
             && let Ok(found) = who(&seat).await
         {
             assert_eq!(found, accounts[number % 2].name(), "{number}");
@@ -153,7 +153,7 @@ async fn nobody_gets_stuck_whatever_is_done_at_once() -> Result<()> {
                     4 => world.registry.close(&site),
                     5 => world.registry.unbind(&key, Reason::KubeconfigNotFound),
                     _ => {
-                        if let Some(seat) = world.registry.seat(&site) {
+                        if let Some(seat) = world.registry.client(&site) {
                             // It may end at any moment, but it ends.
                             _ = who(&seat).await;
                         }
@@ -176,6 +176,6 @@ async fn nobody_gets_stuck_whatever_is_done_at_once() -> Result<()> {
     tokio::time::timeout(LIMIT, world.registry.shutdown())
         .await
         .context("it does not end")?;
-    assert!(world.registry.seat(&site).is_none() && who(&seat).await.is_err());
+    assert!(world.registry.client(&site).is_none() && who(&seat).await.is_err());
     Ok(())
 }

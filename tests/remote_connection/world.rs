@@ -13,20 +13,22 @@ use renderhub::api::conditions::Reason;
 use renderhub::api::names::{HubId, TaskUid, job_name};
 use renderhub::base::metrics::Metrics;
 use renderhub::base::metrics::clusters::label;
-use renderhub::kubernetes::apply::{CallError, Extent, Wire};
-use renderhub::kubernetes::watch::{Arrived, Change, Input};
-use renderhub::plan::remote::address::Guard;
-use renderhub::plan::remote::health::Timing;
+use renderhub::kubernetes::apply::{ApiTransport, CallError, ResponseLimit};
+use renderhub::kubernetes::watch::{EngineEvent, ReceivedEvent, WatchChange};
+use renderhub::plan::remote::address::AddressPolicy;
+use renderhub::plan::remote::health::ConnectionTiming;
 use renderhub::plan::remote::site::{ClusterName, Site, SiteState};
-use renderhub::remote::ClusterKey;
-use renderhub::remote::handle::Report;
+use renderhub::remote::ConnectionKey;
+use renderhub::remote::client::RemoteClientSettings;
+use renderhub::remote::connection::ConnectionReport;
+use renderhub::remote::connection_registry::{
+    ConnectionRegistry, ConnectionSettings, HubNamespaceLookup, RateLimit, SiteClient,
+};
 use renderhub::remote::kubeconfig;
-use renderhub::remote::kubeconfig::{Host, RemoteConfig};
-use renderhub::remote::limits::LinkLimits;
-use renderhub::remote::link::LinkSettings;
-use renderhub::remote::registry::{OwnNamespaces, Pace, Registry, RegistrySettings, Seat};
+use renderhub::remote::kubeconfig::{ApiServerHost, RemoteConfig};
+use renderhub::remote::limits::RemoteClientLimits;
+use renderhub::remote::memory_budget::MemoryBudget;
 use renderhub::remote::resolve::Resolver;
-use renderhub::remote::room::Room;
 use renderhub_harness::rights::{Bound, Rights};
 use renderhub_harness::{AuditLevel, ControlPlane, Identity, wait_for};
 use serde_json::{Value, json};
@@ -68,17 +70,17 @@ type Log = Arc<Mutex<Vec<(Arc<Site>, Said, SiteState)>>>;
 
 /// Connections, and a listener in the engine's place.
 pub struct World {
-    pub registry: Registry,
+    pub registry: ConnectionRegistry,
     pub metrics: Metrics,
     shown: Arc<prometheus_client::registry::Registry>,
     log: Log,
-    reports: Arc<Mutex<HashMap<ClusterKey, Vec<Report>>>>,
+    reports: Arc<Mutex<HashMap<ConnectionKey, Vec<ConnectionReport>>>>,
     _listeners: [AbortOnDropHandle<()>; 2],
 }
 
 /// As a hub's, in a tenth of the time and less.
-pub fn timing() -> Timing {
-    Timing {
+pub fn timing() -> ConnectionTiming {
+    ConnectionTiming {
         probe_every: Duration::from_millis(500),
         beat: Duration::from_millis(25),
         origin: std::time::Instant::now(),
@@ -106,31 +108,31 @@ impl World {
         Self::with(timing(), Arc::new(own))
     }
 
-    pub fn with(timing: Timing, own_namespaces: OwnNamespaces) -> Self {
-        let limits = LinkLimits {
+    pub fn with(timing: ConnectionTiming, own_namespaces: HubNamespaceLookup) -> Self {
+        let limits = RemoteClientLimits {
             probe: Duration::from_secs(2),
             connect: Duration::from_secs(5),
             ping: Duration::from_secs(1),
             ping_timeout: Duration::from_secs(2),
             qps: 1_000,
             burst: 1_000,
-            ..LinkLimits::default()
+            ..RemoteClientLimits::default()
         };
-        let guard = Guard {
+        let guard = AddressPolicy {
             allowed: vec!["127.0.0.0/8".parse().expect("a network")],
             denied: Vec::new(),
         };
-        let link = LinkSettings {
+        let link = RemoteClientSettings {
             guard: Arc::new(guard),
             resolver: Resolver::system().expect("this machine has name servers"),
             limits: Arc::new(limits),
-            room: Room::default(),
-            gate: claimed().0,
+            memory_budget: MemoryBudget::default(),
+            fence: claimed().0,
         };
         let (metrics, shown) = Metrics::new();
         let (inputs, heard) = mpsc::channel(64);
         let (reports, reported) = mpsc::channel(8);
-        let settings = RegistrySettings {
+        let settings = ConnectionSettings {
             hub_id: hub_id(),
             link,
             own_namespaces,
@@ -138,7 +140,7 @@ impl World {
         };
         let (log, told) = (Log::default(), Arc::default());
         Self {
-            registry: Registry::new(settings, metrics.clone(), inputs, reports),
+            registry: ConnectionRegistry::new(settings, metrics.clone(), inputs, reports),
             metrics,
             shown,
             _listeners: [
@@ -151,8 +153,8 @@ impl World {
     }
 
     /// Binds under the key's own name, as fast as the cluster lets it.
-    pub fn bind(&self, key: &ClusterKey, config: RemoteConfig) {
-        let pace = Pace {
+    pub fn bind(&self, key: &ConnectionKey, config: RemoteConfig) {
+        let pace = RateLimit {
             qps: 1_000,
             burst: 1_000,
         };
@@ -184,18 +186,18 @@ impl World {
         of_site.map(|(.., state)| state.clone())
     }
 
-    pub fn report(&self, key: &ClusterKey) -> Option<Report> {
+    pub fn report(&self, key: &ConnectionKey) -> Option<ConnectionReport> {
         lock(&self.reports).get(key)?.last().cloned()
     }
 
-    pub fn reports(&self, key: &ClusterKey) -> Vec<Report> {
+    pub fn reports(&self, key: &ConnectionKey) -> Vec<ConnectionReport> {
         lock(&self.reports).get(key).cloned().unwrap_or_default()
     }
 
-    pub async fn until_up(&self, site: &Site) -> Result<Seat> {
+    pub async fn until_up(&self, site: &Site) -> Result<SiteClient> {
         let waited = wait_for("the site to be up", LIMIT, async || {
             let is_up = self.state(site) == Some(SiteState::Up);
-            Ok(self.registry.seat(site).filter(|_| is_up))
+            Ok(self.registry.client(site).filter(|_| is_up))
         });
         waited.await.with_context(|| format!("{:?}", self.said(site)))
     }
@@ -216,10 +218,10 @@ impl World {
 
     pub async fn until_reported(
         &self,
-        key: &ClusterKey,
+        key: &ConnectionKey,
         what: &str,
-        is_so: impl Fn(&Report) -> bool,
-    ) -> Result<Report> {
+        is_so: impl Fn(&ConnectionReport) -> bool,
+    ) -> Result<ConnectionReport> {
         wait_for(what, LIMIT, async || {
             Ok(self.report(key).filter(|report| is_so(report)))
         })
@@ -227,7 +229,7 @@ impl World {
     }
 
     /// Attempts to connect and connections in the place of another so far.
-    pub fn connections(&self, key: &ClusterKey) -> (u64, u64) {
+    pub fn connections(&self, key: &ConnectionKey) -> (u64, u64) {
         let clusters = &self.metrics.clusters;
         let of = label(&key.secret_uid);
         let attempts = clusters.attempts.get_or_create(&of).get();
@@ -235,7 +237,7 @@ impl World {
     }
 
     /// Lines of the metrics that name the cluster.
-    pub fn series(&self, key: &ClusterKey) -> usize {
+    pub fn series(&self, key: &ConnectionKey) -> usize {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.shown).expect("text is written");
         let named = format!("cluster=\"{}\"", key.secret_uid);
@@ -249,19 +251,19 @@ impl World {
     }
 }
 
-async fn listen(mut heard: mpsc::Receiver<Arrived>, log: Log) {
-    while let Some(Arrived { input, .. }) = heard.recv().await {
+async fn listen(mut heard: mpsc::Receiver<ReceivedEvent>, log: Log) {
+    while let Some(ReceivedEvent { input, .. }) = heard.recv().await {
         let (site, said, state) = match input {
-            Input::Job(Some(site), change) => {
+            EngineEvent::Job(Some(site), change) => {
                 let said = match change {
-                    Change::Restart => Said::Restart,
-                    Change::Seen(mark) => Said::Seen(mark.task.as_str().to_owned()),
-                    Change::Synced => Said::Synced,
-                    Change::Gone(task) => Said::Gone(task.as_str().to_owned()),
+                    WatchChange::Restart => Said::Restart,
+                    WatchChange::Seen(mark) => Said::Seen(mark.task.as_str().to_owned()),
+                    WatchChange::Synced => Said::Synced,
+                    WatchChange::Gone(task) => Said::Gone(task.as_str().to_owned()),
                 };
                 (site, said, SiteState::Up)
             }
-            Input::Site(site, state) => match &state {
+            EngineEvent::Site(site, state) => match &state {
                 SiteState::Up => (site, Said::Up, state),
                 SiteState::Down { reason, .. } => (site, Said::Down(*reason), state),
                 SiteState::Refused { refusal, .. } => (site, Said::Down(refusal.reason), state),
@@ -273,7 +275,10 @@ async fn listen(mut heard: mpsc::Receiver<Arrived>, log: Log) {
     }
 }
 
-async fn file(mut reported: mpsc::Receiver<Report>, reports: Arc<Mutex<HashMap<ClusterKey, Vec<Report>>>>) {
+async fn file(
+    mut reported: mpsc::Receiver<ConnectionReport>,
+    reports: Arc<Mutex<HashMap<ConnectionKey, Vec<ConnectionReport>>>>,
+) {
     while let Some(report) = reported.recv().await {
         lock(&reports).entry(report.key.clone()).or_default().push(report);
     }
@@ -296,7 +301,7 @@ impl Remote {
         Ok(Self { plane, namespace })
     }
 
-    pub fn key(&self) -> ClusterKey {
+    pub fn key(&self) -> ConnectionKey {
         key(&self.namespace)
     }
 
@@ -361,8 +366,8 @@ impl Remote {
     }
 }
 
-pub fn key(uid: &str) -> ClusterKey {
-    ClusterKey {
+pub fn key(uid: &str) -> ConnectionKey {
+    ConnectionKey {
         secret_uid: uid.into(),
         key: "value".into(),
     }
@@ -391,20 +396,20 @@ fn read(path: &Path) -> Result<RemoteConfig> {
 pub fn through(forward: &Forward, who: &Identity) -> Result<RemoteConfig> {
     let mut config = config(who)?;
     config.tls_server_name = Some(config.host.clone());
-    config.host = Host::Address(forward.address.ip());
+    config.host = ApiServerHost::Address(forward.address.ip());
     config.port = forward.address.port();
     Ok(config)
 }
 
 /// Asks the API server who it takes the seat's requests for.
-pub async fn who(seat: &Seat) -> Result<String, CallError> {
+pub async fn who(seat: &SiteClient) -> Result<String, CallError> {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header("content-type", "application/json")
         .body(body.to_string().into_bytes())
         .expect("a request");
     let answer: Value =
-        serde_json::from_slice(&seat.send(request, Extent::Object).await?).expect("an answer");
+        serde_json::from_slice(&seat.send(request, ResponseLimit::Object).await?).expect("an answer");
     Ok(answer["status"]["userInfo"]["username"]
         .as_str()
         .unwrap_or_default()
@@ -412,8 +417,8 @@ pub async fn who(seat: &Seat) -> Result<String, CallError> {
 }
 
 /// A call that takes this long: the API server answers at once, and ends the answer then.
-pub async fn slow_call(seat: &Seat, namespace: &str, seconds: u32) -> Result<(), CallError> {
+pub async fn slow_call(seat: &SiteClient, namespace: &str, seconds: u32) -> Result<(), CallError> {
     let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs?watch=true&timeoutSeconds={seconds}");
     let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    seat.send(request, Extent::Page).await.map(|_| ())
+    seat.send(request, ResponseLimit::Page).await.map(|_| ())
 }

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use prometheus_client::encoding::text::encode;
 use renderhub::base::metrics::CallLabels;
 use renderhub::base::metrics::clusters::label;
-use renderhub::plan::platform::catalog::Cluster;
+use renderhub::plan::platform::catalog::CatalogCluster;
 use renderhub::plan::remote::site::{ClusterName, Site, SiteState};
-use renderhub::remote::Want;
+use renderhub::remote::SiteRequest;
 use renderhub_harness::audit::{Event, Mark};
 use renderhub_harness::wait_for;
 use serde_json::json;
@@ -109,7 +109,7 @@ impl World {
             .map(drop)
     }
 
-    pub fn want(&self, want: Want) -> Result<()> {
+    pub fn want(&self, want: SiteRequest) -> Result<()> {
         self.running.wants.send(want).context("the loop runs")
     }
 
@@ -136,7 +136,11 @@ impl World {
     }
 
     /// Waits until a cluster is offered so.
-    pub async fn offered(&self, name: &str, is_so: impl Fn(&Cluster) -> bool) -> Result<Cluster> {
+    pub async fn offered(
+        &self,
+        name: &str,
+        is_so: impl Fn(&CatalogCluster) -> bool,
+    ) -> Result<CatalogCluster> {
         wait_for("the cluster to be offered", LIMIT, async || {
             let catalog = self.running.catalog.borrow().clone().context("no catalog yet")?;
             Ok(catalog

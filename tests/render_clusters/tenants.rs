@@ -7,28 +7,28 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams};
 use renderhub::api::conditions::Reason;
-use renderhub::controllers::clusters::Limits;
-use renderhub::plan::remote::site::{ClusterName, OwnKubeconfig, Site, SiteState};
-use renderhub::plan::task::tenant::{Reader, ServiceAccount};
-use renderhub::remote::Want;
+use renderhub::controllers::clusters::ClusterControllerLimits;
+use renderhub::plan::remote::site::{ClusterName, Site, SiteState, TenantKubeconfig};
+use renderhub::plan::task::tenant::{ReadIdentity, ServiceAccount};
+use renderhub::remote::SiteRequest;
 use renderhub_harness::audit::Mark;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
 use super::kubeconfigs::{kubeconfig_of, leading_to, put_secret};
-use super::world::{FIXED_LIMIT, LIMIT, World};
+use super::world::{LIMIT, World};
 
 /// The tenant's `ServiceAccount`.
 const BUILDER: &str = "builder";
 
 /// Times short enough to be waited for.
-fn short() -> Limits {
-    Limits {
+fn short() -> ClusterControllerLimits {
+    ClusterControllerLimits {
         first_pause: Duration::from_millis(500),
         last_pause: Duration::from_secs(2),
         watch: Duration::from_secs(2),
         idle: Duration::from_secs(1),
-        ..Limits::default()
+        ..ClusterControllerLimits::default()
     }
 }
 
@@ -60,8 +60,8 @@ impl World {
     fn own(&self, of: &str, namespace: &str, name: &str) -> Arc<Site> {
         let account = ServiceAccount::new(of, BUILDER).expect("both are names");
         Arc::new(Site {
-            cluster: ClusterName::Own(OwnKubeconfig {
-                reader: Reader::ServiceAccount(account),
+            cluster: ClusterName::Own(TenantKubeconfig {
+                reader: ReadIdentity::ServiceAccount(account),
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 key: None,
@@ -105,7 +105,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
     let tenant = world.tenant("tenant").await?;
     let site = world.own(&tenant, &tenant, "kubeconfig");
     let good = kubeconfig_of(&world.user("theirs").await?)?;
-    world.want(Want::Open(Arc::clone(&site)))?;
+    world.want(SiteRequest::Open(Arc::clone(&site)))?;
     let told = world.refused(&site, Reason::RBACDenied).await?;
     assert!(told.contains("get, list and watch"), "{told}");
 
@@ -163,7 +163,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
         .let_read(&tenant, &tenant, &["watch"], &["kubeconfig"])
         .await?;
     world.refused(&site, Reason::RBACDenied).await?;
-    wait_for("the connection to end", FIXED_LIMIT, async || {
+    wait_for("the connection to end", LIMIT, async || {
         Ok((world.registry().bound() == 0).then_some(()))
     })
     .await?;
@@ -175,7 +175,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
     // One that waits to be looked at again keeps no other one of its namespace waiting.
-    let limits = Limits {
+    let limits = ClusterControllerLimits {
         first_pause: Duration::from_secs(300),
         ..short()
     };
@@ -195,7 +195,7 @@ async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
     let mut told = Vec::new();
     for name in ["forbidden", "forbidden-too", "bad", "no-key", "missing"] {
         let site = world.own(&tenant, &there, name);
-        world.want(Want::Open(Arc::clone(&site)))?;
+        world.want(SiteRequest::Open(Arc::clone(&site)))?;
         told.push(world.refused(&site, Reason::CrossNamespaceRefDenied).await?);
     }
     told.dedup();
@@ -221,14 +221,14 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     }
     put_secret(&world.admin, &modest, names[0], "value", &good).await?;
     let site = world.own(&modest, &modest, names[0]);
-    world.want(Want::Open(Arc::clone(&site)))?;
+    world.want(SiteRequest::Open(Arc::clone(&site)))?;
     world.is_own_up(&site).await?;
     let sites: Vec<_> = names
         .iter()
         .map(|name| world.own(&greedy, &greedy, name))
         .collect();
     for site in &sites {
-        world.want(Want::Open(Arc::clone(site)))?;
+        world.want(SiteRequest::Open(Arc::clone(site)))?;
     }
     for site in &sites[5..] {
         let told = world.refused(site, Reason::WaitingForCluster).await?;
@@ -243,7 +243,7 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     assert_eq!(world.registry().bound(), 6);
     world.is_own_up(&site).await?;
     // What nobody needs any more makes room, in the order in which it was asked for.
-    world.want(Want::Close(Arc::clone(&sites[1])))?;
+    world.want(SiteRequest::Close(Arc::clone(&sites[1])))?;
     world.is_own_up(&sites[5]).await?;
     world.refused(&sites[6], Reason::WaitingForCluster).await?;
     assert_eq!(world.registry().bound(), 6);
@@ -254,7 +254,7 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_leads_nowhere_and_what_is_idle_keeps_no_other_cluster_waiting() -> Result<()> {
     // Longer than the test.
-    let patient = Limits {
+    let patient = ClusterControllerLimits {
         idle: Duration::from_secs(3600),
         last_pause: Duration::from_secs(3),
         ..short()
@@ -273,12 +273,12 @@ async fn what_leads_nowhere_and_what_is_idle_keeps_no_other_cluster_waiting() ->
         .collect();
     // Five names of Secrets that are not there.
     for site in &sites[..5] {
-        world.want(Want::Open(Arc::clone(site)))?;
+        world.want(SiteRequest::Open(Arc::clone(site)))?;
         world.refused(site, Reason::KubeconfigNotFound).await?;
     }
     for (name, site) in names.iter().zip(&sites).skip(5) {
         put_secret(&world.admin, &tenant, name, "value", &good).await?;
-        world.want(Want::Open(Arc::clone(site)))?;
+        world.want(SiteRequest::Open(Arc::clone(site)))?;
         world.is_own_up(site).await?;
     }
     // Each of them is looked at again, and one that is mended goes on.
@@ -288,7 +288,7 @@ async fn what_leads_nowhere_and_what_is_idle_keeps_no_other_cluster_waiting() ->
     world.is_own_up(&sites[1]).await?;
     // Now all places are in use, until one is idle.
     put_secret(&world.admin, &tenant, names[2], "value", &good).await?;
-    world.want(Want::Close(Arc::clone(&sites[7])))?;
+    world.want(SiteRequest::Close(Arc::clone(&sites[7])))?;
     world.is_own_up(&sites[2]).await?;
     world.passed().await
 }
@@ -307,7 +307,7 @@ async fn a_tenant_connects_to_few_clusters_at_once() -> Result<()> {
         .await?;
     for name in names {
         put_secret(&world.admin, &tenant, name, "value", &dead).await?;
-        world.want(Want::Open(world.own(&tenant, &tenant, name)))?;
+        world.want(SiteRequest::Open(world.own(&tenant, &tenant, name)))?;
     }
     wait_for("two of them to be connected to", LIMIT, async || {
         Ok((world.registry().bound() == 2).then_some(()))

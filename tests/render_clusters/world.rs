@@ -14,21 +14,21 @@ use prometheus_client::registry::Registry as Shown;
 use renderhub::api::names::HubId;
 use renderhub::api::{RenderCluster, RenderClusterStatus, RendererClassSpec, custom_resource_definitions};
 use renderhub::base::metrics::Metrics;
-use renderhub::controllers::clusters::{ClusterLoop, Limits, Parts};
-use renderhub::controllers::platform::{CatalogLoop, Published};
-use renderhub::kubernetes::apply::Calls;
-use renderhub::kubernetes::events::Events;
-use renderhub::kubernetes::tenant::{Identities, Method};
-use renderhub::kubernetes::watch::{Arrived, Input};
-use renderhub::plan::remote::address::Guard;
-use renderhub::plan::remote::health::Timing;
+use renderhub::controllers::clusters::{ClusterController, ClusterControllerLimits, ClusterControllerParts};
+use renderhub::controllers::platform::{CatalogController, PublishedCatalog};
+use renderhub::kubernetes::apply::HubClient;
+use renderhub::kubernetes::events::EventRecorder;
+use renderhub::kubernetes::tenant::{IdentityMethod, TenantSessions};
+use renderhub::kubernetes::watch::{EngineEvent, ReceivedEvent};
+use renderhub::plan::remote::address::AddressPolicy;
+use renderhub::plan::remote::health::ConnectionTiming;
 use renderhub::plan::remote::site::{Site, SiteState};
-use renderhub::remote::Want;
-use renderhub::remote::limits::LinkLimits;
-use renderhub::remote::link::LinkSettings;
-use renderhub::remote::registry::{Registry, RegistrySettings};
+use renderhub::remote::SiteRequest;
+use renderhub::remote::client::RemoteClientSettings;
+use renderhub::remote::connection_registry::{ConnectionRegistry, ConnectionSettings};
+use renderhub::remote::limits::RemoteClientLimits;
+use renderhub::remote::memory_budget::MemoryBudget;
 use renderhub::remote::resolve::Resolver;
-use renderhub::remote::room::Room;
 use renderhub_harness::{AuditLevel, ControlPlane, Identity, apply, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell, mpsc, watch};
@@ -40,8 +40,6 @@ use super::kubeconfigs::put_secret;
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// Longest that the end of a kubeconfig, or another credential, may take to be felt.
-pub const FIXED_LIMIT: Duration = Duration::from_secs(5);
 
 /// One hub at a time: each sees all `RenderClusters`.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -51,9 +49,9 @@ type States = Arc<Mutex<HashMap<Arc<Site>, SiteState>>>;
 
 /// What runs.
 pub struct Running {
-    registry: Registry,
-    pub wants: mpsc::UnboundedSender<Want>,
-    pub catalog: watch::Receiver<Published>,
+    registry: ConnectionRegistry,
+    pub wants: mpsc::UnboundedSender<SiteRequest>,
+    pub catalog: watch::Receiver<PublishedCatalog>,
     pub active: watch::Sender<Arc<BTreeMap<String, usize>>>,
     pub states: States,
     pub metrics: Metrics,
@@ -74,7 +72,7 @@ pub struct World {
     pub namespace: String,
     /// Namespace of Jobs on the other cluster.
     pub jobs: String,
-    limits: Limits,
+    limits: ClusterControllerLimits,
     pub running: Running,
     _turn: MutexGuard<'static, ()>,
 }
@@ -117,10 +115,10 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
 
 impl World {
     pub async fn new() -> Result<Self> {
-        Self::with_limits(Limits::default()).await
+        Self::with_limits(ClusterControllerLimits::default()).await
     }
 
-    pub async fn with_limits(limits: Limits) -> Result<Self> {
+    pub async fn with_limits(limits: ClusterControllerLimits) -> Result<Self> {
         let turn = TURN.lock().await;
         let (hub, remote) = planes().await?;
         let admin = hub.admin().client().await?;
@@ -176,7 +174,7 @@ impl World {
         Ok(())
     }
 
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &ConnectionRegistry {
         &self.running.registry
     }
 
@@ -249,21 +247,7 @@ impl World {
 
     /// Waits until the cluster's condition is so.
     pub async fn told(&self, name: &str, status: &str, reason: &str) -> Result<Condition> {
-        self.told_within(name, (status, reason), LIMIT).await
-    }
-
-    /// The same within the time that is promised.
-    pub async fn told_soon(&self, name: &str, status: &str, reason: &str) -> Result<Condition> {
-        self.told_within(name, (status, reason), FIXED_LIMIT).await
-    }
-
-    async fn told_within(
-        &self,
-        name: &str,
-        (status, reason): (&str, &str),
-        limit: Duration,
-    ) -> Result<Condition> {
-        wait_for(&format!("{name} to be {reason}"), limit, async || {
+        wait_for(&format!("{name} to be {reason}"), LIMIT, async || {
             // Untyped, because one of them is not what the type says.
             let found: Value = serde_json::to_value(self.untyped().get(name).await?)?;
             let conditions: Vec<Condition> = serde_json::from_value(found["status"]["conditions"].clone())
@@ -318,7 +302,12 @@ impl World {
     }
 }
 
-async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Limits) -> Result<Running> {
+async fn start(
+    hub: &ControlPlane,
+    user: &Identity,
+    namespace: &str,
+    limits: ClusterControllerLimits,
+) -> Result<Running> {
     let client = user.client().await?;
     let system: Api<Namespace> = Api::all(hub.admin().client().await?);
     let system = system
@@ -329,34 +318,40 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
         .context("it has a UID")?;
     let (metrics, shown) = Metrics::new();
     let hub_id = HubId::new("test", &system)?;
-    let link = LinkSettings {
-        guard: Arc::new(Guard {
+    let link = RemoteClientSettings {
+        guard: Arc::new(AddressPolicy {
             allowed: vec!["127.0.0.0/8".parse()?],
             denied: Vec::new(),
         }),
         resolver: Resolver::system()?,
-        limits: Arc::new(LinkLimits::default()),
-        room: Room::default(),
-        gate: claimed().0,
+        limits: Arc::new(RemoteClientLimits::default()),
+        memory_budget: MemoryBudget::default(),
+        fence: claimed().0,
     };
-    let settings = RegistrySettings {
+    let settings = ConnectionSettings {
         hub_id: hub_id.clone(),
         link,
         own_namespaces: Arc::new(move |name| (name == "kube-system").then(|| system.clone())),
-        timing: Timing::since(Instant::now()),
+        timing: ConnectionTiming::since(Instant::now()),
     };
     let (inputs, mut seen) = mpsc::channel(64);
     let (report, reports) = mpsc::channel(64);
     let (wants, wanted) = mpsc::unbounded_channel();
     let (active, jobs) = watch::channel(Arc::default());
     let (publish, catalog) = watch::channel(None);
-    let registry = Registry::new(settings, metrics.clone(), inputs, report);
-    let calls = Calls::new(client.clone(), metrics.clone(), namespace.to_owned(), hub_id);
+    let registry = ConnectionRegistry::new(settings, metrics.clone(), inputs, report);
+    let calls = HubClient::new(client.clone(), metrics.clone(), namespace.to_owned(), hub_id);
     let nobody = hub.anonymous().client().await?;
-    let identities = Identities::new(client.clone(), nobody, Method::Token, false, metrics.clone());
+    let identities = TenantSessions::new(
+        client.clone(),
+        nobody,
+        IdentityMethod::Token,
+        false,
+        metrics.clone(),
+    );
     let (events, send_events) =
-        Events::new((client.clone(), claimed().0), "test".to_owned(), metrics.clone());
-    let clusters = ClusterLoop::new(Parts {
+        EventRecorder::new((client.clone(), claimed().0), "test".to_owned(), metrics.clone());
+    let clusters = ClusterController::new(ClusterControllerParts {
         client: client.clone(),
         calls: calls.clone(),
         namespace: namespace.to_owned(),
@@ -371,15 +366,15 @@ async fn start(hub: &ControlPlane, user: &Identity, namespace: &str, limits: Lim
         reports,
     });
     let (stop, states) = (CancellationToken::new(), States::default());
-    let offering = CatalogLoop::new(calls, RendererClassSpec::default(), &[], publish);
+    let offering = CatalogController::new(calls, RendererClassSpec::default(), &[], publish);
     let mut loops = JoinSet::new();
     loops.spawn(offering.run(client, namespace.to_owned(), metrics.clone(), stop.clone()));
     loops.spawn(send_events);
     loops.spawn(clusters.run(stop.clone()));
     let heard = Arc::clone(&states);
     loops.spawn(async move {
-        while let Some(Arrived { input, .. }) = seen.recv().await {
-            if let Input::Site(site, state) = input {
+        while let Some(ReceivedEvent { input, .. }) = seen.recv().await {
+            if let EngineEvent::Site(site, state) = input {
                 heard.lock().expect("no test panics with it").insert(site, state);
             }
         }

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use renderhub::api::termination::{Phase, Reason};
+use renderhub::api::termination::{TerminationPhase, TerminationReason};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -43,7 +43,7 @@ fn tower(item: &str) -> String {
     text
 }
 
-fn bombs() -> Vec<(&'static str, String, Reason)> {
+fn bombs() -> Vec<(&'static str, String, TerminationReason)> {
     let aliases = |n: usize| format!("a{n}: *a#");
     let references = (0..10).map(aliases).collect::<Vec<_>>().join(", ");
     let mut release: Value = serde_json::from_str(RELEASE).unwrap();
@@ -53,39 +53,51 @@ fn bombs() -> Vec<(&'static str, String, Reason)> {
     release["release"]["values"] = json!({"a": "x\n".repeat(1_000_000)});
     let long = release.to_string();
     vec![
-        ("references", tower(&references), Reason::BadConfig),
-        ("merge keys", tower("<<: *a#"), Reason::BadConfig),
-        ("a list", format!("a: {}", "[".repeat(500_000)), Reason::BadConfig),
-        ("a mapping", "{a: ".repeat(300_000), Reason::BadConfig),
-        ("lists of lists", "- ".repeat(500_000), Reason::BadConfig),
+        ("references", tower(&references), TerminationReason::BadConfig),
+        ("merge keys", tower("<<: *a#"), TerminationReason::BadConfig),
+        (
+            "a list",
+            format!("a: {}", "[".repeat(500_000)),
+            TerminationReason::BadConfig,
+        ),
+        ("a mapping", "{a: ".repeat(300_000), TerminationReason::BadConfig),
+        (
+            "lists of lists",
+            "- ".repeat(500_000),
+            TerminationReason::BadConfig,
+        ),
         (
             "anchors",
             (0..100_000).fold(String::new(), |mut text, n| {
                 _ = writeln!(text, "k{n}: &a{n} x");
                 text
             }),
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
         ),
-        ("comments", "#\n".repeat(500_000), Reason::BadConfig),
-        ("documents", "---\n".repeat(250_000), Reason::BadConfig),
+        ("comments", "#\n".repeat(500_000), TerminationReason::BadConfig),
+        ("documents", "---\n".repeat(250_000), TerminationReason::BadConfig),
         (
             "a scalar",
             format!("a: {}", "x".repeat(1_000_000)),
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
         ),
         (
             "a folded scalar",
             format!("a: >\n{}", "  x\n\n".repeat(200_000)),
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
         ),
         (
             "escapes",
             format!("a: \"{}\"", "\\U0001F600".repeat(100_000)),
-            Reason::BadConfig,
+            TerminationReason::BadConfig,
         ),
-        ("deep values", deep, Reason::ChartTooLarge),
-        ("long values", long, Reason::ChartTooLarge),
-        ("bytes", " ".repeat(64 * 1024 * 1024), Reason::ChartTooLarge),
+        ("deep values", deep, TerminationReason::ChartTooLarge),
+        ("long values", long, TerminationReason::ChartTooLarge),
+        (
+            "bytes",
+            " ".repeat(64 * 1024 * 1024),
+            TerminationReason::ChartTooLarge,
+        ),
     ]
 }
 
@@ -125,9 +137,11 @@ async fn an_archive_that_unpacks_to_more_than_all_memory_is_never_unpacked() {
         .output()
         .await
         .unwrap();
-    sandbox
-        .finish(output)
-        .failed(Phase::Push, Reason::BadArchive, "not one that render wrote");
+    sandbox.finish(output).failed(
+        TerminationPhase::Push,
+        TerminationReason::BadArchive,
+        "not one that render wrote",
+    );
 }
 
 // === the network ===
@@ -198,6 +212,9 @@ async fn rendering_connects_to_nobody_whatever_addresses_it_reads() {
     let [opened, _, sent] = counted(&sandbox, &push).await;
     assert!(opened > 0 && sent > 0, "{opened} {sent}");
     // With a network the chart is the same.
-    sandbox.run(&render).await.succeeded(Reason::Rendered, &[]);
+    sandbox
+        .run(&render)
+        .await
+        .succeeded(TerminationReason::Rendered, &[]);
     assert_eq!(std::fs::read(sandbox.path("chart.tgz")).unwrap(), alone);
 }

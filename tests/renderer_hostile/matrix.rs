@@ -8,17 +8,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use futures::stream;
-use renderhub::api::docker_config::Credential;
-use renderhub::api::oci::{Digest, Reference};
-use renderhub::api::termination::Reason;
-use renderhub::renderer::auth::{Access, Authenticator};
-use renderhub::renderer::credentials::{self, Source};
-use renderhub::renderer::error::{PushError, Step};
+use renderhub::api::basic_auth::BasicCredential;
+use renderhub::api::oci::{Digest, OciReference};
+use renderhub::api::termination::TerminationReason;
+use renderhub::renderer::auth::{Authenticator, TokenScope};
+use renderhub::renderer::credentials::{self, CredentialSource};
+use renderhub::renderer::error::{PushError, PushStep};
 use renderhub::renderer::manifest::MANIFEST_TYPE;
 use renderhub::renderer::origin::Origin;
-use renderhub::renderer::registry::{Pushed, Registry};
+use renderhub::renderer::registry::{PushOutcome, RegistryClient};
 use renderhub::renderer::tls;
-use renderhub::renderer::transport::{Limits, Transport};
+use renderhub::renderer::transport::{Transport, TransportLimits};
 use renderhub_harness::pki::Authority;
 use rustls::ClientConfig;
 use tokio_rustls::TlsAcceptor;
@@ -63,7 +63,7 @@ impl Identity {
     }
 
     /// Reads it from files as the pusher does.
-    fn load(self, host: &str) -> Option<Credential> {
+    fn load(self, host: &str) -> Option<BasicCredential> {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);
@@ -72,13 +72,13 @@ impl Identity {
         };
         let entry = |entry: serde_json::Value| {
             let text = serde_json::json!({"auths": {host: entry}, "credsStore": "canary", "proxies": {"default": {"httpProxy": "http://127.0.0.2:1"}}});
-            Source::DockerConfig {
+            CredentialSource::DockerConfig {
                 path: write("config.json", &text.to_string()),
                 required: false,
             }
         };
         let source = match self {
-            Self::BasicAuth => Source::Files {
+            Self::BasicAuth => CredentialSource::Files {
                 username: write("username", "canary-user"),
                 password: write("password", PASSWORD),
             },
@@ -91,7 +91,7 @@ impl Identity {
             Self::DockerIdentityToken => {
                 entry(serde_json::json!({"identitytoken": PASSWORD, "registrytoken": PASSWORD}))
             }
-            Self::Anonymous => Source::None,
+            Self::Anonymous => CredentialSource::None,
         };
         credentials::load(&source, &host.parse().unwrap()).unwrap()
     }
@@ -124,9 +124,9 @@ type Twist = Arc<dyn Fn(&Seen, usize, &Sites) -> Option<Reply> + Send + Sync>;
 #[derive(Clone, Copy)]
 enum Ends {
     /// The same for everybody.
-    So(Result<Pushed, PushError>),
+    So(Result<PushOutcome, PushError>),
     /// For who has a credential; who has none is not let in.
-    WithCredential(Result<Pushed, PushError>),
+    WithCredential(Result<PushOutcome, PushError>),
 }
 
 #[derive(Clone)]
@@ -163,13 +163,13 @@ fn row(
 }
 
 /// The calls of a push.
-const STEPS: [(&str, Step); 6] = [
-    ("lookup", Step::Lookup),
-    ("blob", Step::Blob),
-    ("open", Step::Open),
-    ("upload", Step::Upload),
-    ("manifest", Step::Manifest),
-    ("verify", Step::Verify),
+const STEPS: [(&str, PushStep); 6] = [
+    ("lookup", PushStep::Lookup),
+    ("blob", PushStep::Blob),
+    ("open", PushStep::Open),
+    ("upload", PushStep::Upload),
+    ("manifest", PushStep::Manifest),
+    ("verify", PushStep::Verify),
 ];
 
 /// Addresses that are not A's origin, or no addresses at all.
@@ -267,7 +267,7 @@ fn realms() -> Vec<Row> {
     // A Basic realm is a word for people, whatever it looks like.
     let word = row(
         "Basic realm",
-        Ends::WithCredential(Ok(Pushed::Uploaded)),
+        Ends::WithCredential(Ok(PushOutcome::Uploaded)),
         |seen, _, sites| {
             let text = format!("Basic realm=\"{}://{}/token\"", sites.scheme, sites.b);
             (seen.authorization() != Some(BASIC)).then(|| challenge(text))
@@ -321,7 +321,7 @@ fn redirects() -> Vec<Row> {
                     },
                 ));
             }
-            let ends = Ends::So(Err(PushError::Redirect(Step::Token)));
+            let ends = Ends::So(Err(PushError::Redirect(PushStep::Token)));
             rows.push(row(
                 format!("{status} of token: {name}"),
                 ends,
@@ -335,7 +335,7 @@ fn redirects() -> Vec<Row> {
                 },
             ));
             // The manifest itself is only fetched where HEAD says nothing of its digest.
-            let ends = Ends::WithCredential(Err(PushError::Redirect(Step::Verify)));
+            let ends = Ends::WithCredential(Err(PushError::Redirect(PushStep::Verify)));
             rows.push(row(
                 format!("{status} of fetch: {name}"),
                 ends,
@@ -356,7 +356,7 @@ fn redirects() -> Vec<Row> {
 fn locations() -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, pointer) in POINTERS {
-        let ends = Ends::WithCredential(Err(PushError::Redirect(Step::Open)));
+        let ends = Ends::WithCredential(Err(PushError::Redirect(PushStep::Open)));
         rows.push(row(
             format!("upload location: {name}"),
             ends,
@@ -367,7 +367,7 @@ fn locations() -> Vec<Row> {
         ));
         // Where something is after it was stored is nobody's concern.
         for step in ["upload", "manifest"] {
-            let ends = Ends::WithCredential(Ok(Pushed::Uploaded));
+            let ends = Ends::WithCredential(Ok(PushOutcome::Uploaded));
             rows.push(row(
                 format!("location of what {step} stored: {name}"),
                 ends,
@@ -394,7 +394,7 @@ fn locations() -> Vec<Row> {
 /// Upload locations that would need a base to be resolved against, which the protocol does not give.
 fn relative_locations() -> Vec<Row> {
     let relative = |location: &'static str| {
-        let ends = Ends::WithCredential(Err(PushError::Redirect(Step::Open)));
+        let ends = Ends::WithCredential(Err(PushError::Redirect(PushStep::Open)));
         row(format!("upload location: {location}"), ends, move |seen, _, _| {
             let away = || say(202, &[("Location", location.to_owned())]);
             guarded(seen).or_else(|| (seen.step() == "open").then(away))
@@ -407,7 +407,7 @@ fn relative_locations() -> Vec<Row> {
 
 /// Headers that lead elsewhere in other clients.
 fn hints() -> Vec<Row> {
-    let ends = Ends::WithCredential(Ok(Pushed::Uploaded));
+    let ends = Ends::WithCredential(Ok(PushOutcome::Uploaded));
     let mut rows = Vec::new();
     for (step, _) in STEPS {
         rows.push(row(format!("hints of {step}"), ends, move |seen, _, sites| {
@@ -476,7 +476,7 @@ fn lies() -> Vec<Row> {
         }
     }
     // The same bytes under another media type are another thing to every reader; the digest alone decides here.
-    let ends = Ends::WithCredential(Ok(Pushed::AlreadyExists));
+    let ends = Ends::WithCredential(Ok(PushOutcome::AlreadyExists));
     rows.push(row("the manifest as something else", ends, |seen, _, _| {
         let digest = artifact("a").manifest.digest.to_string();
         let typed = [
@@ -570,21 +570,21 @@ impl World {
         Self { a, b, c, is_tls }
     }
 
-    async fn push(&self, identity: Identity, trust: ClientConfig) -> Result<Pushed, PushError> {
-        let reference: Reference = format!("{}/team-a/shop:1.0.0", self.a.address).parse().unwrap();
+    async fn push(&self, identity: Identity, trust: ClientConfig) -> Result<PushOutcome, PushError> {
+        let reference: OciReference = format!("{}/team-a/shop:1.0.0", self.a.address).parse().unwrap();
         let auth = Authenticator {
             origin: Origin::of_registry(&reference.host, !self.is_tls),
             repository: reference.repository,
             credential: identity.load(reference.host.as_str()),
             token_realm: None,
-            access: Access::Push,
+            access: TokenScope::Push,
         };
         // Nothing here hangs, so no call needs an end of its own; a broken connection is tried again at once.
-        let limits = Limits {
-            call: Limits::default().call,
+        let limits = TransportLimits {
+            call: TransportLimits::default().call,
             ..limits()
         };
-        let mut registry = Registry::new(Transport::new(trust, limits), auth);
+        let mut registry = RegistryClient::new(Transport::new(trust, limits), auth);
         registry.push(&reference.tag, &artifact("a")).await
     }
 
@@ -657,7 +657,7 @@ async fn run(rows: &[Row], tls: Option<&TlsAcceptor>, trust: &ClientConfig) {
         assert_eq!(outcome, expected, "{row:?} as {identity:?}");
         if let Err(error) = outcome {
             // What is told of it is a word of a closed list.
-            assert!(Reason::ALL.contains(&error.reason()) && !error.reason().is_success());
+            assert!(TerminationReason::ALL.contains(&error.reason()) && !error.reason().is_success());
             assert!(!format!("{error} {error:?}").contains("127.0.0."), "{error}");
         }
         assert!(

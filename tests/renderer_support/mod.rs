@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use renderhub::api::docker_config::Credential;
-use renderhub::api::oci::{Digest, Reference};
-use renderhub::renderer::auth::{Access, Authenticator};
-use renderhub::renderer::config::ChartMeta;
+use renderhub::api::basic_auth::BasicCredential;
+use renderhub::api::oci::{Digest, OciReference};
+use renderhub::renderer::auth::{Authenticator, TokenScope};
+use renderhub::renderer::config::ChartDescription;
 use renderhub::renderer::manifest::Artifact;
 use renderhub::renderer::origin::Origin;
-use renderhub::renderer::registry::Registry;
+use renderhub::renderer::registry::RegistryClient;
 use renderhub::renderer::tls;
-use renderhub::renderer::transport::{Limits, Transport};
+use renderhub::renderer::transport::{Transport, TransportLimits};
 use renderhub_harness::pki::Authority;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -289,23 +289,23 @@ async fn write_reply(
 }
 
 /// Limits for tests that wait for one to be hit.
-pub fn limits() -> Limits {
-    Limits {
+pub fn limits() -> TransportLimits {
+    TransportLimits {
         call: Duration::from_millis(500),
         pause: Duration::from_millis(1),
         max_pause: Duration::from_millis(5),
-        ..Limits::default()
+        ..TransportLimits::default()
     }
 }
 
 /// The destination every test pushes to.
-pub fn reference(address: SocketAddr) -> Reference {
+pub fn reference(address: SocketAddr) -> OciReference {
     format!("{address}/team-a/shop:1.0.0").parse().unwrap()
 }
 
 /// Some chart.
 pub fn artifact(content: &str) -> Artifact {
-    let meta = ChartMeta {
+    let meta = ChartDescription {
         name: "shop".into(),
         description: String::new(),
         version: "1.0.0".into(),
@@ -315,24 +315,28 @@ pub fn artifact(content: &str) -> Artifact {
 }
 
 /// The canary.
-pub fn credential() -> Credential {
-    Credential {
+pub fn credential() -> BasicCredential {
+    BasicCredential {
         username: "canary-user".into(),
         password: PASSWORD.into(),
     }
 }
 
 /// A client of the registry at `address`.
-pub fn client(address: SocketAddr, credential: Option<Credential>, limits: Limits) -> Registry {
+pub fn client(
+    address: SocketAddr,
+    credential: Option<BasicCredential>,
+    limits: TransportLimits,
+) -> RegistryClient {
     let reference = reference(address);
     let auth = Authenticator {
         origin: Origin::of_registry(&reference.host, true),
         repository: reference.repository,
         credential,
         token_realm: None,
-        access: Access::Push,
+        access: TokenScope::Push,
     };
-    Registry::new(Transport::new(tls::no_tls().unwrap(), limits), auth)
+    RegistryClient::new(Transport::new(tls::no_tls().unwrap(), limits), auth)
 }
 
 /// A server's side of TLS for the addresses of this machine that tests use, signed by the authority.

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use renderhub::kubernetes::gate::{Current, Gate};
+use renderhub::kubernetes::write_fence::{LeaseValidity, WriteFence};
 use tokio::sync::watch;
 
 /// A gate that is open for longer than any test, and what says until when; without that it stays so.
-pub fn claimed() -> (Gate, watch::Sender<Instant>) {
+pub fn claimed() -> (WriteFence, watch::Sender<Instant>) {
     let (renewed, until) = watch::channel(Instant::now() + Duration::from_secs(3600));
-    let gate = Gate::default();
-    gate.open(Current::new(until));
+    let gate = WriteFence::default();
+    gate.open(LeaseValidity::new(until));
     (gate, renewed)
 }

@@ -14,7 +14,7 @@ use renderhub::api::conditions::ConditionType::{JobScheduled, Ready, Stalled};
 use renderhub::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, SPEC_HASH, TASK_UID};
 use renderhub::api::names::TaskUid;
 use renderhub::kubernetes::seal_key;
-use renderhub::plan::task::seal::{KEY_BYTES, SealKey};
+use renderhub::plan::task::status_seal::{KEY_BYTES, SealKey};
 use serde_json::{Value, json};
 
 use super::{Stage, has};

@@ -38,10 +38,9 @@ use serde_json::{Value, json};
 use plane::plane;
 pub use scan::CANARY;
 
-/// Longest that anything may take that normally takes moments.
+/// Longest that anything may take that normally takes moments: far below the minutes after which the hub would look at a waiting
+/// task anyway, and more than a machine with several clusters on two cores takes.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// Longest that a task may wait after what it waited for is there.
-pub const FIXED_LIMIT: Duration = Duration::from_secs(5);
 /// A digest as the renderer would report it.
 pub const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 

@@ -52,7 +52,8 @@ impl Stage {
 
     /// Every request that this stage's hub has made so far for its tasks and that was answered, in order.
     pub async fn requests(&self) -> Result<Vec<audit::Event>> {
-        let mut events = self.plane.audit()?.since(Mark::START).await?;
+        let audit = self.plane.audit()?;
+        let mut events = audit.since_with(Mark::START, self.hub_user.name()).await?;
         // The harness asks in the hub's name whether the hub's rights are in force; a hub asks before it starts, and keeps
         // its Lease as long as it runs, whatever there is to do.
         let is_hubs = |e: &audit::Event| {
@@ -65,7 +66,8 @@ impl Stage {
     /// Namespaces in which this stage's hub has asked for anything since then, or with `writes` has changed something.
     /// Housekeeping does not count, nor that a namespace itself is looked at.
     pub async fn namespaces_since(&self, begin: Mark, writes: bool) -> Result<BTreeSet<String>> {
-        let events = self.plane.audit()?.since(begin).await?;
+        let audit = self.plane.audit()?;
+        let events = audit.since_with(begin, self.hub_user.name()).await?;
         let of_hub = events
             .into_iter()
             .filter(|e| e.user == self.hub_user.name() && e.resource != "namespaces" && !is_housekeeping(e));

@@ -118,7 +118,8 @@ impl Stage {
 
     /// Every answered request on something in the namespace by a user, or on a user's behalf.
     pub async fn requests_of(&self, user: &str, namespace: &str) -> Result<Vec<audit::Event>> {
-        let mut events = self.plane.audit()?.since(audit::Mark::START).await?;
+        let all = self.plane.audit()?;
+        let mut events = all.since_with(audit::Mark::START, user).await?;
         events.retain(|e| {
             let who = e.impersonated_user.as_deref().unwrap_or(&e.user);
             who == user && e.namespace == namespace && e.stage == "ResponseComplete"

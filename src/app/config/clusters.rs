@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::error::SettingsError;
 use super::parse::{duration, trimmed};
 use crate::api::names::is_dns_label;
-use crate::plan::platform::gates::Gates;
+use crate::plan::platform::feature_gates::FeatureGates;
 
 /// Which clusters the hub reaches, and how long it waits for one that is lost.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub struct ClusterArgs {
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// Which gates are open.
-    pub gates: Gates,
+    pub feature_gates: FeatureGates,
     /// Namespace of the kubeconfigs of `RenderClusters`.
     pub namespace: String,
     /// Time from the first loss to the end of hope.
@@ -60,7 +60,7 @@ impl ClusterArgs {
             });
         }
         Ok(ClusterSettings {
-            gates: Gates::parse(self.feature_gates.iter().map(String::as_str))?,
+            feature_gates: FeatureGates::parse(self.feature_gates.iter().map(String::as_str))?,
             namespace: namespace.to_owned(),
             lost_timeout: self.cluster_lost_timeout,
             orphan_grace_period: self.orphan_grace_period,
@@ -79,12 +79,16 @@ fn networks(flag: &'static str, list: &[String]) -> Result<Vec<IpNet>, SettingsE
 mod tests {
     use super::super::tests::settings;
     use super::*;
-    use crate::plan::platform::gates::{Gate, GatesError};
+    use crate::plan::platform::feature_gates::{FeatureGate, FeatureGateError};
 
     #[test]
     fn what_is_not_said_is_strict() {
         let found = settings(&[]).unwrap().clusters;
-        assert!(Gate::ALL.iter().all(|gate| !found.gates.is_open(*gate)));
+        assert!(
+            FeatureGate::ALL
+                .iter()
+                .all(|gate| !found.feature_gates.is_open(*gate))
+        );
         let times = [found.lost_timeout, found.orphan_grace_period].map(|time| time.as_secs());
         assert_eq!(times, [900, 600]);
         assert!(found.allowed.is_empty() && found.denied.is_empty());
@@ -96,10 +100,10 @@ mod tests {
             "--feature-gates=ExternalClusterReference=true",
             "--feature-gates=ExternalClusterReferenceCrossNamespace=true",
         ];
-        let gates = settings(&flags).unwrap().clusters.gates;
-        assert!(Gate::ALL.iter().all(|gate| gates.is_open(*gate)));
+        let gates = settings(&flags).unwrap().clusters.feature_gates;
+        assert!(FeatureGate::ALL.iter().all(|gate| gates.is_open(*gate)));
         let unknown = settings(&["--feature-gates=Everything=true"]).unwrap_err();
-        assert_eq!(unknown, SettingsError::Gates(GatesError::Unknown));
+        assert_eq!(unknown, SettingsError::Gates(FeatureGateError::Unknown));
     }
 
     #[test]

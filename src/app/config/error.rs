@@ -1,7 +1,7 @@
 //! What is wrong with flags.
 
-use crate::plan::platform::gates::GatesError;
-use crate::plan::preflight::Check;
+use crate::plan::platform::feature_gates::FeatureGateError;
+use crate::plan::preflight::PreflightCheck;
 
 /// Why flags do not make settings.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,13 +50,13 @@ pub enum SettingsError {
     NoSuchCheck,
     /// A hub without this check would do damage by being there.
     #[error("--skip-preflight must not contain {0}: it cannot be left out")]
-    NotSkippable(Check),
+    NotSkippable(PreflightCheck),
     /// A Lease is held by somebody.
     #[error("--instance-name must be 1 to 253 printable characters without spaces")]
     NoInstanceName,
     /// Something that is no gate is to be opened.
     #[error("--feature-gates: {0}")]
-    Gates(#[from] GatesError),
+    Gates(#[from] FeatureGateError),
     /// A network is an address and a length.
     #[error("--{0} must be a list of networks such as 10.0.0.0/8")]
     NotANetwork(&'static str),
@@ -67,6 +67,8 @@ pub enum SettingsError {
 
 /// The names that may be skipped, for a message.
 fn skippable() -> String {
-    let names = Check::ALL.into_iter().filter(|check| check.can_be_skipped());
-    names.map(Check::as_str).collect::<Vec<_>>().join(", ")
+    let names = PreflightCheck::ALL
+        .into_iter()
+        .filter(|check| check.can_be_skipped());
+    names.map(PreflightCheck::as_str).collect::<Vec<_>>().join(", ")
 }

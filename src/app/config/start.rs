@@ -8,7 +8,7 @@ use clap::Args;
 use super::error::SettingsError;
 use super::parse::{duration, trimmed};
 use crate::api::names::is_dns_label;
-use crate::plan::preflight::Check;
+use crate::plan::preflight::PreflightCheck;
 
 /// Longest name of an instance.
 const INSTANCE_MAX: usize = 253;
@@ -37,7 +37,7 @@ pub struct StartArgs {
 #[derive(Clone, Debug)]
 pub struct StartSettings {
     /// Checks that are left out.
-    pub skipped: BTreeSet<Check>,
+    pub skipped: BTreeSet<PreflightCheck>,
     /// Time between two looks while the hub works; zero for none.
     pub preflight_interval: Duration,
     /// Namespace of the Lease.
@@ -78,8 +78,8 @@ impl StartArgs {
     }
 }
 
-fn skipped(list: &[String]) -> Result<BTreeSet<Check>, SettingsError> {
-    let check = |name: String| match Check::named(&name) {
+fn skipped(list: &[String]) -> Result<BTreeSet<PreflightCheck>, SettingsError> {
+    let check = |name: String| match PreflightCheck::named(&name) {
         Some(check) if check.can_be_skipped() => Ok(check),
         Some(check) => Err(SettingsError::NotSkippable(check)),
         None => Err(SettingsError::NoSuchCheck),
@@ -117,15 +117,15 @@ mod tests {
             .unwrap();
         assert_eq!(
             settings.skipped,
-            BTreeSet::from([Check::PodSecurity, Check::NetworkPolicy])
+            BTreeSet::from([PreflightCheck::PodSecurity, PreflightCheck::NetworkPolicy])
         );
         assert_eq!(settings.lease_namespace, "rendering");
         for (name, error) in [
             ("podsecurity", SettingsError::NoSuchCheck),
-            ("peers", SettingsError::NotSkippable(Check::Peers)),
+            ("peers", SettingsError::NotSkippable(PreflightCheck::Peers)),
             (
                 "rendering-namespace",
-                SettingsError::NotSkippable(Check::RenderingNamespace),
+                SettingsError::NotSkippable(PreflightCheck::RenderingNamespace),
             ),
         ] {
             assert_eq!(args(&[name]).settings("rendering").unwrap_err(), error, "{name}");

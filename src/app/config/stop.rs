@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::parse::duration;
-use crate::app::stop::Hub;
+use crate::app::stop::HubDeployment;
 
 /// Flags of `renderhub stop`.
 #[derive(Debug, ClapArgs)]
@@ -27,8 +27,8 @@ pub struct StopArgs {
 impl StopArgs {
     /// The hub that is meant.
     #[must_use]
-    pub fn hub(&self) -> Hub {
-        Hub {
+    pub fn hub(&self) -> HubDeployment {
+        HubDeployment {
             namespace: self.namespace.clone(),
             deployment: self.deployment.clone(),
             selector: self.selector.clone(),

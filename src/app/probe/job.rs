@@ -24,7 +24,7 @@ const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// Why nothing is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum ProbeJobError {
     Refused,
     Unanswered,
     Unfinished,
@@ -50,10 +50,10 @@ pub(super) async fn unreachable(client: &Client, job: &Job, places: &[String]) -
             "{told} cannot be reached from pods of {namespace}: the cluster's network enforces NetworkPolicy"
         )),
         Ok(true) => Err(ProbeError::Reached(told)),
-        Err(Trouble::Refused) => Err(ProbeError::Refused(namespace)),
-        Err(Trouble::Unanswered) => Err(ProbeError::Unanswered(namespace)),
-        Err(Trouble::Unfinished) => Err(ProbeError::Unfinished(namespace)),
-        Err(Trouble::Unclear) => Err(ProbeError::Unclear(namespace)),
+        Err(ProbeJobError::Refused) => Err(ProbeError::Refused(namespace)),
+        Err(ProbeJobError::Unanswered) => Err(ProbeError::Unanswered(namespace)),
+        Err(ProbeJobError::Unfinished) => Err(ProbeError::Unfinished(namespace)),
+        Err(ProbeJobError::Unclear) => Err(ProbeError::Unclear(namespace)),
     }
 }
 
@@ -69,7 +69,7 @@ fn asked(job: &Job, places: &[String]) -> Job {
     job
 }
 
-async fn is_reached(client: &Client, namespace: &str, job: &Job) -> Result<bool, Trouble> {
+async fn is_reached(client: &Client, namespace: &str, job: &Job) -> Result<bool, ProbeJobError> {
     let seconds = job.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
     let limit = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let end = Instant::now() + limit.map_or(LIMIT, Duration::from_secs);
@@ -82,7 +82,7 @@ async fn is_reached(client: &Client, namespace: &str, job: &Job) -> Result<bool,
 }
 
 /// The exit code of the Job's pod, once it has ended.
-async fn ended(pods: &Api<Pod>, job: &str, end: Instant) -> Result<i32, Trouble> {
+async fn ended(pods: &Api<Pod>, job: &str, end: Instant) -> Result<i32, ProbeJobError> {
     let own = ListParams::default().labels(&format!("{JOB_UID}={job}"));
     loop {
         let listed = insist(end, async || pods.list(&own).await).await?;
@@ -90,21 +90,21 @@ async fn ended(pods: &Api<Pod>, job: &str, end: Instant) -> Result<i32, Trouble>
             return Ok(code);
         }
         if Instant::now() >= end {
-            return Err(Trouble::Unfinished);
+            return Err(ProbeJobError::Unfinished);
         }
         sleep(PAUSE).await;
     }
 }
 
 /// Makes a call until it is answered, or time is up: a new pod's network may take a moment.
-async fn insist<T>(end: Instant, call: impl AsyncFn() -> kube::Result<T>) -> Result<T, Trouble> {
+async fn insist<T>(end: Instant, call: impl AsyncFn() -> kube::Result<T>) -> Result<T, ProbeJobError> {
     loop {
         match timeout(CALL, call()).await {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
-                return Err(Trouble::Refused);
+                return Err(ProbeJobError::Refused);
             }
-            _ if Instant::now() >= end => return Err(Trouble::Unanswered),
+            _ if Instant::now() >= end => return Err(ProbeJobError::Unanswered),
             _ => sleep(PAUSE).await,
         }
     }
@@ -117,11 +117,11 @@ fn exit_code(pod: &Pod) -> Option<i32> {
 }
 
 /// Whether something was reached; whatever else ended the pod tells nothing.
-fn verdict(code: i32) -> Result<bool, Trouble> {
+fn verdict(code: i32) -> Result<bool, ProbeJobError> {
     match code {
         0 => Ok(false),
         code if code == i32::from(REACHED) => Ok(true),
-        _ => Err(Trouble::Unclear),
+        _ => Err(ProbeJobError::Unclear),
     }
 }
 
@@ -165,11 +165,11 @@ mod tests {
             (json!({"terminated": {"exitCode": 3}}), Some(Ok(true))),
             (
                 json!({"terminated": {"exitCode": 1}}),
-                Some(Err(Trouble::Unclear)),
+                Some(Err(ProbeJobError::Unclear)),
             ),
             (
                 json!({"terminated": {"exitCode": 137}}),
-                Some(Err(Trouble::Unclear)),
+                Some(Err(ProbeJobError::Unclear)),
             ),
         ] {
             let container = json!({

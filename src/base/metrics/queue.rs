@@ -30,7 +30,7 @@ struct NamespaceLabel {
 
 /// Tasks of one namespace that wait.
 #[derive(Clone, Copy, Debug)]
-pub struct QueueRow<'a> {
+pub struct QueueSample<'a> {
     /// Its name; empty for the platform's own tasks.
     pub namespace: &'a str,
     /// How many wait.
@@ -41,13 +41,13 @@ pub struct QueueRow<'a> {
 
 /// A gauge of the queue: one figure without a label, or one for each namespace.
 #[derive(Clone, Debug, Default)]
-struct Shown<G> {
+struct QueueGauge<G> {
     all: G,
     each: Family<NamespaceLabel, G>,
     by_namespace: Arc<AtomicBool>,
 }
 
-impl<G: EncodeMetric + Clone + Default + fmt::Debug> EncodeMetric for Shown<G>
+impl<G: EncodeMetric + Clone + Default + fmt::Debug> EncodeMetric for QueueGauge<G>
 where
     Family<NamespaceLabel, G>: EncodeMetric,
 {
@@ -67,8 +67,8 @@ where
 /// What is counted of the queue. Clones count together.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
-    depth: Shown<Gauge>,
-    oldest: Shown<Gauge<f64, AtomicU64>>,
+    depth: QueueGauge<Gauge>,
+    oldest: QueueGauge<Gauge<f64, AtomicU64>>,
     wait: Histogram,
     /// Whether namespaces are shown by name.
     by_namespace: Arc<AtomicBool>,
@@ -80,13 +80,13 @@ impl Default for QueueMetrics {
     fn default() -> Self {
         let by_namespace = Arc::new(AtomicBool::default());
         Self {
-            depth: Shown {
+            depth: QueueGauge {
                 by_namespace: Arc::clone(&by_namespace),
-                ..Shown::default()
+                ..QueueGauge::default()
             },
-            oldest: Shown {
+            oldest: QueueGauge {
                 by_namespace: Arc::clone(&by_namespace),
-                ..Shown::default()
+                ..QueueGauge::default()
             },
             wait: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
             by_namespace,
@@ -122,7 +122,7 @@ impl QueueMetrics {
     }
 
     /// Shows all tasks that wait, and by name, where that is wanted, the namespaces they wait in and no others any more.
-    pub fn show<'a>(&self, rows: impl Iterator<Item = QueueRow<'a>>) {
+    pub fn show<'a>(&self, rows: impl Iterator<Item = QueueSample<'a>>) {
         let mut rows: Vec<_> = rows.collect();
         let all = together(&rows);
         self.depth.all.set(count(all.tasks));
@@ -154,7 +154,7 @@ impl QueueMetrics {
         self.wait.observe(wait.as_secs_f64());
     }
 
-    fn set(&self, namespace: &str, row: QueueRow<'_>) -> String {
+    fn set(&self, namespace: &str, row: QueueSample<'_>) -> String {
         let label = NamespaceLabel {
             namespace: namespace.to_owned(),
         };
@@ -170,8 +170,8 @@ fn count(tasks: usize) -> i64 {
 }
 
 /// Several namespaces as one: the sum of their tasks, and the largest age.
-fn together(rows: &[QueueRow<'_>]) -> QueueRow<'static> {
-    QueueRow {
+fn together(rows: &[QueueSample<'_>]) -> QueueSample<'static> {
+    QueueSample {
         namespace: OTHERS,
         tasks: rows.iter().map(|row| row.tasks).sum(),
         oldest: rows.iter().map(|row| row.oldest).max().unwrap_or_default(),
@@ -179,7 +179,7 @@ fn together(rows: &[QueueRow<'_>]) -> QueueRow<'static> {
 }
 
 /// Puts those that are shown by name first; how many they are.
-fn named(rows: &mut [QueueRow<'_>]) -> usize {
+fn named(rows: &mut [QueueSample<'_>]) -> usize {
     if rows.len() > NAMED {
         rows.sort_unstable_by(|a, b| b.tasks.cmp(&a.tasks).then(a.namespace.cmp(b.namespace)));
         rows[NAMED / 2..].sort_unstable_by(|a, b| b.oldest.cmp(&a.oldest).then(a.namespace.cmp(b.namespace)));
@@ -203,7 +203,7 @@ mod tests {
     fn samples(metrics: &Metrics, registry: &Registry, rows: &[(String, usize, u64)]) -> Vec<String> {
         metrics
             .queue
-            .show(rows.iter().map(|(namespace, tasks, age)| QueueRow {
+            .show(rows.iter().map(|(namespace, tasks, age)| QueueSample {
                 namespace,
                 tasks: *tasks,
                 oldest: Duration::from_secs(*age),

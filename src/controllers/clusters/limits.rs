@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long things take, and how many there may be; the default is what a hub runs with.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ClusterControllerLimits {
     /// Time to decode a kubeconfig.
     pub budget: Duration,
     /// First wait before a tenant's kubeconfig that could not be read is looked at again; doubled each time.
@@ -27,7 +27,7 @@ pub struct Limits {
     pub writes: usize,
 }
 
-impl Default for Limits {
+impl Default for ClusterControllerLimits {
     fn default() -> Self {
         Self {
             budget: Duration::from_secs(1),

@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::ClusterLoop;
-use super::answers::Written;
-use super::leads::Lead;
+use super::ClusterController;
+use super::connection_bindings::KubeconfigRef;
+use super::read_results::ClusterStatusWrite;
 use crate::api::RenderClusterStatus;
 use crate::api::conditions::Reason;
 use crate::api::names::hex;
 use crate::base::metrics::clusters::label;
 use crate::kubernetes::apply::CallError;
-use crate::kubernetes::events::{Events, Notice, Subject};
+use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
 use crate::plan::platform::namespaces;
 use crate::plan::remote::cluster_status;
-use crate::plan::remote::cluster_status::{Facts, Standing};
-use crate::remote::ClusterKey;
-use crate::remote::handle::Report;
-use crate::remote::registry::Pace;
+use crate::plan::remote::cluster_status::{ClusterFacts, ClusterState};
+use crate::remote::ConnectionKey;
+use crate::remote::connection::ConnectionReport;
+use crate::remote::connection_registry::RateLimit;
 
 /// Pause before a status is written again that could not be.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Tells people of a cluster that was connected, lost or refused, once for each turn.
 fn tell(
-    events: &Events,
+    events: &EventRecorder,
     (cluster, uid): (&str, &str),
     (old, new): (&RenderClusterStatus, &RenderClusterStatus),
     failure: Option<CallError>,
@@ -43,15 +43,15 @@ fn tell(
     } else {
         tracing::info!(cluster, "a cluster is connected");
     }
-    events.tell(Notice {
-        subject: Subject::Cluster(cluster.to_owned(), uid.to_owned()),
+    events.record(EventMessage {
+        subject: EventSubject::Cluster(cluster.to_owned(), uid.to_owned()),
         is_warning,
         reason,
         note: note.to_owned(),
     });
 }
 
-impl ClusterLoop {
+impl ClusterController {
     /// Starts the writes that are due, as many as may be under way.
     pub(super) fn start_writes(&mut self) {
         while self.writing.len() < self.parts.limits.writes {
@@ -70,11 +70,11 @@ impl ClusterLoop {
                 self.to_tell.add_at(&name, Instant::now() + wait);
                 continue;
             }
-            let (calls, seen) = (self.parts.calls.clone(), self.shelf.get(&name));
+            let (calls, seen) = (self.parts.calls.clone(), self.store.get(&name));
             let before = seen.map(|seen| seen.status.clone()).unwrap_or_default();
             self.writing.spawn(async move {
                 let outcome = calls.write_cluster_status(&name, &uid, &status).await;
-                Written {
+                ClusterStatusWrite {
                     name,
                     uid,
                     status,
@@ -88,9 +88,9 @@ impl ClusterLoop {
     /// Somebody wrote a status. Hubs that keep kubeconfigs in other namespaces see the same clusters: of all of them only one
     /// that has a connection speaks against what another one said, and not at once, so that no two of them quarrel.
     pub(super) fn heard(&mut self, name: &str) {
-        let is_connection = matches!(self.standing(name), Some(Standing::Connection { .. }));
+        let is_connection = matches!(self.standing(name), Some(ClusterState::Connection { .. }));
         let written = self.to_write(name, Timestamp::now());
-        let seen = self.shelf.get(name).map(|seen| &seen.status);
+        let seen = self.store.get(name).map(|seen| &seen.status);
         let contradicts = |(_, next, _): &(_, RenderClusterStatus, _)| {
             seen.is_some_and(|seen| cluster_status::contradicts(seen, next))
         };
@@ -102,10 +102,10 @@ impl ClusterLoop {
 
     /// What is to be written of a cluster, and when.
     fn to_write(&self, name: &str, now: Timestamp) -> Option<(String, RenderClusterStatus, Timestamp)> {
-        let seen = self.shelf.get(name)?;
-        let facts = Facts {
+        let seen = self.store.get(name)?;
+        let facts = ClusterFacts {
             generation: seen.generation,
-            standing: self.standing(name)?,
+            state: self.standing(name)?,
             is_suspended: seen.spec.as_ref().is_some_and(|spec| spec.suspend),
             recreated: self.recreated.get(name).map_or(&[], Vec::as_slice),
             active_jobs: self.active.get(name).copied().unwrap_or_default(),
@@ -117,40 +117,36 @@ impl ClusterLoop {
     }
 
     /// How a cluster stands; `None` where that is not known yet.
-    fn standing(&self, name: &str) -> Option<Standing> {
-        let Some((site, _)) = self.shelf.get(name)?.place(name) else {
-            return Some(Standing::Nowhere(cluster_status::undecodable()));
+    fn standing(&self, name: &str) -> Option<ClusterState> {
+        let Some((site, _)) = self.store.get(name)?.site_and_kubeconfig(name) else {
+            return Some(ClusterState::Nowhere(cluster_status::undecodable()));
         };
-        match self.leads.way_to(&site)? {
-            Err(fault) => Some(Standing::Nowhere(fault)),
-            Ok(key) => {
-                Some(
-                    self.reports
-                        .get(key)
-                        .map_or_else(Standing::first, |report| Standing::Connection {
-                            health: report.health,
-                            fault: report.fault(&site),
-                        }),
-                )
-            }
+        match self.bindings.way_to(&site)? {
+            Err(fault) => Some(ClusterState::Nowhere(fault)),
+            Ok(key) => Some(self.reports.get(key).map_or_else(ClusterState::first, |report| {
+                ClusterState::Connection {
+                    health: report.health,
+                    fault: report.fault(&site),
+                }
+            })),
         }
     }
 
     /// The call that told last that a cluster is not connected, where one did.
     fn failure(&self, name: &str) -> Option<CallError> {
-        let (site, _) = self.shelf.get(name)?.place(name)?;
-        let key = self.leads.way_to(&site)?.ok()?;
+        let (site, _) = self.store.get(name)?.site_and_kubeconfig(name)?;
+        let key = self.bindings.way_to(&site)?.ok()?;
         let report = self.reports.get(key)?;
         report.failure.filter(|_| report.health.fault.is_some())
     }
 
-    pub(super) fn take_written(&mut self, written: Written) {
+    pub(super) fn take_written(&mut self, written: ClusterStatusWrite) {
         let name = written.name;
         self.to_tell.done(&name);
         match written.outcome {
             Ok(version) => {
                 let failure = self.failure(&name);
-                if let Some(seen) = self.shelf.get_mut(&name, &written.uid) {
+                if let Some(seen) = self.store.get_mut(&name, &written.uid) {
                     tell(
                         &self.parts.events,
                         (&name, &written.uid),
@@ -203,7 +199,7 @@ impl ClusterLoop {
     }
 
     /// Shows of a cluster what is not shown by its connection.
-    pub(super) fn count(&self, name: &str, report: &Report) {
+    pub(super) fn count(&self, name: &str, report: &ConnectionReport) {
         if let Some(probe) = report.health.last_probe {
             let clusters = &self.parts.metrics.clusters;
             let shown = clusters.last_probe.get_or_create(&label(name));
@@ -220,9 +216,9 @@ impl ClusterLoop {
     }
 
     /// The name that a connection is counted by: the first of its clusters, and for a tenant's nothing that the tenant chose.
-    pub(super) fn label(&self, key: &ClusterKey) -> String {
-        let names = self.leads.names_at(key);
-        let first = names.into_iter().find(|name| self.shelf.get(name).is_some());
+    pub(super) fn label(&self, key: &ConnectionKey) -> String {
+        let names = self.bindings.names_at(key);
+        let first = names.into_iter().find(|name| self.store.get(name).is_some());
         first.unwrap_or_else(|| {
             let mut hash = Sha256::new();
             hash.update(key.secret_uid.as_bytes());
@@ -234,22 +230,28 @@ impl ClusterLoop {
     }
 
     /// How many requests a connection gets: what the most modest of its clusters asks for.
-    pub(super) fn pace(&self, key: &ClusterKey) -> Pace {
-        let names = self.leads.names_at(key);
-        let paces = names.iter().filter_map(|name| self.shelf.get(name));
-        let modest = paces.map(super::platform::Seen::pace).reduce(|one, other| Pace {
-            qps: one.qps.min(other.qps),
-            burst: one.burst.min(other.burst),
-        });
+    pub(super) fn rate_limit(&self, key: &ConnectionKey) -> RateLimit {
+        let names = self.bindings.names_at(key);
+        let paces = names.iter().filter_map(|name| self.store.get(name));
+        let modest = paces
+            .map(super::store::ObservedCluster::rate_limit)
+            .reduce(|one, other| RateLimit {
+                qps: one.qps.min(other.qps),
+                burst: one.burst.min(other.burst),
+            });
         modest.unwrap_or_default()
     }
 
     /// Lets a connection have the pace that its clusters ask for now.
-    pub(super) fn repace(&mut self, lead: &Lead) {
-        let Some(key) = self.leads.key_of(lead).cloned() else {
+    pub(super) fn repace(&mut self, lead: &KubeconfigRef) {
+        let Some(key) = self.bindings.key_of(lead).cloned() else {
             return;
         };
-        if self.paces.get(&key).is_some_and(|pace| *pace != self.pace(&key)) {
+        if self
+            .paces
+            .get(&key)
+            .is_some_and(|pace| *pace != self.rate_limit(&key))
+        {
             self.read_again(&key);
         }
     }

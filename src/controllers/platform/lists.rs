@@ -5,30 +5,30 @@ use crate::api::{
 };
 
 /// A spec that may grant something to namespaces by name.
-pub(super) trait Lists {
+pub(super) trait AllowsNamespaces {
     /// The names.
     fn allowed(&self) -> &[AllowedNamespace];
 }
 
-impl Lists for ClusterRegistrySpec {
+impl AllowsNamespaces for ClusterRegistrySpec {
     fn allowed(&self) -> &[AllowedNamespace] {
         &self.allowed_namespaces
     }
 }
 
-impl Lists for RendererClassSpec {
+impl AllowsNamespaces for RendererClassSpec {
     fn allowed(&self) -> &[AllowedNamespace] {
         &self.allowed_namespaces
     }
 }
 
-impl Lists for RenderClusterSpec {
+impl AllowsNamespaces for RenderClusterSpec {
     fn allowed(&self) -> &[AllowedNamespace] {
         &self.allowed_namespaces
     }
 }
 
-impl Lists for QueuePolicySpec {
+impl AllowsNamespaces for QueuePolicySpec {
     fn allowed(&self) -> &[AllowedNamespace] {
         &[]
     }

@@ -16,12 +16,12 @@ use super::*;
 use crate::api::names::HubId;
 use crate::kubernetes::apply::CallError;
 
-fn catalog_loop(watched: &[&str]) -> CatalogLoop {
+fn catalog_loop(watched: &[&str]) -> CatalogController {
     let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
-    let calls = Calls::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
+    let calls = HubClient::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
     let watched: Vec<String> = watched.iter().map(ToString::to_string).collect();
-    CatalogLoop::new(
+    CatalogController::new(
         calls,
         RendererClassSpec::default(),
         &watched,
@@ -39,14 +39,14 @@ fn registry(uid: &str, (generation, version): (u64, u64), record: &[(&str, &str)
     Event::Apply(serde_json::from_value(object).unwrap())
 }
 
-fn shelf() -> Shelf<ClusterRegistrySpec> {
-    Shelf::default()
+fn shelf() -> PlatformStore<ClusterRegistrySpec> {
+    PlatformStore::default()
 }
 
 #[test]
 fn a_late_event_does_not_hide_what_was_written() {
     let mut shelf = shelf();
-    let new_spec = Turn::NewSpec("main".to_owned());
+    let new_spec = StoreChange::NewSpec("main".to_owned());
     assert_eq!(shelf.take(registry("1", (1, 5), &[("team-a", "1")])), new_spec);
     let mut status = shelf.get("main").unwrap().status.clone();
     status.namespaces.clear();
@@ -56,15 +56,15 @@ fn a_late_event_does_not_hide_what_was_written() {
     let known = shelf.get("main").unwrap();
     assert_eq!((known.generation, known.version), (2, 7));
     assert!(known.status.namespaces.is_empty());
-    assert_eq!(shelf.take(registry("1", (2, 7), &[])), Turn::Nothing);
-    let new_record = Turn::NewRecord("main".to_owned());
+    assert_eq!(shelf.take(registry("1", (2, 7), &[])), StoreChange::Nothing);
+    let new_record = StoreChange::NewRecord("main".to_owned());
     assert_eq!(shelf.take(registry("1", (2, 8), &[("team-b", "1")])), new_record);
 }
 
 #[test]
 fn who_was_slower_than_another_hub_writes_again_once_it_has_seen_what_that_one_wrote() {
     let mut shelf = shelf();
-    let check = |shelf: &Shelf<ClusterRegistrySpec>| shelf.get("main").unwrap().check();
+    let check = |shelf: &PlatformStore<ClusterRegistrySpec>| shelf.get("main").unwrap().check();
     shelf.take(registry("1", (1, 5), &[]));
     shelf.failed("main", CallError::Timeout);
     assert_eq!(check(&shelf), Ok(()), "nobody else wrote, as far as is known");
@@ -84,7 +84,7 @@ fn another_object_of_the_same_name_inherits_nothing() {
     let mut shelf = shelf();
     shelf.take(registry("1", (1, 9), &[("team-a", "1")]));
     let turn = shelf.take(registry("2", (1, 8), &[]));
-    assert_eq!(turn, Turn::NewSpec("main".to_owned()));
+    assert_eq!(turn, StoreChange::NewSpec("main".to_owned()));
     assert!(shelf.get("main").unwrap().status.namespaces.is_empty());
 }
 
@@ -92,8 +92,8 @@ fn another_object_of_the_same_name_inherits_nothing() {
 #[test]
 fn a_record_that_no_hub_changed_is_not_believed_and_put_right_so_often() {
     let mut shelf = shelf();
-    let new_record = Turn::NewRecord("main".to_owned());
-    let believed = |shelf: &Shelf<ClusterRegistrySpec>| {
+    let new_record = StoreChange::NewRecord("main".to_owned());
+    let believed = |shelf: &PlatformStore<ClusterRegistrySpec>| {
         let watched = shelf.get("main").unwrap();
         (
             watched.status.namespaces.get("team-a").cloned(),
@@ -147,7 +147,7 @@ fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over
     let watched = shelf.get("main").unwrap();
     let version = |uid: Option<&str>| {
         let record = [("team-a".to_owned(), uid.map(str::to_owned))].into();
-        record::record_write(watched, &record).version
+        namespace_recorder::record_write(watched, &record).version
     };
     assert_eq!(version(Some("1")), Some(5));
     assert_eq!(version(None), None);
@@ -156,27 +156,30 @@ fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over
 #[tokio::test]
 async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show() {
     let mut catalog = catalog_loop(&[]);
-    catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
+    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 5), &[])));
     let anonymous = crate::plan::platform::registry::judge(None, "registry.test", None);
     catalog.credentials.insert("main".to_owned(), anonymous);
-    catalog.take_in(Change::Registry(Event::Init));
-    catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
-    catalog.take_in(Change::Registry(Event::InitDone));
+    catalog.take_in(PlatformWatchEvent::Registry(Event::Init));
+    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 5), &[])));
+    catalog.take_in(PlatformWatchEvent::Registry(Event::InitDone));
     assert_eq!(catalog.credentials.len(), 1);
-    catalog.take_in(Change::Registry(Event::Init));
-    catalog.take_in(Change::Registry(Event::InitDone));
+    catalog.take_in(PlatformWatchEvent::Registry(Event::Init));
+    catalog.take_in(PlatformWatchEvent::Registry(Event::InitDone));
     assert!(catalog.credentials.is_empty() && catalog.registries.get("main").is_none());
 }
 
 #[tokio::test]
 async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
     let mut catalog = catalog_loop(&["team-a", "team-b"]);
-    catalog.take_in(Change::Registry(registry("1", (1, 5), &[])));
+    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 5), &[])));
     let mut see = |name: &str, uid: &str| {
         (catalog.has_changed, catalog.registries_to_tell) = (false, BTreeSet::new());
         let metadata = json!({"metadata": {"name": name, "uid": uid, "labels": {"tier": "gold"}}});
         let seen: PartialObjectMeta<Namespace> = serde_json::from_value(metadata).unwrap();
-        catalog.take_in(Change::Namespace(Some(name.into()), Event::Apply(seen)));
+        catalog.take_in(PlatformWatchEvent::Namespace(
+            Some(name.into()),
+            Event::Apply(seen),
+        ));
         (catalog.has_changed, catalog.registries_to_tell.len())
     };
     assert_eq!(see("team-a", "1"), (true, 1));
@@ -189,17 +192,23 @@ async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
 async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
     let mut catalog = catalog_loop(&["team-a", "team-b"]);
     for change in [
-        Change::Registry(Event::InitDone),
-        Change::Class(Event::InitDone),
-        Change::Cluster(Event::InitDone),
-        Change::Policy(Event::InitDone),
-        Change::Secret(Event::InitDone),
+        PlatformWatchEvent::Registry(Event::InitDone),
+        PlatformWatchEvent::Class(Event::InitDone),
+        PlatformWatchEvent::Cluster(Event::InitDone),
+        PlatformWatchEvent::Policy(Event::InitDone),
+        PlatformWatchEvent::Secret(Event::InitDone),
     ] {
         catalog.take_in(change);
     }
-    catalog.take_in(Change::Namespace(Some("team-a".into()), Event::InitDone));
+    catalog.take_in(PlatformWatchEvent::Namespace(
+        Some("team-a".into()),
+        Event::InitDone,
+    ));
     assert!(!catalog.unseen.is_empty());
-    catalog.take_in(Change::Namespace(Some("team-b".into()), Event::InitDone));
+    catalog.take_in(PlatformWatchEvent::Namespace(
+        Some("team-b".into()),
+        Event::InitDone,
+    ));
     assert!(catalog.unseen.is_empty());
 }
 
@@ -217,7 +226,7 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_fo
         json!({"namespaces": ["team-a", "team-b"], "weight": "many"}),
     );
     let mut weights = |event| {
-        catalog.take_in(Change::Policy(event));
+        catalog.take_in(PlatformWatchEvent::Policy(event));
         catalog.publish();
         let published = catalog.out.borrow().clone().unwrap_or_default();
         (published.weights.of("team-a"), published.weights.of("team-b"))
@@ -233,7 +242,7 @@ type Told = (Value, Option<Arc<Catalog>>);
 /// An API server that does what it is told, and notes what the hub worked by when it was told.
 #[derive(Clone)]
 struct Server {
-    published: watch::Receiver<Published>,
+    published: watch::Receiver<PublishedCatalog>,
     told: mpsc::Sender<Told>,
     refuses: Arc<AtomicBool>,
 }
@@ -267,7 +276,7 @@ impl Service<http::Request<Body>> for Server {
 }
 
 /// A loop before such a server, with a namespace that its registry lists; what the server hears, and whether it refuses.
-fn served() -> (CatalogLoop, mpsc::Receiver<Told>, Arc<AtomicBool>) {
+fn served() -> (CatalogController, mpsc::Receiver<Told>, Arc<AtomicBool>) {
     let (told, heard) = mpsc::channel();
     let (out, published) = watch::channel(None);
     let refuses = Arc::new(AtomicBool::new(false));
@@ -280,16 +289,18 @@ fn served() -> (CatalogLoop, mpsc::Receiver<Told>, Arc<AtomicBool>) {
     };
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
     let client = Client::new(server, "default");
-    catalog.calls = Calls::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
+    catalog.calls = HubClient::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
     let namespace = json!({"name": "team-a", "uid": "1"});
-    catalog.land.put(&serde_json::from_value(namespace).unwrap());
+    catalog
+        .namespaces
+        .put(&serde_json::from_value(namespace).unwrap());
     (catalog, heard, refuses)
 }
 
 #[tokio::test]
 async fn a_record_that_was_not_written_is_written_later_and_the_status_after_it() {
     let (mut catalog, heard, refuses) = served();
-    catalog.take_in(Change::Registry(registry("1", (1, 1), &[])));
+    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 1), &[])));
     let mut writes_records = async |is_refused| {
         refuses.store(is_refused, Ordering::Relaxed);
         catalog.catch_up().await;
@@ -312,7 +323,7 @@ async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
             unreachable!("it is one that is there");
         };
         object.data["spec"]["hostname"] = json!(hostname);
-        catalog.take_in(Change::Registry(Event::Apply(object)));
+        catalog.take_in(PlatformWatchEvent::Registry(Event::Apply(object)));
         catalog.catch_up().await;
         steps.extend(heard.try_iter().map(|(status, worked_by)| {
             let registry = worked_by.and_then(|catalog| catalog.registries.get("main").cloned());
@@ -349,7 +360,7 @@ async fn what_another_hub_says_of_its_namespaces_stays_in_the_status() {
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     object.data["status"]["conditions"] = json!([ready]);
-    catalog.take_in(Change::Registry(Event::Apply(object)));
+    catalog.take_in(PlatformWatchEvent::Registry(Event::Apply(object)));
     catalog.catch_up().await;
     let told: Vec<Value> = heard.try_iter().map(|(status, _)| status).collect();
     let [status] = &told[..] else { panic!("{told:?}") };

@@ -5,15 +5,15 @@
 
 use crate::api::names::TaskUid;
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::{CallError, Objects};
-use crate::plan::task::adoption::{Maker, maker};
+use crate::kubernetes::apply::{CallError, TaskObjectClient};
+use crate::plan::task::adoption::{ObjectCreator, maker};
 
 /// Times that a Job which changes meanwhile is tried, until the next sweep.
 const TRIES: usize = 4;
 
 /// A Job that is to be taken over.
 #[derive(Debug)]
-pub struct Takeover {
+pub struct JobAdoption {
     /// The task that it serves.
     pub task: TaskUid,
     /// Name of the Job.
@@ -25,7 +25,7 @@ pub struct Takeover {
 }
 
 /// Takes the Jobs over; what cannot be taken over now is found by the next sweep again.
-pub async fn take_over(objects: &Objects, metrics: &Metrics, jobs: Vec<Takeover>) {
+pub async fn take_over(objects: &TaskObjectClient, metrics: &Metrics, jobs: Vec<JobAdoption>) {
     for job in jobs {
         match adopt(objects, &job).await {
             Ok(true) => {
@@ -50,7 +50,7 @@ pub async fn take_over(objects: &Objects, metrics: &Metrics, jobs: Vec<Takeover>
 }
 
 /// Takes a Job over; `false` where it is gone, or not the one that was judged.
-async fn adopt(objects: &Objects, job: &Takeover) -> Result<bool, CallError> {
+async fn adopt(objects: &TaskObjectClient, job: &JobAdoption) -> Result<bool, CallError> {
     let mut version = job.version.clone();
     for _ in 0..TRIES {
         match objects.adopt_job(&job.name, &job.uid, &version).await {
@@ -64,7 +64,7 @@ async fn adopt(objects: &Objects, job: &Takeover) -> Result<bool, CallError> {
             return Ok(false);
         };
         let is_the_one = found.uid.as_deref() == Some(&job.uid);
-        if !is_the_one || maker(objects.hub_id(), &found) != Maker::Kin {
+        if !is_the_one || maker(objects.hub_id(), &found) != ObjectCreator::Kin {
             return Ok(false);
         }
         version = found.resource_version.unwrap_or_default();
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
     use crate::api::names::{HubId, job_name};
-    use crate::kubernetes::apply::{Extent, Wire};
+    use crate::kubernetes::apply::{ApiTransport, ResponseLimit};
 
     /// A cluster whose Job changes before so many of the writes, and the versions that were written over.
     #[derive(Debug)]
@@ -105,11 +105,11 @@ mod tests {
         }
     }
 
-    impl Wire for Busy {
+    impl ApiTransport for Busy {
         fn send(
             &self,
             request: http::Request<Vec<u8>>,
-            _: Extent,
+            _: ResponseLimit,
         ) -> BoxFuture<'_, Result<Bytes, CallError>> {
             let answer = if request.method() == http::Method::PATCH {
                 self.patch(request.body())
@@ -124,9 +124,9 @@ mod tests {
         }
     }
 
-    fn takeover() -> Takeover {
+    fn takeover() -> JobAdoption {
         let task = TaskUid::new("t1");
-        Takeover {
+        JobAdoption {
             name: job_name("shop", &task),
             task,
             uid: "j1".to_owned(),
@@ -148,7 +148,7 @@ mod tests {
                 changes: AtomicUsize::new(changes),
                 written: Mutex::default(),
             });
-            let objects = Objects::new(wire.clone(), None, "jobs".to_owned(), hub.clone());
+            let objects = TaskObjectClient::new(wire.clone(), None, "jobs".to_owned(), hub.clone());
             let (metrics, _) = Metrics::new();
             for (writes, taken) in [first, second] {
                 take_over(&objects, &metrics, vec![takeover()]).await;

@@ -11,21 +11,22 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskStatus;
 use crate::api::names::TaskUid;
-use crate::kubernetes::apply::Wire;
-use crate::kubernetes::watch::Scope;
-use crate::plan::platform::tenancy::Tenancy;
-use crate::plan::remote::lost::{Leftovers, Patience};
-use crate::plan::remote::placement::Target;
-use crate::plan::remote::site::{Site, SiteState};
-use crate::plan::task::model::{Phase, Task, TaskId};
-use crate::plan::task::retention::Removal;
-use crate::plan::task::seal::LastWord;
-use crate::plan::task::{Held, JobState};
+use crate::kubernetes::apply::ApiTransport;
+use crate::kubernetes::watch::TaskWatchScope;
+use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
+use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
+use crate::plan::task::model::{Task, TaskId, TaskPhase};
+use crate::plan::task::retention::RemovalState;
+use crate::plan::task::status_seal::LastStatusDigest;
+use crate::plan::task::{CreateBlocked, JobState};
 
 use super::interned::Interned;
-use super::record::{Abroad, Blocked, KnownJob, Origin, Record, Size, retry};
-use super::verification::Answer;
-use super::word::Packer;
+use super::last_status::StatusCompressor;
+use super::task_record::{
+    JobLocation, KnownJob, ReconcileSize, RemotePlacement, StartBlocker, TaskRecord, retry,
+};
+use super::verification::VerificationReply;
 
 mod jobs;
 mod secrets;
@@ -39,70 +40,70 @@ const KEPT_BUDGET: usize = 32 << 20;
 
 /// Everything the hub remembers.
 #[derive(Debug, Default)]
-pub struct Index {
-    tasks: HashMap<TaskUid, Record>,
+pub struct TaskIndex {
+    tasks: HashMap<TaskUid, TaskRecord>,
     jobs: HashMap<TaskUid, KnownJob>,
     /// Jobs with the hub's mark that are of no task that is known to run there.
     strays: HashMap<TaskUid, Vec<KnownJob>>,
     /// Lists of Jobs begun so far.
-    job_epochs: HashMap<Origin, u32>,
+    job_epochs: HashMap<JobLocation, u32>,
     secrets: HashMap<TaskUid, Box<str>>,
     namespaces: Interned<str>,
     /// Bytes of the whole tasks that are kept.
     kept_bytes: usize,
     /// Lists of tasks begun so far.
-    epochs: HashMap<Scope, u32>,
+    epochs: HashMap<TaskWatchScope, u32>,
     /// Tasks in each phase, in the order of [`PHASES`].
     phases: [usize; PHASES.len()],
-    packer: Packer,
+    status_compressor: StatusCompressor,
     /// Whom tasks without a ServiceAccount act as, which decides how their own kubeconfig is read.
-    tenancy: Tenancy,
+    tenancy: TenancyPolicy,
     /// How long what a failure left stays.
-    patience: Patience,
-    targets: Interned<Target>,
+    patience: TaskTimeouts,
+    targets: Interned<RemoteTarget>,
     /// Tasks that wait for the tenant of each namespace.
     waiting: HashMap<Arc<str>, usize>,
 }
 
 /// The phases as metric labels.
-const PHASES: [(Phase, &str); 4] = [
-    (Phase::Pending, "pending"),
-    (Phase::Running, "running"),
-    (Phase::Succeeded, "succeeded"),
-    (Phase::Failed, "failed"),
+const PHASES: [(TaskPhase, &str); 4] = [
+    (TaskPhase::Pending, "pending"),
+    (TaskPhase::Running, "running"),
+    (TaskPhase::Succeeded, "succeeded"),
+    (TaskPhase::Failed, "failed"),
 ];
 
 /// What a worker needs of a task's cluster, where that is not the hub's own.
 #[derive(Debug, Default)]
-pub struct ViewAbroad {
+pub struct RemoteTaskView {
     /// Whether something of it may be there that was not seen.
     pub may_be_there: bool,
     /// The site that it is at, and how that stands.
     pub site: Option<(Arc<Site>, SiteState)>,
-    /// The way there for one pass, where it is connected.
-    pub way: Option<Arc<dyn Wire>>,
+    /// The way there for one reconcile, where it is connected.
+    pub way: Option<Arc<dyn ApiTransport>>,
 }
 
-impl ViewAbroad {
+impl RemoteTaskView {
     /// What may be there besides what was seen.
-    pub const fn leftovers(&self) -> Leftovers {
+    pub const fn leftovers(&self) -> RemoteLeftovers {
         if self.may_be_there {
-            Leftovers::Possible
+            RemoteLeftovers::Possible
         } else {
-            Leftovers::None
+            RemoteLeftovers::None
         }
     }
 }
 
 /// What a worker needs of a task.
 #[derive(Debug)]
-pub struct View {
+pub struct TaskView {
     /// Who the task is.
     pub id: TaskId,
     /// The whole task, unless it must be read.
     pub task: Option<Arc<Task>>,
     /// What the hub said of it last, where the task must be read.
-    pub said: Option<(LastWord, RenderTaskStatus)>,
+    pub said: Option<(LastStatusDigest, RenderTaskStatus)>,
     /// Whether something else stands on the object, as far as is known.
     pub is_forged: bool,
     /// Whether it is time to put that right.
@@ -112,22 +113,22 @@ pub struct View {
     /// UID of its config Secret.
     pub secret: Option<String>,
     /// What keeps its objects from being created.
-    pub held: Option<Held>,
+    pub create_blocked: Option<CreateBlocked>,
     /// Whether it has waited for a slot long enough to say so.
     pub has_waited: bool,
     /// Tasks that wait for the tenant of the same namespace.
     pub waiting_beside: usize,
     /// Whether the task itself may be removed now.
-    pub removal: Removal,
+    pub removal: RemovalState,
     /// Where it runs, if not on the hub.
-    pub abroad: ViewAbroad,
+    pub remote: RemoteTaskView,
     /// What is known of the registry's word on it.
-    pub answer: Option<Answer>,
+    pub verification: Option<VerificationReply>,
 }
 
 /// What an event of a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum TaskEventKind {
     /// Late: what is remembered is newer.
     Late,
     /// News.
@@ -136,21 +137,21 @@ pub enum Sight {
     Forged,
 }
 
-impl Index {
+impl TaskIndex {
     // === tasks ===
 
     /// What is remembered of a task.
-    pub fn task(&self, uid: &TaskUid) -> Option<&Record> {
+    pub fn task(&self, uid: &TaskUid) -> Option<&TaskRecord> {
         self.tasks.get(uid)
     }
 
     /// The same, to be changed.
-    pub fn task_mut(&mut self, uid: &TaskUid) -> Option<&mut Record> {
+    pub fn task_mut(&mut self, uid: &TaskUid) -> Option<&mut TaskRecord> {
         self.tasks.get_mut(uid)
     }
 
     /// All tasks.
-    pub fn tasks(&self) -> impl Iterator<Item = (&TaskUid, &Record)> {
+    pub fn tasks(&self) -> impl Iterator<Item = (&TaskUid, &TaskRecord)> {
         self.tasks.iter()
     }
 
@@ -170,12 +171,12 @@ impl Index {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
-        let mut known = old.as_ref().map(|r| r.abroad.clone()).unwrap_or_default();
+        let mut known = old.as_ref().map(|r| r.remote.clone()).unwrap_or_default();
         let (target, job_namespace) = (known.target.take(), known.job_namespace.take());
-        let mut record = Record {
-            word: self.word(old.as_ref(), &task),
+        let mut record = TaskRecord {
+            last_status: self.last_status_of(old.as_ref(), &task),
             is_forged: old.as_ref().is_some_and(|r| r.is_forged),
-            size: Size::of(&task),
+            size: ReconcileSize::of(&task),
             restored: old.as_ref().and_then(|r| r.restored),
             kind: task.id.kind,
             namespace: self.intern(&task.id.namespace),
@@ -185,7 +186,7 @@ impl Index {
             deleting: task.deleting,
             blocked: old.as_ref().map(|r| r.blocked.clone()).unwrap_or_default(),
             waits_since: old.as_ref().and_then(|r| r.waits_since),
-            held: old.as_ref().and_then(|r| r.held),
+            create_blocked: old.as_ref().and_then(|r| r.create_blocked),
             removal: old.as_ref().map(|r| r.removal).unwrap_or_default(),
             cleared_secret: old.as_ref().is_some_and(|r| r.cleared_secret),
             cleared_job: old.and_then(|r| r.cleared_job),
@@ -194,7 +195,7 @@ impl Index {
             removal_due: task.removal_due().filter(|_| phase.is_finished()),
             version,
             epoch,
-            abroad: Abroad {
+            remote: RemotePlacement {
                 target: self.target(&task),
                 job_namespace: self.job_namespace(&task),
                 ..known
@@ -222,10 +223,10 @@ impl Index {
     /// When what a failure left is removed.
     fn cleanup_due(&self, task: &Task) -> Option<Timestamp> {
         let due = || task.failure_cleanup_due(self.patience.kept_at_most);
-        (task.phase() == Phase::Failed).then(due)
+        (task.phase() == TaskPhase::Failed).then(due)
     }
 
-    /// Forgets what a task looks like, so that the next pass reads it.
+    /// Forgets what a task looks like, so that the next reconcile reads it.
     pub fn forget_spec(&mut self, uid: &TaskUid) {
         if let Some(task) = self.tasks.get_mut(uid).and_then(|r| r.whole.take()) {
             self.kept_bytes -= task.kept_bytes();
@@ -234,21 +235,21 @@ impl Index {
 
     /// Takes in what keeps a task's objects from being created, and until when that is believed, where the plan says; when to
     /// try it again in spite of that.
-    pub fn hold(
+    pub fn set_create_blocked(
         &mut self,
         uid: &TaskUid,
-        (held, until): (Option<Held>, Option<Instant>),
+        (held, until): (Option<CreateBlocked>, Option<Instant>),
         now: Instant,
     ) -> Option<Instant> {
         let record = self.tasks.get_mut(uid)?;
         let since_earlier = record
-            .held
+            .create_blocked
             .filter(|(known, until)| Some(*known) == held && now < *until);
-        record.held = since_earlier.or(held.map(|held| (held, until.unwrap_or(now + retry(held)))));
-        record.held.map(|(_, until)| until)
+        record.create_blocked = since_earlier.or(held.map(|held| (held, until.unwrap_or(now + retry(held)))));
+        record.create_blocked.map(|(_, until)| until)
     }
 
-    fn forget_whole(&mut self, uid: &TaskUid) -> Option<Record> {
+    fn forget_whole(&mut self, uid: &TaskUid) -> Option<TaskRecord> {
         let record = self.tasks.remove(uid)?;
         self.phases[slot(record.phase)] -= 1;
         self.kept_bytes -= record.whole.as_ref().map_or(0, |task| task.kept_bytes());
@@ -257,11 +258,11 @@ impl Index {
 
     /// Forgets a task that is gone; where it waited or ran.
     pub fn forget_task(&mut self, uid: &TaskUid) -> Option<(Arc<str>, Timestamp)> {
-        self.block(uid, Blocked::No);
-        let Record {
+        self.block(uid, StartBlocker::No);
+        let TaskRecord {
             namespace,
             created,
-            abroad,
+            remote: abroad,
             ..
         } = self.forget_whole(uid)?;
         if let Some(job) = self.jobs.remove(uid) {
@@ -273,12 +274,12 @@ impl Index {
     }
 
     /// A new list of the tasks of a scope begins.
-    pub fn restart(&mut self, scope: &Scope) {
+    pub fn restart(&mut self, scope: &TaskWatchScope) {
         *self.epochs.entry(scope.clone()).or_default() += 1;
     }
 
     /// Tasks of the scope that the finished list did not show.
-    pub fn vanished_tasks(&self, scope: &Scope) -> Vec<TaskUid> {
+    pub fn vanished_tasks(&self, scope: &TaskWatchScope) -> Vec<TaskUid> {
         let epoch = self.epoch(scope);
         let stale = self
             .tasks
@@ -292,7 +293,7 @@ impl Index {
         PHASES.iter().map(|(_, label)| *label).zip(self.phases)
     }
 
-    fn epoch(&self, scope: &Scope) -> u32 {
+    fn epoch(&self, scope: &TaskWatchScope) -> u32 {
         self.epochs.get(scope).copied().unwrap_or_default()
     }
 
@@ -305,18 +306,23 @@ impl Index {
 
     /// Whether nothing of a task is left but itself.
     pub fn is_clear(&self, uid: &TaskUid) -> bool {
-        let is_nowhere = |record: &Record| !record.abroad.may_be_there;
+        let is_nowhere = |record: &TaskRecord| !record.remote.may_be_there;
         !self.jobs.contains_key(uid) && !self.has_secret(uid) && self.tasks.get(uid).is_some_and(is_nowhere)
     }
 
     /// What a worker needs; `None` where nothing is to be done before the time that is returned beside it.
-    pub fn view(&self, uid: &TaskUid, clock: Timestamp, now: Instant) -> (Option<View>, Option<Timestamp>) {
+    pub fn view(
+        &self,
+        uid: &TaskUid,
+        clock: Timestamp,
+        now: Instant,
+    ) -> (Option<TaskView>, Option<Timestamp>) {
         let Some(record) = self.tasks.get(uid) else {
             return (None, None);
         };
         let job = self.jobs.get(uid);
         let may_restore = record.may_restore(now);
-        let has_turn = record.removal != Removal::Waits || (record.is_forged && may_restore);
+        let has_turn = record.removal != RemovalState::Waits || (record.is_forged && may_restore);
         if record.phase.is_finished() && !record.deleting && !has_turn {
             let due = if self.is_clear(uid) {
                 record.removal_due
@@ -328,32 +334,32 @@ impl Index {
                 return (None, due);
             }
         }
-        let view = View {
+        let view = TaskView {
             id: record.id(uid),
             task: record.whole.clone(),
-            said: record.whole.is_none().then(|| self.said(record)),
+            said: record.whole.is_none().then(|| self.last_status(record)),
             is_forged: record.is_forged,
             may_restore,
             job: job.map_or(JobState::Absent, |j| j.state(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
-            held: record.held_at(now),
+            create_blocked: record.held_at(now),
             has_waited: record
                 .waits_since
                 .is_some_and(|since| now - since >= QUEUED_AFTER),
             waiting_beside: self.waiting.get(&record.namespace).copied().unwrap_or_default(),
             removal: record.removal,
-            abroad: ViewAbroad {
-                may_be_there: record.abroad.may_be_there,
-                ..ViewAbroad::default()
+            remote: RemoteTaskView {
+                may_be_there: record.remote.may_be_there,
+                ..RemoteTaskView::default()
             },
-            answer: None,
+            verification: None,
         };
         (Some(view), None)
     }
 }
 
 /// Where a phase is counted.
-fn slot(phase: Phase) -> usize {
+fn slot(phase: TaskPhase) -> usize {
     PHASES.iter().position(|(p, _)| *p == phase).unwrap_or_default()
 }
 

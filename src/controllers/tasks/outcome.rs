@@ -1,4 +1,4 @@
-//! What a pass over a task brought.
+//! What a reconcile of a task brought.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::names::TaskUid;
 use crate::kubernetes::apply::CallError;
-use crate::kubernetes::watch::JobMark;
-use crate::plan::queue::workqueue::Ended;
-use crate::plan::remote::ledger::Orphan;
-use crate::plan::task::Held;
+use crate::kubernetes::watch::JobMetadata;
+use crate::plan::queue::workqueue::ClusterFeedback;
+use crate::plan::remote::ledger::OrphanRecord;
+use crate::plan::task::CreateBlocked;
 use crate::plan::task::model::Task;
 
-use super::verification::Claim;
+use super::verification::PendingVerification;
 
-/// Why a pass ended early.
+/// Why a reconcile ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WorkError {
+pub enum ReconcileError {
     /// A call failed.
     #[error("a call to the API server failed")]
     Call(#[from] CallError),
@@ -29,7 +29,7 @@ pub enum WorkError {
     Unsettled,
 }
 
-impl WorkError {
+impl ReconcileError {
     /// The error as a metric label.
     #[must_use]
     pub const fn kind(self) -> &'static str {
@@ -50,25 +50,25 @@ impl WorkError {
     }
 }
 
-/// What a pass brought of the task's Job.
+/// What a reconcile brought of the task's Job.
 #[derive(Debug, Default)]
-pub enum JobNews {
+pub enum JobUpdate {
     /// Nothing.
     #[default]
     None,
     /// It was created or found.
-    Known(JobMark),
+    Known(JobMetadata),
     /// It was read, and asked for at that time: what a watch said since may not be in it.
-    Read(JobMark, Instant),
+    Read(JobMetadata, Instant),
     /// The API server said that there is none.
     Absent,
     /// The one with this UID was deleted.
     Deleted(String),
 }
 
-/// What a pass brought of the task's config Secret.
+/// What a reconcile brought of the task's config Secret.
 #[derive(Debug, Default)]
-pub enum SecretNews {
+pub enum SecretUpdate {
     /// Nothing.
     #[default]
     None,
@@ -78,9 +78,9 @@ pub enum SecretNews {
     Deleted,
 }
 
-/// What a pass brought of the status that stands on the task's object.
+/// What a reconcile brought of the status that stands on the task's object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatusNews {
+pub struct StatusUpdate {
     /// Whether it is somebody else's, where it was read or written.
     pub is_forged: Option<bool>,
     /// Whether the hub wrote it.
@@ -91,36 +91,36 @@ pub struct StatusNews {
     pub in_doubt: bool,
 }
 
-/// What a pass brought of a cluster that is not the hub's.
+/// What a reconcile brought of a cluster that is not the hub's.
 #[derive(Debug, Default)]
-pub struct AbroadNews {
+pub struct RemoteUpdate {
     /// Whether the task waits for its cluster.
     pub wants_site: bool,
     /// Whether something was made, or may have been, on a cluster.
     pub was_sent: bool,
-    /// Whether all that is on its cluster was looked at in this pass.
+    /// Whether all that is on its cluster was looked at in this reconcile.
     pub was_reached: bool,
     /// What was left behind, and written down.
-    pub orphan: Option<Box<Orphan>>,
+    pub orphan: Option<Box<OrphanRecord>>,
     /// Tasks of which what was left had to be forgotten for it.
     pub forgotten: Vec<TaskUid>,
 }
 
-/// What a pass brought, whether it ended early or not.
+/// What a reconcile brought, whether it ended early or not.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct ReconcileOutcome {
     /// The task as it is now, where it was read or changed.
     pub task: Option<Arc<Task>>,
     /// What became of the status on the object.
-    pub status: StatusNews,
+    pub status: StatusUpdate,
     /// Whether the task turned out to be gone.
     pub is_gone: bool,
     /// What became of its Job.
-    pub job: JobNews,
+    pub job: JobUpdate,
     /// What became of its config Secret.
-    pub secret: SecretNews,
+    pub secret: SecretUpdate,
     /// What keeps the task's objects from being created.
-    pub held: Option<Held>,
+    pub create_blocked: Option<CreateBlocked>,
     /// When to look again by the clock.
     pub wake: Option<Timestamp>,
     /// Whether the task waits for a slot.
@@ -128,25 +128,27 @@ pub struct Outcome {
     /// The namespace whose tenant can start the task.
     pub waits_for: Option<String>,
     /// What became of the cluster it runs on, if that is not the hub's.
-    pub abroad: AbroadNews,
+    pub remote: RemoteUpdate,
     /// A success that the registry is to be asked about.
-    pub claim: Option<Box<Claim>>,
-    /// Why the pass ended early.
-    pub error: Option<WorkError>,
+    pub pending_verification: Option<Box<PendingVerification>>,
+    /// Why the reconcile ended early.
+    pub error: Option<ReconcileError>,
 }
 
-impl Outcome {
+impl ReconcileOutcome {
     /// What it shows of the cluster that the task runs on, where that was asked.
-    pub fn ended(&self, took: Duration) -> Option<Ended> {
+    pub fn ended(&self, took: Duration) -> Option<ClusterFeedback> {
         match self.error {
-            None if self.abroad.was_sent || self.abroad.was_reached => Some(Ended::Answered(took)),
-            None | Some(WorkError::NotConnected | WorkError::Unsettled) => None,
-            Some(WorkError::Call(error)) => (error != CallError::NoClaim).then_some(Ended::Failed(took)),
+            None if self.remote.was_sent || self.remote.was_reached => Some(ClusterFeedback::Answered(took)),
+            None | Some(ReconcileError::NotConnected | ReconcileError::Unsettled) => None,
+            Some(ReconcileError::Call(error)) => {
+                (error != CallError::NoClaim).then_some(ClusterFeedback::Failed(took))
+            }
         }
     }
 
     /// Whether it ended only because the hub had no claim.
     pub fn lacks_claim(&self) -> bool {
-        self.error == Some(WorkError::Call(CallError::NoClaim))
+        self.error == Some(ReconcileError::Call(CallError::NoClaim))
     }
 }

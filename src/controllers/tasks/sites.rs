@@ -1,4 +1,4 @@
-//! What the engine remembers of each site: how it stands, whose tasks are there, and what was left there.
+//! What the controller remembers of each site: how it stands, whose tasks are there, and what was left there.
 //!
 //! Owned by one loop, so it needs no locks. A site counts as up once it is connected and everything there was listed.
 
@@ -9,14 +9,14 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::Reason;
 use crate::api::names::TaskUid;
-use crate::plan::remote::ledger::{Ledger, MAX_ORPHANS, Orphan};
+use crate::plan::remote::ledger::{Ledger, MAX_ORPHANS, OrphanRecord};
 use crate::plan::remote::site::{ClusterName, Site, SiteState};
 
-use crate::controllers::sweep::walk::SweepPlaces;
+use crate::controllers::sweep::paged_sweep::SweepPermits;
 
 /// How the list of what is at a site stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
+enum SiteListState {
     /// It is not made yet.
     Open,
     /// The cluster forbids it.
@@ -27,11 +27,11 @@ enum List {
 
 /// One site.
 #[derive(Debug)]
-pub struct Entry {
+pub struct SiteRecord {
     /// How the connection stands.
     announced: SiteState,
     /// Whether everything there was listed since it is connected.
-    list: List,
+    list: SiteListState,
     /// When it was lost first; kept over everything but its return.
     lost_since: Timestamp,
     /// Whether the ledger says so.
@@ -41,17 +41,17 @@ pub struct Entry {
     /// Tasks that are there, or want to be.
     tasks: HashSet<TaskUid>,
     /// What deleted tasks left there.
-    orphans: HashMap<TaskUid, Orphan>,
+    orphans: HashMap<TaskUid, OrphanRecord>,
 }
 
-impl Entry {
+impl SiteRecord {
     fn new(lost_since: Timestamp, is_recorded: bool) -> Self {
         Self {
             announced: SiteState::Down {
                 since: lost_since,
                 reason: Reason::Connecting,
             },
-            list: List::Open,
+            list: SiteListState::Open,
             lost_since,
             is_recorded,
             is_asked: false,
@@ -65,10 +65,10 @@ impl Entry {
         let since = self.lost_since;
         match &self.announced {
             SiteState::Disconnected => SiteState::Disconnected,
-            SiteState::Up if self.list == List::Whole => SiteState::Up,
+            SiteState::Up if self.list == SiteListState::Whole => SiteState::Up,
             SiteState::Up => SiteState::Down {
                 since,
-                reason: if self.list == List::Forbidden {
+                reason: if self.list == SiteListState::Forbidden {
                     Reason::Forbidden
                 } else {
                     Reason::Connecting
@@ -88,7 +88,7 @@ impl Entry {
 
 /// What a turn of a site means for the loop.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum SiteTransition {
     /// It is connected: everything there is to be listed.
     Connected,
     /// It is not, or not any more.
@@ -104,7 +104,7 @@ pub enum Turn {
 
 /// What there was of a site that nobody needs any more.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Unused {
+pub struct UnusedSite {
     /// Whether the cluster controller was asked for it.
     pub was_asked: bool,
     /// Whether the ledger speaks of its loss.
@@ -113,15 +113,15 @@ pub struct Unused {
 
 /// All sites.
 #[derive(Debug, Default)]
-pub struct Sites {
-    all: HashMap<Arc<Site>, Entry>,
+pub struct SiteIndex {
+    all: HashMap<Arc<Site>, SiteRecord>,
     /// Losses that an earlier process wrote down.
     lost: HashMap<Site, Timestamp>,
     /// Places for sweeps of them that remove something.
-    pub removals: SweepPlaces,
+    pub removals: SweepPermits,
 }
 
-impl Sites {
+impl SiteIndex {
     /// Takes in what an earlier process wrote down; the sites where something was left.
     pub fn recall(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
         self.lost = ledger.lost.into_iter().collect();
@@ -139,7 +139,7 @@ impl Sites {
         }
         let recorded = self.lost.get(&site).copied();
         let site = Arc::new(site);
-        let entry = Entry::new(recorded.map_or(now, |since| since.min(now)), recorded.is_some());
+        let entry = SiteRecord::new(recorded.map_or(now, |since| since.min(now)), recorded.is_some());
         self.all.insert(Arc::clone(&site), entry);
         site
     }
@@ -151,14 +151,14 @@ impl Sites {
 
     /// How a site stands.
     pub fn state(&self, site: &Site) -> Option<SiteState> {
-        self.all.get(site).map(Entry::state)
+        self.all.get(site).map(SiteRecord::state)
     }
 
     /// Whether what is there can be looked at and changed.
     pub fn is_reached(&self, site: &Site) -> bool {
         self.all
             .get(site)
-            .is_some_and(|entry| entry.list == List::Whole && entry.announced == SiteState::Up)
+            .is_some_and(|entry| entry.list == SiteListState::Whole && entry.announced == SiteState::Up)
     }
 
     /// A task is there, or wants to be; whether the site has to be asked for.
@@ -171,24 +171,24 @@ impl Sites {
     }
 
     /// The same for what was left there.
-    pub fn ask(&mut self, site: &Site) -> bool {
+    pub fn request(&mut self, site: &Site) -> bool {
         let entry = self.all.get_mut(site);
         entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true))
     }
 
     /// A task is not there any more; what is to be done where nobody needs the site now.
-    pub fn part(&mut self, site: &Site, task: &TaskUid) -> Option<Unused> {
+    pub fn part(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
         self.all.get_mut(site)?.tasks.remove(task);
         self.give_up(site)
     }
 
     /// Gives a site back that nobody needs any more. One of the platform's stays known.
-    fn give_up(&mut self, site: &Site) -> Option<Unused> {
+    fn give_up(&mut self, site: &Site) -> Option<UnusedSite> {
         let entry = self.all.get_mut(site)?;
         if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
             return None;
         }
-        let unused = Unused {
+        let unused = UnusedSite {
             was_asked: std::mem::take(&mut entry.is_asked),
             was_recorded: std::mem::take(&mut entry.is_recorded),
         };
@@ -199,31 +199,31 @@ impl Sites {
     }
 
     /// Takes in what was announced of a site.
-    pub fn turn(&mut self, site: &Site, state: SiteState, now: Timestamp) -> Turn {
+    pub fn transition(&mut self, site: &Site, state: SiteState, now: Timestamp) -> SiteTransition {
         let is_platform = matches!(site.cluster, ClusterName::Platform(_));
         if !self.all.contains_key(site) && !is_platform {
-            return Turn::Nothing;
+            return SiteTransition::Nothing;
         }
         let site = self.intern(site.clone(), now);
         let Some(entry) = self.all.get_mut(&site) else {
-            return Turn::Nothing;
+            return SiteTransition::Nothing;
         };
-        let was_up = std::mem::replace(&mut entry.list, List::Open) == List::Whole;
+        let was_up = std::mem::replace(&mut entry.list, SiteListState::Open) == SiteListState::Whole;
         if entry.announced == SiteState::Disconnected {
             // The time of a loss counts from the first attempt to connect again.
             entry.lost_since = now;
         }
         let turn = match &state {
-            SiteState::Up => Turn::Connected,
+            SiteState::Up => SiteTransition::Connected,
             SiteState::Down { since, .. } | SiteState::Refused { since, .. } => {
                 if was_up {
                     entry.lost_since = (*since).min(now);
                 }
-                Turn::Lost
+                SiteTransition::Lost
             }
             SiteState::Disconnected => {
                 self.lost.remove(&*site);
-                Turn::KeptAway {
+                SiteTransition::KeptAway {
                     was_recorded: std::mem::take(&mut entry.is_recorded),
                 }
             }
@@ -238,16 +238,19 @@ impl Sites {
         if entry.announced != SiteState::Up {
             return None;
         }
-        entry.list = List::Whole;
+        entry.list = SiteListState::Whole;
         self.lost.remove(site);
         Some(std::mem::take(&mut entry.is_recorded))
     }
 
     /// The cluster forbids to list what is there; whether that is news. What was listed before stays reached.
     pub fn forbidden(&mut self, site: &Site) -> bool {
-        let entry = self.all.get_mut(site).filter(|entry| entry.list == List::Open);
+        let entry = self
+            .all
+            .get_mut(site)
+            .filter(|entry| entry.list == SiteListState::Open);
         entry.is_some_and(|entry| {
-            entry.list = List::Forbidden;
+            entry.list = SiteListState::Forbidden;
             true
         })
     }
@@ -266,7 +269,7 @@ impl Sites {
     }
 
     /// Takes in what a deleted task left; the oldest that has to be forgotten for it.
-    pub fn leave_behind(&mut self, orphan: Orphan, now: Timestamp) -> Option<TaskUid> {
+    pub fn leave_behind(&mut self, orphan: OrphanRecord, now: Timestamp) -> Option<TaskUid> {
         let site = self.intern(orphan.site.clone(), now);
         if let Some(entry) = self.all.get_mut(&site) {
             entry.orphans.insert(orphan.task.clone(), orphan);
@@ -281,7 +284,7 @@ impl Sites {
     }
 
     /// What was left is not written down any more; at which site, and what is to be done where that is not needed now.
-    pub fn forget_orphan(&mut self, task: &TaskUid) -> Option<(Arc<Site>, Unused)> {
+    pub fn forget_orphan(&mut self, task: &TaskUid) -> Option<(Arc<Site>, UnusedSite)> {
         let mut all = self.all.iter();
         let (site, _) = all.find(|(_, entry)| entry.orphans.contains_key(task))?;
         let site = Arc::clone(site);
@@ -290,13 +293,13 @@ impl Sites {
     }
 
     /// What was left at a site.
-    pub fn orphans(&self, site: &Site) -> Vec<Orphan> {
+    pub fn orphans(&self, site: &Site) -> Vec<OrphanRecord> {
         let entry = self.all.get(site);
         entry.map_or_else(Vec::new, |entry| entry.orphans.values().cloned().collect())
     }
 
     /// What was left is gone; what is to be done where nobody needs the site now.
-    pub fn settled(&mut self, site: &Site, task: &TaskUid) -> Option<Unused> {
+    pub fn settled(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
         self.all.get_mut(site)?.orphans.remove(task);
         self.give_up(site)
     }
@@ -305,8 +308,8 @@ impl Sites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::remote::site::OwnKubeconfig;
-    use crate::plan::task::tenant::Reader;
+    use crate::plan::remote::site::TenantKubeconfig;
+    use crate::plan::task::tenant::ReadIdentity;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
@@ -321,8 +324,8 @@ mod tests {
 
     fn own() -> Site {
         Site {
-            cluster: ClusterName::Own(OwnKubeconfig {
-                reader: Reader::Hub,
+            cluster: ClusterName::Own(TenantKubeconfig {
+                reader: ReadIdentity::Hub,
                 namespace: "team-a".to_owned(),
                 name: "edge".to_owned(),
                 key: None,
@@ -339,7 +342,7 @@ mod tests {
         }
     }
 
-    fn since(sites: &Sites, site: &Site) -> Option<Timestamp> {
+    fn since(sites: &SiteIndex, site: &Site) -> Option<Timestamp> {
         match sites.state(site)? {
             SiteState::Down { since, .. } | SiteState::Refused { since, .. } => Some(since),
             SiteState::Up | SiteState::Disconnected => None,
@@ -349,67 +352,79 @@ mod tests {
     /// Holds: B1.
     #[test]
     fn no_time_counts_while_the_hub_is_kept_away() {
-        let (mut sites, site) = (Sites::default(), platform());
-        sites.turn(&site, SiteState::Up, at(0));
+        let (mut sites, site) = (SiteIndex::default(), platform());
+        sites.transition(&site, SiteState::Up, at(0));
         sites.listed(&site);
-        let away = |was_recorded| Turn::KeptAway { was_recorded };
+        let away = |was_recorded| SiteTransition::KeptAway { was_recorded };
         // A loss that began before is forgotten, here and in the ledger.
-        sites.turn(&site, down(50), at(51));
+        sites.transition(&site, down(50), at(51));
         sites.record_loss(&site);
-        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(60)), away(true));
-        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(70)), away(false));
+        assert_eq!(
+            sites.transition(&site, SiteState::Disconnected, at(60)),
+            away(true)
+        );
+        assert_eq!(
+            sites.transition(&site, SiteState::Disconnected, at(70)),
+            away(false)
+        );
         assert_eq!(sites.state(&site), Some(SiteState::Disconnected));
         assert!(!sites.is_reached(&site) && sites.listed(&site).is_none());
         // From the attempt to connect again on it counts, whatever the connection is told to be lost since.
-        sites.turn(&site, down(55), at(900));
+        sites.transition(&site, down(55), at(900));
         assert_eq!(since(&sites, &site), Some(at(900)));
-        sites.turn(&site, down(901), at(901));
+        sites.transition(&site, down(901), at(901));
         assert_eq!(since(&sites, &site), Some(at(900)), "the first loss since");
         // The same where an earlier process wrote the loss down.
-        let mut sites = Sites::default();
+        let mut sites = SiteIndex::default();
         let ledger = Ledger {
             lost: vec![(platform(), at(-900))],
             orphans: Vec::new(),
         };
         sites.recall(ledger, at(0));
-        assert_eq!(sites.turn(&site, SiteState::Disconnected, at(1)), away(true));
-        sites.turn(&site, SiteState::Up, at(2));
+        assert_eq!(
+            sites.transition(&site, SiteState::Disconnected, at(1)),
+            away(true)
+        );
+        sites.transition(&site, SiteState::Up, at(2));
         assert_eq!(since(&sites, &site), Some(at(2)), "not listed yet");
     }
 
     #[test]
     fn a_site_is_up_once_everything_there_was_listed() {
-        let (mut sites, site) = (Sites::default(), platform());
-        assert_eq!(sites.turn(&site, SiteState::Up, at(0)), Turn::Connected);
+        let (mut sites, site) = (SiteIndex::default(), platform());
+        assert_eq!(
+            sites.transition(&site, SiteState::Up, at(0)),
+            SiteTransition::Connected
+        );
         assert!(!sites.is_reached(&site) && since(&sites, &site) == Some(at(0)));
         assert_eq!(sites.listed(&site), Some(false));
         assert!(sites.is_reached(&site) && sites.state(&site) == Some(SiteState::Up));
-        assert_eq!(sites.turn(&site, down(50), at(50)), Turn::Lost);
+        assert_eq!(sites.transition(&site, down(50), at(50)), SiteTransition::Lost);
         assert_eq!(sites.listed(&site), None, "a list of before says nothing now");
     }
 
     #[test]
     fn a_loss_counts_from_the_first_over_everything_but_the_return() {
-        let (mut sites, site) = (Sites::default(), platform());
-        sites.turn(&site, SiteState::Up, at(0));
+        let (mut sites, site) = (SiteIndex::default(), platform());
+        sites.transition(&site, SiteState::Up, at(0));
         sites.listed(&site);
-        sites.turn(&site, down(50), at(51));
+        sites.transition(&site, down(50), at(51));
         assert_eq!(sites.record_loss(&site), Some(at(50)));
         assert_eq!(sites.record_loss(&site), None, "once");
         for turn in [down(60), SiteState::Up, down(70)] {
-            sites.turn(&site, turn, at(80));
+            sites.transition(&site, turn, at(80));
             assert_eq!(since(&sites, &site), Some(at(50)));
         }
-        sites.turn(&site, SiteState::Up, at(90));
+        sites.transition(&site, SiteState::Up, at(90));
         assert_eq!(sites.listed(&site), Some(true), "the ledger spoke of it");
-        sites.turn(&site, down(200), at(201));
+        sites.transition(&site, down(200), at(201));
         assert_eq!(since(&sites, &site), Some(at(200)), "another loss");
     }
 
     #[test]
     fn what_an_earlier_process_wrote_down_goes_on() {
-        let mut sites = Sites::default();
-        let orphan = Orphan {
+        let mut sites = SiteIndex::default();
+        let orphan = OrphanRecord {
             site: own(),
             task: TaskUid::new("t1"),
             tenant: "team-a".to_owned(),
@@ -429,7 +444,7 @@ mod tests {
         );
         let site = sites.intern(platform(), at(0));
         assert_eq!(since(&sites, &site), Some(at(-100)));
-        assert!(sites.ask(&own()) && !sites.ask(&own()), "asked for once");
+        assert!(sites.request(&own()) && !sites.request(&own()), "asked for once");
         assert_eq!(
             sites.part(&own(), &TaskUid::new("t2")),
             None,
@@ -442,16 +457,19 @@ mod tests {
 
     #[test]
     fn of_what_a_tenant_named_nothing_stays() {
-        let (mut sites, task) = (Sites::default(), TaskUid::new("t1"));
-        assert_eq!(sites.turn(&own(), SiteState::Up, at(0)), Turn::Nothing);
+        let (mut sites, task) = (SiteIndex::default(), TaskUid::new("t1"));
+        assert_eq!(
+            sites.transition(&own(), SiteState::Up, at(0)),
+            SiteTransition::Nothing
+        );
         assert!(sites.known(&own()).is_none(), "nobody asked for it");
         let site = sites.intern(own(), at(0));
         assert!(sites.join(&site, &task));
         assert!(!sites.join(&site, &TaskUid::new("t2")), "one question for all");
         assert_eq!(sites.part(&site, &TaskUid::new("t2")), None);
-        sites.turn(&site, down(5), at(5));
+        sites.transition(&site, down(5), at(5));
         sites.record_loss(&site);
-        let unused = Unused {
+        let unused = UnusedSite {
             was_asked: true,
             was_recorded: true,
         };
@@ -461,8 +479,8 @@ mod tests {
 
     #[test]
     fn of_too_many_orphans_the_oldest_is_forgotten() {
-        let mut sites = Sites::default();
-        let orphan = |n: usize| Orphan {
+        let mut sites = SiteIndex::default();
+        let orphan = |n: usize| OrphanRecord {
             site: platform(),
             task: TaskUid::new(&format!("t{n}")),
             tenant: "team-a".to_owned(),

@@ -1,24 +1,24 @@
-//! A success that waits for the word of a registry, and what a pass is told of it.
+//! A success that waits for the word of a registry, and what a reconcile is told of it.
 
-use crate::plan::task::outcome::{JobReport, PodNote};
-use crate::plan::task::proof::{Inquiry, Proof};
+use crate::plan::task::job_state::{ObservedJob, PodTermination};
+use crate::plan::task::verification::{VerificationState, VerifyRequest};
 
 /// A success that waits for the word of a registry.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct PendingVerification {
     /// The Job as it was read.
-    pub report: JobReport,
+    pub report: ObservedJob,
     /// The last word of its pods.
-    pub note: Option<PodNote>,
+    pub pod_termination: Option<PodTermination>,
     /// What is asked.
-    pub inquiry: Inquiry,
+    pub request: VerifyRequest,
 }
 
-/// What a pass is told of a question.
+/// What a reconcile is told of a question.
 #[derive(Debug)]
-pub struct Answer {
+pub struct VerificationReply {
     /// When it was first asked, and what came of it.
-    pub proof: Proof,
+    pub proof: VerificationState,
     /// What was known when it was asked, where there is an answer.
-    pub claim: Option<Box<Claim>>,
+    pub pending: Option<Box<PendingVerification>>,
 }

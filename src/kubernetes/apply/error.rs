@@ -1,8 +1,8 @@
 //! Why a call failed, without a word of the server's.
 
-use super::stage::Stage;
-use crate::kubernetes::gate;
-use crate::plan::task::objection::Objection;
+use super::transport_stage::TransportStage;
+use crate::kubernetes::write_fence;
+use crate::plan::task::admission_rejection::AdmissionRejection;
 
 /// Why a call failed. Holds no text of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum CallError {
     Code(u16),
     /// The connection failed, or the answer could not be read: at this stage.
     #[error("the call to the API server failed at the stage {0}")]
-    Transport(Stage),
+    Transport(TransportStage),
     /// The hub does not connect to the address; nothing was sent.
     #[error("the hub does not connect to this address")]
     Barred,
@@ -139,18 +139,18 @@ impl CallError {
 
 /// Why an object was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declined {
+pub struct CreateError {
     /// What the answer means.
     pub error: CallError,
     /// What the hub's own API server names as the cause. Other servers are not asked for one.
-    pub objection: Option<Objection>,
+    pub rejection: Option<AdmissionRejection>,
 }
 
-impl From<CallError> for Declined {
+impl From<CallError> for CreateError {
     fn from(error: CallError) -> Self {
         Self {
             error,
-            objection: None,
+            rejection: None,
         }
     }
 }
@@ -158,8 +158,8 @@ impl From<CallError> for Declined {
 pub(super) fn classify(error: &kube::Error) -> CallError {
     match error {
         kube::Error::Api(status) => CallError::of_status(status.code, &status.reason),
-        error if gate::is_closed(error) => CallError::NoClaim,
-        error => CallError::Transport(Stage::of(error)),
+        error if write_fence::is_closed(error) => CallError::NoClaim,
+        error => CallError::Transport(TransportStage::of(error)),
     }
 }
 

@@ -15,7 +15,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use crate::api::labels::{
     CHART_URL, DESTINATION, HUB_ID, MANAGED_BY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE, TASK_UID,
 };
-use crate::plan::task::outcome::EndHint;
+use crate::plan::task::job_state::CompletionHint;
 
 /// Labels that are kept.
 const LABELS: [&str; 3] = [MANAGED_BY, HUB_ID, TASK_UID];
@@ -39,14 +39,14 @@ pub(super) struct ShortText<const MAX: usize = TEXT_MAX>(pub(super) Option<Strin
 
 impl<'de, const MAX: usize> Deserialize<'de> for ShortText<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        UpTo(MAX).deserialize(deserializer).map(Self)
+        BoundedTextVisitor(MAX).deserialize(deserializer).map(Self)
     }
 }
 
 /// Reads a text of at most so many bytes.
-struct UpTo(usize);
+struct BoundedTextVisitor(usize);
 
-impl<'de> DeserializeSeed<'de> for UpTo {
+impl<'de> DeserializeSeed<'de> for BoundedTextVisitor {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
@@ -54,7 +54,7 @@ impl<'de> DeserializeSeed<'de> for UpTo {
     }
 }
 
-impl Visitor<'_> for UpTo {
+impl Visitor<'_> for BoundedTextVisitor {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,7 +67,7 @@ impl Visitor<'_> for UpTo {
 }
 
 /// What a list may keep of its items.
-pub(super) trait Keep {
+pub(super) trait BoundedItem {
     /// Most items that are kept.
     const MOST: usize;
 
@@ -79,13 +79,13 @@ pub(super) trait Keep {
 
 /// The first items of a list that are looked at.
 #[derive(Debug)]
-pub(super) struct Few<T> {
+pub(super) struct BoundedList<T> {
     pub(super) kept: Vec<T>,
     /// Whether there are items besides those that were read.
     pub(super) is_cut: bool,
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for BoundedList<T> {
     fn default() -> Self {
         Self {
             kept: Vec::new(),
@@ -94,18 +94,18 @@ impl<T> Default for Few<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de> + Keep> Deserialize<'de> for Few<T> {
+impl<'de, T: Deserialize<'de> + BoundedItem> Deserialize<'de> for BoundedList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bounded<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de> + Keep> Visitor<'de> for Bounded<T> {
-            type Value = Few<T>;
+        struct BoundedListVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + BoundedItem> Visitor<'de> for BoundedListVisitor<T> {
+            type Value = BoundedList<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T>, A::Error> {
-                let mut few = Few::default();
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BoundedList<T>, A::Error> {
+                let mut few = BoundedList::default();
                 while few.kept.len() < T::MOST
                     && let Some(item) = list.next_element::<T>()?
                 {
@@ -119,85 +119,85 @@ impl<'de, T: Deserialize<'de> + Keep> Deserialize<'de> for Few<T> {
                 Ok(few)
             }
         }
-        deserializer.deserialize_seq(Bounded(PhantomData))
+        deserializer.deserialize_seq(BoundedListVisitor(PhantomData))
     }
 }
 
 /// Labels or, where they are `NOTES`, annotations: those that are known.
 #[derive(Debug)]
-struct KnownMarks<const NOTES: bool>(BTreeMap<String, String>);
+struct KnownLabels<const NOTES: bool>(BTreeMap<String, String>);
 
-impl<'de, const NOTES: bool> Deserialize<'de> for KnownMarks<NOTES> {
+impl<'de, const NOTES: bool> Deserialize<'de> for KnownLabels<NOTES> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Only<const NOTES: bool>;
-        impl<'de, const NOTES: bool> Visitor<'de> for Only<NOTES> {
-            type Value = KnownMarks<NOTES>;
+        struct KnownLabelsVisitor<const NOTES: bool>;
+        impl<'de, const NOTES: bool> Visitor<'de> for KnownLabelsVisitor<NOTES> {
+            type Value = KnownLabels<NOTES>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("labels or annotations")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KnownMarks<NOTES>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KnownLabels<NOTES>, A::Error> {
                 let mut known = BTreeMap::new();
-                while let Some(KnownKey::<NOTES>(key)) = map.next_key()? {
+                while let Some(KnownLabelKey::<NOTES>(key)) = map.next_key()? {
                     let Some(key) = key else {
                         map.next_value::<IgnoredAny>()?;
                         continue;
                     };
                     let most = if key == CHART_URL { URL_MAX } else { TEXT_MAX };
-                    if let Some(value) = map.next_value_seed(UpTo(most))? {
+                    if let Some(value) = map.next_value_seed(BoundedTextVisitor(most))? {
                         known.insert(key.to_owned(), value);
                     }
                 }
-                Ok(KnownMarks(known))
+                Ok(KnownLabels(known))
             }
         }
-        deserializer.deserialize_map(Only::<NOTES>)
+        deserializer.deserialize_map(KnownLabelsVisitor::<NOTES>)
     }
 }
 
 /// A key of labels or annotations, if it is one that is known.
-struct KnownKey<const NOTES: bool>(Option<&'static str>);
+struct KnownLabelKey<const NOTES: bool>(Option<&'static str>);
 
-impl<'de, const NOTES: bool> Deserialize<'de> for KnownKey<NOTES> {
+impl<'de, const NOTES: bool> Deserialize<'de> for KnownLabelKey<NOTES> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct One<const NOTES: bool>;
-        impl<const NOTES: bool> Visitor<'_> for One<NOTES> {
-            type Value = KnownKey<NOTES>;
+        struct KnownLabelKeyVisitor<const NOTES: bool>;
+        impl<const NOTES: bool> Visitor<'_> for KnownLabelKeyVisitor<NOTES> {
+            type Value = KnownLabelKey<NOTES>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<KnownKey<NOTES>, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<KnownLabelKey<NOTES>, E> {
                 let known: &[&'static str] = if NOTES { &ANNOTATIONS } else { &LABELS };
-                Ok(KnownKey(known.iter().copied().find(|known| *known == text)))
+                Ok(KnownLabelKey(known.iter().copied().find(|known| *known == text)))
             }
         }
-        deserializer.deserialize_str(One::<NOTES>)
+        deserializer.deserialize_str(KnownLabelKeyVisitor::<NOTES>)
     }
 }
 
 /// Which fields of a Job's status were set, over all entries of its managed fields.
 #[derive(Debug, Default)]
-pub(crate) struct Managed {
+pub(crate) struct ManagedStatusFields {
     is_empty: bool,
     has_completion_time: bool,
     has_conditions: bool,
 }
 
-impl Managed {
+impl ManagedStatusFields {
     /// What they say of the end of the Job.
-    pub(crate) const fn hint(&self) -> EndHint {
+    pub(crate) const fn hint(&self) -> CompletionHint {
         if self.is_empty {
-            return EndHint::Now;
+            return CompletionHint::Now;
         }
-        EndHint::of(self.has_completion_time, self.has_conditions)
+        CompletionHint::of(self.has_completion_time, self.has_conditions)
     }
 }
 
 #[derive(Deserialize)]
-struct ManagedEntry {
+struct LeanManagedFieldsEntry {
     #[serde(rename = "fieldsV1")]
     fields: Option<ManagedFields>,
 }
@@ -216,22 +216,22 @@ struct StatusFields {
     conditions: Option<IgnoredAny>,
 }
 
-impl<'de> Deserialize<'de> for Managed {
+impl<'de> Deserialize<'de> for ManagedStatusFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Folded;
-        impl<'de> Visitor<'de> for Folded {
-            type Value = Managed;
+        struct ManagedFieldsVisitor;
+        impl<'de> Visitor<'de> for ManagedFieldsVisitor {
+            type Value = ManagedStatusFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Managed, A::Error> {
-                let mut managed = Managed {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ManagedStatusFields, A::Error> {
+                let mut managed = ManagedStatusFields {
                     is_empty: true,
-                    ..Managed::default()
+                    ..ManagedStatusFields::default()
                 };
-                while let Some(entry) = list.next_element::<ManagedEntry>()? {
+                while let Some(entry) = list.next_element::<LeanManagedFieldsEntry>()? {
                     managed.is_empty = false;
                     let status = entry.fields.and_then(|fields| fields.status);
                     managed.has_completion_time |=
@@ -241,7 +241,7 @@ impl<'de> Deserialize<'de> for Managed {
                 Ok(managed)
             }
         }
-        deserializer.deserialize_seq(Folded)
+        deserializer.deserialize_seq(ManagedFieldsVisitor)
     }
 }
 
@@ -253,21 +253,21 @@ pub(super) struct LeanMetadata {
     uid: Option<ShortText>,
     resource_version: Option<ShortText>,
     creation_timestamp: Option<Time>,
-    labels: Option<KnownMarks<false>>,
-    annotations: Option<KnownMarks<true>>,
-    owner_references: Option<Few<PodOwner>>,
-    managed_fields: Option<Managed>,
+    labels: Option<KnownLabels<false>>,
+    annotations: Option<KnownLabels<true>>,
+    owner_references: Option<BoundedList<LeanOwnerReference>>,
+    managed_fields: Option<ManagedStatusFields>,
 }
 
 /// The Job that controls a pod.
 #[derive(Debug, Deserialize)]
-struct PodOwner {
+struct LeanOwnerReference {
     kind: Option<ShortText>,
     name: Option<ShortText>,
     controller: Option<bool>,
 }
 
-impl Keep for PodOwner {
+impl BoundedItem for LeanOwnerReference {
     const MOST: usize = 1;
 
     fn is_kept(&self) -> bool {
@@ -276,7 +276,7 @@ impl Keep for PodOwner {
     }
 }
 
-impl PodOwner {
+impl LeanOwnerReference {
     fn into_reference(self) -> Option<OwnerReference> {
         Some(OwnerReference {
             kind: self.kind?.0?,
@@ -289,12 +289,12 @@ impl PodOwner {
 
 impl LeanMetadata {
     /// The metadata, and what they say of the end of a Job.
-    pub(super) fn read(self) -> (ObjectMeta, EndHint) {
+    pub(super) fn read(self) -> (ObjectMeta, CompletionHint) {
         let text = |text: Option<ShortText>| text.and_then(|text| text.0);
         let owner = self
             .owner_references
             .and_then(|owners| owners.kept.into_iter().next());
-        let owner = owner.and_then(PodOwner::into_reference);
+        let owner = owner.and_then(LeanOwnerReference::into_reference);
         let meta = ObjectMeta {
             name: text(self.name),
             uid: text(self.uid),
@@ -305,7 +305,9 @@ impl LeanMetadata {
             owner_references: owner.map(|owner| vec![owner]),
             ..ObjectMeta::default()
         };
-        let hint = self.managed_fields.map_or(EndHint::Now, |managed| managed.hint());
+        let hint = self
+            .managed_fields
+            .map_or(CompletionHint::Now, |managed| managed.hint());
         (meta, hint)
     }
 }
@@ -320,7 +322,7 @@ mod tests {
     fn a_note_is_kept_up_to_its_bound_and_the_place_of_a_chart_up_to_a_longer_one() {
         for (key, most) in [(CHART_URL, URL_MAX), (TASK_NAME, TEXT_MAX)] {
             let kept = |bytes: usize| {
-                let KnownMarks::<true>(known) =
+                let KnownLabels::<true>(known) =
                     serde_json::from_str(&json!({key: "x".repeat(bytes)}).to_string()).unwrap();
                 known.get(key).map(String::len)
             };

@@ -10,17 +10,17 @@ use kube::api::{GetParams, ObjectMeta, Patch, PostParams};
 use serde_json::json;
 
 use crate::api::labels::{FIELD_MANAGER, MANAGED_BY, MANAGED_BY_VALUE};
-use crate::plan::remote::ledger::{Admitted, Changes, LedgerRoom};
+use crate::plan::remote::ledger::{AdmittedChanges, LedgerBudget, LedgerChanges};
 
-use super::answer::{Answer, manager};
-use super::calls::{Calls, KnownLedger};
+use super::client::{CachedLedger, HubClient};
 use super::error::{CallError, found};
-use super::stage::Stage;
+use super::response::{WriteResponse, manager};
+use super::transport_stage::TransportStage;
 
 /// Writes that are tried where others write at the same time.
 const ATTEMPTS: usize = 4;
 
-impl Calls {
+impl HubClient {
     /// Everything that is kept; nothing where there is no ledger yet.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Calls {
     ///
     /// # Errors
     /// Whatever keeps it from being written.
-    pub async fn write_ledger(&self, changes: &Changes) -> Result<Admitted, CallError> {
+    pub async fn write_ledger(&self, changes: &LedgerChanges) -> Result<AdmittedChanges, CallError> {
         let mut known = self.ledger.lock().await;
         for _ in 0..ATTEMPTS {
             // What is known is put back only after a write that came through.
@@ -59,14 +59,14 @@ impl Calls {
                 }
                 Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {}
                 // The API server has the last word on what it has room for.
-                Err(CallError::Invalid) => return Ok(Admitted::nothing(changes)),
+                Err(CallError::Invalid) => return Ok(AdmittedChanges::nothing(changes)),
                 Err(error) => return Err(error),
             }
         }
         Err(CallError::Conflict)
     }
 
-    async fn get_ledger(&self) -> Result<(KnownLedger, BTreeMap<String, String>), CallError> {
+    async fn get_ledger(&self) -> Result<(CachedLedger, BTreeMap<String, String>), CallError> {
         let request = self
             .objects
             .own::<ConfigMap>()
@@ -74,21 +74,21 @@ impl Calls {
         let read: Option<ConfigMap> = found(self.send("get", "configmaps", request).await)?;
         let (version, data) = read.map_or((None, None), |map| (map.metadata.resource_version, map.data));
         let data = data.unwrap_or_default();
-        let room = LedgerRoom::of(&data);
-        Ok((KnownLedger { version, room }, data))
+        let room = LedgerBudget::of(&data);
+        Ok((CachedLedger { version, room }, data))
     }
 
-    async fn change_ledger(&self, version: &str, changes: &Changes) -> Result<String, CallError> {
+    async fn change_ledger(&self, version: &str, changes: &LedgerChanges) -> Result<String, CallError> {
         let body = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": changes}));
         let request = self
             .objects
             .own::<ConfigMap>()
             .patch_metadata(&self.ledger_name(), &manager(), &body);
-        let answer: Answer = self.send("patch", "configmaps", request).await?;
+        let answer: WriteResponse = self.send("patch", "configmaps", request).await?;
         Ok(answer.metadata.resource_version)
     }
 
-    async fn create_ledger(&self, changes: &Changes) -> Result<String, CallError> {
+    async fn create_ledger(&self, changes: &LedgerChanges) -> Result<String, CallError> {
         let kept = changes
             .iter()
             .filter_map(|(key, value)| Some((key, value.as_ref()?)));
@@ -101,13 +101,13 @@ impl Calls {
             data: Some(kept.map(|(key, value)| (key.clone(), value.clone())).collect()),
             ..ConfigMap::default()
         };
-        let body = serde_json::to_vec(&map).map_err(|_| CallError::Transport(Stage::Internal))?;
+        let body = serde_json::to_vec(&map).map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let parameters = PostParams {
             dry_run: false,
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
         let request = self.objects.own::<ConfigMap>().create(&parameters, body);
-        let answer: Answer = self.send("create", "configmaps", request).await?;
+        let answer: WriteResponse = self.send("create", "configmaps", request).await?;
         Ok(answer.metadata.resource_version)
     }
 
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::api::names::HubId;
     use crate::base::metrics::Metrics;
-    use crate::kubernetes::apply::{Extent, Objects, Wire};
+    use crate::kubernetes::apply::{ApiTransport, ResponseLimit, TaskObjectClient};
     use crate::plan::remote::ledger::lose;
     use crate::plan::remote::site::{ClusterName, Site};
 
@@ -141,11 +141,11 @@ mod tests {
         writes: AtomicUsize,
     }
 
-    impl Wire for Contended {
+    impl ApiTransport for Contended {
         fn send(
             &self,
             request: http::Request<Vec<u8>>,
-            _: Extent,
+            _: ResponseLimit,
         ) -> BoxFuture<'_, Result<Bytes, CallError>> {
             let version = self.reads.load(Ordering::Relaxed).to_string();
             let map =
@@ -167,6 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_ledger_that_others_write_at_the_same_time_is_written_a_few_times_and_then_later() {
+        const N: usize = ATTEMPTS;
         let site = Site {
             cluster: ClusterName::Platform("west".to_owned()),
             namespace: "jobs".to_owned(),
@@ -175,16 +176,8 @@ mod tests {
         // How often others write, and what comes of the first call and of the next one, with all reads and writes until then.
         for (others, first, next) in [
             (0, (true, 1, 1), (true, 1, 2)),
-            (
-                ATTEMPTS - 1,
-                (true, ATTEMPTS, ATTEMPTS),
-                (true, ATTEMPTS, ATTEMPTS + 1),
-            ),
-            (
-                ATTEMPTS,
-                (false, ATTEMPTS, ATTEMPTS),
-                (true, ATTEMPTS + 1, ATTEMPTS + 1),
-            ),
+            (N - 1, (true, N, N), (true, N, N + 1)),
+            (N, (false, N, N), (true, N + 1, N + 1)),
         ] {
             let wire = Arc::new(Contended {
                 changes: AtomicUsize::new(others),
@@ -192,7 +185,12 @@ mod tests {
             });
             let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
             let metrics = Some(Metrics::new().0);
-            let calls = Calls::over(Objects::new(wire.clone(), metrics, "rendering".to_owned(), hub));
+            let calls = HubClient::over(TaskObjectClient::new(
+                wire.clone(),
+                metrics,
+                "rendering".to_owned(),
+                hub,
+            ));
             for expected in [first, next] {
                 let written = calls.write_ledger(&changes).await;
                 let is_written = match written {

@@ -22,13 +22,13 @@ use serde_json::{Value, json};
 use crate::api::labels::{FIELD_MANAGER, HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
 use crate::api::names::{HubId, TaskUid};
 use crate::base::metrics::Metrics;
-use crate::plan::task::Right;
+use crate::plan::task::CreatePermission;
 
-use super::answer::{delete, manager};
-use super::error::{CallError, Declined, found, gone};
-use super::single::{Bare, FoundJob, LeanJob, LeanPods, Made, PODS};
-use super::stage::Stage;
-use super::wire::{Extent, Wire};
+use super::error::{CallError, CreateError, found, gone};
+use super::get::{CreatedObject, FetchedJob, LeanJob, LeanObject, LeanPods, PODS};
+use super::response::{delete, manager};
+use super::transport::{ApiTransport, ResponseLimit};
+use super::transport_stage::TransportStage;
 
 /// Longest a call to the hub's own API server may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -38,30 +38,35 @@ const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
 
 /// An answer that is not what was asked for.
-const UNREADABLE: CallError = CallError::Transport(Stage::Decode);
+const UNREADABLE: CallError = CallError::Transport(TransportStage::Decode);
 
 /// Calls for Jobs, config Secrets and pods.
 #[derive(Clone)]
-pub struct Objects {
-    wire: Arc<dyn Wire>,
+pub struct TaskObjectClient {
+    wire: Arc<dyn ApiTransport>,
     /// Where calls are counted; a wire to another cluster counts its own.
     metrics: Option<Metrics>,
     namespace: String,
     hub_id: HubId,
 }
 
-impl fmt::Debug for Objects {
+impl fmt::Debug for TaskObjectClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects")
+        f.debug_struct("TaskObjectClient")
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }
 }
 
-impl Objects {
+impl TaskObjectClient {
     /// Calls of this hub over a wire, in `namespace`.
     #[must_use]
-    pub fn new(wire: Arc<dyn Wire>, metrics: Option<Metrics>, namespace: String, hub_id: HubId) -> Self {
+    pub fn new(
+        wire: Arc<dyn ApiTransport>,
+        metrics: Option<Metrics>,
+        namespace: String,
+        hub_id: HubId,
+    ) -> Self {
         Self {
             wire,
             metrics,
@@ -80,7 +85,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
-    pub async fn create_secret(&self, secret: &Secret) -> Result<String, Declined> {
+    pub async fn create_secret(&self, secret: &Secret) -> Result<String, CreateError> {
         self.create("secrets", secret, false).await
     }
 
@@ -88,7 +93,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
-    pub async fn create_job(&self, job: &Job) -> Result<String, Declined> {
+    pub async fn create_job(&self, job: &Job) -> Result<String, CreateError> {
         self.create("jobs", job, false).await
     }
 
@@ -96,15 +101,20 @@ impl Objects {
     ///
     /// # Errors
     /// Why it would not be, or why that was not said.
-    pub async fn try_job(&self, job: &Job) -> Result<(), Declined> {
+    pub async fn try_job(&self, job: &Job) -> Result<(), CreateError> {
         self.create("jobs", job, true).await.map(|_| ())
     }
 
-    async fn create<K>(&self, resource: &'static str, object: &K, dry_run: bool) -> Result<String, Declined>
+    async fn create<K>(
+        &self,
+        resource: &'static str,
+        object: &K,
+        dry_run: bool,
+    ) -> Result<String, CreateError>
     where
         K: Resource<DynamicType = ()> + serde::Serialize,
     {
-        let body = serde_json::to_vec(object).map_err(|_| CallError::Transport(Stage::Internal))?;
+        let body = serde_json::to_vec(object).map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let parameters = PostParams {
             dry_run,
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -113,7 +123,7 @@ impl Objects {
         if let Ok(request) = &mut request {
             request.headers_mut().insert(ACCEPT, METADATA_ONLY);
         }
-        let request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
+        let request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout.into()));
         self.count(
@@ -121,7 +131,7 @@ impl Objects {
             resource,
             answer.as_ref().map_err(|declined| declined.error),
         );
-        let made: Made = serde_json::from_slice(&answer?).map_err(|_| UNREADABLE)?;
+        let made: CreatedObject = serde_json::from_slice(&answer?).map_err(|_| UNREADABLE)?;
         Ok(made.uid().ok_or(UNREADABLE)?)
     }
 
@@ -129,7 +139,7 @@ impl Objects {
     ///
     /// # Errors
     /// Whatever keeps it from being read.
-    pub async fn get_job(&self, name: &str) -> Result<Option<FoundJob>, CallError> {
+    pub async fn get_job(&self, name: &str) -> Result<Option<FetchedJob>, CallError> {
         let request = self.own::<Job>().get(name, &GetParams::default());
         let read: Option<LeanJob> = found(self.send("get", "jobs", request).await)?;
         Ok(read.map(LeanJob::found))
@@ -160,7 +170,7 @@ impl Objects {
         K: Resource<DynamicType = ()>,
     {
         let request = self.own::<K>().get_metadata(name, &GetParams::default());
-        let read: Option<Bare> = found(self.send("get", resource, request).await)?;
+        let read: Option<LeanObject> = found(self.send("get", resource, request).await)?;
         Ok(read.map(|object| object.metadata.read().0))
     }
 
@@ -176,7 +186,9 @@ impl Objects {
     ) -> Result<Vec<T>, CallError> {
         let of_task = ListParams::default().labels(&objects_of(task)).limit(PODS.into());
         let request = self.own::<Pod>().list(&of_task);
-        let body = self.exchange("list", "pods", request, Extent::Page).await?;
+        let body = self
+            .exchange("list", "pods", request, ResponseLimit::Page)
+            .await?;
         let pods: LeanPods = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         Ok(pods.pods().filter_map(|pod| look(&pod)).collect())
     }
@@ -187,7 +199,10 @@ impl Objects {
     /// Whatever keeps it from being deleted; a Job of the same name with another UID stays.
     pub async fn delete_job(&self, name: &str, uid: &str) -> Result<(), CallError> {
         let request = self.own::<Job>().delete(name, &delete(uid));
-        gone(self.exchange("delete", "jobs", request, Extent::Status).await)
+        gone(
+            self.exchange("delete", "jobs", request, ResponseLimit::Status)
+                .await,
+        )
     }
 
     /// Deletes the config Secret with this UID.
@@ -196,17 +211,20 @@ impl Objects {
     /// Whatever keeps it from being deleted; a Secret of the same name with another UID stays.
     pub async fn delete_secret(&self, name: &str, uid: &str) -> Result<(), CallError> {
         let request = self.own::<Secret>().delete(name, &delete(uid));
-        gone(self.exchange("delete", "secrets", request, Extent::Status).await)
+        gone(
+            self.exchange("delete", "secrets", request, ResponseLimit::Status)
+                .await,
+        )
     }
 
     /// Whether the API server says that the right to create these objects is missing; where it does not answer, nothing is.
-    pub async fn lacks(&self, right: Right) -> bool {
+    pub async fn lacks(&self, right: CreatePermission) -> bool {
         #[derive(Deserialize)]
-        struct Review {
-            status: Status,
+        struct AccessReview {
+            status: AccessReviewStatus,
         }
         #[derive(Deserialize)]
-        struct Status {
+        struct AccessReviewStatus {
             allowed: bool,
         }
         let (group, resource) = right.resource();
@@ -220,7 +238,7 @@ impl Objects {
         let body = serde_json::to_vec(&review).unwrap_or_default();
         let request = reviews.create(&PostParams::default(), body);
         let answer = self.send("create", "selfsubjectaccessreviews", request).await;
-        answer.is_ok_and(|review: Review| !review.status.allowed)
+        answer.is_ok_and(|review: AccessReview| !review.status.allowed)
     }
 
     /// Makes a Job this hub's own, if it is still the one with this UID and this version.
@@ -258,7 +276,9 @@ impl Objects {
         let request = self
             .own::<Job>()
             .patch_metadata(name, &manager(), &Patch::Merge(&body));
-        let answer = self.exchange("patch", "jobs", request, Extent::Status).await;
+        let answer = self
+            .exchange("patch", "jobs", request, ResponseLimit::Status)
+            .await;
         answer.map(|_| ())
     }
 
@@ -278,7 +298,9 @@ impl Objects {
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        let body = self.exchange(verb, resource, request, Extent::Object).await?;
+        let body = self
+            .exchange(verb, resource, request, ResponseLimit::Object)
+            .await?;
         serde_json::from_slice(&body).map_err(|_| UNREADABLE)
     }
 
@@ -288,9 +310,9 @@ impl Objects {
         verb: &'static str,
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
-        extent: Extent,
+        extent: ResponseLimit,
     ) -> Result<Bytes, CallError> {
-        let request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
+        let request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.send(request, extent)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout));
         self.count(verb, resource, answer.as_ref().map_err(|error| *error));

@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use crate::api::RenderClusterStatus;
 use crate::api::labels::{GROUP, VERSION};
-use crate::plan::platform::namespaces::RecordPatch;
+use crate::plan::platform::namespaces::NamespaceUidPatch;
 
-use super::answer::{Answer, manager};
-use super::calls::Calls;
+use super::client::HubClient;
 use super::error::{CallError, found};
+use super::response::{WriteResponse, manager};
 
 /// What is written to the status of a platform object.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StatusWrite<'a> {
+pub struct PlatformStatusPatch<'a> {
     /// UID of the object.
     #[serde(skip)]
     pub uid: &'a str,
@@ -34,10 +34,10 @@ pub struct StatusWrite<'a> {
     pub observed_generation: Option<i64>,
     /// What changes in the record of namespaces; other names stay.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub namespaces: &'a RecordPatch,
+    pub namespaces: &'a NamespaceUidPatch,
 }
 
-impl Calls {
+impl HubClient {
     /// Writes a registry's status; the new resource version, or `None` where the registry is gone.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Calls {
     pub async fn write_registry_status(
         &self,
         name: &str,
-        write: &StatusWrite<'_>,
+        write: &PlatformStatusPatch<'_>,
     ) -> Result<Option<String>, CallError> {
         self.write_platform(("clusterregistries", "clusterregistries/status"), name, write)
             .await
@@ -58,7 +58,7 @@ impl Calls {
     pub async fn write_class_status(
         &self,
         name: &str,
-        write: &StatusWrite<'_>,
+        write: &PlatformStatusPatch<'_>,
     ) -> Result<Option<String>, CallError> {
         self.write_platform(("rendererclasses", "rendererclasses/status"), name, write)
             .await
@@ -72,7 +72,7 @@ impl Calls {
     pub async fn write_cluster_record(
         &self,
         name: &str,
-        write: &StatusWrite<'_>,
+        write: &PlatformStatusPatch<'_>,
     ) -> Result<Option<String>, CallError> {
         self.write_platform(("renderclusters", "renderclusters/status"), name, write)
             .await
@@ -107,7 +107,7 @@ impl Calls {
         &self,
         of_kind: (&str, &'static str),
         name: &str,
-        write: &StatusWrite<'_>,
+        write: &PlatformStatusPatch<'_>,
     ) -> Result<Option<String>, CallError> {
         let mut body = json!({"metadata": {"uid": write.uid}, "status": write});
         if let Some(version) = write.version {
@@ -124,7 +124,7 @@ impl Calls {
     ) -> Result<Option<String>, CallError> {
         let path = format!("/apis/{GROUP}/{VERSION}/{plural}");
         let request = Request::new(path).patch_subresource("status", name, &manager(), &Patch::Merge(body));
-        let answer: Option<Answer> = found(self.send("patch", resource, request).await)?;
+        let answer: Option<WriteResponse> = found(self.send("patch", resource, request).await)?;
         Ok(answer.map(|answer| answer.metadata.resource_version))
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
-use crate::api::wiped::WipedSecret;
+use crate::api::zeroized::ZeroizedSecret;
 
 /// A Secret as it came; its bytes are wiped with it.
 pub struct SecretBody(Zeroizing<Vec<u8>>);
@@ -32,7 +32,7 @@ impl SecretBody {
 
     /// All of the Secret. `None` where the body is no Secret.
     #[must_use]
-    pub fn whole(&self) -> Option<WipedSecret> {
+    pub fn whole(&self) -> Option<ZeroizedSecret> {
         serde_json::from_slice(&self.0).ok()
     }
 
@@ -40,7 +40,7 @@ impl SecretBody {
     /// to see that it is longer. `None` where the body is no Secret.
     #[must_use]
     pub fn read(&self, is_wanted: impl Fn(&str) -> bool, longest: usize) -> Option<SecretData> {
-        let lean: Lean<'_> = serde_json::from_slice(&self.0).ok()?;
+        let lean: LeanSecret<'_> = serde_json::from_slice(&self.0).ok()?;
         let mut read = SecretData {
             uid: lean.metadata.uid,
             version: lean.metadata.resource_version,
@@ -83,15 +83,15 @@ impl Drop for SecretData {
 impl ZeroizeOnDrop for SecretData {}
 
 #[derive(Deserialize)]
-struct Lean<'a> {
-    metadata: LeanMeta,
+struct LeanSecret<'a> {
+    metadata: LeanSecretMetadata,
     #[serde(borrow, default)]
     data: Option<BTreeMap<String, &'a RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct LeanMeta {
+struct LeanSecretMetadata {
     uid: String,
     resource_version: String,
 }

@@ -93,7 +93,7 @@ fn of_metadata_only_the_names_are_kept_and_finalizers_are_counted() {
         assert!(info.bytes_max < 64 << 10, "{field}: {info:?}");
         let counted = if field == "finalizers" { names.len() + 1 } else { 0 };
         assert_eq!(
-            (task.finalizers.count, task.is_finalized()),
+            (task.finalizers.count, task.has_finalizer()),
             (counted, counted > 0),
             "{field}"
         );

@@ -7,14 +7,14 @@ use kube::Client;
 
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::CallError;
-use crate::plan::task::tenant::{Reader, ServiceAccount};
+use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
 
-use super::session::{Proof, Session};
-use super::token::{TokenError, Tokens};
+use super::session::{SessionCredential, TenantSession};
+use super::token::{TokenCache, TokenError};
 
 /// How the hub becomes a ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum IdentityMethod {
     /// By a token of ten minutes.
     Token,
     /// By the header `Impersonate-User`, and no other.
@@ -42,39 +42,39 @@ impl From<TokenError> for IdentityError {
 }
 
 /// Makes sessions of readers.
-pub struct Identities {
+pub struct TenantSessions {
     /// The hub's own.
     hub: Client,
     /// The same API server, as nobody.
     nobody: Client,
-    method: Method,
+    method: IdentityMethod,
     is_single_tenant: bool,
-    tokens: Tokens,
+    tokens: TokenCache,
     metrics: Metrics,
 }
 
-impl fmt::Debug for Identities {
+impl fmt::Debug for TenantSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identities")
+        f.debug_struct("TenantSessions")
             .field("method", &self.method)
             .field("tokens", &self.tokens)
             .finish_non_exhaustive()
     }
 }
 
-impl Identities {
+impl TenantSessions {
     /// Sessions by this method; `nobody` reaches the same API server without any credential. Only with `is_single_tenant`
     /// is there a session of the hub itself.
     #[must_use]
     pub fn new(
         hub: Client,
         nobody: Client,
-        method: Method,
+        method: IdentityMethod,
         is_single_tenant: bool,
         metrics: Metrics,
     ) -> Self {
         Self {
-            tokens: Tokens::new(hub.clone(), metrics.clone()),
+            tokens: TokenCache::new(hub.clone(), metrics.clone()),
             hub,
             nobody,
             method,
@@ -87,32 +87,36 @@ impl Identities {
     ///
     /// # Errors
     /// `IdentityError::Denied` when the hub may not act as the reader.
-    pub async fn session(&self, reader: &Reader) -> Result<Session, IdentityError> {
+    pub async fn session(&self, reader: &ReadIdentity) -> Result<TenantSession, IdentityError> {
         let account = match reader {
-            Reader::ServiceAccount(account) => account,
-            Reader::Hub if self.is_single_tenant => {
-                return Ok(Session::new(self.hub.clone(), Proof::Hub, self.metrics.clone()));
+            ReadIdentity::ServiceAccount(account) => account,
+            ReadIdentity::Hub if self.is_single_tenant => {
+                return Ok(TenantSession::new(
+                    self.hub.clone(),
+                    SessionCredential::Hub,
+                    self.metrics.clone(),
+                ));
             }
-            Reader::Hub => return Err(IdentityError::Denied),
+            ReadIdentity::Hub => return Err(IdentityError::Denied),
         };
         match self.method {
-            Method::Token => Ok(self.with_token(self.tokens.get(account).await?)),
-            Method::Impersonate => self.impersonating(account),
+            IdentityMethod::Token => Ok(self.with_token(self.tokens.get(account).await?)),
+            IdentityMethod::Impersonate => self.impersonating(account),
         }
     }
 
     /// Another session, for one that the API server does not know any more; `None` where there is no other.
     ///
     /// # Errors
-    /// As [`Identities::session`].
+    /// As [`TenantSessions::session`].
     pub async fn renewed(
         &self,
-        reader: &Reader,
-        refused: &Session,
-    ) -> Result<Option<Session>, IdentityError> {
+        reader: &ReadIdentity,
+        refused: &TenantSession,
+    ) -> Result<Option<TenantSession>, IdentityError> {
         let account = match reader {
-            Reader::ServiceAccount(account) => account,
-            Reader::Hub => return Ok(None),
+            ReadIdentity::ServiceAccount(account) => account,
+            ReadIdentity::Hub => return Ok(None),
         };
         let Some(token) = refused.token() else {
             return Ok(None);
@@ -121,13 +125,17 @@ impl Identities {
         Ok(Some(self.with_token(token)))
     }
 
-    fn with_token(&self, token: HeaderValue) -> Session {
-        Session::new(self.nobody.clone(), Proof::Bearer(token), self.metrics.clone())
+    fn with_token(&self, token: HeaderValue) -> TenantSession {
+        TenantSession::new(
+            self.nobody.clone(),
+            SessionCredential::Bearer(token),
+            self.metrics.clone(),
+        )
     }
 
-    fn impersonating(&self, account: &ServiceAccount) -> Result<Session, IdentityError> {
+    fn impersonating(&self, account: &ServiceAccount) -> Result<TenantSession, IdentityError> {
         let user = HeaderValue::try_from(account.username()).map_err(|_| IdentityError::Denied)?;
-        let proof = Proof::Impersonation(user);
-        Ok(Session::new(self.hub.clone(), proof, self.metrics.clone()))
+        let proof = SessionCredential::Impersonation(user);
+        Ok(TenantSession::new(self.hub.clone(), proof, self.metrics.clone()))
     }
 }

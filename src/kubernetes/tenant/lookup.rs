@@ -5,17 +5,20 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::conditions::Reason;
-use crate::api::wiped::WipedSecret;
+use crate::api::zeroized::ZeroizedSecret;
 use crate::api::{Registry, RegistrySpec};
 use crate::kubernetes::apply::CallError;
-use crate::plan::platform::catalog::{Cargo, Refusal};
-use crate::plan::task::tenant::{Access, Missing, Named, Own, Reference, login};
+use crate::plan::platform::catalog::CopyRequest;
+use crate::plan::task::refusal::Refusal;
+use crate::plan::task::tenant::{
+    MissingReference, NamedDestination, PushAccess, TenantDestination, TenantReference, login,
+};
 
-use super::identity::{Identities, IdentityError};
-use super::session::{ReadError, Session};
+use super::identity::{IdentityError, TenantSessions};
+use super::session::{TenantReadError, TenantSession};
 
 /// Why nothing came of it.
-enum Stop {
+enum LookupError {
     /// The task waits for somebody.
     Refused(Refusal),
     /// The API server does not know the reader any more.
@@ -29,9 +32,9 @@ enum Stop {
 /// # Errors
 /// A call that failed for no reason of the tenant's.
 pub async fn look_up(
-    identities: &Identities,
-    reference: &Reference,
-) -> Result<Result<Own, Refusal>, CallError> {
+    identities: &TenantSessions,
+    reference: &TenantReference,
+) -> Result<Result<TenantDestination, Refusal>, CallError> {
     let session = match identities.session(&reference.reader).await {
         Ok(session) => session,
         Err(error) => return denied(reference, error),
@@ -42,36 +45,44 @@ pub async fn look_up(
     // The account was made again since the token was: one more token, and no more than one.
     let other = match identities.renewed(&reference.reader, &session).await {
         Ok(Some(other)) => other,
-        Ok(None) => return Ok(Err(reference.refusal(Missing::Account))),
+        Ok(None) => return Ok(Err(reference.refusal(MissingReference::Account))),
         Err(error) => return denied(reference, error),
     };
     let found = settled(read(&other, reference).await)?;
-    Ok(found.unwrap_or_else(|| Err(reference.refusal(Missing::Account))))
+    Ok(found.unwrap_or_else(|| Err(reference.refusal(MissingReference::Account))))
 }
 
 /// What a reading came to; `None` where the API server did not know the reader.
-fn settled(outcome: Result<Own, Stop>) -> Result<Option<Result<Own, Refusal>>, CallError> {
+fn settled(
+    outcome: Result<TenantDestination, LookupError>,
+) -> Result<Option<Result<TenantDestination, Refusal>>, CallError> {
     match outcome {
         Ok(own) => Ok(Some(Ok(own))),
-        Err(Stop::Refused(refusal)) => Ok(Some(Err(refusal))),
-        Err(Stop::Unknown) => Ok(None),
-        Err(Stop::Failed(error)) => Err(error),
+        Err(LookupError::Refused(refusal)) => Ok(Some(Err(refusal))),
+        Err(LookupError::Unknown) => Ok(None),
+        Err(LookupError::Failed(error)) => Err(error),
     }
 }
 
-fn denied(reference: &Reference, error: IdentityError) -> Result<Result<Own, Refusal>, CallError> {
+fn denied(
+    reference: &TenantReference,
+    error: IdentityError,
+) -> Result<Result<TenantDestination, Refusal>, CallError> {
     match error {
-        IdentityError::Denied => Ok(Err(reference.refusal(Missing::Account))),
+        IdentityError::Denied => Ok(Err(reference.refusal(MissingReference::Account))),
         IdentityError::Call(error) => Err(error),
     }
 }
 
-async fn read(session: &Session, reference: &Reference) -> Result<Own, Stop> {
+async fn read(
+    session: &TenantSession,
+    reference: &TenantReference,
+) -> Result<TenantDestination, LookupError> {
     let spec = match &reference.named {
-        Named::Registry(name) => registry(session, reference, name).await?,
-        Named::Host(spec) => spec.clone(),
+        NamedDestination::Registry(name) => registry(session, reference, name).await?,
+        NamedDestination::Host(spec) => spec.clone(),
     };
-    Ok(Own {
+    Ok(TenantDestination {
         access: access(session, reference, &spec).await?,
         certificates: certificates(session, reference, &spec).await?,
         spec,
@@ -80,14 +91,21 @@ async fn read(session: &Session, reference: &Reference) -> Result<Own, Stop> {
 
 /// An object of which only the spec counts, whatever it holds.
 #[derive(Deserialize)]
-struct Loose {
+struct SpecOnly {
     #[serde(default)]
     spec: Value,
 }
 
-async fn registry(session: &Session, reference: &Reference, name: &str) -> Result<RegistrySpec, Stop> {
-    let read = session.get::<Registry, Loose>(&reference.namespace, name).await;
-    let object = read.map_err(|error| stop(reference, error, Missing::Registry, ("Registry", name)))?;
+async fn registry(
+    session: &TenantSession,
+    reference: &TenantReference,
+    name: &str,
+) -> Result<RegistrySpec, LookupError> {
+    let read = session
+        .get::<Registry, SpecOnly>(&reference.namespace, name)
+        .await;
+    let object =
+        read.map_err(|error| stop(reference, error, MissingReference::Registry, ("Registry", name)))?;
     serde_json::from_value(object.spec).map_err(|_| {
         let message = "this version of the hub cannot read the spec of the Registry: a field is missing, or has a value of another type; \
                        correct it";
@@ -95,30 +113,34 @@ async fn registry(session: &Session, reference: &Reference, name: &str) -> Resul
     })
 }
 
-async fn access(session: &Session, reference: &Reference, spec: &RegistrySpec) -> Result<Access, Stop> {
+async fn access(
+    session: &TenantSession,
+    reference: &TenantReference,
+    spec: &RegistrySpec,
+) -> Result<PushAccess, LookupError> {
     let Some(named) = &spec.push_secret_ref else {
-        return Ok(Access::Anonymous);
+        return Ok(PushAccess::Anonymous);
     };
     let read = session
-        .get::<Secret, WipedSecret>(&reference.namespace, &named.name)
+        .get::<Secret, ZeroizedSecret>(&reference.namespace, &named.name)
         .await;
     let secret = read.map_err(|error| {
         stop(
             reference,
             error,
-            Missing::Secret(&named.name),
+            MissingReference::Secret(&named.name),
             ("Secret", &named.name),
         )
     })?;
     let login = login(&secret, &spec.hostname).map_err(|refusal| refused(reference, refusal))?;
-    Ok(Access::Copied(login))
+    Ok(PushAccess::Copied(login))
 }
 
 async fn certificates(
-    session: &Session,
-    reference: &Reference,
+    session: &TenantSession,
+    reference: &TenantReference,
     spec: &RegistrySpec,
-) -> Result<Option<String>, Stop> {
+) -> Result<Option<String>, LookupError> {
     let Some(named) = &spec.ca_config_map_ref else {
         return Ok(None);
     };
@@ -129,35 +151,37 @@ async fn certificates(
         stop(
             reference,
             error,
-            Missing::Certificates(&named.name),
+            MissingReference::Certificates(&named.name),
             ("ConfigMap", &named.name),
         )
     })?;
     let bundle = map.data.and_then(|mut data| data.remove(&named.key));
-    let usable = bundle.filter(|text| Cargo::fits(text));
-    let missing = || Stop::Refused(reference.refusal(Missing::Certificates(&named.name)));
+    let usable = bundle.filter(|text| CopyRequest::fits(text));
+    let missing = || LookupError::Refused(reference.refusal(MissingReference::Certificates(&named.name)));
     usable.map(Some).ok_or_else(missing)
 }
 
 /// What keeps the task from starting; nothing is told of another namespace.
-fn refused(reference: &Reference, refusal: Refusal) -> Stop {
-    Stop::Refused(if reference.crosses {
-        reference.refusal(Missing::Registry)
+fn refused(reference: &TenantReference, refusal: Refusal) -> LookupError {
+    LookupError::Refused(if reference.crosses {
+        reference.refusal(MissingReference::Registry)
     } else {
         refusal
     })
 }
 
 fn stop(
-    reference: &Reference,
-    error: ReadError,
-    missing: Missing<'_>,
+    reference: &TenantReference,
+    error: TenantReadError,
+    missing: MissingReference<'_>,
     (kind, name): (&'static str, &str),
-) -> Stop {
+) -> LookupError {
     match error {
-        ReadError::NotFound => Stop::Refused(reference.refusal(missing)),
-        ReadError::Forbidden => Stop::Refused(reference.refusal(Missing::Right(kind, name))),
-        ReadError::Unauthorized => Stop::Unknown,
-        ReadError::Call(error) => Stop::Failed(error),
+        TenantReadError::NotFound => LookupError::Refused(reference.refusal(missing)),
+        TenantReadError::Forbidden => {
+            LookupError::Refused(reference.refusal(MissingReference::Right(kind, name)))
+        }
+        TenantReadError::Unauthorized => LookupError::Unknown,
+        TenantReadError::Call(error) => LookupError::Failed(error),
     }
 }

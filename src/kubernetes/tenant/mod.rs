@@ -10,6 +10,6 @@ mod lookup;
 mod session;
 mod token;
 
-pub use identity::{Identities, IdentityError, Method};
+pub use identity::{IdentityError, IdentityMethod, TenantSessions};
 pub use lookup::look_up;
-pub use session::{ReadError, SecretWatch, Session};
+pub use session::{SecretWatch, TenantReadError, TenantSession};

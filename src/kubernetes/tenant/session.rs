@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::{CallError, OBJECT_MAX, SecretBody, Stage, fetch};
+use crate::kubernetes::apply::{CallError, OBJECT_MAX, SecretBody, TransportStage, fetch};
 
 /// Longest a read may take.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -26,7 +26,7 @@ const SECRETS: &str = "secrets (tenant)";
 
 /// What an answer means to the one who asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub enum TenantReadError {
     /// It does not exist.
     #[error("it does not exist")]
     NotFound,
@@ -41,7 +41,7 @@ pub enum ReadError {
     Call(#[from] CallError),
 }
 
-impl ReadError {
+impl TenantReadError {
     /// The call, where it did not come to a word about the reader.
     const fn call(self) -> Option<CallError> {
         match self {
@@ -52,10 +52,10 @@ impl ReadError {
 }
 
 /// An answer that is not what was asked for.
-const UNREADABLE: ReadError = ReadError::Call(CallError::Transport(Stage::Decode));
+const UNREADABLE: TenantReadError = TenantReadError::Call(CallError::Transport(TransportStage::Decode));
 
 /// How a request shows whose it is.
-pub(super) enum Proof {
+pub(super) enum SessionCredential {
     /// A header on a client that is nobody without it.
     Bearer(HeaderValue),
     /// A header on the hub's client.
@@ -65,20 +65,20 @@ pub(super) enum Proof {
 }
 
 /// Somebody's session.
-pub struct Session {
+pub struct TenantSession {
     client: Client,
-    proof: Proof,
+    proof: SessionCredential,
     metrics: Metrics,
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for TenantSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").finish_non_exhaustive()
+        f.debug_struct("TenantSession").finish_non_exhaustive()
     }
 }
 
-impl Session {
-    pub(super) fn new(client: Client, proof: Proof, metrics: Metrics) -> Self {
+impl TenantSession {
+    pub(super) fn new(client: Client, proof: SessionCredential, metrics: Metrics) -> Self {
         Self {
             client,
             proof,
@@ -90,7 +90,7 @@ impl Session {
     ///
     /// # Errors
     /// What the answer means to the reader.
-    pub async fn get<K, T>(&self, namespace: &str, name: &str) -> Result<T, ReadError>
+    pub async fn get<K, T>(&self, namespace: &str, name: &str) -> Result<T, TenantReadError>
     where
         K: Resource<DynamicType = ()>,
         T: DeserializeOwned,
@@ -109,7 +109,7 @@ impl Session {
     ///
     /// # Errors
     /// What the answer means to the reader.
-    pub async fn secret(&self, namespace: &str, name: &str) -> Result<SecretBody, ReadError> {
+    pub async fn secret(&self, namespace: &str, name: &str) -> Result<SecretBody, TenantReadError> {
         let request = secrets(namespace).get(name, &GetParams::default());
         let answer = self.exchange(request).await;
         self.count("get", SECRETS, answer.as_ref().err());
@@ -120,7 +120,7 @@ impl Session {
     ///
     /// # Errors
     /// What the answer means to the reader.
-    pub async fn secret_version(&self, namespace: &str, name: &str) -> Result<String, ReadError> {
+    pub async fn secret_version(&self, namespace: &str, name: &str) -> Result<String, TenantReadError> {
         let request = secrets(namespace).get_metadata(name, &GetParams::default());
         let answer = self.exchange(request).await.and_then(|body| {
             let read: Result<PartialObjectMeta<Secret>, _> = serde_json::from_slice(&body);
@@ -142,7 +142,7 @@ impl Session {
         name: &str,
         version: &str,
         longest: Duration,
-    ) -> Result<SecretWatch, ReadError> {
+    ) -> Result<SecretWatch, TenantReadError> {
         let seconds = u32::try_from(longest.as_secs()).unwrap_or(u32::MAX);
         let only = WatchParams::default()
             .fields(&format!("metadata.name={name}"))
@@ -150,7 +150,7 @@ impl Session {
             .disable_bookmarks();
         let request = self.shown(secrets(namespace).watch_metadata(&only, version))?;
         let answer = tokio::time::timeout(DEADLINE, self.client.send(request.map(Body::from))).await;
-        let answer = answer.map_err(|_| ReadError::Call(CallError::Timeout));
+        let answer = answer.map_err(|_| TenantReadError::Call(CallError::Timeout));
         let answer = answer.and_then(|answer| answer.map_err(|error| classify(&error)));
         let opened = answer.and_then(|answer| match answer.status().as_u16() {
             200 => Ok(SecretWatch(Some(answer.into_body()))),
@@ -165,15 +165,15 @@ impl Session {
     async fn exchange(
         &self,
         request: Result<HttpRequest<Vec<u8>>, RequestError>,
-    ) -> Result<Bytes, ReadError> {
+    ) -> Result<Bytes, TenantReadError> {
         let request = self.shown(request)?;
         let answer = tokio::time::timeout(DEADLINE, fetch(&self.client, request, OBJECT_MAX)).await;
         answer
             .unwrap_or(Err(CallError::Timeout))
             .map_err(|error| match error {
-                CallError::NotFound => ReadError::NotFound,
-                CallError::Forbidden => ReadError::Forbidden,
-                CallError::Unauthorized => ReadError::Unauthorized,
+                CallError::NotFound => TenantReadError::NotFound,
+                CallError::Forbidden => TenantReadError::Forbidden,
+                CallError::Unauthorized => TenantReadError::Unauthorized,
                 CallError::AlreadyExists
                 | CallError::Conflict
                 | CallError::Invalid
@@ -183,12 +183,12 @@ impl Session {
                 | CallError::Timeout
                 | CallError::Code(_)
                 | CallError::Transport(_)
-                | CallError::NoClaim => ReadError::Call(error),
+                | CallError::NoClaim => TenantReadError::Call(error),
             })
     }
 
-    fn count(&self, verb: &'static str, resource: &'static str, error: Option<&ReadError>) {
-        let (code, call) = (code(error), error.copied().and_then(ReadError::call));
+    fn count(&self, verb: &'static str, resource: &'static str, error: Option<&TenantReadError>) {
+        let (code, call) = (code(error), error.copied().and_then(TenantReadError::call));
         tracing::debug!(
             verb,
             resource,
@@ -204,8 +204,8 @@ impl Session {
     fn shown(
         &self,
         request: Result<HttpRequest<Vec<u8>>, RequestError>,
-    ) -> Result<HttpRequest<Vec<u8>>, ReadError> {
-        let mut request = request.map_err(|_| CallError::Transport(Stage::Internal))?;
+    ) -> Result<HttpRequest<Vec<u8>>, TenantReadError> {
+        let mut request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         if let Some((header, value)) = self.header() {
             request.headers_mut().insert(header, value);
         }
@@ -215,16 +215,18 @@ impl Session {
     /// The token that the session shows, if it shows one.
     pub(super) const fn token(&self) -> Option<&HeaderValue> {
         match &self.proof {
-            Proof::Bearer(token) => Some(token),
-            Proof::Impersonation(_) | Proof::Hub => None,
+            SessionCredential::Bearer(token) => Some(token),
+            SessionCredential::Impersonation(_) | SessionCredential::Hub => None,
         }
     }
 
     fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match &self.proof {
-            Proof::Bearer(token) => Some((AUTHORIZATION, token.clone())),
-            Proof::Impersonation(user) => Some((HeaderName::from_static("impersonate-user"), user.clone())),
-            Proof::Hub => None,
+            SessionCredential::Bearer(token) => Some((AUTHORIZATION, token.clone())),
+            SessionCredential::Impersonation(user) => {
+                Some((HeaderName::from_static("impersonate-user"), user.clone()))
+            }
+            SessionCredential::Hub => None,
         }
     }
 }
@@ -259,28 +261,28 @@ fn resource_of<K: Resource<DynamicType = ()>>() -> &'static str {
     }
 }
 
-fn code(error: Option<&ReadError>) -> u16 {
+fn code(error: Option<&TenantReadError>) -> u16 {
     match error {
         None => 200,
-        Some(ReadError::NotFound) => 404,
-        Some(ReadError::Forbidden) => 403,
-        Some(ReadError::Unauthorized) => 401,
-        Some(ReadError::Call(error)) => error.code(),
+        Some(TenantReadError::NotFound) => 404,
+        Some(TenantReadError::Forbidden) => 403,
+        Some(TenantReadError::Unauthorized) => 401,
+        Some(TenantReadError::Call(error)) => error.code(),
     }
 }
 
-fn classify(error: &kube::Error) -> ReadError {
+fn classify(error: &kube::Error) -> TenantReadError {
     let kube::Error::Api(status) = error else {
-        return CallError::Transport(Stage::of(error)).into();
+        return CallError::Transport(TransportStage::of(error)).into();
     };
     meaning(status.code)
 }
 
-fn meaning(code: u16) -> ReadError {
+fn meaning(code: u16) -> TenantReadError {
     match code {
-        401 => ReadError::Unauthorized,
-        403 => ReadError::Forbidden,
-        404 => ReadError::NotFound,
+        401 => TenantReadError::Unauthorized,
+        403 => TenantReadError::Forbidden,
+        404 => TenantReadError::NotFound,
         code => CallError::Code(code).into(),
     }
 }

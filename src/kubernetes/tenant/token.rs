@@ -15,8 +15,8 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::{CallError, Stage};
-use crate::kubernetes::gate;
+use crate::kubernetes::apply::{CallError, TransportStage};
+use crate::kubernetes::write_fence;
 use crate::plan::task::tenant::ServiceAccount;
 
 /// Seconds a token is asked for: the least that the API server gives.
@@ -44,27 +44,27 @@ pub enum TokenError {
 
 /// A token. It is bound to the UID of its account: the API server refuses that of an account that was made again.
 #[derive(Clone)]
-struct Token {
+struct AccountToken {
     header: HeaderValue,
     usable_until: Instant,
 }
 
-type Slot = Arc<Mutex<Option<Token>>>;
+type TokenSlot = Arc<Mutex<Option<AccountToken>>>;
 
 /// The tokens that are in use.
-pub(super) struct Tokens {
+pub(super) struct TokenCache {
     client: Client,
     metrics: Metrics,
-    slots: DashMap<ServiceAccount, Slot>,
+    slots: DashMap<ServiceAccount, TokenSlot>,
 }
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for TokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokens({} accounts)", self.slots.len())
+        write!(f, "TokenCache({} accounts)", self.slots.len())
     }
 }
 
-impl Tokens {
+impl TokenCache {
     pub(super) fn new(client: Client, metrics: Metrics) -> Self {
         Self {
             client,
@@ -102,7 +102,7 @@ impl Tokens {
     }
 
     /// The account's place; the map is left before anything is waited for.
-    fn slot(&self, account: &ServiceAccount) -> Slot {
+    fn slot(&self, account: &ServiceAccount) -> TokenSlot {
         if let Some(slot) = self.slots.get(account) {
             return Arc::clone(&slot);
         }
@@ -121,7 +121,7 @@ impl Tokens {
         Arc::clone(&self.slots.entry(account.clone()).or_default())
     }
 
-    async fn ask(&self, account: &ServiceAccount) -> Result<Token, TokenError> {
+    async fn ask(&self, account: &ServiceAccount) -> Result<AccountToken, TokenError> {
         let asked = Instant::now();
         // As text, because kube logs the whole of an answer that it cannot decode.
         let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request(account)?)).await;
@@ -144,7 +144,7 @@ impl Tokens {
         let lifetime = checked(&text, account, &audiences)?;
         let mut header = HeaderValue::try_from(format!("Bearer {}", *text)).map_err(|_| TokenError::Other)?;
         header.set_sensitive(true);
-        Ok(Token {
+        Ok(AccountToken {
             header,
             usable_until: asked + lifetime.saturating_sub(MARGIN),
         })
@@ -152,7 +152,7 @@ impl Tokens {
 }
 
 fn decode(text: &str) -> Result<TokenRequest, TokenError> {
-    serde_json::from_str(text).map_err(|_| TokenError::Call(CallError::Transport(Stage::Decode)))
+    serde_json::from_str(text).map_err(|_| TokenError::Call(CallError::Transport(TransportStage::Decode)))
 }
 
 fn request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError> {
@@ -170,22 +170,22 @@ fn request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError
         "/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     ))
     .header(http::header::CONTENT_TYPE, "application/json")
-    .body(serde_json::to_vec(&body).map_err(|_| CallError::Transport(Stage::Internal))?)
-    .map_err(|_| CallError::Transport(Stage::Internal))
+    .body(serde_json::to_vec(&body).map_err(|_| CallError::Transport(TransportStage::Internal))?)
+    .map_err(|_| CallError::Transport(TransportStage::Internal))
 }
 
 /// What a token says of itself.
 #[derive(Deserialize)]
-struct Claims {
+struct TokenClaims {
     sub: String,
-    aud: Audience,
+    aud: TokenAudience,
     iat: i64,
     exp: i64,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Audience {
+enum TokenAudience {
     One(String),
     Many(Vec<String>),
 }
@@ -193,15 +193,15 @@ enum Audience {
 /// How long a token lives, if it is one of this account, for the audiences that the answer names, and short-lived. Its
 /// signature is the API server's business, which gave it.
 fn checked(token: &str, account: &ServiceAccount, audiences: &[String]) -> Result<Duration, TokenError> {
-    let claims: Claims = token
+    let claims: TokenClaims = token
         .split('.')
         .nth(1)
         .and_then(|part| URL_SAFE_NO_PAD.decode(part).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .ok_or(TokenError::Other)?;
     let said = match claims.aud {
-        Audience::One(one) => vec![one],
-        Audience::Many(many) => many,
+        TokenAudience::One(one) => vec![one],
+        TokenAudience::Many(many) => many,
     };
     let is_for_them = !said.is_empty() && said == audiences;
     let seconds = claims.exp.saturating_sub(claims.iat);
@@ -220,8 +220,8 @@ fn classify(error: &kube::Error) -> TokenError {
         // 400 and 422 are for an account that is being deleted or has no legal name.
         kube::Error::Api(status) if matches!(status.code, 400 | 403 | 404 | 409 | 422) => TokenError::Denied,
         kube::Error::Api(status) => CallError::Code(status.code).into(),
-        error if gate::is_closed(error) => CallError::NoClaim.into(),
-        error => CallError::Transport(Stage::of(error)).into(),
+        error if write_fence::is_closed(error) => CallError::NoClaim.into(),
+        error => CallError::Transport(TransportStage::of(error)).into(),
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     /// Tokens from an API server that gives this lifetime and counts how often it is asked.
-    async fn server(seconds: i64) -> (Tokens, Arc<AtomicUsize>) {
+    async fn server(seconds: i64) -> (TokenCache, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let answer = move || async move {
@@ -287,7 +287,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
         let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
-        (Tokens::new(client, Metrics::new().0), asked)
+        (TokenCache::new(client, Metrics::new().0), asked)
     }
 
     #[tokio::test]
@@ -313,7 +313,7 @@ mod tests {
     async fn tokens_of_accounts_without_end_are_not_kept() {
         let (tokens, _) = server(600).await;
         let account = |number: usize| ServiceAccount::new("team-a", &format!("builder-{number}")).unwrap();
-        let live = Token {
+        let live = AccountToken {
             header: HeaderValue::from_static("Bearer token"),
             usable_until: Instant::now() + MARGIN,
         };

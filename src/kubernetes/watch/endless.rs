@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use crate::api::names::TaskUid;
 use crate::base::metrics::{KindLabel, Metrics};
 
-use super::broken::{Watched, is_usable};
-use super::input::{Arrived, Change, Input};
+use super::errors::{WatchName, is_usable};
+use super::event::{EngineEvent, ReceivedEvent, WatchChange};
 
 /// Pause before a watch is opened anew, so that a server that refuses each start is not asked in a loop.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
@@ -28,8 +28,8 @@ pub(super) async fn run<K>(
     config: Config,
     metrics: Metrics,
     name: &'static str,
-    out: mpsc::Sender<Arrived>,
-    map: impl Fn(Event<K>) -> Option<Input>,
+    out: mpsc::Sender<ReceivedEvent>,
+    map: impl Fn(Event<K>) -> Option<EngineEvent>,
 ) where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
@@ -38,8 +38,8 @@ pub(super) async fn run<K>(
 
 pub(super) async fn forward<K>(
     events: impl Stream<Item = Event<K>>,
-    out: mpsc::Sender<Arrived>,
-    map: impl Fn(Event<K>) -> Option<Input>,
+    out: mpsc::Sender<ReceivedEvent>,
+    map: impl Fn(Event<K>) -> Option<EngineEvent>,
 ) {
     let mut events = Box::pin(events);
     while let Some(event) = events.next().await {
@@ -86,7 +86,7 @@ where
             let config = if streams { config.streaming_lists() } else { config };
             let namespace = api.namespace().map(str::to_owned);
             let events = open(api, config).inspect_err(heard);
-            let of = Watched { name, namespace };
+            let of = WatchName { name, namespace };
             Some((until_unusable(events, metrics, of, can_stream), REOPEN_PAUSE))
         }
     })
@@ -98,7 +98,7 @@ where
 fn until_unusable<K>(
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     metrics: Metrics,
-    of: Watched,
+    of: WatchName,
     can_stream: Arc<AtomicBool>,
 ) -> impl Stream<Item = Event<K>>
 where
@@ -128,12 +128,12 @@ pub(super) fn change<K, T>(
     event: Event<K>,
     seen: impl Fn(K) -> Option<T>,
     gone: impl Fn(&K) -> Option<TaskUid>,
-) -> Option<Change<T>> {
+) -> Option<WatchChange<T>> {
     match event {
-        Event::Init => Some(Change::Restart),
-        Event::InitDone => Some(Change::Synced),
-        Event::Apply(object) | Event::InitApply(object) => seen(object).map(Change::Seen),
-        Event::Delete(object) => gone(&object).map(Change::Gone),
+        Event::Init => Some(WatchChange::Restart),
+        Event::InitDone => Some(WatchChange::Synced),
+        Event::Apply(object) | Event::InitApply(object) => seen(object).map(WatchChange::Seen),
+        Event::Delete(object) => gone(&object).map(WatchChange::Gone),
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use kube::core::Status;
     use serde_json::{Value, json};
 
-    use super::super::mark::task_of;
+    use super::super::job_metadata::task_of;
     use super::*;
 
     fn object(labels: &Value) -> ConfigMap {
@@ -219,7 +219,7 @@ mod tests {
             Err(watcher::Error::WatchStartFailed(answer(410))),
             Ok(Event::Apply(object(&json!({})))),
         ]);
-        let of = Watched {
+        let of = WatchName {
             name: "test",
             namespace: None,
         };

@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use crate::api::labels::own_objects;
 use crate::api::names::HubId;
 use crate::base::metrics::Metrics;
-use crate::kubernetes::notes::Notes;
-use crate::plan::task::outcome;
+use crate::kubernetes::pod_results::PodResults;
+use crate::plan::task::job_state;
 
 use super::endless::{change, run};
-use super::input::{Arrived, Input};
-use super::mark::{job_mark, pod_task, task_of};
+use super::event::{EngineEvent, ReceivedEvent};
+use super::job_metadata::{job_mark, pod_task, task_of};
 
 /// Watches the hub's Jobs by metadata until the channel closes.
 pub async fn jobs(
@@ -24,7 +24,7 @@ pub async fn jobs(
     namespace: String,
     hub_id: HubId,
     metrics: Metrics,
-    out: mpsc::Sender<Arrived>,
+    out: mpsc::Sender<ReceivedEvent>,
 ) {
     let api: Api<PartialObjectMeta<Job>> = Api::namespaced(client, &namespace);
     let config = Config::default().labels(&own_objects(&hub_id));
@@ -34,7 +34,7 @@ pub async fn jobs(
             |o| job_mark(&o.metadata),
             |o| job_mark(&o.metadata).map(|mark| mark.task),
         )?;
-        Some(Input::Job(None, change))
+        Some(EngineEvent::Job(None, change))
     })
     .await;
 }
@@ -45,8 +45,8 @@ pub async fn pods(
     namespace: String,
     hub_id: HubId,
     metrics: Metrics,
-    notes: Notes,
-    out: mpsc::Sender<Arrived>,
+    notes: PodResults,
+    out: mpsc::Sender<ReceivedEvent>,
 ) {
     let api: Api<Pod> = Api::namespaced(client, &namespace);
     let ended = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
@@ -54,9 +54,9 @@ pub async fn pods(
     run(api, config, metrics, "pods", out, move |event| {
         match event {
             Event::Init => notes.clear(),
-            Event::InitDone => return Some(Input::PodsSeen),
+            Event::InitDone => return Some(EngineEvent::PodsSeen),
             Event::Apply(pod) | Event::InitApply(pod) => {
-                let (task, note) = (pod_task(&pod.metadata)?, outcome::read_pod(&pod)?);
+                let (task, note) = (pod_task(&pod.metadata)?, job_state::read_pod(&pod)?);
                 notes.put(task, note);
             }
             Event::Delete(pod) => notes.remove(&task_of(&pod.metadata)?, pod.metadata.uid.as_deref()?),

@@ -6,14 +6,14 @@ use crate::api::names::TaskKind;
 
 /// What one watch of tasks covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scope {
+pub struct TaskWatchScope {
     /// Which of the two kinds.
     pub kind: TaskKind,
     /// The one namespace, or all.
     pub namespace: Option<Arc<str>>,
 }
 
-impl Scope {
+impl TaskWatchScope {
     /// The scopes of a hub: the listed namespaces, or with an empty list every namespace and the platform's own tasks.
     #[must_use]
     pub fn of(namespaces: &[String]) -> Vec<Self> {
@@ -42,8 +42,8 @@ impl Scope {
 mod tests {
     use super::*;
 
-    fn scope(kind: TaskKind, namespace: Option<&str>) -> Scope {
-        Scope {
+    fn scope(kind: TaskKind, namespace: Option<&str>) -> TaskWatchScope {
+        TaskWatchScope {
             kind,
             namespace: namespace.map(Arc::from),
         }
@@ -52,8 +52,8 @@ mod tests {
     #[test]
     fn without_a_list_a_hub_serves_everything_with_one_only_that() {
         let (rt, crt) = (TaskKind::RenderTask, TaskKind::ClusterRenderTask);
-        assert_eq!(Scope::of(&[]), [scope(rt, None), scope(crt, None)]);
-        let two = Scope::of(&["team-a".to_owned(), "team-b".to_owned()]);
+        assert_eq!(TaskWatchScope::of(&[]), [scope(rt, None), scope(crt, None)]);
+        let two = TaskWatchScope::of(&["team-a".to_owned(), "team-b".to_owned()]);
         assert_eq!(two, [scope(rt, Some("team-a")), scope(rt, Some("team-b"))]);
         assert!(
             !two.iter().any(|s| s.covers(crt, "")),

@@ -9,14 +9,19 @@ use crate::api::names::{TaskKind, TaskUid};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{SlimObject, task_resource};
 
-use super::broken::is_forbidden;
 use super::endless::{change, endless_heard, forward};
-use super::input::{Arrived, Input};
-use super::scope::Scope;
-use super::tenants::of_tenants;
+use super::errors::is_forbidden;
+use super::event::{EngineEvent, ReceivedEvent};
+use super::scope::TaskWatchScope;
+use super::tenant_objects::of_tenants;
 
 /// Watches the tasks of a scope until the channel closes.
-pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Sender<Arrived>) {
+pub async fn tasks(
+    client: Client,
+    scope: TaskWatchScope,
+    metrics: Metrics,
+    out: mpsc::Sender<ReceivedEvent>,
+) {
     let resource = task_resource(scope.kind);
     let api: Api<SlimObject> = match &scope.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
@@ -26,13 +31,13 @@ pub async fn tasks(client: Client, scope: Scope, metrics: Metrics, out: mpsc::Se
     let heard = move |error: &watcher::Error| {
         // What finds no place is said again with the next error.
         if is_forbidden(error) {
-            _ = told.try_send(Input::Refused(refused.clone()).into());
+            _ = told.try_send(EngineEvent::Refused(refused.clone()).into());
         }
     };
     let events = endless_heard(api, of_tenants(), metrics, name_of(scope.kind), heard);
     forward(events, out, |event| {
         let change = change(event, |o| o.into_task(scope.kind).map(Box::new), uid_of)?;
-        Some(Input::Task(scope.clone(), change))
+        Some(EngineEvent::Task(scope.clone(), change))
     })
     .await;
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::record::{Claim, Record, Slot, State};
-use super::watched::Meeting;
-use crate::plan::preflight::{Check, Finding, shown, some_of};
+use super::namespace_scope::ScopeOverlap;
+use super::record::{HolderIdentity, InstanceState, LeaseRecord, LeaseSlot};
+use crate::plan::preflight::{PreflightCheck, PreflightFinding, shown, some_of};
 
 /// Another hub that this one must not run beside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub struct HubConflict {
     /// Its hub id.
     pub peer: String,
     /// Its instance.
@@ -17,24 +17,24 @@ pub struct Conflict {
     /// Where its Jobs run.
     pub rendering: String,
     /// Why not.
-    pub kind: ConflictKind,
+    pub kind: HubConflictKind,
 }
 
 /// Why two instances must not run beside each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConflictKind {
+pub enum HubConflictKind {
     /// They are two releases with one id, and would take each other's Jobs for their own.
     SameId,
     /// They are of one hub, and the other one, of an earlier version, works on a part of the namespaces.
     Divides,
     /// They serve the same tasks.
-    Overlap(Meeting),
+    Overlap(ScopeOverlap),
 }
 
-impl Claim {
+impl HolderIdentity {
     /// What keeps this instance from working while the record's holder is alive.
     #[must_use]
-    pub fn conflict(&self, record: &Record) -> Option<Conflict> {
+    pub fn conflict(&self, record: &LeaseRecord) -> Option<HubConflict> {
         // A record without a holder was released.
         let holder = record.holder.clone()?;
         if record.process == self.process {
@@ -42,15 +42,15 @@ impl Claim {
         }
         let kind = if record.hub != self.hub_id.to_string() {
             let meeting = self.watched.meets(&record.watched)?;
-            (!record.is_standby()).then_some(ConflictKind::Overlap(meeting))?
+            (!record.is_standby()).then_some(HubConflictKind::Overlap(meeting))?
         } else if record.rendering != self.rendering {
-            ConflictKind::SameId
-        } else if matches!(record.slot, Slot::Shard(_)) {
-            ConflictKind::Divides
+            HubConflictKind::SameId
+        } else if matches!(record.slot, LeaseSlot::Shard(_)) {
+            HubConflictKind::Divides
         } else {
             return None;
         };
-        Some(Conflict {
+        Some(HubConflict {
             peer: record.hub.clone(),
             holder,
             rendering: record.rendering.clone(),
@@ -59,18 +59,18 @@ impl Claim {
     }
 }
 
-impl Record {
+impl LeaseRecord {
     /// Whether its holder gives way to one that starts with the record of this name: of two that start at once, the one with
     /// the smaller name stays.
     #[must_use]
     pub fn gives_way_to(&self, name: &str) -> bool {
-        self.state == State::Starting && name < self.name.as_str()
+        self.state == InstanceState::Starting && name < self.name.as_str()
     }
 }
 
 /// What is known of a record's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum HolderLiveness {
     /// It wrote while it was watched.
     Alive,
     /// It has not been watched for long enough.
@@ -81,27 +81,27 @@ pub enum Life {
 
 /// Watches the records, and knows who is alive.
 #[derive(Clone, Debug, Default)]
-pub struct Lookout {
-    seen: BTreeMap<String, Seen>,
+pub struct PeerMonitor {
+    seen: BTreeMap<String, ObservedRecord>,
     has_looked: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
-    record: Record,
+struct ObservedRecord {
+    record: LeaseRecord,
     /// When it was first seen as it is.
     since: Instant,
     has_changed: bool,
 }
 
-impl Lookout {
+impl PeerMonitor {
     /// Takes in a list of all records that was answered now.
-    pub fn see(&mut self, records: &[Record], now: Instant) {
+    pub fn see(&mut self, records: &[LeaseRecord], now: Instant) {
         let mut before = std::mem::take(&mut self.seen);
         for record in records.iter().filter(|record| record.holder.is_some()) {
             let seen = match before.remove(&record.name) {
                 Some(seen) if seen.record == *record => seen,
-                known => Seen {
+                known => ObservedRecord {
                     record: record.clone(),
                     since: now,
                     // Whoever took a record that was nobody's a moment ago is as alive as who renews one.
@@ -115,16 +115,16 @@ impl Lookout {
 
     /// What is known of the holder of a record that a list showed which was asked for at `asked`.
     #[must_use]
-    pub fn life(&self, record: &Record, asked: Instant) -> Life {
+    pub fn life(&self, record: &LeaseRecord, asked: Instant) -> HolderLiveness {
         let Some(seen) = self.seen.get(&record.name).filter(|seen| seen.record == *record) else {
-            return Life::Unsure;
+            return HolderLiveness::Unsure;
         };
         if asked.saturating_duration_since(seen.since) >= record.duration {
-            Life::Gone
+            HolderLiveness::Gone
         } else if seen.has_changed {
-            Life::Alive
+            HolderLiveness::Alive
         } else {
-            Life::Unsure
+            HolderLiveness::Unsure
         }
     }
 
@@ -138,14 +138,14 @@ impl Lookout {
 
 /// The finding on the peers that are alive and in the way.
 #[must_use]
-pub fn finding(alive: &[Conflict]) -> Finding {
-    let check = Check::Peers;
+pub fn finding(alive: &[HubConflict]) -> PreflightFinding {
+    let check = PreflightCheck::Peers;
     let Some(conflict) = alive.first() else {
-        return Finding::ok(check, "no other hub serves the same tasks");
+        return PreflightFinding::ok(check, "no other hub serves the same tasks");
     };
     let peer = format!("the hub {} ({})", shown(&conflict.peer), shown(&conflict.holder));
     match &conflict.kind {
-        ConflictKind::SameId => Finding::refused(
+        HubConflictKind::SameId => PreflightFinding::refused(
             check,
             format!(
                 "{peer} runs with the same hub id and the rendering namespace {}",
@@ -153,14 +153,14 @@ pub fn finding(alive: &[Conflict]) -> Finding {
             ),
             "stop it, or give this one a --shard-name of its own",
         ),
-        ConflictKind::Divides => Finding::refused(
+        HubConflictKind::Divides => PreflightFinding::refused(
             check,
             format!(
                 "{peer} is of an earlier version, works on a part of the namespaces, and started at the same time"
             ),
             "start this one again: it stands by until the last instance of the earlier version has ended",
         ),
-        ConflictKind::Overlap(meeting) => Finding::refused(
+        HubConflictKind::Overlap(meeting) => PreflightFinding::refused(
             check,
             format!("{peer} serves {} too", common(meeting)),
             "give each hub a --watch-namespaces list, without a name in common, or stop one of them",
@@ -168,10 +168,10 @@ pub fn finding(alive: &[Conflict]) -> Finding {
     }
 }
 
-fn common(meeting: &Meeting) -> String {
+fn common(meeting: &ScopeOverlap) -> String {
     match meeting {
-        Meeting::Everything => "these namespaces (one of the two serves all)".to_owned(),
-        Meeting::Unknown => "a list too long to be compared, maybe these namespaces".to_owned(),
-        Meeting::Names(names) => some_of(&names.iter().map(|name| shown(name)).collect::<Vec<_>>()),
+        ScopeOverlap::Everything => "these namespaces (one of the two serves all)".to_owned(),
+        ScopeOverlap::Unknown => "a list too long to be compared, maybe these namespaces".to_owned(),
+        ScopeOverlap::Names(names) => some_of(&names.iter().map(|name| shown(name)).collect::<Vec<_>>()),
     }
 }

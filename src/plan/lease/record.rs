@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use super::DURATION;
-use super::watched::{MAX_LISTED, Watched};
+use super::namespace_scope::{MAX_LISTED, NamespaceScope};
+use super::timing::DURATION;
 use crate::api::labels::{
     FORMER_NAMESPACES, LEASE_CLAIM, LEASE_STATE, PART_OF, PART_OF_VALUE, RENDERING_NAMESPACE,
 };
@@ -24,7 +24,7 @@ const MAX_DURATION: Duration = Duration::from_secs(60);
 
 /// Which of a hub's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Slot {
+pub enum LeaseSlot {
     /// The right to work.
     Hub,
     /// The right to work on a part of the namespaces: of an earlier version, whose instances divided them. It is only read.
@@ -35,7 +35,7 @@ pub enum Slot {
 
 /// What an instance does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum InstanceState {
     /// It finds out whether it may work.
     Starting,
     /// It is ready to take the place of another.
@@ -44,7 +44,7 @@ pub enum State {
     Active,
 }
 
-impl State {
+impl InstanceState {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Starting, Self::Standby, Self::Active];
 
@@ -61,7 +61,7 @@ impl State {
 
 /// What an instance says of itself.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct HolderIdentity {
     /// Which hub.
     pub hub_id: HubId,
     /// Which instance of it; the same after a restart in place.
@@ -71,35 +71,35 @@ pub struct Claim {
     /// Where its Jobs run.
     pub rendering: String,
     /// The namespaces it serves.
-    pub watched: Watched,
+    pub watched: NamespaceScope,
 }
 
 /// What is written besides the claim.
 #[derive(Clone, Copy, Debug)]
-pub struct Content<'a> {
+pub struct LeaseContent<'a> {
     /// Which record.
-    pub slot: Slot,
+    pub slot: LeaseSlot,
     /// What the instance does.
-    pub state: State,
+    pub state: InstanceState,
     /// Namespaces that were served before.
     pub former: &'a BTreeSet<String>,
 }
 
-impl Claim {
+impl HolderIdentity {
     /// Name of one of the hub's records.
     #[must_use]
-    pub fn name(&self, slot: Slot) -> String {
+    pub fn name(&self, slot: LeaseSlot) -> String {
         let hub = &self.hub_id;
         match slot {
-            Slot::Hub => format!("{PREFIX}{hub}"),
-            Slot::Shard(number) => format!("{PREFIX}{hub}.{number}"),
-            Slot::Standby(number) => format!("{PREFIX}{hub}.{STANDBY}{number}"),
+            LeaseSlot::Hub => format!("{PREFIX}{hub}"),
+            LeaseSlot::Shard(number) => format!("{PREFIX}{hub}.{number}"),
+            LeaseSlot::Standby(number) => format!("{PREFIX}{hub}.{STANDBY}{number}"),
         }
     }
 
     /// The record as this instance writes it, in the place of `before`.
     #[must_use]
-    pub fn lease(&self, content: Content<'_>, before: Option<&Lease>, now: Timestamp) -> Lease {
+    pub fn lease(&self, content: LeaseContent<'_>, before: Option<&Lease>, now: Timestamp) -> Lease {
         let mut meta = before.map_or_else(ObjectMeta::default, |lease| lease.metadata.clone());
         meta.name = Some(self.name(content.slot));
         meta.managed_fields = None;
@@ -129,7 +129,7 @@ impl Claim {
         }
     }
 
-    fn annotate(&self, content: Content<'_>, annotations: &mut BTreeMap<String, String>) {
+    fn annotate(&self, content: LeaseContent<'_>, annotations: &mut BTreeMap<String, String>) {
         annotations.insert(LEASE_CLAIM.to_owned(), self.process.clone());
         annotations.insert(RENDERING_NAMESPACE.to_owned(), self.rendering.clone());
         annotations.insert(LEASE_STATE.to_owned(), content.state.as_str().to_owned());
@@ -157,24 +157,24 @@ impl Claim {
     /// Whether the record is this very process's.
     #[must_use]
     pub fn holds(&self, lease: &Lease) -> bool {
-        Record::of(lease)
+        LeaseRecord::of(lease)
             .is_some_and(|r| r.process == self.process && r.holder.as_ref() == Some(&self.holder))
     }
 }
 
 /// What a hub's record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct LeaseRecord {
     /// Name of the record.
     pub name: String,
     /// Which hub's it is.
     pub hub: String,
     /// Which of its records.
-    pub slot: Slot,
+    pub slot: LeaseSlot,
     /// What its holder does. What does not say so is taken for active.
-    pub state: State,
+    pub state: InstanceState,
     /// Namespaces that its hub served before, and does not any more.
-    pub former: BTreeSet<String>,
+    pub former_namespaces: BTreeSet<String>,
     /// Which instance; `None` where the record was released, or its holder is buried.
     pub holder: Option<String>,
     /// Which process of it.
@@ -182,7 +182,7 @@ pub struct Record {
     /// Where its Jobs run.
     pub rendering: String,
     /// The namespaces it serves.
-    pub watched: Watched,
+    pub watched: NamespaceScope,
     /// When it was written last, by the writer's clock: only good to see that it changed.
     pub renewed: Option<Timestamp>,
     /// How long it speaks for the hub when it does not change.
@@ -191,7 +191,7 @@ pub struct Record {
     pub version: Option<String>,
 }
 
-impl Record {
+impl LeaseRecord {
     /// What a Lease says; `None` for one that is no hub's.
     #[must_use]
     pub fn of(lease: &Lease) -> Option<Self> {
@@ -207,11 +207,11 @@ impl Record {
             hub: hub.to_owned(),
             slot,
             state: state(slot, &value(LEASE_STATE)),
-            former: read_list(&value(FORMER_NAMESPACES)),
+            former_namespaces: read_list(&value(FORMER_NAMESPACES)),
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             process: value(LEASE_CLAIM),
             rendering: value(RENDERING_NAMESPACE),
-            watched: Watched::of(annotations),
+            watched: NamespaceScope::of(annotations),
             renewed: spec.renew_time.map(|time| time.0),
             // A holder relies on the whole duration, so a record that says less is not believed.
             duration: seconds.map_or(DURATION, |s| Duration::from_secs(s).clamp(DURATION, MAX_DURATION)),
@@ -222,28 +222,30 @@ impl Record {
     /// Whether it is only a standby's, which stands against nobody.
     #[must_use]
     pub const fn is_standby(&self) -> bool {
-        matches!(self.slot, Slot::Standby(_))
+        matches!(self.slot, LeaseSlot::Standby(_))
     }
 }
 
-fn read_name(name: &str) -> Option<(&str, Slot)> {
+fn read_name(name: &str) -> Option<(&str, LeaseSlot)> {
     let name = name.strip_prefix(PREFIX)?;
     // The id of a hub has no dot in it.
     let Some((hub, slot)) = name.split_once('.') else {
-        return Some((name, Slot::Hub));
+        return Some((name, LeaseSlot::Hub));
     };
     let slot = match slot.strip_prefix(STANDBY) {
-        Some(number) => Slot::Standby(number.parse().ok()?),
-        None => Slot::Shard(slot.parse().ok()?),
+        Some(number) => LeaseSlot::Standby(number.parse().ok()?),
+        None => LeaseSlot::Shard(slot.parse().ok()?),
     };
     Some((hub, slot))
 }
 
-fn state(slot: Slot, said: &str) -> State {
+fn state(slot: LeaseSlot, said: &str) -> InstanceState {
     match slot {
-        Slot::Standby(_) => State::Standby,
-        Slot::Hub | Slot::Shard(_) if said == State::Starting.as_str() => State::Starting,
-        Slot::Hub | Slot::Shard(_) => State::Active,
+        LeaseSlot::Standby(_) => InstanceState::Standby,
+        LeaseSlot::Hub | LeaseSlot::Shard(_) if said == InstanceState::Starting.as_str() => {
+            InstanceState::Starting
+        }
+        LeaseSlot::Hub | LeaseSlot::Shard(_) => InstanceState::Active,
     }
 }
 

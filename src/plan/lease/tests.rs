@@ -1,11 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 
-use super::watched::MAX_LISTED;
+use super::namespace_scope::MAX_LISTED;
 use super::*;
 use crate::api::labels::{LEASE_STATE, WATCH_NAMESPACES};
 use crate::api::names::HubId;
@@ -21,32 +21,32 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-fn claim(shard: &str, holder: &str, watched: &[&str]) -> Claim {
-    Claim {
+fn claim(shard: &str, holder: &str, watched: &[&str]) -> HolderIdentity {
+    HolderIdentity {
         hub_id: HubId::new(shard, CLUSTER).unwrap(),
         holder: holder.to_owned(),
         process: format!("{shard}/{holder}"),
         rendering: "rendering".to_owned(),
-        watched: Watched::new(&names(watched)),
+        watched: NamespaceScope::new(&names(watched)),
     }
 }
 
 static NOTHING: BTreeSet<String> = BTreeSet::new();
 
 /// The hub's record of an instance that works.
-fn active(claim: &Claim, before: Option<&Lease>, now: Timestamp) -> Lease {
-    let content = Content {
-        slot: Slot::Hub,
-        state: State::Active,
+fn active(claim: &HolderIdentity, before: Option<&Lease>, now: Timestamp) -> Lease {
+    let content = LeaseContent {
+        slot: LeaseSlot::Hub,
+        state: InstanceState::Active,
         former: &NOTHING,
     };
     claim.lease(content, before, now)
 }
 
 /// A record as instances of earlier versions wrote it, which divided the namespaces of their hub.
-fn part(claim: &Claim, state: State) -> Lease {
-    let content = Content {
-        slot: Slot::Shard(0),
+fn part(claim: &HolderIdentity, state: InstanceState) -> Lease {
+    let content = LeaseContent {
+        slot: LeaseSlot::Shard(0),
         state,
         former: &NOTHING,
     };
@@ -60,8 +60,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn record(claim: &Claim, second: i64) -> Record {
-    Record::of(&active(claim, None, at(second))).unwrap()
+fn record(claim: &HolderIdentity, second: i64) -> LeaseRecord {
+    LeaseRecord::of(&active(claim, None, at(second))).unwrap()
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_record_says_what_was_claimed() {
         (spec.lease_duration_seconds, spec.lease_transitions),
         (Some(15), Some(0))
     );
-    let record = Record::of(&lease).unwrap();
+    let record = LeaseRecord::of(&lease).unwrap();
     assert_eq!(record.holder.as_deref(), Some("hub-0"));
     assert_eq!(record.rendering, "rendering");
     assert_eq!(record.watched, claim.watched);
@@ -93,7 +93,7 @@ fn a_renewal_changes_the_time_alone_and_another_process_counts_as_a_transition()
         (renewed.renew_time, renewed.lease_transitions),
         (Some(MicroTime(at(6))), Some(0))
     );
-    let second = Claim {
+    let second = HolderIdentity {
         process: "another".to_owned(),
         ..first.clone()
     };
@@ -110,40 +110,43 @@ fn a_renewal_changes_the_time_alone_and_another_process_counts_as_a_transition()
 #[test]
 fn who_stands_against_whom() {
     let ours = claim("east", "hub-0", &["a", "b"]);
-    let kind = |other: &Claim| ours.conflict(&record(other, 1)).map(|conflict| conflict.kind);
+    let kind = |other: &HolderIdentity| ours.conflict(&record(other, 1)).map(|conflict| conflict.kind);
     // The same hub: a restart in place goes on, another instance stands by.
     assert_eq!(kind(&ours), None);
     assert_eq!(kind(&claim("east", "hub-0", &["z"])), None);
     assert_eq!(kind(&claim("east", "hub-1", &["z"])), None);
     // Two releases with one id.
-    let elsewhere = Claim {
+    let elsewhere = HolderIdentity {
         rendering: "elsewhere".to_owned(),
         ..claim("east", "hub-1", &["z"])
     };
-    assert_eq!(kind(&elsewhere), Some(ConflictKind::SameId));
+    assert_eq!(kind(&elsewhere), Some(HubConflictKind::SameId));
     // Another hub: only what both serve counts, whoever the instance is.
     assert_eq!(kind(&claim("west", "hub-0", &["c", "d"])), None);
-    let overlap = |meeting| Some(ConflictKind::Overlap(meeting));
+    let overlap = |meeting| Some(HubConflictKind::Overlap(meeting));
     assert_eq!(
         kind(&claim("west", "hub-0", &["b", "c"])),
-        overlap(Meeting::Names(names(&["b"])))
+        overlap(ScopeOverlap::Names(names(&["b"])))
     );
-    assert_eq!(kind(&claim("west", "hub-0", &[])), overlap(Meeting::Everything));
+    assert_eq!(
+        kind(&claim("west", "hub-0", &[])),
+        overlap(ScopeOverlap::Everything)
+    );
     let all = claim("all", "hub-0", &[]);
     let theirs = all.conflict(&record(&ours, 1)).map(|conflict| conflict.kind);
-    assert_eq!(theirs, overlap(Meeting::Everything));
+    assert_eq!(theirs, overlap(ScopeOverlap::Everything));
 }
 
 #[test]
 fn standbys_stand_against_no_instance_of_any_hub() {
     let ours = claim("east", "hub-0", &["a", "b"]);
-    let content = Content {
-        slot: Slot::Standby(0),
-        state: State::Standby,
+    let content = LeaseContent {
+        slot: LeaseSlot::Standby(0),
+        state: InstanceState::Standby,
         former: &NOTHING,
     };
     for standby in [claim("east", "hub-1", &["a"]), claim("west", "hub-0", &[])] {
-        let record = Record::of(&standby.lease(content, None, at(1))).unwrap();
+        let record = LeaseRecord::of(&standby.lease(content, None, at(1))).unwrap();
         assert_eq!(ours.conflict(&record), None);
     }
 }
@@ -154,37 +157,40 @@ fn standbys_stand_against_no_instance_of_any_hub() {
 #[test]
 fn an_instance_of_an_earlier_version_that_has_a_part_stands_against_whom_it_meets() {
     let ours = claim("east", "hub-0", &["a", "b"]);
-    let own = ours.name(Slot::Hub);
-    let elsewhere = Claim {
+    let own = ours.name(LeaseSlot::Hub);
+    let elsewhere = HolderIdentity {
         rendering: "elsewhere".to_owned(),
         ..claim("east", "hub-1", &["a"])
     };
-    let overlap = ConflictKind::Overlap(Meeting::Names(names(&["b"])));
+    let overlap = HubConflictKind::Overlap(ScopeOverlap::Names(names(&["b"])));
     let table = [
         // The same hub, whichever part of its namespaces the other one works on.
-        (claim("east", "hub-1", &["a", "b"]), Some(ConflictKind::Divides)),
-        (claim("east", "hub-0", &["z"]), Some(ConflictKind::Divides)),
-        (elsewhere, Some(ConflictKind::SameId)),
+        (
+            claim("east", "hub-1", &["a", "b"]),
+            Some(HubConflictKind::Divides),
+        ),
+        (claim("east", "hub-0", &["z"]), Some(HubConflictKind::Divides)),
+        (elsewhere, Some(HubConflictKind::SameId)),
         // Another one: each of its instances says all that the hub serves.
         (claim("west", "hub-1", &["b", "c"]), Some(overlap)),
         (claim("west", "hub-1", &["c"]), None),
     ];
     for (number, (theirs, expected)) in table.into_iter().enumerate() {
         // It is another process, even under the same name.
-        let theirs = Claim {
+        let theirs = HolderIdentity {
             process: "another".to_owned(),
             ..theirs
         };
-        for state in [State::Starting, State::Active] {
+        for state in [InstanceState::Starting, InstanceState::Active] {
             let lease = part(&theirs, state);
-            let record = Record::of(&lease).unwrap();
-            assert_eq!((record.slot, record.state), (Slot::Shard(0), state));
+            let record = LeaseRecord::of(&lease).unwrap();
+            assert_eq!((record.slot, record.state), (LeaseSlot::Shard(0), state));
             let kind = ours.conflict(&record).map(|conflict| conflict.kind);
             assert_eq!(kind, expected, "{number}, {state:?}");
-            let released = Record::of(&Claim::released(&lease, at(2))).unwrap();
+            let released = LeaseRecord::of(&HolderIdentity::released(&lease, at(2))).unwrap();
             assert_eq!(ours.conflict(&released), None, "{number}, {state:?}");
             if record.hub == ours.hub_id.as_str() {
-                assert_eq!(record.gives_way_to(&own), state == State::Starting);
+                assert_eq!(record.gives_way_to(&own), state == InstanceState::Starting);
             }
         }
     }
@@ -193,8 +199,8 @@ fn an_instance_of_an_earlier_version_that_has_a_part_stands_against_whom_it_meet
 #[test]
 fn a_released_record_stands_against_nobody() {
     let other = claim("west", "hub-1", &[]);
-    let released = Claim::released(&active(&other, None, at(1)), at(2));
-    let record = Record::of(&released).unwrap();
+    let released = HolderIdentity::released(&active(&other, None, at(1)), at(2));
+    let record = LeaseRecord::of(&released).unwrap();
     assert_eq!(claim("east", "hub-0", &[]).conflict(&record), None);
     assert_eq!(claim("west", "hub-0", &[]).conflict(&record), None);
     assert!(!other.holds(&released));
@@ -203,21 +209,21 @@ fn a_released_record_stands_against_nobody() {
 #[test]
 fn a_list_too_long_to_be_written_down_is_not_taken_for_disjoint() {
     let many: Vec<String> = (0..=MAX_LISTED).map(|number| format!("n{number:05}")).collect();
-    let long = Claim {
-        watched: Watched::new(&many),
+    let long = HolderIdentity {
+        watched: NamespaceScope::new(&many),
         ..claim("west", "hub-1", &[])
     };
     let theirs = record(&long, 1);
-    let Watched::Only { names: written, .. } = &theirs.watched else {
+    let NamespaceScope::Only { names: written, .. } = &theirs.watched else {
         panic!("everything");
     };
     assert_eq!(written.len(), MAX_LISTED);
     let unknown = claim("east", "hub-0", &["elsewhere"]).conflict(&theirs).unwrap();
-    assert_eq!(unknown.kind, ConflictKind::Overlap(Meeting::Unknown));
+    assert_eq!(unknown.kind, HubConflictKind::Overlap(ScopeOverlap::Unknown));
     let known = claim("east", "hub-0", &["n00007"]).conflict(&theirs).unwrap();
     assert_eq!(
         known.kind,
-        ConflictKind::Overlap(Meeting::Names(names(&["n00007"])))
+        HubConflictKind::Overlap(ScopeOverlap::Names(names(&["n00007"])))
     );
 }
 
@@ -226,9 +232,9 @@ fn a_record_that_says_nothing_stands_for_everything() {
     let mut lease = active(&claim("west", "hub-1", &["c"]), None, at(1));
     lease.metadata.annotations = None;
     let conflict = claim("east", "hub-0", &["a"])
-        .conflict(&Record::of(&lease).unwrap())
+        .conflict(&LeaseRecord::of(&lease).unwrap())
         .unwrap();
-    assert_eq!(conflict.kind, ConflictKind::Overlap(Meeting::Everything));
+    assert_eq!(conflict.kind, HubConflictKind::Overlap(ScopeOverlap::Everything));
     // A list that was changed by hand is not believed to be whole.
     let mut lease = active(&claim("west", "hub-1", &["c"]), None, at(1));
     lease
@@ -237,26 +243,26 @@ fn a_record_that_says_nothing_stands_for_everything() {
         .get_or_insert_default()
         .insert(WATCH_NAMESPACES.to_owned(), "d".to_owned());
     let conflict = claim("east", "hub-0", &["a"])
-        .conflict(&Record::of(&lease).unwrap())
+        .conflict(&LeaseRecord::of(&lease).unwrap())
         .unwrap();
-    assert_eq!(conflict.kind, ConflictKind::Overlap(Meeting::Unknown));
+    assert_eq!(conflict.kind, HubConflictKind::Overlap(ScopeOverlap::Unknown));
     // What is no hub's is nothing to us.
     lease.metadata.name = Some("something-else".to_owned());
-    assert_eq!(Record::of(&lease), None);
+    assert_eq!(LeaseRecord::of(&lease), None);
 }
 
 #[test]
 fn names_of_records_say_whose_and_what_they_are() {
     let ours = claim("east", "hub-0", &[]);
     for (slot, name) in [
-        (Slot::Hub, "renderhub-east-0123abcd"),
-        (Slot::Shard(12), "renderhub-east-0123abcd.12"),
-        (Slot::Standby(7), "renderhub-east-0123abcd.standby-7"),
+        (LeaseSlot::Hub, "renderhub-east-0123abcd"),
+        (LeaseSlot::Shard(12), "renderhub-east-0123abcd.12"),
+        (LeaseSlot::Standby(7), "renderhub-east-0123abcd.standby-7"),
     ] {
         assert_eq!(ours.name(slot), name);
         let mut lease = active(&ours, None, at(1));
         lease.metadata.name = Some(name.to_owned());
-        let record = Record::of(&lease).unwrap();
+        let record = LeaseRecord::of(&lease).unwrap();
         assert_eq!((record.hub.as_str(), record.slot), ("east-0123abcd", slot));
         assert_eq!(record.is_standby(), name.contains("standby"));
     }
@@ -269,7 +275,7 @@ fn names_of_records_say_whose_and_what_they_are() {
     ] {
         let mut lease = active(&ours, None, at(1));
         lease.metadata.name = Some(name.to_owned());
-        assert_eq!(Record::of(&lease), None, "{name}");
+        assert_eq!(LeaseRecord::of(&lease), None, "{name}");
     }
 }
 
@@ -277,35 +283,38 @@ fn names_of_records_say_whose_and_what_they_are() {
 fn a_record_says_what_its_holder_does_and_what_its_hub_served_before() {
     let ours = claim("east", "hub-0", &["a"]);
     let former = BTreeSet::from(["b".to_owned(), "c".to_owned()]);
-    let content = Content {
-        slot: Slot::Hub,
-        state: State::Starting,
+    let content = LeaseContent {
+        slot: LeaseSlot::Hub,
+        state: InstanceState::Starting,
         former: &former,
     };
     let lease = ours.lease(content, None, at(1));
-    let record = Record::of(&lease).unwrap();
-    assert_eq!((record.state, record.former), (State::Starting, former.clone()));
+    let record = LeaseRecord::of(&lease).unwrap();
+    assert_eq!(
+        (record.state, record.former_namespaces),
+        (InstanceState::Starting, former.clone())
+    );
     // What cannot be read is taken for the most that it may mean.
     for state in ["standby", "active", "Starting", ""] {
         let mut lease = lease.clone();
         let annotations = lease.metadata.annotations.as_mut().unwrap();
         annotations.insert(LEASE_STATE.to_owned(), state.to_owned());
-        assert_eq!(Record::of(&lease).unwrap().state, State::Active);
+        assert_eq!(LeaseRecord::of(&lease).unwrap().state, InstanceState::Active);
     }
     // What is not so any more is not said any more.
-    let content = Content {
+    let content = LeaseContent {
         former: &NOTHING,
         ..content
     };
-    let record = Record::of(&ours.lease(content, Some(&lease), at(2))).unwrap();
-    assert_eq!(record.former, BTreeSet::new());
+    let record = LeaseRecord::of(&ours.lease(content, Some(&lease), at(2))).unwrap();
+    assert_eq!(record.former_namespaces, BTreeSet::new());
 }
 
 /// What is known at each second of a watch: the records are written at these seconds by the peer's clock.
-fn watched(seconds_and_renewals: &[(u64, i64)]) -> Vec<Life> {
+fn watched(seconds_and_renewals: &[(u64, i64)]) -> Vec<HolderLiveness> {
     let begin = Instant::now();
     let theirs = claim("east", "hub-1", &[]);
-    let mut lookout = Lookout::default();
+    let mut lookout = PeerMonitor::default();
     let look = |(second, renewal): &(u64, i64)| {
         let now = begin + Duration::from_secs(*second);
         let record = record(&theirs, *renewal);
@@ -317,7 +326,7 @@ fn watched(seconds_and_renewals: &[(u64, i64)]) -> Vec<Life> {
 
 #[test]
 fn who_renews_is_alive_and_who_is_silent_for_the_whole_duration_is_gone() {
-    use Life::{Alive, Gone, Unsure};
+    use HolderLiveness::{Alive, Gone, Unsure};
     // The peer's clock is far off both times; only whether it moves counts.
     assert_eq!(watched(&[(0, 7), (5, 7), (6, 12)]), [Unsure, Unsure, Alive]);
     assert_eq!(
@@ -337,12 +346,12 @@ fn a_record_that_is_released_and_taken_again_is_alive() {
     let theirs = claim("west", "hub-1", &[]);
     let taken = active(&theirs, None, at(1));
     let (taken, released) = (
-        Record::of(&taken).unwrap(),
-        Record::of(&Claim::released(&taken, at(2))).unwrap(),
+        LeaseRecord::of(&taken).unwrap(),
+        LeaseRecord::of(&HolderIdentity::released(&taken, at(2))).unwrap(),
     );
-    let mut lookout = Lookout::default();
+    let mut lookout = PeerMonitor::default();
     lookout.see(std::slice::from_ref(&taken), begin);
-    assert_eq!(lookout.life(&taken, begin), Life::Unsure);
+    assert_eq!(lookout.life(&taken, begin), HolderLiveness::Unsure);
     assert_eq!(lookout.next_gone(begin), Some(begin + DURATION));
     lookout.see(&[released], begin);
     assert_eq!(lookout.next_gone(begin), None);
@@ -350,22 +359,26 @@ fn a_record_that_is_released_and_taken_again_is_alive() {
     let again = record(&theirs, 30);
     let late = begin + Duration::from_secs(60);
     lookout.see(std::slice::from_ref(&again), late);
-    assert_eq!(lookout.life(&again, late), Life::Alive);
+    assert_eq!(lookout.life(&again, late), HolderLiveness::Alive);
     // A record that was not seen in this form is not judged.
-    assert_eq!(lookout.life(&taken, late), Life::Unsure);
+    assert_eq!(lookout.life(&taken, late), HolderLiveness::Unsure);
 }
 
 #[test]
 fn a_list_that_was_asked_for_too_early_buries_nobody() {
     let begin = Instant::now();
     let theirs = record(&claim("west", "hub-1", &[]), 1);
-    let mut lookout = Lookout::default();
+    let mut lookout = PeerMonitor::default();
     // The answer took its time: the record may have been written just before it came.
     lookout.see(std::slice::from_ref(&theirs), begin + Duration::from_secs(4));
     let life = |second| lookout.life(&theirs, begin + Duration::from_secs(second));
     assert_eq!(
         (life(15), life(18), life(19)),
-        (Life::Unsure, Life::Unsure, Life::Gone)
+        (
+            HolderLiveness::Unsure,
+            HolderLiveness::Unsure,
+            HolderLiveness::Gone
+        )
     );
 }
 
@@ -375,7 +388,7 @@ fn nonsense_in_a_record_holds_nobody_up_for_long() {
         let mut lease = active(&claim("west", "hub-1", &[]), None, at(1));
         lease.spec.as_mut().unwrap().lease_duration_seconds = seconds;
         assert_eq!(
-            Record::of(&lease).unwrap().duration,
+            LeaseRecord::of(&lease).unwrap().duration,
             Duration::from_secs(expected)
         );
     }
@@ -384,18 +397,18 @@ fn nonsense_in_a_record_holds_nobody_up_for_long() {
 #[test]
 fn the_finding_names_the_peer_and_what_both_serve() {
     let ours = claim("east", "hub-0", &["a", "b"]);
-    let told = |other: &Claim| finding(&[ours.conflict(&record(other, 1)).unwrap()]).message;
+    let told = |other: &HolderIdentity| finding(&[ours.conflict(&record(other, 1)).unwrap()]).message;
     assert_eq!(
         told(&claim("west", "hub-1", &["b"])),
         "the hub west-0123abcd (hub-1) serves b too"
     );
-    let elsewhere = Claim {
+    let elsewhere = HolderIdentity {
         rendering: "elsewhere".to_owned(),
         ..claim("east", "hub-1", &["b"])
     };
     assert!(told(&elsewhere).contains("same hub id and the rendering namespace elsewhere"));
     assert!(told(&claim("west", "hub\n1", &[])).contains("hub\\n1"));
-    let earlier = Record::of(&part(&claim("east", "hub-1", &["a"]), State::Active)).unwrap();
+    let earlier = LeaseRecord::of(&part(&claim("east", "hub-1", &["a"]), InstanceState::Active)).unwrap();
     let found = finding(&[ours.conflict(&earlier).unwrap()]);
     assert!(found.message.contains("is of an earlier version"), "{found:?}");
     assert!(found.fix.contains("start this one again"), "{found:?}");

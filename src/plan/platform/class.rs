@@ -1,14 +1,17 @@
 //! The verdict on a renderer class: whether it can be used, and how well it keeps the credential from tenants' input.
 
-use crate::api::conditions::{ConditionType, Reason, Wanted};
+use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::api::{RendererClassSpec, RendererMode};
 
-use crate::plan::task::objection::Objection;
+use crate::plan::task::admission_rejection::AdmissionRejection;
 
 /// The conditions of a class; `None` is a spec that this hub cannot decode. The objection is what keeps its Jobs from being
 /// accepted.
 #[must_use]
-pub fn conditions(spec: Option<&RendererClassSpec>, objection: Option<&Objection>) -> Vec<Wanted> {
+pub fn conditions(
+    spec: Option<&RendererClassSpec>,
+    objection: Option<&AdmissionRejection>,
+) -> Vec<DesiredCondition> {
     let Some(spec) = spec else {
         let message = "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it: tasks of \
                        the class wait until then";
@@ -28,11 +31,13 @@ pub fn conditions(spec: Option<&RendererClassSpec>, objection: Option<&Objection
 
 /// What the platform operator is told of a class whose Jobs are not accepted.
 #[must_use]
-pub fn refused(objection: &Objection) -> String {
+pub fn refused(objection: &AdmissionRejection) -> String {
     let mend = match objection {
-        Objection::Field(_) => "correct the class",
-        Objection::Policy(_) | Objection::Webhook(_) => "change the class or what denies it",
-        Objection::SilentWebhook(_) => "make it answer, or remove it",
+        AdmissionRejection::Field(_) => "correct the class",
+        AdmissionRejection::Policy(_) | AdmissionRejection::Webhook(_) => {
+            "change the class or what denies it"
+        }
+        AdmissionRejection::SilentWebhook(_) => "make it answer, or remove it",
     };
     format!(
         "the API server does not accept the Jobs of this class: {objection}; {mend}; its tasks wait and start by themselves"
@@ -48,7 +53,7 @@ pub const fn unsaid(spec: Option<&RendererClassSpec>) -> &'static [ConditionType
     }
 }
 
-fn ready(spec: &RendererClassSpec) -> Wanted {
+fn ready(spec: &RendererClassSpec) -> DesiredCondition {
     let message = if spec.mode == RendererMode::Single && spec.allowed_namespaces.is_empty() {
         "the class serves the platform's own tasks alone; list namespaces in allowedNamespaces to serve tenants"
     } else {
@@ -57,7 +62,7 @@ fn ready(spec: &RendererClassSpec) -> Wanted {
     want(ConditionType::Ready, true, Reason::Ready, message)
 }
 
-fn isolated(mode: RendererMode) -> Wanted {
+fn isolated(mode: RendererMode) -> DesiredCondition {
     let (status, reason, message) = match mode {
         RendererMode::Split => (
             true,
@@ -75,8 +80,8 @@ fn isolated(mode: RendererMode) -> Wanted {
     want(ConditionType::Isolated, status, reason, message)
 }
 
-fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> Wanted {
-    Wanted {
+fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> DesiredCondition {
+    DesiredCondition {
         type_,
         status,
         reason,
@@ -119,22 +124,22 @@ mod tests {
         let name = || "deny.example.com".to_owned();
         for (objection, words) in [
             (
-                Objection::Field("spec.template".to_owned()),
+                AdmissionRejection::Field("spec.template".to_owned()),
                 ["field spec.template ", "correct the class"],
             ),
             (
-                Objection::Policy(name()),
+                AdmissionRejection::Policy(name()),
                 [
                     "ValidatingAdmissionPolicy deny.example.com denies",
                     "what denies it",
                 ],
             ),
             (
-                Objection::Webhook(name()),
+                AdmissionRejection::Webhook(name()),
                 ["admission webhook deny.example.com denies", "what denies it"],
             ),
             (
-                Objection::SilentWebhook(name()),
+                AdmissionRejection::SilentWebhook(name()),
                 [
                     "admission webhook deny.example.com does not answer",
                     "make it answer",

@@ -22,17 +22,17 @@ const RECREATED: (&str, &str) = (
 );
 
 /// UIDs of namespaces by name.
-pub type Uids = BTreeMap<String, String>;
+pub type NamespaceUids = BTreeMap<String, String>;
 
 /// What is to be changed in a record: names with their UID, or with nothing where they leave it.
-pub type RecordPatch = BTreeMap<String, Option<String>>;
+pub type NamespaceUidPatch = BTreeMap<String, Option<String>>;
 
 /// Whether a list of namespaces, of which `recorded` were seen, admits the task whose namespace has the UID `current` now.
 /// The platform's own tasks are admitted everywhere.
 #[must_use]
 pub fn is_allowed(
     allowed: &[AllowedNamespace],
-    recorded: &Uids,
+    recorded: &NamespaceUids,
     current: Option<&String>,
     task: &TaskId,
 ) -> bool {
@@ -54,12 +54,12 @@ pub fn named(allowed: &[AllowedNamespace]) -> impl Iterator<Item = &String> {
 #[must_use]
 pub fn record(
     allowed: &[AllowedNamespace],
-    recorded: &Uids,
-    existing: &Uids,
+    recorded: &NamespaceUids,
+    existing: &NamespaceUids,
     is_own: impl Fn(&str) -> bool,
-) -> RecordPatch {
+) -> NamespaceUidPatch {
     let is_unlisted = |name: &&String| is_own(name) && !allowed.contains(name);
-    let leaving: RecordPatch = recorded
+    let leaving: NamespaceUidPatch = recorded
         .keys()
         .filter(is_unlisted)
         .map(|name| (name.clone(), None))
@@ -76,9 +76,13 @@ pub fn record(
 /// What no hub can have changed in a record, as the patch that puts it right: with an unchanged list no name that is
 /// on it leaves the record, and none gets another UID.
 #[must_use]
-pub fn tampered(allowed: &[AllowedNamespace], believed: &Uids, seen: &Uids) -> RecordPatch {
+pub fn tampered(
+    allowed: &[AllowedNamespace],
+    believed: &NamespaceUids,
+    seen: &NamespaceUids,
+) -> NamespaceUidPatch {
     if allowed.iter().any(|name| name == EVERY) {
-        return RecordPatch::new();
+        return NamespaceUidPatch::new();
     }
     let changed = named(allowed).filter_map(|name| {
         let uid = believed.get(name)?;
@@ -88,7 +92,7 @@ pub fn tampered(allowed: &[AllowedNamespace], believed: &Uids, seen: &Uids) -> R
 }
 
 /// Lays a patch over a record.
-pub fn apply(recorded: &mut Uids, patch: &RecordPatch) {
+pub fn apply(recorded: &mut NamespaceUids, patch: &NamespaceUidPatch) {
     for (name, uid) in patch {
         match uid {
             Some(uid) => _ = recorded.insert(name.clone(), uid.clone()),
@@ -102,8 +106,8 @@ pub fn apply(recorded: &mut Uids, patch: &RecordPatch) {
 #[must_use]
 pub fn recreated(
     allowed: &[AllowedNamespace],
-    recorded: &Uids,
-    existing: &Uids,
+    recorded: &NamespaceUids,
+    existing: &NamespaceUids,
     mentioned: &[&str],
 ) -> Vec<String> {
     let is_other = |name: &&String| match (recorded.get(*name), existing.get(*name)) {
@@ -149,7 +153,7 @@ mod tests {
         names.iter().map(ToString::to_string).collect()
     }
 
-    fn uids(pairs: &[(&str, &str)]) -> Uids {
+    fn uids(pairs: &[(&str, &str)]) -> NamespaceUids {
         pairs
             .iter()
             .map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()))
@@ -224,7 +228,7 @@ mod tests {
         for (allowed, recorded, expected) in table {
             let (allowed, mut recorded) = (list(allowed), uids(recorded));
             let patch = record(&allowed, &recorded, &existing, is_own);
-            let expected: RecordPatch = expected
+            let expected: NamespaceUidPatch = expected
                 .iter()
                 .map(|(name, uid)| ((*name).to_owned(), uid.map(str::to_owned)))
                 .collect();
@@ -243,7 +247,7 @@ mod tests {
     fn taking_a_name_off_and_putting_it_back_grants_it_again() {
         let (existing, mut recorded) = (uids(&[("a", "2")]), uids(&[("a", "1")]));
         let current = existing.get("a");
-        let step = |allowed: &[&str], recorded: &mut Uids| {
+        let step = |allowed: &[&str], recorded: &mut NamespaceUids| {
             let allowed = list(allowed);
             let patch = record(&allowed, recorded, &existing, |_| true);
             apply(recorded, &patch);
@@ -271,7 +275,7 @@ mod tests {
         ];
         for (allowed, seen, expected) in table {
             let patch = tampered(&list(allowed), &believed, &uids(seen));
-            let expected: RecordPatch = expected
+            let expected: NamespaceUidPatch = expected
                 .iter()
                 .map(|(name, uid)| ((*name).to_owned(), Some((*uid).to_owned())))
                 .collect();
@@ -281,10 +285,10 @@ mod tests {
 
     #[test]
     fn a_message_names_the_recreated_and_stays_short() {
-        let existing: Uids = (0..40)
+        let existing: NamespaceUids = (0..40)
             .map(|n| (format!("{n:02}{}", "x".repeat(61)), "2".to_owned()))
             .collect();
-        let recorded: Uids = existing
+        let recorded: NamespaceUids = existing
             .keys()
             .map(|name| (name.clone(), "1".to_owned()))
             .collect();

@@ -2,28 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use super::gates::{Gate, Gates};
-use super::tenancy::Tenancy;
-use crate::plan::preflight::Check;
+use super::feature_gates::{FeatureGate, FeatureGates};
+use super::tenancy::TenancyPolicy;
+use crate::plan::preflight::PreflightCheck;
 
 /// The settings that make a hub stricter or less strict.
 #[derive(Clone, Debug, Default)]
-pub struct Posture {
+pub struct SecurityPosture {
     /// What tenants' references may do.
-    pub tenancy: Tenancy,
+    pub tenancy: TenancyPolicy,
     /// Whether the hub becomes a tenant's ServiceAccount by impersonation.
     pub impersonates: bool,
     /// Checks that an administrator does without.
-    pub skipped: BTreeSet<Check>,
+    pub skipped: BTreeSet<PreflightCheck>,
     /// Features that are turned on.
-    pub gates: Gates,
+    pub gates: FeatureGates,
     /// Whether clusters may be at addresses that are refused otherwise.
     pub allows_refused_addresses: bool,
     /// Whether metrics name namespaces of tenants.
     pub names_namespaces: bool,
 }
 
-impl Posture {
+impl SecurityPosture {
     /// `multi-tenant` or `single-tenant`.
     #[must_use]
     pub const fn mode(&self) -> &'static str {
@@ -43,7 +43,7 @@ impl Posture {
     /// Every setting that is less strict than the default, by a name of a closed list.
     #[must_use]
     pub fn relaxed(&self) -> Vec<&'static str> {
-        let Tenancy {
+        let TenancyPolicy {
             default_service_account,
             crosses_namespaces,
             is_single_tenant,
@@ -59,7 +59,9 @@ impl Posture {
             (self.allows_refused_addresses, "cluster-allow-cidrs"),
             (self.names_namespaces, "metrics-by-namespace"),
         ];
-        let gates = Gate::ALL.into_iter().filter(|gate| self.gates.is_open(*gate));
+        let gates = FeatureGate::ALL
+            .into_iter()
+            .filter(|gate| self.gates.is_open(*gate));
         let skipped = self.skipped.iter().map(|check| skip_of(*check));
         settings
             .into_iter()
@@ -70,58 +72,58 @@ impl Posture {
     }
 }
 
-const fn gate_of(gate: Gate) -> &'static str {
+const fn gate_of(gate: FeatureGate) -> &'static str {
     match gate {
-        Gate::ExternalClusterReference => "feature-gate-external-cluster-reference",
-        Gate::ExternalClusterReferenceCrossNamespace => {
+        FeatureGate::ExternalClusterReference => "feature-gate-external-cluster-reference",
+        FeatureGate::ExternalClusterReferenceCrossNamespace => {
             "feature-gate-external-cluster-reference-cross-namespace"
         }
     }
 }
 
-const fn skip_of(check: Check) -> &'static str {
+const fn skip_of(check: PreflightCheck) -> &'static str {
     match check {
-        Check::RenderingNamespace => "skip-preflight-rendering-namespace",
-        Check::TenantTasks => "skip-preflight-tenant-tasks",
-        Check::TenantRights => "skip-preflight-tenant-rights",
-        Check::RoleBindings => "skip-preflight-role-bindings",
-        Check::PodSecurity => "skip-preflight-pod-security",
-        Check::NetworkPolicy => "skip-preflight-network-policy",
-        Check::ResourceQuota => "skip-preflight-resource-quota",
-        Check::OwnRights => "skip-preflight-own-rights",
-        Check::RegistryScope => "skip-preflight-registry-scope",
-        Check::Peers => "skip-preflight-peers",
-        Check::UnownedNamespaces => "skip-preflight-unowned-namespaces",
+        PreflightCheck::RenderingNamespace => "skip-preflight-rendering-namespace",
+        PreflightCheck::TenantTasks => "skip-preflight-tenant-tasks",
+        PreflightCheck::TenantRights => "skip-preflight-tenant-rights",
+        PreflightCheck::RoleBindings => "skip-preflight-role-bindings",
+        PreflightCheck::PodSecurity => "skip-preflight-pod-security",
+        PreflightCheck::NetworkPolicy => "skip-preflight-network-policy",
+        PreflightCheck::ResourceQuota => "skip-preflight-resource-quota",
+        PreflightCheck::OwnRights => "skip-preflight-own-rights",
+        PreflightCheck::RegistryScope => "skip-preflight-registry-scope",
+        PreflightCheck::Peers => "skip-preflight-peers",
+        PreflightCheck::UnownedNamespaces => "skip-preflight-unowned-namespaces",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::platform::tenancy::OwnHosts;
+    use crate::plan::platform::tenancy::TenantRegistryHosts;
 
     #[test]
     fn the_default_is_relaxed_in_nothing() {
-        let strict = Posture::default();
+        let strict = SecurityPosture::default();
         assert_eq!((strict.mode(), strict.identity()), ("multi-tenant", "token"));
         assert!(strict.relaxed().is_empty());
     }
 
     #[test]
     fn each_relaxed_setting_is_named() {
-        let relaxed = Posture {
-            tenancy: Tenancy {
+        let relaxed = SecurityPosture {
+            tenancy: TenancyPolicy {
                 default_service_account: Some("builder".to_owned()),
                 crosses_namespaces: true,
                 is_single_tenant: true,
-                own_hosts: OwnHosts::any(),
+                own_hosts: TenantRegistryHosts::any(),
             },
             impersonates: true,
-            skipped: Check::ALL
+            skipped: PreflightCheck::ALL
                 .into_iter()
                 .filter(|check| check.can_be_skipped())
                 .collect(),
-            gates: Gates::parse(["ExternalClusterReferenceCrossNamespace=true"]).unwrap(),
+            gates: FeatureGates::parse(["ExternalClusterReferenceCrossNamespace=true"]).unwrap(),
             allows_refused_addresses: true,
             names_namespaces: true,
         };

@@ -5,54 +5,54 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::api::ClusterRegistrySpec;
-use crate::api::basic_auth::{self, NamedHost};
-use crate::api::conditions::{ConditionType, Reason, Wanted};
+use crate::api::basic_auth::{self, SecretHostMatch};
+use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::api::docker_config::DockerConfig;
 use crate::api::oci::{RegistryHost, RepositoryPrefix};
 
-use super::catalog::{Credential, unserved};
+use super::catalog::{CredentialState, unserved};
 
 /// Judges the Secret of this name that is to be used for the host.
 #[must_use]
-pub fn credential(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> Credential {
+pub fn credential(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> CredentialState {
     let Some(name) = name else {
-        return Credential::Anonymous;
+        return CredentialState::Anonymous;
     };
     let Some(secret) = secret else {
-        return Credential::Missing;
+        return CredentialState::Missing;
     };
-    let is_anothers = || named_host(secret, hostname) == NamedHost::Another;
+    let is_anothers = || named_host(secret, hostname) == SecretHostMatch::Another;
     match secret.type_.as_deref() {
         Some("kubernetes.io/basic-auth") if holds_pair(secret) && !is_anothers() => {
-            Credential::BasicAuth(name.to_owned())
+            CredentialState::BasicAuth(name.to_owned())
         }
         Some("kubernetes.io/dockerconfigjson") if covers(secret, hostname) => {
-            Credential::DockerConfig(name.to_owned())
+            CredentialState::DockerConfig(name.to_owned())
         }
-        _ => Credential::Invalid,
+        _ => CredentialState::Invalid,
     }
 }
 
-fn named_host(secret: &Secret, hostname: &str) -> NamedHost {
-    NamedHost::of(secret.metadata.annotations.as_ref(), hostname)
+fn named_host(secret: &Secret, hostname: &str) -> SecretHostMatch {
+    SecretHostMatch::of(secret.metadata.annotations.as_ref(), hostname)
 }
 
 /// What is known of a registry's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assessed {
+pub struct CredentialAssessment {
     /// The verdict on it.
-    pub credential: Credential,
+    pub credential: CredentialState,
     /// Whether it is used although it does not say which host it is for.
     pub is_unbound: bool,
 }
 
 /// The same with whether the Secret says for which host it is. A file of docker's says it by its entries.
 #[must_use]
-pub fn judge(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> Assessed {
+pub fn judge(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> CredentialAssessment {
     let credential = credential(name, hostname, secret);
-    let is_pair = matches!(credential, Credential::BasicAuth(_));
-    let is_named = secret.is_some_and(|secret| named_host(secret, hostname) == NamedHost::Same);
-    Assessed {
+    let is_pair = matches!(credential, CredentialState::BasicAuth(_));
+    let is_named = secret.is_some_and(|secret| named_host(secret, hostname) == SecretHostMatch::Same);
+    CredentialAssessment {
         is_unbound: is_pair && !is_named,
         credential,
     }
@@ -76,7 +76,7 @@ fn covers(secret: &Secret, hostname: &str) -> bool {
 
 /// The `Ready` condition of a registry.
 #[must_use]
-pub fn ready(spec: &ClusterRegistrySpec, judged: &Assessed) -> Wanted {
+pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialAssessment) -> DesiredCondition {
     let (reason, message) = if spec.hostname.parse::<RegistryHost>().is_err() {
         (
             Reason::InvalidSpec,
@@ -95,7 +95,7 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &Assessed) -> Wanted {
     } else {
         told(judged)
     };
-    Wanted {
+    DesiredCondition {
         type_: ConditionType::Ready,
         status: reason == Reason::Ready,
         reason,
@@ -104,25 +104,25 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &Assessed) -> Wanted {
 }
 
 /// What is said of a registry that is otherwise as it should be.
-const fn told(judged: &Assessed) -> (Reason, &'static str) {
+const fn told(judged: &CredentialAssessment) -> (Reason, &'static str) {
     match judged.credential {
-        Credential::Missing => (
+        CredentialState::Missing => (
             Reason::PushSecretNotFound,
             "the Secret that pushSecretRef names does not exist in the rendering namespace; make it there",
         ),
-        Credential::Invalid => (
+        CredentialState::Invalid => (
             Reason::PushSecretInvalid,
             "the Secret that pushSecretRef names must be of type kubernetes.io/basic-auth with username and password, and its annotation \
              renderhub.dev/registry-host must name the hostname, or of type kubernetes.io/dockerconfigjson with an entry \
              for the hostname",
         ),
-        Credential::Anonymous => (Reason::Ready, "tasks push anonymously"),
-        Credential::BasicAuth(_) if judged.is_unbound => (
+        CredentialState::Anonymous => (Reason::Ready, "tasks push anonymously"),
+        CredentialState::BasicAuth(_) if judged.is_unbound => (
             Reason::Ready,
             "tasks push with the Secret; it does not say which host it is for: give it the annotation \
              renderhub.dev/registry-host with the hostname, which a later version requires",
         ),
-        Credential::BasicAuth(_) | Credential::DockerConfig(_) => {
+        CredentialState::BasicAuth(_) | CredentialState::DockerConfig(_) => {
             (Reason::Ready, "tasks push with the Secret")
         }
     }
@@ -166,21 +166,24 @@ mod tests {
     const BASIC: &str = "kubernetes.io/basic-auth";
     const DOCKER: &str = "kubernetes.io/dockerconfigjson";
 
-    fn judged(secret: &Secret) -> Credential {
+    fn judged(secret: &Secret) -> CredentialState {
         credential(Some("s"), "registry.test:5000", Some(secret))
     }
 
     #[test]
     fn only_a_supported_type_is_usable() {
         let pair = [("username", "u"), ("password", "p")];
-        assert_eq!(judged(&secret(BASIC, &pair)), Credential::BasicAuth("s".into()));
-        assert_eq!(judged(&secret("Opaque", &pair)), Credential::Invalid);
-        assert_eq!(judged(&secret(DOCKER, &pair)), Credential::Invalid);
-        assert_eq!(judged(&secret(BASIC, &pair[..1])), Credential::Invalid);
-        assert_eq!(judged(&Secret::default()), Credential::Invalid);
+        assert_eq!(
+            judged(&secret(BASIC, &pair)),
+            CredentialState::BasicAuth("s".into())
+        );
+        assert_eq!(judged(&secret("Opaque", &pair)), CredentialState::Invalid);
+        assert_eq!(judged(&secret(DOCKER, &pair)), CredentialState::Invalid);
+        assert_eq!(judged(&secret(BASIC, &pair[..1])), CredentialState::Invalid);
+        assert_eq!(judged(&Secret::default()), CredentialState::Invalid);
         let host = "registry.test:5000";
-        assert_eq!(credential(Some("s"), host, None), Credential::Missing);
-        assert_eq!(credential(None, host, None), Credential::Anonymous);
+        assert_eq!(credential(Some("s"), host, None), CredentialState::Missing);
+        assert_eq!(credential(None, host, None), CredentialState::Anonymous);
     }
 
     /// Holds: B18.
@@ -214,7 +217,7 @@ mod tests {
             host,
             Some(&secret(DOCKER, &[(".dockerconfigjson", entry)])),
         );
-        assert!(!docker.is_unbound && docker.credential == Credential::DockerConfig("s".into()));
+        assert!(!docker.is_unbound && docker.credential == CredentialState::DockerConfig("s".into()));
         assert!(!judge(None, host, None).is_unbound && !judge(Some("s"), host, None).is_unbound);
     }
 
@@ -232,9 +235,9 @@ mod tests {
         ] {
             let verdict = judged(&secret(BASIC, &[("username", username), ("password", password)]));
             let expected = if usable {
-                Credential::BasicAuth("s".into())
+                CredentialState::BasicAuth("s".into())
             } else {
-                Credential::Invalid
+                CredentialState::Invalid
             };
             assert_eq!(verdict, expected, "{username:?}");
         }
@@ -252,17 +255,17 @@ mod tests {
         ] {
             let file = format!(r#"{{"auths":{{"registry.test:5000":{ours},"other.test":{others}}}}}"#);
             let expected = if usable {
-                Credential::DockerConfig("s".into())
+                CredentialState::DockerConfig("s".into())
             } else {
-                Credential::Invalid
+                CredentialState::Invalid
             };
             let verdict = judged(&secret(DOCKER, &[(".dockerconfigjson", &file)]));
             assert_eq!(verdict, expected, "{file}");
         }
     }
 
-    fn bound(credential: Credential) -> Assessed {
-        Assessed {
+    fn bound(credential: CredentialState) -> CredentialAssessment {
+        CredentialAssessment {
             credential,
             is_unbound: false,
         }
@@ -271,10 +274,10 @@ mod tests {
     #[test]
     fn ready_says_what_to_mend() {
         let table = [
-            (Credential::Anonymous, true, Reason::Ready),
-            (Credential::BasicAuth("s".into()), true, Reason::Ready),
-            (Credential::Missing, false, Reason::PushSecretNotFound),
-            (Credential::Invalid, false, Reason::PushSecretInvalid),
+            (CredentialState::Anonymous, true, Reason::Ready),
+            (CredentialState::BasicAuth("s".into()), true, Reason::Ready),
+            (CredentialState::Missing, false, Reason::PushSecretNotFound),
+            (CredentialState::Invalid, false, Reason::PushSecretInvalid),
         ];
         for (credential, status, reason) in table {
             let wanted = ready(&spec(Some("s")), &bound(credential.clone()));
@@ -285,7 +288,7 @@ mod tests {
             ..spec(None)
         };
         assert_eq!(
-            ready(&bad_host, &bound(Credential::Anonymous)).reason,
+            ready(&bad_host, &bound(CredentialState::Anonymous)).reason,
             Reason::InvalidSpec
         );
     }

@@ -7,16 +7,16 @@ use std::str::FromStr;
 use crate::api::conditions::Reason;
 use crate::api::names::TaskKind;
 use crate::api::oci::{OciError, RegistryHost};
-use crate::api::termination::Reason as Said;
+use crate::api::termination::TerminationReason;
 use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec};
 
-use super::catalog::Refusal;
+use crate::plan::task::job_state::PodTermination;
 use crate::plan::task::model::Task;
-use crate::plan::task::outcome::PodNote;
+use crate::plan::task::refusal::Refusal;
 
 /// How far a task's references reach, and as whom they are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tenancy {
+pub struct TenancyPolicy {
     /// ServiceAccount in the task's namespace for tasks that name none.
     pub default_service_account: Option<String>,
     /// Whether a `ReferenceGrant` can let a reference leave the task's namespace.
@@ -24,10 +24,10 @@ pub struct Tenancy {
     /// Whether the hub reads as itself what a task without a ServiceAccount names.
     pub is_single_tenant: bool,
     /// Hosts of the registries of their own that tenants may name.
-    pub own_hosts: OwnHosts,
+    pub own_hosts: TenantRegistryHosts,
 }
 
-impl Tenancy {
+impl TenancyPolicy {
     /// Whether the platform lets a task push to this registry, which a tenant named. Its token service is asked for as well: the
     /// renderer connects there too.
     ///
@@ -65,7 +65,7 @@ impl Tenancy {
     /// Whether a failure is told without its cause: the pod asked a host that a tenant chose, and the host never asked for a
     /// credential of the tenant's, so that it may be any host that the pod reaches.
     #[must_use]
-    pub fn hides(&self, task: &Task, note: Option<&PodNote>) -> bool {
+    pub fn hides(&self, task: &Task, note: Option<&PodTermination>) -> bool {
         let Some(said) = note.and_then(|note| note.message.as_ref()) else {
             return false;
         };
@@ -81,28 +81,28 @@ impl Tenancy {
 }
 
 /// Whether a last word tells what the host of the registry does.
-const fn tells_of_host(said: Said) -> bool {
+const fn tells_of_host(said: TerminationReason) -> bool {
     match said {
-        Said::Unauthorized
-        | Said::CredentialRequired
-        | Said::Forbidden
-        | Said::RegistryUnreachable
-        | Said::RegistryRefused
-        | Said::DigestMismatch
-        | Said::RedirectRefused
-        | Said::RealmRefused => true,
+        TerminationReason::Unauthorized
+        | TerminationReason::CredentialRequired
+        | TerminationReason::Forbidden
+        | TerminationReason::RegistryUnreachable
+        | TerminationReason::RegistryRefused
+        | TerminationReason::DigestMismatch
+        | TerminationReason::RedirectRefused
+        | TerminationReason::RealmRefused => true,
         // A conflict comes only from what speaks the registries' protocol, and so would a success.
-        Said::TagConflict
-        | Said::Rendered
-        | Said::Pushed
-        | Said::AlreadyExists
-        | Said::BadConfig
-        | Said::InputReplaced
-        | Said::ChartTooLarge
-        | Said::BadArchive
-        | Said::BadCredentials
-        | Said::BadDestination
-        | Said::Internal => false,
+        TerminationReason::TagConflict
+        | TerminationReason::Rendered
+        | TerminationReason::Pushed
+        | TerminationReason::AlreadyExists
+        | TerminationReason::BadConfig
+        | TerminationReason::InputReplaced
+        | TerminationReason::ChartTooLarge
+        | TerminationReason::BadArchive
+        | TerminationReason::BadCredentials
+        | TerminationReason::BadDestination
+        | TerminationReason::Internal => false,
     }
 }
 
@@ -114,9 +114,9 @@ fn host_of(url: &str) -> &str {
 
 /// Hosts of registries, as the platform operator lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnHosts(Vec<HostPattern>);
+pub struct TenantRegistryHosts(Vec<HostPattern>);
 
-impl OwnHosts {
+impl TenantRegistryHosts {
     /// Hosts that match one of these.
     #[must_use]
     pub const fn of(patterns: Vec<HostPattern>) -> Self {
@@ -187,14 +187,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::termination::{Phase, Termination};
+    use crate::api::termination::{Termination, TerminationPhase};
     use crate::plan::task::tests::{spec_with, task_of};
 
-    fn tenancy(hosts: &[&str]) -> Tenancy {
+    fn tenancy(hosts: &[&str]) -> TenancyPolicy {
         let patterns = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        Tenancy {
-            own_hosts: OwnHosts::of(patterns),
-            ..Tenancy::default()
+        TenancyPolicy {
+            own_hosts: TenantRegistryHosts::of(patterns),
+            ..TenancyPolicy::default()
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
     fn a_refusal_names_the_host_and_whom_to_ask_but_nothing_of_another_namespace() {
         let task = task_of(spec_with(json!({})));
         let told = |crosses| {
-            let refusal = Tenancy::default()
+            let refusal = TenancyPolicy::default()
                 .vet(&task, &registry("r.example.com:5000", &json!(null)), crosses)
                 .unwrap_err();
             assert_eq!(refusal.reason, Reason::RegistryNotAllowed);
@@ -272,7 +272,7 @@ mod tests {
         assert!(!told(true).contains("r.example.com"));
         let mut platforms = task;
         platforms.id.kind = TaskKind::ClusterRenderTask;
-        let found = Tenancy::default().vet(&platforms, &registry("r", &json!(null)), false);
+        let found = TenancyPolicy::default().vet(&platforms, &registry("r", &json!(null)), false);
         assert_eq!(found, Ok(()), "the platform's own tasks are bound by no list");
     }
 
@@ -285,12 +285,12 @@ mod tests {
         let platforms = task_of(spec_with(json!({})));
         let at_home = json!({"registryRef": null, "baseURL": "registry.mine", "kubeConfig": {"secretRef": {"name": "k"}}});
         let at_home = task_of(spec_with(at_home));
-        let single = Tenancy {
+        let single = TenancyPolicy {
             is_single_tenant: true,
-            ..Tenancy::default()
+            ..TenancyPolicy::default()
         };
-        let many = Tenancy::default();
-        let note = |message: Termination| PodNote {
+        let many = TenancyPolicy::default();
+        let note = |message: Termination| PodTermination {
             pod_uid: "p".to_owned(),
             created: crate::plan::task::tests::at(0),
             succeeded: false,
@@ -298,8 +298,11 @@ mod tests {
             message: Some(message),
             stop: None,
         };
-        for reason in Said::ALL.into_iter().filter(|reason| !reason.is_success()) {
-            let word = Termination::failed(Phase::Push, reason);
+        for reason in TerminationReason::ALL
+            .into_iter()
+            .filter(|reason| !reason.is_success())
+        {
+            let word = Termination::failed(TerminationPhase::Push, reason);
             let sent = note(Termination {
                 credential_sent: true,
                 ..word.clone()

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{Check, Facts, Finding, Withheld, shown, some_of, unknown};
+use super::check::PreflightCheck;
+use super::facts::{FactError, PreflightFacts};
+use super::finding::{PreflightFinding, unknown};
+use super::text::{shown, some_of};
 
 /// The label by which a namespace enforces a PodSecurity standard.
 pub const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
@@ -24,11 +27,11 @@ const BOUNDS: [&str; 9] = [
 ];
 
 /// It exists, is none of the system's, and no registry counts it among the tenants.
-pub(super) fn is_the_platforms(facts: &Facts) -> Finding {
-    let check = Check::RenderingNamespace;
+pub(super) fn is_the_platforms(facts: &PreflightFacts) -> PreflightFinding {
+    let check = PreflightCheck::RenderingNamespace;
     let name = &facts.rendering;
     if name == "default" || name.starts_with("kube-") {
-        return Finding::refused(
+        return PreflightFinding::refused(
             check,
             format!("{name} is a namespace of the cluster's own, where others have rights"),
             "give renderhub a rendering namespace of its own",
@@ -37,15 +40,17 @@ pub(super) fn is_the_platforms(facts: &Facts) -> Finding {
     let made = "make it as the chart does, or correct --rendering-namespace";
     match &facts.namespace {
         // A Role in a namespace that does not exist gives no right to see that.
-        Err(Withheld::Forbidden) => {
-            return Finding::refused(
+        Err(FactError::Forbidden) => {
+            return PreflightFinding::refused(
                 check,
                 format!("the namespace {name} does not exist, or the hub may not get it"),
                 format!("{made}; and grant it, as the chart does"),
             );
         }
         Err(why) => return unknown(check, *why, &format!("get the namespace {name}")),
-        Ok(None) => return Finding::refused(check, format!("the namespace {name} does not exist"), made),
+        Ok(None) => {
+            return PreflightFinding::refused(check, format!("the namespace {name} does not exist"), made);
+        }
         Ok(Some(_)) => {}
     }
     let naming: Vec<String> = facts
@@ -56,23 +61,23 @@ pub(super) fn is_the_platforms(facts: &Facts) -> Finding {
         .map(|(registry, _)| shown(registry))
         .collect();
     if !naming.is_empty() {
-        return Finding::refused(
+        return PreflightFinding::refused(
             check,
             format!("ClusterRegistry {} treats {name} as a tenant's", some_of(&naming)),
             "take it off the allowedNamespaces; tasks live in tenants' namespaces",
         );
     }
-    Finding::ok(check, format!("{name} is the platform's"))
+    PreflightFinding::ok(check, format!("{name} is the platform's"))
 }
 
 /// A task in it means that a tenant works there.
-pub(super) fn holds_no_task(facts: &Facts) -> Finding {
-    let check = Check::TenantTasks;
+pub(super) fn holds_no_task(facts: &PreflightFacts) -> PreflightFinding {
+    let check = PreflightCheck::TenantTasks;
     let name = &facts.rendering;
     match facts.has_tasks {
         Err(why) => unknown(check, why, &format!("list rendertasks in {name}")),
-        Ok(false) => Finding::ok(check, format!("no RenderTask lies in {name}")),
-        Ok(true) => Finding::refused(
+        Ok(false) => PreflightFinding::ok(check, format!("no RenderTask lies in {name}")),
+        Ok(true) => PreflightFinding::refused(
             check,
             format!(
                 "{name} holds RenderTasks, so it is a tenant's: who works there can read every push credential"
@@ -83,8 +88,8 @@ pub(super) fn holds_no_task(facts: &Facts) -> Finding {
 }
 
 /// A renderer image cannot take more than `restricted` gives.
-pub(super) fn is_restricted(facts: &Facts) -> Finding {
-    let check = Check::PodSecurity;
+pub(super) fn is_restricted(facts: &PreflightFacts) -> PreflightFinding {
+    let check = PreflightCheck::PodSecurity;
     let name = &facts.rendering;
     let labels = match &facts.namespace {
         Err(why) => return unknown(check, *why, &format!("get the namespace {name}")),
@@ -94,9 +99,9 @@ pub(super) fn is_restricted(facts: &Facts) -> Finding {
         .and_then(|l| l.get(ENFORCE))
         .is_some_and(|level| level == "restricted");
     if is_so {
-        return Finding::ok(check, format!("{name} enforces restricted"));
+        return PreflightFinding::ok(check, format!("{name} enforces restricted"));
     }
-    Finding::refused(
+    PreflightFinding::refused(
         check,
         format!("{name} does not enforce the PodSecurity standard restricted"),
         format!("kubectl label namespace {name} {ENFORCE}=restricted; or --skip-preflight={check}"),
@@ -104,8 +109,8 @@ pub(super) fn is_restricted(facts: &Facts) -> Finding {
 }
 
 /// Pods of it reach nothing, and nothing reaches them, unless a policy says so.
-pub(super) fn denies_by_default(facts: &Facts) -> Finding {
-    let check = Check::NetworkPolicy;
+pub(super) fn denies_by_default(facts: &PreflightFacts) -> PreflightFinding {
+    let check = PreflightCheck::NetworkPolicy;
     let name = &facts.rendering;
     let policies = match &facts.policies {
         Err(why) => return unknown(check, *why, &format!("list networkpolicies in {name}")),
@@ -117,9 +122,9 @@ pub(super) fn denies_by_default(facts: &Facts) -> Finding {
         .map(|direction| direction.as_str().to_owned())
         .collect();
     if open.is_empty() {
-        return Finding::ok(check, format!("{name} denies traffic by default"));
+        return PreflightFinding::ok(check, format!("{name} denies traffic by default"));
     }
-    Finding::refused(
+    PreflightFinding::refused(
         check,
         format!(
             "no NetworkPolicy of {name} denies by default: {}",
@@ -184,8 +189,8 @@ fn allows_all(policy: &NetworkPolicySpec, direction: Direction) -> bool {
 }
 
 /// Jobs that pile up meet a bound before the cluster does.
-pub(super) fn is_bounded(facts: &Facts) -> Finding {
-    let check = Check::ResourceQuota;
+pub(super) fn is_bounded(facts: &PreflightFacts) -> PreflightFinding {
+    let check = PreflightCheck::ResourceQuota;
     let name = &facts.rendering;
     let quotas = match &facts.quotas {
         Err(why) => return unknown(check, *why, &format!("list resourcequotas in {name}")),
@@ -196,9 +201,9 @@ pub(super) fn is_bounded(facts: &Facts) -> Finding {
         .flat_map(|hard| hard.keys())
         .any(|key| BOUNDS.contains(&key.as_str()))
     {
-        return Finding::ok(check, format!("{name} has a quota"));
+        return PreflightFinding::ok(check, format!("{name} has a quota"));
     }
-    Finding::refused(
+    PreflightFinding::refused(
         check,
         format!("no ResourceQuota of {name} bounds pods, Jobs, CPU or memory"),
         format!("make one, as the chart does; or --skip-preflight={check}"),

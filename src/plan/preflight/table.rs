@@ -1,13 +1,13 @@
 //! Findings as a table for people.
 
-use super::Finding;
+use super::finding::PreflightFinding;
 
 /// Characters of the two wide columns.
 const WIDE: usize = 50;
 
 /// The table: a line of headings, then a row for each finding, with long texts on several lines.
 #[must_use]
-pub fn render(findings: &[Finding]) -> String {
+pub fn render(findings: &[PreflightFinding]) -> String {
     let mut text = row("CHECK", "RESULT", "WHAT", "FIX");
     for finding in findings {
         let what = wrapped(&finding.message);
@@ -16,7 +16,7 @@ pub fn render(findings: &[Finding]) -> String {
         let line = |all: &[String], number: usize| all.get(number).cloned().unwrap_or_default();
         for number in 0..lines {
             let (check, result) = if number == 0 {
-                (finding.check.as_str(), finding.verdict.as_str())
+                (finding.check.as_str(), finding.result.as_str())
             } else {
                 ("", "")
             };

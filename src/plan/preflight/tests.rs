@@ -1,8 +1,12 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::{Value, json};
 
 use super::namespace::ENFORCE;
-use super::tenants::{RIGHTS, Right, subjects};
+use super::tenants::{RIGHTS, RestrictedPermission, TenantPermissions, subjects};
 use super::*;
+use crate::api::ClusterRegistrySpec;
 
 mod excess;
 
@@ -13,8 +17,8 @@ fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
 }
 
 /// Everything as the chart makes it.
-fn good() -> Facts {
-    Facts {
+fn good() -> PreflightFacts {
+    PreflightFacts {
         rendering: "rendering".to_owned(),
         is_single_tenant: false,
         user: Some(HUB.to_owned()),
@@ -23,7 +27,7 @@ fn good() -> Facts {
             "restricted".to_owned(),
         )]))),
         has_tasks: Ok(false),
-        rights: Ok(TenantRights::default()),
+        rights: Ok(TenantPermissions::default()),
         bindings: Ok(vec![binding(&json!({
             "kind": "ServiceAccount", "name": "renderhub", "namespace": "renderhub-system",
         }))]),
@@ -31,7 +35,7 @@ fn good() -> Facts {
             json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}),
         )]),
         quotas: Ok(vec![of(json!({"hard": {"pods": "300"}}))]),
-        own_rules: Ok(OwnRules::default()),
+        own_rules: Ok(HubPermissions::default()),
         registries: Ok(vec![registry("shop", "{namespace}/", &["team-a"])]),
     }
 }
@@ -48,17 +52,17 @@ fn registry(name: &str, prefix: &str, allowed: &[&str]) -> (String, ClusterRegis
     (name.to_owned(), of(spec))
 }
 
-fn verdict(facts: &Facts, check: Check) -> Verdict {
+fn verdict(facts: &PreflightFacts, check: PreflightCheck) -> CheckResult {
     let findings = judge(facts, &BTreeSet::new());
     findings
         .into_iter()
         .find(|finding| finding.check == check)
         .unwrap()
-        .verdict
+        .result
 }
 
 /// Asserts what comes of a check when one thing is other than it should be.
-fn assert_verdict(check: Check, expected: Verdict, change: impl FnOnce(&mut Facts)) {
+fn assert_verdict(check: PreflightCheck, expected: CheckResult, change: impl FnOnce(&mut PreflightFacts)) {
     let mut facts = good();
     change(&mut facts);
     let findings = judge(&facts, &BTreeSet::new());
@@ -66,32 +70,34 @@ fn assert_verdict(check: Check, expected: Verdict, change: impl FnOnce(&mut Fact
         let wanted = if finding.check == check {
             expected
         } else {
-            Verdict::Ok
+            CheckResult::Ok
         };
-        assert_eq!(finding.verdict, wanted, "{finding:?}");
-        assert_eq!(finding.fix.is_empty(), wanted == Verdict::Ok, "{finding:?}");
+        assert_eq!(finding.result, wanted, "{finding:?}");
+        assert_eq!(finding.fix.is_empty(), wanted == CheckResult::Ok, "{finding:?}");
     }
 }
 
 #[test]
 fn what_the_chart_makes_is_well() {
     for finding in judge(&good(), &BTreeSet::new()) {
-        assert_eq!(finding.verdict, Verdict::Ok, "{finding:?}");
+        assert_eq!(finding.result, CheckResult::Ok, "{finding:?}");
     }
 }
 
 #[test]
 fn each_name_is_one_check() {
-    for check in Check::ALL {
-        assert_eq!(Check::named(check.as_str()), Some(check));
+    for check in PreflightCheck::ALL {
+        assert_eq!(PreflightCheck::named(check.as_str()), Some(check));
     }
-    assert_eq!(Check::named("pods"), None);
+    assert_eq!(PreflightCheck::named("pods"), None);
 }
 
 #[test]
 fn each_mistake_is_found_and_nothing_else() {
-    use Check::{NetworkPolicy, PodSecurity, RegistryScope, RenderingNamespace, ResourceQuota, TenantTasks};
-    use Verdict::{Refused, Warning};
+    use CheckResult::{Refused, Warning};
+    use PreflightCheck::{
+        NetworkPolicy, PodSecurity, RegistryScope, RenderingNamespace, ResourceQuota, TenantTasks,
+    };
     assert_verdict(RenderingNamespace, Refused, |f| {
         f.rendering = "kube-public".to_owned();
     });
@@ -121,11 +127,11 @@ fn a_namespace_that_does_not_exist_is_said_first() {
     facts.namespace = Ok(None);
     let first = judge(&facts, &BTreeSet::new()).remove(0);
     assert_eq!(
-        (first.check, first.verdict),
-        (Check::RenderingNamespace, Verdict::Refused)
+        (first.check, first.result),
+        (PreflightCheck::RenderingNamespace, CheckResult::Refused)
     );
     assert!(first.message.contains("does not exist"));
-    assert_eq!(verdict(&facts, Check::PodSecurity), Verdict::Refused);
+    assert_eq!(verdict(&facts, PreflightCheck::PodSecurity), CheckResult::Refused);
 }
 
 /// Policies of a namespace, and whether they deny by default.
@@ -178,15 +184,23 @@ fn only_a_policy_for_every_pod_and_both_directions_denies_by_default() {
     for (policies, is_denied) in policies_and_verdicts() {
         let mut facts = good();
         facts.policies = Ok(of(policies.clone()));
-        let expected = if is_denied { Verdict::Ok } else { Verdict::Refused };
-        assert_eq!(verdict(&facts, Check::NetworkPolicy), expected, "{policies}");
+        let expected = if is_denied {
+            CheckResult::Ok
+        } else {
+            CheckResult::Refused
+        };
+        assert_eq!(
+            verdict(&facts, PreflightCheck::NetworkPolicy),
+            expected,
+            "{policies}"
+        );
     }
 }
 
 #[test]
 fn a_fact_that_is_withheld_refuses_unless_it_could_only_warn() {
-    for why in [Withheld::Forbidden, Withheld::Unreadable] {
-        let facts = Facts {
+    for why in [FactError::Forbidden, FactError::Unreadable] {
+        let facts = PreflightFacts {
             namespace: Err(why),
             has_tasks: Err(why),
             rights: Err(why),
@@ -198,13 +212,16 @@ fn a_fact_that_is_withheld_refuses_unless_it_could_only_warn() {
             ..good()
         };
         for finding in judge(&facts, &BTreeSet::new()) {
-            let only_warns = matches!(finding.check, Check::OwnRights | Check::RegistryScope);
+            let only_warns = matches!(
+                finding.check,
+                PreflightCheck::OwnRights | PreflightCheck::RegistryScope
+            );
             let expected = if only_warns {
-                Verdict::Warning
+                CheckResult::Warning
             } else {
-                Verdict::Refused
+                CheckResult::Refused
             };
-            assert_eq!(finding.verdict, expected, "{finding:?}");
+            assert_eq!(finding.result, expected, "{finding:?}");
             assert_eq!(
                 finding.fix.contains("--skip-preflight"),
                 finding.check.can_be_skipped(),
@@ -217,12 +234,12 @@ fn a_fact_that_is_withheld_refuses_unless_it_could_only_warn() {
 #[test]
 fn a_skipped_check_is_told_as_skipped_whatever_is_so() {
     let mut facts = good();
-    facts.quotas = Err(Withheld::NotAsked);
+    facts.quotas = Err(FactError::NotAsked);
     facts.policies = Ok(Vec::new());
-    let findings = judge(&facts, &BTreeSet::from([Check::ResourceQuota]));
-    let of_check = |check| findings.iter().find(|f| f.check == check).unwrap().verdict;
-    assert_eq!(of_check(Check::ResourceQuota), Verdict::Skipped);
-    assert_eq!(of_check(Check::NetworkPolicy), Verdict::Refused);
+    let findings = judge(&facts, &BTreeSet::from([PreflightCheck::ResourceQuota]));
+    let of_check = |check| findings.iter().find(|f| f.check == check).unwrap().result;
+    assert_eq!(of_check(PreflightCheck::ResourceQuota), CheckResult::Skipped);
+    assert_eq!(of_check(PreflightCheck::NetworkPolicy), CheckResult::Refused);
 }
 
 #[test]
@@ -251,21 +268,22 @@ fn strangers_are_told_from_the_platforms_own() {
         (json!({"kind": "Robot", "name": "x"}), false),
     ];
     for (subject, is_ours) in table {
-        let mut facts = good();
-        facts.bindings = Ok(vec![binding(&subject)]);
-        let expected = if is_ours { Verdict::Ok } else { Verdict::Refused };
-        assert_eq!(verdict(&facts, Check::RoleBindings), expected, "{subject}");
+        let result_of = |binding| {
+            let mut facts = good();
+            facts.bindings = Ok(vec![binding]);
+            verdict(&facts, PreflightCheck::RoleBindings)
+        };
+        let bare = [CheckResult::Refused, CheckResult::Ok][usize::from(is_ours)];
+        assert_eq!(result_of(binding(&subject)), bare, "{subject}");
         let mut marked = binding(&subject);
         let mark = (crate::api::labels::PLATFORM_ACCESS.to_owned(), "true".to_owned());
         marked.metadata.annotations = Some(BTreeMap::from([mark]));
-        facts.bindings = Ok(vec![marked]);
-        assert_eq!(verdict(&facts, Check::RoleBindings), Verdict::Ok, "{subject}");
+        assert_eq!(result_of(marked), CheckResult::Ok, "{subject}");
         // The chart of another hub made it.
         let mut charts = binding(&subject);
         let label = ("app.kubernetes.io/part-of".to_owned(), "renderhub".to_owned());
         charts.metadata.labels = Some(BTreeMap::from([label]));
-        facts.bindings = Ok(vec![charts]);
-        assert_eq!(verdict(&facts, Check::RoleBindings), Verdict::Ok, "{subject}");
+        assert_eq!(result_of(charts), CheckResult::Ok, "{subject}");
     }
 }
 
@@ -277,7 +295,7 @@ fn rights_of_tenants_are_told_by_subject() {
     assert_eq!(asked.len(), 6);
     assert_eq!(asked[3].apart().len(), 2);
     let mut facts = good();
-    facts.rights = Ok(TenantRights {
+    facts.rights = Ok(TenantPermissions {
         held: vec![
             (asked[0].clone(), RIGHTS[0]),
             (asked[4].clone(), right("create", "pods", "exec")),
@@ -287,7 +305,10 @@ fn rights_of_tenants_are_told_by_subject() {
         is_cut: false,
     });
     let findings = judge(&facts, &BTreeSet::new());
-    let finding = findings.iter().find(|f| f.check == Check::TenantRights).unwrap();
+    let finding = findings
+        .iter()
+        .find(|f| f.check == PreflightCheck::TenantRights)
+        .unwrap();
     assert_eq!(
         finding.message,
         "tenants hold rights in rendering: system:authenticated may get secrets, \
@@ -299,21 +320,25 @@ fn rights_of_tenants_are_told_by_subject() {
 fn one_namespace_is_no_namespaces() {
     for (namespaces, told) in [(0, " 0 namespaces:"), (1, " 1 namespace:"), (2, " 2 namespaces:")] {
         let mut facts = good();
-        facts.rights = Ok(TenantRights {
+        facts.rights = Ok(TenantPermissions {
             held: Vec::new(),
             namespaces,
             is_sample: false,
             is_cut: false,
         });
         let findings = judge(&facts, &BTreeSet::new());
-        let finding = findings.iter().find(|f| f.check == Check::TenantRights).unwrap();
+        let finding = findings
+            .iter()
+            .find(|f| f.check == PreflightCheck::TenantRights)
+            .unwrap();
         assert!(finding.message.contains(told), "{}", finding.message);
     }
 }
 
 /// The right that is asked about, if it is.
-fn right(verb: &str, resource: &str, subresource: &str) -> Right {
-    let is_it = |r: &&Right| (r.verb, r.resource, r.subresource) == (verb, resource, subresource);
+fn right(verb: &str, resource: &str, subresource: &str) -> RestrictedPermission {
+    let is_it =
+        |r: &&RestrictedPermission| (r.verb, r.resource, r.subresource) == (verb, resource, subresource);
     *RIGHTS.iter().find(is_it).expect("it is asked about")
 }
 
@@ -388,12 +413,12 @@ fn the_table_is_readable() {
     let mut facts = good();
     facts.quotas = Ok(Vec::new());
     facts.registries = Ok(Vec::new());
-    let findings: Vec<Finding> = judge(&facts, &BTreeSet::from([Check::PodSecurity]))
+    let findings: Vec<PreflightFinding> = judge(&facts, &BTreeSet::from([PreflightCheck::PodSecurity]))
         .into_iter()
         .filter(|f| {
             matches!(
                 f.check,
-                Check::PodSecurity | Check::ResourceQuota | Check::RegistryScope
+                PreflightCheck::PodSecurity | PreflightCheck::ResourceQuota | PreflightCheck::RegistryScope
             )
         })
         .collect();

@@ -8,9 +8,9 @@ use super::*;
 
 mod model;
 mod shares;
-pub mod steps;
+mod steps;
 
-const CAPS: Caps = Caps {
+const CAPS: ConcurrencyLimits = ConcurrencyLimits {
     total: 5,
     per_namespace: 3,
 };
@@ -23,8 +23,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn ticket<'a>(namespace: &'a str, second: i64, uid: &'a TaskUid) -> Ticket<'a> {
-    Ticket {
+fn ticket<'a>(namespace: &'a str, second: i64, uid: &'a TaskUid) -> QueuedTask<'a> {
+    QueuedTask {
         namespace,
         created: at(second),
         uid,
@@ -47,7 +47,7 @@ fn a_flood_in_one_namespace_does_not_delay_another() {
 /// The flood comes so slowly at first that nobody waits in between, which makes all times equal.
 #[test]
 fn where_times_are_equal_who_has_less_at_work_goes_first() {
-    let mut queue = FairQueue::new(Caps { total: 2, ..CAPS });
+    let mut queue = FairQueue::new(ConcurrencyLimits { total: 2, ..CAPS });
     for n in 0..2 {
         queue.wait(ticket("flood", 1, &uid(n)));
         assert_eq!(queue.grant(), Some(uid(n)));
@@ -59,7 +59,7 @@ fn where_times_are_equal_who_has_less_at_work_goes_first() {
     queue.leave("flood", at(0), &uid(0));
     assert_eq!(queue.grant(), Some(uid(9)));
     // So it is after a restart, of which nobody knows who had the last turn.
-    let mut queue = FairQueue::new(Caps { total: 3, ..CAPS });
+    let mut queue = FairQueue::new(ConcurrencyLimits { total: 3, ..CAPS });
     for n in 0..2 {
         queue.adopt(ticket("flood", 1, &uid(n)));
     }
@@ -82,7 +82,7 @@ fn inside_a_namespace_the_oldest_goes_first() {
 
 #[test]
 fn a_full_namespace_gets_its_turn_back_when_a_task_leaves() {
-    let mut queue = FairQueue::new(Caps {
+    let mut queue = FairQueue::new(ConcurrencyLimits {
         total: 9,
         per_namespace: 1,
     });
@@ -97,8 +97,8 @@ fn a_full_namespace_gets_its_turn_back_when_a_task_leaves() {
 const CLUSTER_CAPS: [(&str, usize); 2] = [("east", 2), ("west", 1)];
 
 /// A third of the tasks goes to each cluster, a third to none.
-fn on_cluster<'a>(namespace: &'a str, task: usize, uid: &'a TaskUid) -> Ticket<'a> {
-    Ticket {
+fn on_cluster<'a>(namespace: &'a str, task: usize, uid: &'a TaskUid) -> QueuedTask<'a> {
+    QueuedTask {
         cluster: [None, Some("east"), Some("west")][task % 3],
         ..ticket(namespace, 0, uid)
     }
@@ -111,13 +111,13 @@ fn running_on(queue: &FairQueue, cluster: &str) -> usize {
 
 #[test]
 fn a_full_cluster_holds_up_only_those_who_go_there() {
-    let mut queue = FairQueue::new(Caps {
+    let mut queue = FairQueue::new(ConcurrencyLimits {
         total: 9,
         per_namespace: 5,
     });
     queue.set_cap("east", Some(1));
     let uids: Vec<_> = (0..4).map(uid).collect();
-    let east = |n: usize| Ticket {
+    let east = |n: usize| QueuedTask {
         cluster: Some("east"),
         ..ticket("a", i64::try_from(n).unwrap(), &uids[n])
     };

@@ -11,13 +11,13 @@ const EVERY: &str = "*";
 
 /// The weight of each namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weights {
+pub struct NamespaceWeights {
     named: HashMap<String, u32>,
     /// Of all others, the platform's own tasks among them.
     others: u32,
 }
 
-impl Default for Weights {
+impl Default for NamespaceWeights {
     fn default() -> Self {
         Self {
             named: HashMap::new(),
@@ -26,7 +26,7 @@ impl Default for Weights {
     }
 }
 
-impl Weights {
+impl NamespaceWeights {
     /// What policies say together: who names a namespace wins over `*`, then the larger weight wins.
     #[must_use]
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a QueuePolicySpec>) -> Self {
@@ -60,7 +60,7 @@ impl Weights {
 mod tests {
     use super::*;
 
-    fn weights(policies: &[(&[&str], i32)]) -> Weights {
+    fn weights(policies: &[(&[&str], i32)]) -> NamespaceWeights {
         let policies: Vec<QueuePolicySpec> = policies
             .iter()
             .map(|(names, weight)| QueuePolicySpec {
@@ -70,10 +70,10 @@ mod tests {
             .collect();
         let there: Vec<&QueuePolicySpec> = policies.iter().collect();
         let back: Vec<&QueuePolicySpec> = policies.iter().rev().collect();
-        let weights = Weights::new(there);
+        let weights = NamespaceWeights::new(there);
         assert_eq!(
             weights,
-            Weights::new(back),
+            NamespaceWeights::new(back),
             "the order of the policies decides nothing"
         );
         weights

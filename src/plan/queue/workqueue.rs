@@ -3,7 +3,8 @@
 //!
 //! Pure: the clock is passed in, waiting is the caller's.
 
-mod windows;
+mod concurrency_windows;
+mod pool;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
@@ -11,11 +12,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use windows::Ended;
-use windows::Windows;
+pub use concurrency_windows::ClusterFeedback;
+use concurrency_windows::ConcurrencyWindows;
+pub use pool::ConcurrencyPool;
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum KeyState {
     /// In line.
     Ready,
     /// A worker has it.
@@ -24,70 +26,38 @@ enum State {
     BusyAgain,
 }
 
-/// What is worked on at the same time out of one measure.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Pool {
-    /// What runs on the hub's own cluster.
-    Here,
-    /// What of one namespace runs there.
-    Namespace(Arc<str>),
-    /// What runs on all other clusters.
-    Elsewhere,
-    /// What runs on one cluster of the platform's.
-    Cluster(Arc<str>),
-    /// What runs on all clusters of one namespace's own.
-    OwnClusters(Arc<str>),
-    /// What of that holds much memory while it is worked on.
-    Large(Box<Pool>),
-}
-
-impl Pool {
-    /// The kind of pool, for a log.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Here => "Here",
-            Self::Namespace(_) => "Namespace",
-            Self::Elsewhere => "Elsewhere",
-            Self::Cluster(_) => "Cluster",
-            Self::OwnClusters(_) => "OwnClusters",
-            Self::Large(_) => "Large",
-        }
-    }
-}
-
 /// Whose a key is, and the pools it is worked on out of, each with how many of it are worked on at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct KeyOwner {
     /// `None` is somebody too.
     pub name: Option<Arc<str>>,
     /// Each number is at least 1, and the same for all owners of a pool. The one that fewer owners share comes first.
-    pub pools: [Option<(Pool, usize)>; 3],
+    pub pools: [Option<(ConcurrencyPool, usize)>; 3],
 }
 
-impl Owner {
+impl KeyOwner {
     /// An owner without a name, without a bound.
     pub const NOBODY: Self = Self {
         name: None,
         pools: [None, None, None],
     };
 
-    fn pools(&self) -> impl Iterator<Item = &(Pool, usize)> {
+    fn pools(&self) -> impl Iterator<Item = &(ConcurrencyPool, usize)> {
         self.pools.iter().flatten()
     }
 }
 
 /// How much of a pool is used.
 #[derive(Debug, Default)]
-struct Usage {
+struct PoolUsage {
     busy: usize,
     /// Nothing is taken out of it before then.
     not_before: Option<Instant>,
     /// Owners with a line who wait for it, in the order of their turns.
-    waiting: VecDeque<Owner>,
+    waiting: VecDeque<KeyOwner>,
 }
 
-impl Usage {
+impl PoolUsage {
     fn has_room(&self, most: usize) -> bool {
         self.busy < most && self.not_before.is_none()
     }
@@ -99,10 +69,10 @@ impl Usage {
 
 /// The keys of one owner that are in line; there is at least one.
 #[derive(Debug)]
-struct Line<K> {
+struct OwnerQueue<K> {
     keys: VecDeque<K>,
     /// What the owner had to wait for since the line began, that of its own before that of all.
-    waited_for: Option<Pool>,
+    waited_for: Option<ConcurrencyPool>,
 }
 
 /// Keys that are due, that are worked on, and that become due.
@@ -111,18 +81,18 @@ pub struct WorkQueue<K> {
     /// Those whose owner was not asked for yet.
     ready: VecDeque<K>,
     /// The others, by their owner.
-    lanes: HashMap<Owner, Line<K>>,
+    lanes: HashMap<KeyOwner, OwnerQueue<K>>,
     /// The owners in turn who have a line and do not wait for a pool.
-    round: VecDeque<Owner>,
+    round: VecDeque<KeyOwner>,
     in_lanes: usize,
     /// How much of each pool is used, and by which keys.
-    usage: HashMap<Pool, Usage>,
+    usage: HashMap<ConcurrencyPool, PoolUsage>,
     /// How much of those of clusters may be used by now.
-    windows: Windows,
-    held: HashMap<K, Owner>,
+    windows: ConcurrencyWindows,
+    held: HashMap<K, KeyOwner>,
     /// When pools may be used again; an entry that does not match the pool is stale.
-    rests: BinaryHeap<Reverse<(Instant, Pool)>>,
-    states: HashMap<K, State>,
+    rests: BinaryHeap<Reverse<(Instant, ConcurrencyPool)>>,
+    states: HashMap<K, KeyState>,
     /// Earliest wake-up by key.
     wakes: HashMap<K, Instant>,
     /// The same in the order of time: one entry for each key, however often it is asked for.
@@ -137,7 +107,7 @@ impl<K> Default for WorkQueue<K> {
             round: VecDeque::new(),
             in_lanes: 0,
             usage: HashMap::new(),
-            windows: Windows::default(),
+            windows: ConcurrencyWindows::default(),
             held: HashMap::new(),
             rests: BinaryHeap::new(),
             states: HashMap::new(),
@@ -153,11 +123,11 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         self.forget(key);
         match self.states.get_mut(key) {
             None => {
-                self.states.insert(key.clone(), State::Ready);
+                self.states.insert(key.clone(), KeyState::Ready);
                 self.ready.push_back(key.clone());
             }
-            Some(state @ State::Busy) => *state = State::BusyAgain,
-            Some(State::Ready | State::BusyAgain) => {}
+            Some(state @ KeyState::Busy) => *state = KeyState::BusyAgain,
+            Some(KeyState::Ready | KeyState::BusyAgain) => {}
         }
     }
 
@@ -172,12 +142,16 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Takes the next key that is due.
     pub fn take(&mut self, now: Instant) -> Option<K> {
-        self.take_fair(now, |_| Owner::NOBODY).map(|(key, _)| key)
+        self.take_fair(now, |_| KeyOwner::NOBODY).map(|(key, _)| key)
     }
 
     /// Takes the next key that is due and for which there is room in its pools, and says what pool its owner had to wait for;
     /// owners take turns, and the keys of one come in the order in which they were asked for.
-    pub fn take_fair(&mut self, now: Instant, owner: impl Fn(&K) -> Owner) -> Option<(K, Option<Pool>)> {
+    pub fn take_fair(
+        &mut self,
+        now: Instant,
+        owner: impl Fn(&K) -> KeyOwner,
+    ) -> Option<(K, Option<ConcurrencyPool>)> {
         self.promote(now);
         while let Some(key) = self.ready.pop_front() {
             self.line_up(key.clone(), owner(&key));
@@ -192,7 +166,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         None
     }
 
-    fn take_of(&mut self, owner: Owner) -> Option<(K, Option<Pool>)> {
+    fn take_of(&mut self, owner: KeyOwner) -> Option<(K, Option<ConcurrencyPool>)> {
         let line = self.lanes.get_mut(&owner)?;
         let (key, waited_for) = (line.keys.pop_front()?, line.waited_for.clone());
         let was_last = line.keys.is_empty();
@@ -208,12 +182,12 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
             self.round.push_back(owner.clone());
         }
         self.held.insert(key.clone(), owner);
-        self.states.insert(key.clone(), State::Busy);
+        self.states.insert(key.clone(), KeyState::Busy);
         Some((key, waited_for))
     }
 
     /// The first of its pools without room.
-    fn full(&self, owner: &Owner) -> Option<Pool> {
+    fn full(&self, owner: &KeyOwner) -> Option<ConcurrencyPool> {
         let mut pools = owner.pools();
         let full = pools.find(|(pool, most)| {
             let most = self.windows.at_once(pool, *most);
@@ -223,7 +197,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// Puts an owner behind the others who wait for a pool.
-    fn let_wait(&mut self, owner: Owner, pool: Pool) {
+    fn let_wait(&mut self, owner: KeyOwner, pool: ConcurrencyPool) {
         if let Some(line) = self.lanes.get_mut(&owner) {
             let is_own = owner.pools().next().is_some_and(|(own, _)| *own == pool);
             if is_own || line.waited_for.is_none() {
@@ -236,7 +210,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Lets one more owner try, for each of these pools with room: so as long as there is room, one of those who wait for it
     /// is on its way.
-    fn let_in(&mut self, owner: &Owner) {
+    fn let_in(&mut self, owner: &KeyOwner) {
         for (pool, most) in owner.pools() {
             let most = self.windows.at_once(pool, *most);
             if let Some(usage) = self.usage.get_mut(pool)
@@ -248,13 +222,13 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         }
     }
 
-    fn line_up(&mut self, key: K, owner: Owner) {
+    fn line_up(&mut self, key: K, owner: KeyOwner) {
         self.in_lanes += 1;
         if let Some(line) = self.lanes.get_mut(&owner) {
             line.keys.push_back(key);
             return;
         }
-        let line = Line {
+        let line = OwnerQueue {
             keys: [key].into(),
             waited_for: None,
         };
@@ -263,11 +237,14 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// Takes in what working on a key showed of the cluster that it is for, before it is given back. One that rests says nothing.
-    pub fn learn(&mut self, key: &K, ended: Ended) {
+    pub fn learn(&mut self, key: &K, ended: ClusterFeedback) {
         let Some((pool, most)) = self.held.get(key).and_then(|owner| owner.pools[0].as_ref()) else {
             return;
         };
-        if matches!(pool, Pool::Cluster(_) | Pool::OwnClusters(_)) {
+        if matches!(
+            pool,
+            ConcurrencyPool::Cluster(_) | ConcurrencyPool::OwnClusters(_)
+        ) {
             self.windows.ended(pool, *most, ended);
         }
     }
@@ -275,8 +252,8 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     /// Gives a key back.
     pub fn done(&mut self, key: &K) {
         self.rest(key);
-        if self.states.remove(key) == Some(State::BusyAgain) {
-            self.states.insert(key.clone(), State::Ready);
+        if self.states.remove(key) == Some(KeyState::BusyAgain) {
+            self.states.insert(key.clone(), KeyState::Ready);
             self.ready.push_back(key.clone());
         }
     }
@@ -288,10 +265,10 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
             return;
         };
         self.rest(key);
-        self.states.insert(key.clone(), State::Ready);
+        self.states.insert(key.clone(), KeyState::Ready);
         self.in_lanes += 1;
         let pool = owner.pools().next().map(|(pool, _)| pool.clone());
-        let line = self.lanes.entry(owner.clone()).or_insert_with(|| Line {
+        let line = self.lanes.entry(owner.clone()).or_insert_with(|| OwnerQueue {
             keys: VecDeque::new(),
             waited_for: None,
         });
@@ -321,7 +298,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         }
         self.let_in(&owner);
         for (pool, _) in owner.pools() {
-            if self.usage.get(pool).is_some_and(Usage::is_unused) {
+            if self.usage.get(pool).is_some_and(PoolUsage::is_unused) {
                 self.usage.remove(pool);
             }
         }
@@ -373,7 +350,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// A pool may be used again, unless it was put off further.
-    fn reopen(&mut self, pool: &Pool, at: Instant) {
+    fn reopen(&mut self, pool: &ConcurrencyPool, at: Instant) {
         let Some(usage) = self
             .usage
             .get_mut(pool)
@@ -400,11 +377,11 @@ mod tests {
 
     use super::*;
 
-    fn owner(name: &str, at_once: usize) -> Owner {
+    fn owner(name: &str, at_once: usize) -> KeyOwner {
         let name: Arc<str> = Arc::from(name);
-        Owner {
+        KeyOwner {
             name: Some(Arc::clone(&name)),
-            pools: [Some((Pool::Namespace(name), at_once)), None, None],
+            pools: [Some((ConcurrencyPool::Namespace(name), at_once)), None, None],
         }
     }
 
@@ -469,11 +446,15 @@ mod tests {
     }
 
     /// Six owners of two namespaces at three clusters; those of each cluster share, and all do.
-    fn abroad(key: usize) -> Owner {
-        let cluster = Pool::Cluster(Arc::from(format!("cluster-{}", key % 3)));
-        Owner {
+    fn abroad(key: usize) -> KeyOwner {
+        let cluster = ConcurrencyPool::Cluster(Arc::from(format!("cluster-{}", key % 3)));
+        KeyOwner {
             name: Some(Arc::from(format!("ns-{}", key / 3 % 2))),
-            pools: [Some((cluster, key % 3 + 1)), Some((Pool::Elsewhere, 4)), None],
+            pools: [
+                Some((cluster, key % 3 + 1)),
+                Some((ConcurrencyPool::Elsewhere, 4)),
+                None,
+            ],
         }
     }
 
@@ -525,7 +506,7 @@ mod tests {
                         if step > 4 {
                             let is_slow = step == 6;
                             let took = Duration::from_secs(if is_slow { 60 } else { 0 });
-                            queue.learn(&key, Ended::Answered(took));
+                            queue.learn(&key, ClusterFeedback::Answered(took));
                             let window = &mut windows[key % 3];
                             if !resting.contains(&key) {
                                 *window = if is_slow { 1 } else { (2 * *window).min(key % 3 + 1) };
@@ -645,7 +626,7 @@ mod tests {
             "another cluster is none of its business"
         );
         assert_eq!((take(&mut queue, now), queue.next_wake()), (None, Some(later(1))));
-        let cluster = Some(Pool::Cluster(Arc::from("cluster-0")));
+        let cluster = Some(ConcurrencyPool::Cluster(Arc::from("cluster-0")));
         for (second, key) in [(1, 0), (2, 3), (3, 6)] {
             assert_eq!(take(&mut queue, later(second)), Some((key, cluster.clone())));
             assert_eq!(take(&mut queue, later(second)), None);
@@ -661,28 +642,22 @@ mod tests {
     #[test]
     fn a_cluster_that_is_full_leaves_others_room_and_says_whom_it_kept_waiting() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let elsewhere = |name: &str, cluster: &str| KeyOwner {
+            name: Some(Arc::from(name)),
+            pools: [
+                Some((ConcurrencyPool::Cluster(Arc::from(cluster)), 2)),
+                Some((ConcurrencyPool::Elsewhere, 3)),
+                None,
+            ],
+        };
         let owner = |key: &usize| match key {
-            0..10 => Owner {
+            0..10 => elsewhere("team-a", "slow"),
+            10..20 => elsewhere("team-b", "other"),
+            _ => KeyOwner {
                 name: Some(Arc::from("team-a")),
                 pools: [
-                    Some((Pool::Cluster(Arc::from("slow")), 2)),
-                    Some((Pool::Elsewhere, 3)),
-                    None,
-                ],
-            },
-            10..20 => Owner {
-                name: Some(Arc::from("team-b")),
-                pools: [
-                    Some((Pool::Cluster(Arc::from("other")), 2)),
-                    Some((Pool::Elsewhere, 3)),
-                    None,
-                ],
-            },
-            _ => Owner {
-                name: Some(Arc::from("team-a")),
-                pools: [
-                    Some((Pool::Namespace(Arc::from("team-a")), 2)),
-                    Some((Pool::Here, 3)),
+                    Some((ConcurrencyPool::Namespace(Arc::from("team-a")), 2)),
+                    Some((ConcurrencyPool::Here, 3)),
                     None,
                 ],
             },
@@ -695,21 +670,24 @@ mod tests {
         let keys: Vec<_> = taken.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys, [0, 1, 10, 20]);
         queue.done(&0);
-        let slow = Pool::Cluster(Arc::from("slow"));
+        let slow = ConcurrencyPool::Cluster(Arc::from("slow"));
         assert_eq!(queue.take_fair(now, owner), Some((2, Some(slow))));
         queue.done(&10);
-        assert_eq!(queue.take_fair(now, owner), Some((11, Some(Pool::Elsewhere))));
+        assert_eq!(
+            queue.take_fair(now, owner),
+            Some((11, Some(ConcurrencyPool::Elsewhere)))
+        );
     }
 
     /// Holds: B2.
     #[test]
     fn thirty_clusters_that_answer_nothing_leave_others_room() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
-        let at = |cluster: usize| Owner {
+        let at = |cluster: usize| KeyOwner {
             name: Some(Arc::from("team-a")),
             pools: [
-                Some((Pool::Cluster(Arc::from(cluster.to_string())), 8)),
-                Some((Pool::Elsewhere, 64)),
+                Some((ConcurrencyPool::Cluster(Arc::from(cluster.to_string())), 8)),
+                Some((ConcurrencyPool::Elsewhere, 64)),
                 None,
             ],
         };
@@ -729,13 +707,13 @@ mod tests {
                 std::iter::from_fn(|| queue.take_fair(now, |_| at(30)).map(|(key, _)| key)).collect();
             assert_eq!(taken.len(), at_once);
             for key in &taken {
-                queue.learn(key, Ended::Answered(Duration::from_millis(5)));
+                queue.learn(key, ClusterFeedback::Answered(Duration::from_millis(5)));
                 queue.done(key);
             }
         }
         // A slow one keeps one at a time.
         for key in &taken {
-            queue.learn(key, Ended::Failed(Duration::from_secs(30)));
+            queue.learn(key, ClusterFeedback::Failed(Duration::from_secs(30)));
             queue.done(key);
         }
         while queue.take_fair(now, owner).is_some() {}

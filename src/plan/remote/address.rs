@@ -49,14 +49,14 @@ const CARRIERS: &[(Ipv6Net, usize)] = &[
 
 /// Which addresses may be connected to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guard {
+pub struct AddressPolicy {
     /// Networks that are permitted although they are refused by default.
     pub allowed: Vec<IpNet>,
     /// Networks that are refused; they win over all others.
     pub denied: Vec<IpNet>,
 }
 
-impl Guard {
+impl AddressPolicy {
     /// Whether the address may be connected to. One that carries another in it may be where both may.
     #[must_use]
     pub fn permits(&self, address: IpAddr) -> bool {
@@ -110,15 +110,15 @@ mod tests {
         ::ffff:10.0.0.1 64:ff9b::10.0.0.1 2002:a00:1::
     ";
 
-    fn guard(allowed: &[&str], denied: &[&str]) -> Guard {
+    fn guard(allowed: &[&str], denied: &[&str]) -> AddressPolicy {
         let nets = |nets: &[&str]| nets.iter().map(|net| net.parse().unwrap()).collect();
-        Guard {
+        AddressPolicy {
             allowed: nets(allowed),
             denied: nets(denied),
         }
     }
 
-    fn permits(guard: &Guard, address: &str) -> bool {
+    fn permits(guard: &AddressPolicy, address: &str) -> bool {
         guard.permits(address.parse().unwrap())
     }
 
@@ -126,14 +126,14 @@ mod tests {
     #[test]
     fn clusters_are_not_at_special_addresses() {
         for address in REFUSED_ONES.split_whitespace() {
-            assert!(!permits(&Guard::default(), address), "{address}");
+            assert!(!permits(&AddressPolicy::default(), address), "{address}");
         }
     }
 
     #[test]
     fn clusters_are_at_public_and_private_addresses() {
         for address in PERMITTED_ONES.split_whitespace() {
-            assert!(permits(&Guard::default(), address), "{address}");
+            assert!(permits(&AddressPolicy::default(), address), "{address}");
         }
     }
 

@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderClusterStatus;
-use crate::api::conditions::{self, ConditionType, Reason, Wanted};
+use crate::api::conditions::{self, ConditionType, DesiredCondition, Reason};
 
-use super::health::{self, Health, Phase};
-use super::lead::{Fault, Flaw};
+use super::health::{self, ConnectionHealth, ConnectionPhase};
+use super::kubeconfig_fault::{KubeconfigFault, KubeconfigFlaw};
 use crate::plan::platform::namespaces;
 
 /// Shortest time between two writes that change no condition.
@@ -23,25 +23,25 @@ const UP: &str = "the cluster answers, and the hub has the rights there that it 
 
 /// How a cluster stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClusterState {
     /// Nothing leads there.
-    Nowhere(Fault),
+    Nowhere(KubeconfigFault),
     /// A connection was made to lead there, and stands or not.
     Connection {
         /// What is known of it.
-        health: Health,
+        health: ConnectionHealth,
         /// What keeps the cluster's namespace there from being used.
-        fault: Option<health::Fault>,
+        fault: Option<health::ConnectionFault>,
     },
 }
 
-impl Standing {
+impl ClusterState {
     /// A connection of which nothing was heard yet.
     #[must_use]
     pub const fn first() -> Self {
-        let fault = Some(health::Fault::Connecting);
-        let health = Health {
-            phase: Phase::Connecting,
+        let fault = Some(health::ConnectionFault::Connecting);
+        let health = ConnectionHealth {
+            phase: ConnectionPhase::Connecting,
             fault,
             since: None,
             version: None,
@@ -58,7 +58,7 @@ impl Standing {
         matches!(
             self,
             Self::Connection {
-                fault: Some(health::Fault::Connecting),
+                fault: Some(health::ConnectionFault::Connecting),
                 ..
             }
         )
@@ -67,7 +67,7 @@ impl Standing {
     /// Attempts since the connection was lost, and when the next one is made if none is under way.
     fn attempts(&self) -> Option<(u32, Option<Timestamp>)> {
         match self {
-            Self::Connection { health, .. } if health.phase == Phase::Lost => {
+            Self::Connection { health, .. } if health.phase == ConnectionPhase::Lost => {
                 Some((health.attempts, health.next_attempt))
             }
             Self::Nowhere(_) | Self::Connection { .. } => None,
@@ -77,25 +77,27 @@ impl Standing {
     fn reason(&self) -> Reason {
         match self {
             Self::Nowhere(fault) => fault.reason(),
-            Self::Connection { fault, .. } => fault.map_or(Reason::Connected, health::Fault::reason),
+            Self::Connection { fault, .. } => {
+                fault.map_or(Reason::Connected, health::ConnectionFault::reason)
+            }
         }
     }
 
     fn message(&self) -> &'static str {
         match self {
             Self::Nowhere(fault) => fault.message(),
-            Self::Connection { fault, .. } => fault.map_or(UP, health::Fault::message),
+            Self::Connection { fault, .. } => fault.map_or(UP, health::ConnectionFault::message),
         }
     }
 }
 
 /// What is known of a cluster.
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
+pub struct ClusterFacts<'a> {
     /// Generation of the spec.
     pub generation: i64,
     /// How it stands.
-    pub standing: Standing,
+    pub state: ClusterState,
     /// Whether nothing new is started there.
     pub is_suspended: bool,
     /// Namespaces that are refused because they were deleted and recreated.
@@ -107,7 +109,7 @@ pub struct Facts<'a> {
 /// The status that says what is known, made of the one that is there. An attempt that was announced and is under way is no news; in
 /// what is written, nothing that is to come lies in the past.
 #[must_use]
-pub fn next(old: &RenderClusterStatus, facts: &Facts<'_>, now: Timestamp) -> RenderClusterStatus {
+pub fn next(old: &RenderClusterStatus, facts: &ClusterFacts<'_>, now: Timestamp) -> RenderClusterStatus {
     let next = with_attempts(old, facts, announced(old, facts), now);
     let is_past = next
         .next_connection_attempt
@@ -121,7 +123,7 @@ pub fn next(old: &RenderClusterStatus, facts: &Facts<'_>, now: Timestamp) -> Ren
 
 fn with_attempts(
     old: &RenderClusterStatus,
-    facts: &Facts<'_>,
+    facts: &ClusterFacts<'_>,
     announced: Option<(u32, Time)>,
     now: Timestamp,
 ) -> RenderClusterStatus {
@@ -129,13 +131,13 @@ fn with_attempts(
     let generation = Some(facts.generation);
     // What was said before the hub started again is as good as any guess until the first attempt has ended.
     let says_nothing_new =
-        facts.standing.is_first() && old.observed_generation == generation && connected(old).is_some();
+        facts.state.is_first() && old.observed_generation == generation && connected(old).is_some();
     if !says_nothing_new {
         say(&mut next, facts, announced, now);
     }
-    let health = match &facts.standing {
-        Standing::Connection { health, .. } => Some(health),
-        Standing::Nowhere(_) => None,
+    let health = match &facts.state {
+        ClusterState::Connection { health, .. } => Some(health),
+        ClusterState::Nowhere(_) => None,
     };
     if let Some(version) = health.and_then(|health| health.version) {
         next.version = Some(version.to_string());
@@ -150,9 +152,14 @@ fn with_attempts(
 }
 
 /// Says how the cluster stands, with the attempts as they were announced or as they are now.
-fn say(status: &mut RenderClusterStatus, facts: &Facts<'_>, announced: Option<(u32, Time)>, now: Timestamp) {
+fn say(
+    status: &mut RenderClusterStatus,
+    facts: &ClusterFacts<'_>,
+    announced: Option<(u32, Time)>,
+    now: Timestamp,
+) {
     let current = || {
-        let (made, next) = facts.standing.attempts()?;
+        let (made, next) = facts.state.attempts()?;
         Some((made, seconds(next.map_or(now, |next| next.max(now)))))
     };
     let attempts = announced.or_else(current);
@@ -165,8 +172,8 @@ fn say(status: &mut RenderClusterStatus, facts: &Facts<'_>, announced: Option<(u
 }
 
 /// The attempts as they were told, where the one that was announced is under way.
-fn announced(old: &RenderClusterStatus, facts: &Facts<'_>) -> Option<(u32, Time)> {
-    let (made, None) = facts.standing.attempts()? else {
+fn announced(old: &RenderClusterStatus, facts: &ClusterFacts<'_>) -> Option<(u32, Time)> {
+    let (made, None) = facts.state.attempts()? else {
         return None;
     };
     let told = u32::try_from(old.connection_attempts?).ok()?;
@@ -230,8 +237,8 @@ fn limited(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
-fn wanted(facts: &Facts<'_>, attempts: Option<&(u32, Time)>) -> Wanted {
-    let mut message = facts.standing.message().to_owned();
+fn wanted(facts: &ClusterFacts<'_>, attempts: Option<&(u32, Time)>) -> DesiredCondition {
+    let mut message = facts.state.message().to_owned();
     if facts.is_suspended {
         message.push_str("; it is suspended, so nothing new is started there");
     }
@@ -243,8 +250,8 @@ fn wanted(facts: &Facts<'_>, attempts: Option<&(u32, Time)>) -> Wanted {
             "; connection attempts: {made}, next connection attempt: {next}"
         );
     }
-    let reason = facts.standing.reason();
-    Wanted {
+    let reason = facts.state.reason();
+    DesiredCondition {
         type_: ConditionType::Connected,
         status: reason == Reason::Connected,
         reason,
@@ -254,8 +261,8 @@ fn wanted(facts: &Facts<'_>, attempts: Option<&(u32, Time)>) -> Wanted {
 
 /// A `RenderCluster` whose spec this version does not understand.
 #[must_use]
-pub const fn undecodable() -> Fault {
-    Fault::Flaw(Flaw {
+pub const fn undecodable() -> KubeconfigFault {
+    KubeconfigFault::Flaw(KubeconfigFlaw {
         reason: Reason::InvalidSpec,
         message: "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it",
     })

@@ -6,42 +6,17 @@ use crate::api::RenderTaskSpec;
 use crate::api::conditions::Reason;
 use crate::api::names::{TaskKind, is_dns_label, is_dns_subdomain};
 
-use super::site::{ClusterName, OwnKubeconfig, Site};
-use crate::plan::platform::catalog::{Catalog, Refusal};
-use crate::plan::platform::gates::{Gate, Gates};
-use crate::plan::platform::grants::Grants;
-use crate::plan::platform::tenancy::Tenancy;
+use super::site::{ClusterName, RemoteTarget, Site, TenantKubeconfig};
+use crate::plan::platform::catalog::Catalog;
+use crate::plan::platform::feature_gates::{FeatureGate, FeatureGates};
+use crate::plan::platform::reference_grants::ReferenceGrantIndex;
+use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::task::model::{Task, TaskId};
-use crate::plan::task::tenant::{reader, uncrossed};
+use crate::plan::task::refusal::Refusal;
+use crate::plan::task::tenant::missing::uncrossed;
+use crate::plan::task::tenant::read_identity::reader;
 
-/// A place that is not the hub, as the spec names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// The `RenderCluster` with this name.
-    Platform(String),
-    /// A cluster of the tenant's own.
-    Own(Site),
-}
-
-impl Target {
-    /// The name of the platform's cluster, if it is one.
-    #[must_use]
-    pub fn platform(&self) -> Option<&str> {
-        match self {
-            Self::Platform(name) => Some(name),
-            Self::Own(_) => None,
-        }
-    }
-
-    /// Whether what is seen at the site can be of a task with this target.
-    #[must_use]
-    pub fn is_at(&self, site: &Site) -> bool {
-        match self {
-            Self::Platform(name) => site.cluster == ClusterName::Platform(name.clone()),
-            Self::Own(own) => own == site,
-        }
-    }
-
+impl RemoteTarget {
     /// The site, if it can be told: in the namespace where the Job was put, else in the one that the platform names.
     #[must_use]
     pub fn site(&self, there: Option<&str>, catalog: &Catalog) -> Option<Site> {
@@ -62,7 +37,7 @@ impl Target {
 ///
 /// # Errors
 /// The gate that is closed.
-pub fn open(task: &TaskId, spec: &RenderTaskSpec, gates: &Gates) -> Result<(), Refusal> {
+pub fn open(task: &TaskId, spec: &RenderTaskSpec, gates: &FeatureGates) -> Result<(), Refusal> {
     let Some(named) = spec.kube_config.as_ref().map(|config| &config.secret_ref) else {
         return Ok(());
     };
@@ -71,9 +46,9 @@ pub fn open(task: &TaskId, spec: &RenderTaskSpec, gates: &Gates) -> Result<(), R
         .as_ref()
         .is_some_and(|there| *there != task.namespace);
     let gate = if crosses {
-        Gate::ExternalClusterReferenceCrossNamespace
+        FeatureGate::ExternalClusterReferenceCrossNamespace
     } else {
-        Gate::ExternalClusterReference
+        FeatureGate::ExternalClusterReference
     };
     if gates.is_open(gate) {
         return Ok(());
@@ -89,9 +64,13 @@ pub fn open(task: &TaskId, spec: &RenderTaskSpec, gates: &Gates) -> Result<(), R
 ///
 /// # Errors
 /// Nobody is named who may read the kubeconfig, or a name is no name.
-pub fn target(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result<Option<Target>, Refusal> {
+pub fn target(
+    task: &TaskId,
+    spec: &RenderTaskSpec,
+    tenancy: &TenancyPolicy,
+) -> Result<Option<RemoteTarget>, Refusal> {
     if let Some(name) = &spec.cluster_name {
-        return Ok(Some(Target::Platform(name.clone())));
+        return Ok(Some(RemoteTarget::Platform(name.clone())));
     }
     let Some(named) = spec.kube_config.as_ref().map(|config| &config.secret_ref) else {
         return Ok(None);
@@ -108,8 +87,8 @@ pub fn target(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result
             "a name in kubeConfig or deploymentNamespace is not one that Kubernetes allows; make a new task";
         return Err(Refusal::new(Reason::InvalidSpec, message));
     }
-    Ok(Some(Target::Own(Site {
-        cluster: ClusterName::Own(OwnKubeconfig {
+    Ok(Some(RemoteTarget::Own(Site {
+        cluster: ClusterName::Own(TenantKubeconfig {
             reader: reader(task, spec, tenancy)?,
             namespace: namespace.clone(),
             name: named.name.clone(),
@@ -127,13 +106,13 @@ pub fn target(task: &TaskId, spec: &RenderTaskSpec, tenancy: &Tenancy) -> Result
 /// same as one that does not exist.
 pub fn admit(
     task: &Task,
-    target: &Target,
+    target: &RemoteTarget,
     catalog: &Catalog,
-    grants: &Grants,
-    tenancy: &Tenancy,
+    grants: &ReferenceGrantIndex,
+    tenancy: &TenancyPolicy,
 ) -> Result<(), Refusal> {
     match target {
-        Target::Platform(name) => {
+        RemoteTarget::Platform(name) => {
             let cluster = catalog
                 .cluster(name, task)
                 .ok_or_else(|| catalog.no_cluster(task))?;
@@ -148,7 +127,7 @@ pub fn admit(
             }
             Ok(())
         }
-        Target::Own(site) => {
+        RemoteTarget::Own(site) => {
             let own = match &site.cluster {
                 ClusterName::Own(own) => own,
                 ClusterName::Platform(_) => return Ok(()),

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::Reason;
 
-use crate::plan::platform::catalog::Refusal;
-use crate::plan::task::tenant::Reader;
+use crate::plan::task::refusal::Refusal;
+use crate::plan::task::tenant::read_identity::ReadIdentity;
 
 /// Which kubeconfig leads to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,14 +17,14 @@ pub enum ClusterName {
     /// That of the `RenderCluster` with this name.
     Platform(String),
     /// A tenant's own.
-    Own(OwnKubeconfig),
+    Own(TenantKubeconfig),
 }
 
 /// A kubeconfig in a Secret of a tenant's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnKubeconfig {
+pub struct TenantKubeconfig {
     /// As whom the Secret is read.
-    pub reader: Reader,
+    pub reader: ReadIdentity,
     /// Namespace of the Secret.
     pub namespace: String,
     /// Name of the Secret.
@@ -51,8 +51,8 @@ impl Site {
         match &self.cluster {
             ClusterName::Platform(_) => None,
             ClusterName::Own(own) => match &own.reader {
-                Reader::ServiceAccount(account) => Some(account.username()),
-                Reader::Hub => None,
+                ReadIdentity::ServiceAccount(account) => Some(account.username()),
+                ReadIdentity::Hub => None,
             },
         }
     }
@@ -64,6 +64,35 @@ impl fmt::Display for ClusterName {
         match self {
             Self::Platform(name) => f.write_str(name),
             Self::Own(own) => f.write_str(&own.name),
+        }
+    }
+}
+
+/// A place that is not the hub, as the spec names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RemoteTarget {
+    /// The `RenderCluster` with this name.
+    Platform(String),
+    /// A cluster of the tenant's own.
+    Own(Site),
+}
+
+impl RemoteTarget {
+    /// The name of the platform's cluster, if it is one.
+    #[must_use]
+    pub fn platform(&self) -> Option<&str> {
+        match self {
+            Self::Platform(name) => Some(name),
+            Self::Own(_) => None,
+        }
+    }
+
+    /// Whether what is seen at the site can be of a task with this target.
+    #[must_use]
+    pub fn is_at(&self, site: &Site) -> bool {
+        match self {
+            Self::Platform(name) => site.cluster == ClusterName::Platform(name.clone()),
+            Self::Own(own) => own == site,
         }
     }
 }
@@ -116,7 +145,7 @@ impl SiteState {
 
 /// How the place of a task's Job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where<'a> {
+pub enum JobSiteState<'a> {
     /// It is the hub's own cluster.
     Hub,
     /// It is a site that nobody asked for yet.
@@ -125,7 +154,7 @@ pub enum Where<'a> {
     At(&'a SiteState),
 }
 
-impl Where<'_> {
+impl JobSiteState<'_> {
     /// Whether what is there can be looked at and changed.
     #[must_use]
     pub const fn is_reached(&self) -> bool {

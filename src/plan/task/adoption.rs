@@ -15,7 +15,7 @@ use crate::plan::task::model::TaskId;
 
 /// Who made an object that has the name of a task's Job and config Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
+pub enum ObjectCreator {
     /// This hub.
     Own,
     /// Another hub of the same cluster.
@@ -26,7 +26,7 @@ pub enum Maker {
 
 /// Who made an object, by its name and its labels.
 #[must_use]
-pub fn maker(hub: &HubId, meta: &ObjectMeta) -> Maker {
+pub fn maker(hub: &HubId, meta: &ObjectMeta) -> ObjectCreator {
     let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key));
     let task = label(TASK_UID).map(|uid| TaskUid::new(uid));
     let has_its_name = task
@@ -34,21 +34,21 @@ pub fn maker(hub: &HubId, meta: &ObjectMeta) -> Maker {
         .is_some_and(|(task, name)| is_name_of(name, &task));
     let is_managed = label(MANAGED_BY).is_some_and(|by| by == MANAGED_BY_VALUE);
     match label(HUB_ID).filter(|_| has_its_name && is_managed) {
-        Some(id) if id == hub.as_str() => Maker::Own,
-        Some(id) if hub.is_kin(id) => Maker::Kin,
-        _ => Maker::Foreign,
+        Some(id) if id == hub.as_str() => ObjectCreator::Own,
+        Some(id) if hub.is_kin(id) => ObjectCreator::Kin,
+        _ => ObjectCreator::Foreign,
     }
 }
 
 /// Whether an object is the task's, made from its spec as it is, by this hub or another of its cluster.
 #[must_use]
 pub fn is_its(hub: &HubId, meta: &ObjectMeta, task: &TaskId, spec_hash: &str) -> bool {
-    maker(hub, meta) != Maker::Foreign && is_made_for(meta, task, Some(spec_hash))
+    maker(hub, meta) != ObjectCreator::Foreign && is_made_for(meta, task, Some(spec_hash))
 }
 
 /// What becomes of an object that another hub of the cluster made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdoptionDecision {
     /// It is of a task that this hub serves now: it is taken over.
     Adopt,
     /// It is of a task in a namespace that this hub serves now, and the hub knows of no such task: it is removed once the
@@ -68,14 +68,14 @@ pub fn judge(
     meta: &ObjectMeta,
     serves: bool,
     known: Option<(&TaskId, Option<&str>)>,
-) -> Verdict {
-    if maker(hub, meta) != Maker::Kin || !serves {
-        return Verdict::Leave;
+) -> AdoptionDecision {
+    if maker(hub, meta) != ObjectCreator::Kin || !serves {
+        return AdoptionDecision::Leave;
     }
     match known {
-        None => Verdict::Orphan,
-        Some((task, hash)) if is_made_for(meta, task, hash) => Verdict::Adopt,
-        Some(_) => Verdict::Leave,
+        None => AdoptionDecision::Orphan,
+        Some((task, hash)) if is_made_for(meta, task, hash) => AdoptionDecision::Adopt,
+        Some(_) => AdoptionDecision::Leave,
     }
 }
 
@@ -135,16 +135,16 @@ mod tests {
     #[test]
     fn only_what_a_hub_of_this_cluster_made_is_known_as_such() {
         for (id, expected) in [
-            ("b-0f5a4e0c", Maker::Own),
-            ("a-0f5a4e0c", Maker::Kin),
-            ("b-0-0f5a4e0c", Maker::Kin),
-            ("a-0f5a4e0d", Maker::Foreign),
-            ("b-00000000", Maker::Foreign),
-            ("0f5a4e0c", Maker::Foreign),
-            ("-0f5a4e0c", Maker::Foreign),
-            ("A-0f5a4e0c", Maker::Foreign),
-            ("a0f5a4e0c", Maker::Foreign),
-            ("", Maker::Foreign),
+            ("b-0f5a4e0c", ObjectCreator::Own),
+            ("a-0f5a4e0c", ObjectCreator::Kin),
+            ("b-0-0f5a4e0c", ObjectCreator::Kin),
+            ("a-0f5a4e0d", ObjectCreator::Foreign),
+            ("b-00000000", ObjectCreator::Foreign),
+            ("0f5a4e0c", ObjectCreator::Foreign),
+            ("-0f5a4e0c", ObjectCreator::Foreign),
+            ("A-0f5a4e0c", ObjectCreator::Foreign),
+            ("a0f5a4e0c", ObjectCreator::Foreign),
+            ("", ObjectCreator::Foreign),
         ] {
             assert_eq!(maker(&hub(), &object(id, None)), expected, "{id}");
         }
@@ -160,7 +160,7 @@ mod tests {
                 let told = format!("{changed:?}");
                 assert_eq!(
                     maker(&hub(), &object(id, Some(changed))),
-                    Maker::Foreign,
+                    ObjectCreator::Foreign,
                     "{told}"
                 );
             }
@@ -180,15 +180,15 @@ mod tests {
         let known = Some((&task, Some("abc")));
         let unremembered = Some((&task, None));
         let table = [
-            (true, known, Verdict::Adopt),
-            (true, unremembered, Verdict::Adopt),
-            (true, None, Verdict::Orphan),
+            (true, known, AdoptionDecision::Adopt),
+            (true, unremembered, AdoptionDecision::Adopt),
+            (true, None, AdoptionDecision::Orphan),
             // Another hub serves the namespace.
-            (false, known, Verdict::Leave),
-            (false, None, Verdict::Leave),
+            (false, known, AdoptionDecision::Leave),
+            (false, None, AdoptionDecision::Leave),
             // Another task, another spec.
-            (true, Some((&other, Some("abc"))), Verdict::Leave),
-            (true, Some((&task, Some("xyz"))), Verdict::Leave),
+            (true, Some((&other, Some("abc"))), AdoptionDecision::Leave),
+            (true, Some((&task, Some("xyz"))), AdoptionDecision::Leave),
         ];
         for (serves, known, expected) in table {
             let found = judge(&hub(), &object(KIN, None), serves, known);
@@ -220,7 +220,7 @@ mod tests {
         for (meta, known) in table {
             assert_eq!(
                 judge(&hub(), &meta, true, known),
-                Verdict::Leave,
+                AdoptionDecision::Leave,
                 "{meta:?} {known:?}"
             );
         }

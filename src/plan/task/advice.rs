@@ -2,18 +2,22 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-use crate::api::termination::Reason as Said;
+use crate::api::termination::TerminationReason as Reason;
 
-use super::outcome::Stop;
+use super::job_state::PodKillReason;
 
 /// What to do next, as the end of a sentence that says what happened; without a word of the pod by what stopped it.
-pub(super) const fn advice(said: Option<Said>, deadline: bool, stop: Option<Stop>) -> &'static str {
+pub(super) const fn advice(
+    said: Option<Reason>,
+    deadline: bool,
+    stop: Option<PodKillReason>,
+) -> &'static str {
     match (said, stop) {
         (Some(said), _) => of_word(said),
-        (None, Some(Stop::OutOfMemory)) => {
+        (None, Some(PodKillReason::OutOfMemory)) => {
             "make a new task with less in spec.config, or ask the platform operator for a renderer class with more memory"
         }
-        (None, Some(Stop::Evicted)) => {
+        (None, Some(PodKillReason::Evicted)) => {
             "make a new task; if that fails too, ask the platform operator to look at the node and at the limits of the renderer \
              class"
         }
@@ -22,46 +26,46 @@ pub(super) const fn advice(said: Option<Said>, deadline: bool, stop: Option<Stop
     }
 }
 
-const fn of_word(said: Said) -> &'static str {
+/// No failure has one of the last three reasons.
+const fn of_word(said: Reason) -> &'static str {
     match said {
-        Said::BadConfig => "correct spec.config in a new task",
-        Said::InputReplaced => "then make a new task",
-        Said::ChartTooLarge => "make a new task with less in spec.config",
-        Said::BadArchive => {
+        Reason::BadConfig => "correct spec.config in a new task",
+        Reason::InputReplaced => "then make a new task",
+        Reason::ChartTooLarge => "make a new task with less in spec.config",
+        Reason::BadArchive => {
             "ask the platform operator to check the image of the renderer class, then make a new task"
         }
-        Said::BadDestination => {
+        Reason::BadDestination => {
             "make a new task whose repository ends in the chart's name and whose tag is the chart's version"
         }
-        Said::BadCredentials | Said::Unauthorized => {
+        Reason::BadCredentials | Reason::Unauthorized => {
             "correct the push Secret, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Said::CredentialRequired => {
+        Reason::CredentialRequired => {
             "name a push Secret, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Said::Forbidden => {
+        Reason::Forbidden => {
             "give its account the right to push there, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Said::TagConflict => "make a new task with another version of the chart",
-        Said::RegistryUnreachable => {
+        Reason::TagConflict => "make a new task with another version of the chart",
+        Reason::RegistryUnreachable => {
             "check the registry's host, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Said::RegistryRefused => {
+        Reason::RegistryRefused => {
             "ask the platform operator, who can read the log of the pod, or look into the registry's log; then make a new task"
         }
-        Said::DigestMismatch => {
+        Reason::DigestMismatch => {
             "do not use what is there, and find out what stands between the pod and the registry, or ask the platform operator to"
         }
-        Said::RedirectRefused => {
+        Reason::RedirectRefused => {
             "name the host that answers in the end, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Said::RealmRefused => {
+        Reason::RealmRefused => {
             "name its URL in tokenRealm of the Registry, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Said::Internal => {
+        Reason::Internal => {
             "make a new task; if that fails too, ask the platform operator, who can read the log of the pod"
         }
-        // No failure is told with one of these.
-        Said::Rendered | Said::Pushed | Said::AlreadyExists => "make a new task",
+        Reason::Rendered | Reason::Pushed | Reason::AlreadyExists => "make a new task",
     }
 }

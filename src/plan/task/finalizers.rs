@@ -13,14 +13,14 @@ pub const MAX_FINALIZERS: usize = 64;
 
 /// The finalizers on an object, of which others than the hub's own are only counted: a tenant can put 1.4 MB of them there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finalizers {
+pub struct FinalizerSummary {
     /// How many there are.
     pub count: usize,
     /// The place of the hub's own among them, from 0.
-    pub own: Option<usize>,
+    pub hub_index: Option<usize>,
 }
 
-impl Finalizers {
+impl FinalizerSummary {
     /// What is remembered of these.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
@@ -42,55 +42,55 @@ impl Finalizers {
     pub fn without_own(self) -> Self {
         Self {
             count: self.of_others(),
-            own: None,
+            hub_index: None,
         }
     }
 
     /// How many there are besides the hub's own.
     #[must_use]
     pub fn of_others(self) -> usize {
-        self.count - usize::from(self.own.is_some())
+        self.count - usize::from(self.hub_index.is_some())
     }
 
     fn push(&mut self, is_own: bool) {
-        if is_own && self.own.is_none() {
-            self.own = Some(self.count);
+        if is_own && self.hub_index.is_none() {
+            self.hub_index = Some(self.count);
         }
         self.count += 1;
     }
 }
 
-impl<'de> Deserialize<'de> for Finalizers {
+impl<'de> Deserialize<'de> for FinalizerSummary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(Names)
+        deserializer.deserialize_option(FinalizersVisitor)
     }
 }
 
 /// Reads a list of names one by one, or null.
-struct Names;
+struct FinalizersVisitor;
 
-impl<'de> Visitor<'de> for Names {
-    type Value = Finalizers;
+impl<'de> Visitor<'de> for FinalizersVisitor {
+    type Value = FinalizerSummary;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of finalizers")
     }
 
-    fn visit_none<E>(self) -> Result<Finalizers, E> {
-        Ok(Finalizers::default())
+    fn visit_none<E>(self) -> Result<FinalizerSummary, E> {
+        Ok(FinalizerSummary::default())
     }
 
-    fn visit_unit<E>(self) -> Result<Finalizers, E> {
-        Ok(Finalizers::default())
+    fn visit_unit<E>(self) -> Result<FinalizerSummary, E> {
+        Ok(FinalizerSummary::default())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Finalizers, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<FinalizerSummary, D::Error> {
         deserializer.deserialize_seq(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<Finalizers, A::Error> {
-        let mut all = Finalizers::default();
-        while let Some(IsOwn(is_own)) = names.next_element()? {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<FinalizerSummary, A::Error> {
+        let mut all = FinalizerSummary::default();
+        while let Some(IsHubFinalizer(is_own)) = names.next_element()? {
             all.push(is_own);
         }
         Ok(all)
@@ -98,25 +98,25 @@ impl<'de> Visitor<'de> for Names {
 }
 
 /// Whether a name is the hub's own finalizer.
-struct IsOwn(bool);
+struct IsHubFinalizer(bool);
 
-impl<'de> Deserialize<'de> for IsOwn {
+impl<'de> Deserialize<'de> for IsHubFinalizer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Name;
+        struct FinalizerNameVisitor;
 
-        impl Visitor<'_> for Name {
-            type Value = IsOwn;
+        impl Visitor<'_> for FinalizerNameVisitor {
+            type Value = IsHubFinalizer;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a finalizer")
             }
 
-            fn visit_str<E>(self, name: &str) -> Result<IsOwn, E> {
-                Ok(IsOwn(name == FINALIZER))
+            fn visit_str<E>(self, name: &str) -> Result<IsHubFinalizer, E> {
+                Ok(IsHubFinalizer(name == FINALIZER))
             }
         }
 
-        deserializer.deserialize_str(Name)
+        deserializer.deserialize_str(FinalizerNameVisitor)
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Finalizers {
+    fn read(value: Value) -> FinalizerSummary {
         serde_json::from_value(value).unwrap()
     }
 
@@ -144,14 +144,14 @@ mod tests {
         for (value, count, own, of_others) in table {
             let all = read(value.clone());
             assert_eq!(
-                (all.count, all.own, all.of_others()),
+                (all.count, all.hub_index, all.of_others()),
                 (count, own, of_others),
                 "{value}"
             );
             let names: Vec<String> = serde_json::from_value(value).unwrap_or_default();
-            assert_eq!(Finalizers::of(names.iter().map(String::as_str)), all);
+            assert_eq!(FinalizerSummary::of(names.iter().map(String::as_str)), all);
         }
-        assert!(serde_json::from_value::<Finalizers>(json!([7])).is_err());
+        assert!(serde_json::from_value::<FinalizerSummary>(json!([7])).is_err());
     }
 
     #[test]

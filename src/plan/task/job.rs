@@ -21,8 +21,9 @@ use crate::api::termination::PERMANENT_FAILURE;
 use crate::api::{RendererClassSpec, RendererMode, labels};
 
 use super::pod;
-use super::tenant::Login;
-use crate::plan::platform::catalog::{Certificates, Credential, Resolved};
+use super::pod::layout::{CA_KEY, CONFIG_KEY, PASSWORD_KEY, URL_KEY, USERNAME_KEY};
+use super::tenant::TenantCredential;
+use crate::plan::platform::catalog::{CertificateSource, CredentialState, ResolvedTask};
 use crate::plan::task::model::Task;
 
 /// Seconds a finished Job outlives the hub's own clean-up, as a net for a hub that is gone.
@@ -36,7 +37,7 @@ const DEFAULT_BACKOFF_LIMIT: i32 = 3;
 
 /// What a hub marks and places its objects with.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct JobPlacement {
     /// Which hub makes the objects.
     pub hub_id: HubId,
     /// The cluster, as people know it; `None` is the hub's own.
@@ -49,7 +50,7 @@ pub struct Place {
 
 /// The two objects of a task; both have the same name.
 #[derive(Clone, Debug)]
-pub struct Manifests {
+pub struct TaskManifests {
     /// Immutable; `config.json`, `url`, and of a tenant's own registry the credential and the certificates.
     pub secret: Secret,
     /// One pod that renders, then pushes.
@@ -58,10 +59,10 @@ pub struct Manifests {
 
 /// The objects of a task.
 #[must_use]
-pub fn manifests(place: &Place, task: &Task, resolved: &Resolved) -> Manifests {
+pub fn manifests(place: &JobPlacement, task: &Task, resolved: &ResolvedTask) -> TaskManifests {
     let metadata = metadata(place, task, resolved);
     let name = metadata.name.clone().unwrap_or_default();
-    Manifests {
+    TaskManifests {
         secret: secret(metadata.clone(), task, resolved),
         job: job(place, metadata, &name, task, resolved),
     }
@@ -69,7 +70,7 @@ pub fn manifests(place: &Place, task: &Task, resolved: &Resolved) -> Manifests {
 
 /// A Job as tasks of this class get it, to ask whether it would be accepted. It is never made.
 #[must_use]
-pub fn specimen(place: &Place, class: &RendererClassSpec) -> Option<Job> {
+pub fn specimen(place: &JobPlacement, class: &RendererClassSpec) -> Option<Job> {
     let meta = ObjectMeta {
         name: Some("specimen".to_owned()),
         namespace: Some("specimen".to_owned()),
@@ -77,11 +78,11 @@ pub fn specimen(place: &Place, class: &RendererClassSpec) -> Option<Job> {
         ..ObjectMeta::default()
     };
     let task = Task::new(TaskKind::RenderTask, &meta, Value::Null, Value::Null)?;
-    let resolved = Resolved {
+    let resolved = ResolvedTask {
         reference: "registry.invalid/specimen:0".parse().ok()?,
         prefix: "specimen".parse().ok()?,
         plain_http: false,
-        credential: Credential::BasicAuth("specimen".to_owned()),
+        credential: CredentialState::BasicAuth("specimen".to_owned()),
         token_realm: None,
         ca: None,
         login: None,
@@ -90,15 +91,15 @@ pub fn specimen(place: &Place, class: &RendererClassSpec) -> Option<Job> {
     Some(manifests(place, &task, &resolved).job)
 }
 
-fn secret(metadata: ObjectMeta, task: &Task, resolved: &Resolved) -> Secret {
+fn secret(metadata: ObjectMeta, task: &Task, resolved: &ResolvedTask) -> Secret {
     let url = resolved.reference.url();
-    let mut parts = vec![(pod::CONFIG_KEY, &*task.config), (pod::URL_KEY, &url)];
-    if let Some(Login { credential, .. }) = &resolved.login {
-        parts.push((pod::USERNAME_KEY, &credential.username));
-        parts.push((pod::PASSWORD_KEY, credential.password.expose_secret()));
+    let mut parts = vec![(CONFIG_KEY, &*task.config), (URL_KEY, &url)];
+    if let Some(TenantCredential { credential, .. }) = &resolved.login {
+        parts.push((USERNAME_KEY, &credential.username));
+        parts.push((PASSWORD_KEY, credential.password.expose_secret()));
     }
-    if let Some(Certificates::Copied(certificates)) = &resolved.ca {
-        parts.push((pod::CA_KEY, certificates));
+    if let Some(CertificateSource::Copied(certificates)) = &resolved.ca {
+        parts.push((CA_KEY, certificates));
     }
     let data = parts
         .into_iter()
@@ -112,7 +113,7 @@ fn secret(metadata: ObjectMeta, task: &Task, resolved: &Resolved) -> Secret {
     }
 }
 
-fn job(place: &Place, metadata: ObjectMeta, name: &str, task: &Task, resolved: &Resolved) -> Job {
+fn job(place: &JobPlacement, metadata: ObjectMeta, name: &str, task: &Task, resolved: &ResolvedTask) -> Job {
     let class = &resolved.class;
     let pod_metadata = ObjectMeta {
         labels: metadata.labels.clone(),
@@ -166,7 +167,7 @@ fn failure_policy(mode: RendererMode) -> PodFailurePolicy {
     PodFailurePolicy { rules }
 }
 
-fn metadata(place: &Place, task: &Task, resolved: &Resolved) -> ObjectMeta {
+fn metadata(place: &JobPlacement, task: &Task, resolved: &ResolvedTask) -> ObjectMeta {
     let (url, destination) = (resolved.reference.url(), destination(resolved));
     let marks = [
         (labels::MANAGED_BY, labels::MANAGED_BY_VALUE),
@@ -191,8 +192,8 @@ fn metadata(place: &Place, task: &Task, resolved: &Resolved) -> ObjectMeta {
 }
 
 /// Everything that decides where the credential goes.
-fn destination(resolved: &Resolved) -> String {
-    let Resolved {
+fn destination(resolved: &ResolvedTask) -> String {
+    let ResolvedTask {
         reference,
         plain_http,
         credential,

@@ -13,8 +13,8 @@ use crate::api::conditions::{self, ConditionType, Reason};
 use crate::api::names::{TaskKind, TaskUid, hex};
 use crate::api::{RenderTaskSpec, RenderTaskStatus};
 
-use super::finalizers::Finalizers;
-use super::seal::StatusDigest;
+use super::finalizers::FinalizerSummary;
+use super::status_digest::StatusDigest;
 
 /// Seconds a failed Job and its config Secret are kept where the task does not say.
 const DEFAULT_FAILED_JOB_TTL: i32 = 3600;
@@ -34,7 +34,7 @@ pub struct TaskId {
 
 /// Where a task stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum TaskPhase {
     /// No Job yet.
     Pending,
     /// A Job is recorded in the status.
@@ -45,7 +45,7 @@ pub enum Phase {
     Failed,
 }
 
-impl Phase {
+impl TaskPhase {
     /// Whether the outcome is recorded.
     #[must_use]
     pub const fn is_finished(self) -> bool {
@@ -55,7 +55,7 @@ impl Phase {
 
 /// What others may change of a task while the hub works on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct TaskRevision {
     /// Version of the object.
     pub resource_version: String,
     /// Generation of the spec, where it was said.
@@ -63,7 +63,7 @@ pub struct Standing {
     /// When somebody asked for its deletion.
     pub deleted_at: Option<Timestamp>,
     /// The finalizers on the object.
-    pub finalizers: Finalizers,
+    pub finalizers: FinalizerSummary,
 }
 
 /// A whole task.
@@ -82,7 +82,7 @@ pub struct Task {
     /// When, as far as the API server said.
     pub deleted_at: Option<Timestamp>,
     /// The finalizers on the object.
-    pub finalizers: Finalizers,
+    pub finalizers: FinalizerSummary,
     /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
     pub spec: Option<RenderTaskSpec>,
     /// Whether the spec has more values than are decoded; nothing of it is known then.
@@ -129,7 +129,7 @@ impl Task {
                 .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting: meta.deletion_timestamp.is_some(),
             deleted_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
-            finalizers: Finalizers::of(names),
+            finalizers: FinalizerSummary::of(names),
             spec,
             is_oversized: false,
             config: config.into(),
@@ -142,7 +142,7 @@ impl Task {
 
     /// Takes in how the object stands after a write of the hub. What others changed just before has no later event than that
     /// write's own, which is no news any more.
-    pub fn take_standing(&mut self, standing: Standing) {
+    pub fn take_standing(&mut self, standing: TaskRevision) {
         self.resource_version = standing.resource_version;
         self.generation = standing.generation.unwrap_or(self.generation);
         self.deleting = standing.deleted_at.is_some();
@@ -158,8 +158,8 @@ impl Task {
 
     /// Whether the hub's finalizer is on the object.
     #[must_use]
-    pub fn is_finalized(&self) -> bool {
-        self.finalizers.own.is_some()
+    pub fn has_finalizer(&self) -> bool {
+        self.finalizers.hub_index.is_some()
     }
 
     /// Bytes of memory that the task takes, by which budgets count: its text, its decoded spec and its status.
@@ -170,7 +170,7 @@ impl Task {
 
     /// Where the task stands, as recorded in its status.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> TaskPhase {
         phase_of(&self.status)
     }
 
@@ -235,9 +235,9 @@ fn lean(spec: Value) -> Option<RenderTaskSpec> {
 /// Bytes of a value as JSON, which is no less than what it takes in memory: each of its strings is in it, and the names of
 /// its fields make up for what holds them.
 fn json_bytes(value: &impl Serialize) -> usize {
-    struct Count(usize);
+    struct ByteCounter(usize);
 
-    impl io::Write for Count {
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -248,7 +248,7 @@ fn json_bytes(value: &impl Serialize) -> usize {
         }
     }
 
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     // Nothing of a task's fails to be written.
     _ = serde_json::to_writer(&mut count, value);
     count.0
@@ -280,15 +280,15 @@ fn status_of(status: Value) -> RenderTaskStatus {
 
 /// Where a task with this status stands.
 #[must_use]
-pub fn phase_of(status: &RenderTaskStatus) -> Phase {
+pub fn phase_of(status: &RenderTaskStatus) -> TaskPhase {
     if conditions::is_true(&status.conditions, ConditionType::JobSucceeded) {
-        Phase::Succeeded
+        TaskPhase::Succeeded
     } else if conditions::is_true(&status.conditions, ConditionType::JobFailed) {
-        Phase::Failed
+        TaskPhase::Failed
     } else if status.job_ref.is_some() {
-        Phase::Running
+        TaskPhase::Running
     } else {
-        Phase::Pending
+        TaskPhase::Pending
     }
 }
 

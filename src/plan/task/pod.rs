@@ -6,33 +6,24 @@ use k8s_openapi::api::core::v1::{
     Container, EnvVar, PodSecurityContext, PodSpec, SeccompProfile, Volume, VolumeMount,
 };
 
-use crate::api::pinned::{CONFIG_SHA256, URL_SHA256, sha256};
+use crate::api::input_hashes::{CONFIG_SHA256, URL_SHA256, sha256};
 use crate::api::{RendererClassSpec, RendererMode};
 
-use super::outcome::{RENDER_CONTAINER, RENDERER_CONTAINER};
-use crate::plan::platform::catalog::{Certificates, Credential, Resolved};
+use super::job_state::{RENDER_CONTAINER, RENDERER_CONTAINER};
+use crate::plan::platform::catalog::credential::CredentialState;
+use crate::plan::platform::catalog::resolved::ResolvedTask;
 
+mod certificates;
+pub(in crate::plan) mod layout;
 mod parts;
 mod single;
 
-use parts::{
-    config_map_volume, config_mount, config_volume, container, empty_dir, mount, secret_volume, variable,
-};
-
-/// Key of the config Secret with the tenant's configuration.
-pub const CONFIG_KEY: &str = "config.json";
-/// Key of the config Secret with the destination.
-pub const URL_KEY: &str = "url";
-/// Key of a Secret with a user name, as `kubernetes.io/basic-auth` has it.
-pub const USERNAME_KEY: &str = "username";
-/// Key of a Secret with a password, as `kubernetes.io/basic-auth` has it.
-pub const PASSWORD_KEY: &str = "password";
-/// Key of the config Secret with the certificates of a tenant's registry.
-pub const CA_KEY: &str = "ca.pem";
+use certificates::{ca, ca_volume};
+use layout::{CONFIG_FILE, PASSWORD_KEY, URL_KEY, USERNAME_KEY};
+use parts::{config_mount, config_volume, container, empty_dir, mount, secret_volume, variable};
 
 /// User and group of the images, no user of the node.
 const NONROOT: i64 = 65_532;
-const CONFIG_FILE: &str = "/etc/renderer/config.json";
 const PUSH_DIR: &str = "/etc/renderer/push";
 const CREDENTIALS_DIR: &str = "/etc/renderer/credentials";
 const USERNAME_FILE: &str = "/etc/renderer/credentials/username";
@@ -40,15 +31,12 @@ const PASSWORD_FILE: &str = "/etc/renderer/credentials/password";
 const DOCKER_FILE: &str = "/etc/renderer/credentials/config.json";
 const CA_DIR: &str = "/etc/renderer/ca";
 const CA_FILE: &str = "/etc/renderer/ca/ca-bundle.pem";
-const CA_FILE_NAME: &str = "ca-bundle.pem";
 const CHART: &str = "/chart/chart.tgz";
 const COMMAND: &str = "/renderhub-renderer";
-/// Key of a class's certificate ConfigMap.
-pub(in crate::plan) const CLASS_CA_KEY: &str = "trust-bundle.pem";
 
 /// The pod of the Job and config Secret `name`, which holds this configuration.
 #[must_use]
-pub fn spec(service_account: &str, name: &str, config: &str, resolved: &Resolved) -> PodSpec {
+pub fn spec(service_account: &str, name: &str, config: &str, resolved: &ResolvedTask) -> PodSpec {
     let class = &resolved.class;
     let (init, main, volumes) = match class.mode {
         RendererMode::Split => (
@@ -115,7 +103,7 @@ fn render(class: &RendererClassSpec, config: &str) -> Container {
 
 /// Holds the credential; takes the chart as bytes and the destination from the hub, and the registry's host and prefix once more
 /// from its arguments: a destination that came to point elsewhere meets no credential.
-fn push(resolved: &Resolved) -> Container {
+fn push(resolved: &ResolvedTask) -> Container {
     let url_file = format!("{PUSH_DIR}/{URL_KEY}");
     let host = resolved.reference.host.as_str();
     let mut args = vec!["push", CHART, "--url-file", &url_file, "--registry", host];
@@ -137,15 +125,15 @@ fn push(resolved: &Resolved) -> Container {
         .map(|realm| format!("--token-realm={realm}"));
     args.extend(realm.as_deref());
     match &resolved.credential {
-        Credential::BasicAuth(_) => {
+        CredentialState::BasicAuth(_) => {
             args.extend(["--username-file", USERNAME_FILE, "--password-file", PASSWORD_FILE]);
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
-        Credential::DockerConfig(_) => {
+        CredentialState::DockerConfig(_) => {
             env.push(variable("DOCKER_CONFIG", DOCKER_FILE));
             mounts.push(mount("credentials", CREDENTIALS_DIR, true));
         }
-        Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
+        CredentialState::Anonymous | CredentialState::Missing | CredentialState::Invalid => {}
     }
     trust(resolved, &mut env, &mut mounts);
     let class = &resolved.class;
@@ -159,31 +147,14 @@ fn push(resolved: &Resolved) -> Container {
     )
 }
 
-fn trust(resolved: &Resolved, env: &mut Vec<EnvVar>, mounts: &mut Vec<VolumeMount>) {
+fn trust(resolved: &ResolvedTask, env: &mut Vec<EnvVar>, mounts: &mut Vec<VolumeMount>) {
     if ca(resolved).is_some() {
         env.push(variable("SSL_CERT_FILE", CA_FILE));
         mounts.push(mount("ca", CA_DIR, true));
     }
 }
 
-/// The certificates of the registry, else those of the class.
-fn ca(resolved: &Resolved) -> Option<Certificates> {
-    let of_class = || {
-        let name = resolved.class.ca_config_map_name.clone()?;
-        Some(Certificates::ConfigMap(name, CLASS_CA_KEY.to_owned()))
-    };
-    resolved.ca.clone().or_else(of_class)
-}
-
-/// Its volume: a ConfigMap of the platform's, or the tenant's own certificates in the task's Secret `name`.
-fn ca_volume(volume: &str, name: &str, resolved: &Resolved) -> Option<Volume> {
-    Some(match ca(resolved)? {
-        Certificates::ConfigMap(map, key) => config_map_volume(volume, map, (key, CA_FILE_NAME)),
-        Certificates::Copied(_) => secret_volume(volume, name, &[(CA_KEY, CA_FILE_NAME)]),
-    })
-}
-
-fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
+fn volumes(name: &str, resolved: &ResolvedTask) -> Vec<Volume> {
     let mut volumes = vec![
         config_volume(name),
         empty_dir("tmp", "16Mi"),
@@ -193,15 +164,15 @@ fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
         empty_dir("render-tmp", "16Mi"),
     ];
     match &resolved.credential {
-        Credential::BasicAuth(secret) => {
+        CredentialState::BasicAuth(secret) => {
             let items = [(USERNAME_KEY, USERNAME_KEY), (PASSWORD_KEY, PASSWORD_KEY)];
             volumes.push(secret_volume("credentials", secret, &items));
         }
-        Credential::DockerConfig(secret) => {
+        CredentialState::DockerConfig(secret) => {
             let items = [(".dockerconfigjson", "config.json")];
             volumes.push(secret_volume("credentials", secret, &items));
         }
-        Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
+        CredentialState::Anonymous | CredentialState::Missing | CredentialState::Invalid => {}
     }
     volumes.extend(ca_volume("ca", name, resolved));
     volumes

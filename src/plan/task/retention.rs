@@ -14,10 +14,14 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::names::TaskUid;
 use crate::plan::remote::site::Site;
 
-mod failures;
+mod failed_jobs;
+mod finished;
 
-use failures::Failures;
-pub use failures::{CLEARING_PACE, KEPT_AT_MOST, KEPT_FAILURES, KEPT_FAILURES_OF_NAMESPACE, KeptFailures};
+use failed_jobs::FailedJobs;
+pub use failed_jobs::{
+    CLEARING_PACE, FailedJobLimits, KEPT_AT_MOST, KEPT_FAILURES, KEPT_FAILURES_OF_NAMESPACE,
+};
+pub use finished::FinishedTask;
 
 /// Time between two removals. Each is a read, a delete and a patch: 20 in a second are a small part of what an API server does,
 /// and 1.7 million in a day.
@@ -25,7 +29,7 @@ pub const PACE: Duration = Duration::from_millis(50);
 
 /// Whether a finished task may be removed now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Removal {
+pub enum RemovalState {
     /// Not yet: whatever is due, others are before it.
     #[default]
     Waits,
@@ -37,26 +41,9 @@ pub enum Removal {
     Crowded,
 }
 
-/// A finished task.
-#[derive(Clone, Copy, Debug)]
-pub struct Finished<'a> {
-    /// The tenant's namespace; empty for the platform's own tasks, which count together.
-    pub namespace: &'a Arc<str>,
-    /// When it ended.
-    pub ended: Timestamp,
-    /// Which it is.
-    pub uid: &'a TaskUid,
-}
-
-impl Finished<'_> {
-    fn key(&self) -> (Timestamp, TaskUid) {
-        (self.ended, self.uid.clone())
-    }
-}
-
 /// Finished tasks of one namespace, oldest first.
 #[derive(Debug, Default)]
-struct Lane {
+struct NamespaceHistory {
     /// Those that count among the kept.
     kept: BTreeSet<(Timestamp, TaskUid)>,
     /// Those whose time to live is over.
@@ -69,19 +56,19 @@ struct Lane {
 pub struct Retention {
     /// How many of a namespace are kept; `None` is all.
     keep: Option<usize>,
-    lanes: HashMap<Arc<str>, Lane>,
+    lanes: HashMap<Arc<str>, NamespaceHistory>,
     /// Namespaces with something to remove, in turn.
     round: VecDeque<Arc<str>>,
     next: Option<Instant>,
-    failures: Failures,
+    failures: FailedJobs,
 }
 
 impl Retention {
     /// Nothing finished yet.
     #[must_use]
-    pub fn new(keep: Option<usize>, failures: KeptFailures) -> Self {
+    pub fn new(keep: Option<usize>, failures: FailedJobLimits) -> Self {
         Self {
-            failures: Failures::new(failures),
+            failures: FailedJobs::new(failures),
             keep,
             lanes: HashMap::new(),
             round: VecDeque::new(),
@@ -90,7 +77,7 @@ impl Retention {
     }
 
     /// A task is finished, and nothing of it is left but itself.
-    pub fn keep(&mut self, task: Finished<'_>) {
+    pub fn keep(&mut self, task: FinishedTask<'_>) {
         self.failures.forget(task.uid);
         if self.keep.is_some() {
             self.lane(task.namespace).kept.insert(task.key());
@@ -99,19 +86,19 @@ impl Retention {
     }
 
     /// A task failed, and its Job or its config Secret is kept on a cluster from which it can be removed; `None` is the hub's.
-    pub fn keep_failure(&mut self, ground: Option<Arc<Site>>, task: Finished<'_>) {
+    pub fn keep_failure(&mut self, ground: Option<Arc<Site>>, task: FinishedTask<'_>) {
         self.forget(task);
         self.failures.keep(ground, task);
     }
 
     /// The time to live of a task is over.
-    pub fn expire(&mut self, task: Finished<'_>) {
+    pub fn expire(&mut self, task: FinishedTask<'_>) {
         self.lane(task.namespace).expired.insert(task.key());
         self.enter(task.namespace);
     }
 
     /// A task is gone, or not to be removed from here.
-    pub fn forget(&mut self, task: Finished<'_>) {
+    pub fn forget(&mut self, task: FinishedTask<'_>) {
         self.failures.forget(task.uid);
         let Some(lane) = self.lanes.get_mut(&**task.namespace) else {
             return;
@@ -129,12 +116,12 @@ impl Retention {
     }
 
     /// The next task to be removed, and why; it is not known here any more. Who cannot be removed comes back in its place.
-    pub fn take(&mut self, now: Instant) -> Option<(TaskUid, Removal)> {
-        let crowded = self.failures.take(now).map(|uid| (uid, Removal::Crowded));
+    pub fn take(&mut self, now: Instant) -> Option<(TaskUid, RemovalState)> {
+        let crowded = self.failures.take(now).map(|uid| (uid, RemovalState::Crowded));
         crowded.or_else(|| self.take_task(now))
     }
 
-    fn take_task(&mut self, now: Instant) -> Option<(TaskUid, Removal)> {
+    fn take_task(&mut self, now: Instant) -> Option<(TaskUid, RemovalState)> {
         if self.next.is_some_and(|next| now < next) {
             return None;
         }
@@ -154,7 +141,7 @@ impl Retention {
         None
     }
 
-    fn lane(&mut self, namespace: &Arc<str>) -> &mut Lane {
+    fn lane(&mut self, namespace: &Arc<str>) -> &mut NamespaceHistory {
         self.lanes.entry(Arc::clone(namespace)).or_default()
     }
 
@@ -171,14 +158,15 @@ impl Retention {
     }
 
     fn tidy(&mut self, namespace: &Arc<str>) {
-        let is_idle = |lane: &Lane| lane.kept.is_empty() && lane.expired.is_empty() && !lane.is_in_round;
+        let is_idle =
+            |lane: &NamespaceHistory| lane.kept.is_empty() && lane.expired.is_empty() && !lane.is_in_round;
         if self.lanes.get(namespace).is_some_and(is_idle) {
             self.lanes.remove(namespace);
         }
     }
 }
 
-impl Lane {
+impl NamespaceHistory {
     fn has_too_many(&self, most: Option<usize>) -> bool {
         most.is_some_and(|most| self.kept.len() > most)
     }
@@ -187,16 +175,16 @@ impl Lane {
         !self.expired.is_empty() || self.has_too_many(most)
     }
 
-    fn take(&mut self, most: Option<usize>) -> Option<(TaskUid, Removal)> {
+    fn take(&mut self, most: Option<usize>) -> Option<(TaskUid, RemovalState)> {
         if let Some(key) = self.expired.pop_first() {
             self.kept.remove(&key);
-            return Some((key.1, Removal::Expired));
+            return Some((key.1, RemovalState::Expired));
         }
         if !self.has_too_many(most) {
             return None;
         }
         let (_, uid) = self.kept.pop_first()?;
-        Some((uid, Removal::Surplus))
+        Some((uid, RemovalState::Surplus))
     }
 }
 
@@ -207,11 +195,11 @@ mod tests {
     use super::*;
 
     fn retention(keep: Option<usize>) -> Retention {
-        Retention::new(keep, KeptFailures::default())
+        Retention::new(keep, FailedJobLimits::default())
     }
 
-    fn finished<'a>(namespace: &'a Arc<str>, second: i64, uid: &'a TaskUid) -> Finished<'a> {
-        Finished {
+    fn finished<'a>(namespace: &'a Arc<str>, second: i64, uid: &'a TaskUid) -> FinishedTask<'a> {
+        FinishedTask {
             namespace,
             ended: Timestamp::from_second(second).unwrap(),
             uid,
@@ -223,7 +211,7 @@ mod tests {
     }
 
     /// Everything that is removed within so many paces.
-    fn taken(retention: &mut Retention, mut now: Instant, paces: u32) -> Vec<(TaskUid, Removal)> {
+    fn taken(retention: &mut Retention, mut now: Instant, paces: u32) -> Vec<(TaskUid, RemovalState)> {
         let mut all = Vec::new();
         for _ in 0..paces {
             all.extend(retention.take(now));
@@ -240,16 +228,19 @@ mod tests {
             retention.keep(finished(&team, second, &uid(n)));
         }
         assert_eq!(retention.due(now), Some(now));
-        assert_eq!(retention.take(now), Some((uid(1), Removal::Surplus)));
+        assert_eq!(retention.take(now), Some((uid(1), RemovalState::Surplus)));
         assert_eq!(
             (retention.take(now), retention.due(now)),
             (None, Some(now + PACE))
         );
-        assert_eq!(retention.take(now + PACE), Some((uid(3), Removal::Surplus)));
+        assert_eq!(retention.take(now + PACE), Some((uid(3), RemovalState::Surplus)));
         assert_eq!((retention.take(now + PACE * 9), retention.due(now)), (None, None));
         // One that could not be removed is the oldest again.
         retention.keep(finished(&team, 20, &uid(3)));
-        assert_eq!(retention.take(now + PACE * 9), Some((uid(3), Removal::Surplus)));
+        assert_eq!(
+            retention.take(now + PACE * 9),
+            Some((uid(3), RemovalState::Surplus))
+        );
         // One of the kept goes by itself, and another takes its place.
         retention.forget(finished(&team, 30, &uid(0)));
         retention.keep(finished(&team, 50, &uid(5)));
@@ -265,7 +256,7 @@ mod tests {
         }
         retention.expire(finished(&few, 9, &uid(5000)));
         let first = taken(&mut retention, now, 2);
-        assert!(first.contains(&(uid(5000), Removal::Expired)), "{first:?}");
+        assert!(first.contains(&(uid(5000), RemovalState::Expired)), "{first:?}");
     }
 
     #[test]
@@ -276,13 +267,13 @@ mod tests {
         }
         assert!(retention.lanes.is_empty() && retention.due(now).is_none());
         retention.expire(finished(&team, 0, &uid(7)));
-        assert_eq!(taken(&mut retention, now, 9), [(uid(7), Removal::Expired)]);
+        assert_eq!(taken(&mut retention, now, 9), [(uid(7), RemovalState::Expired)]);
         assert!(retention.lanes.is_empty(), "nothing is remembered of what went");
     }
 
     #[test]
     fn what_a_failed_task_left_is_counted_apart_from_the_tasks() {
-        let most = KeptFailures {
+        let most = FailedJobLimits {
             per_namespace: 1,
             total: 9,
         };
@@ -291,11 +282,11 @@ mod tests {
         retention.keep_failure(None, finished(&team, 20, &uid(2)));
         retention.keep(finished(&team, 5, &uid(3)));
         assert_eq!(retention.due(now), Some(now));
-        assert_eq!(retention.take(now), Some((uid(1), Removal::Crowded)));
+        assert_eq!(retention.take(now), Some((uid(1), RemovalState::Crowded)));
         assert_eq!(retention.due(now), None);
         // Once it is cleared it is one of the finished tasks.
         retention.keep(finished(&team, 10, &uid(1)));
-        assert_eq!(taken(&mut retention, now, 9), [(uid(3), Removal::Surplus)]);
+        assert_eq!(taken(&mut retention, now, 9), [(uid(3), RemovalState::Surplus)]);
     }
 
     proptest! {
@@ -316,7 +307,7 @@ mod tests {
                 let surplus = all.len().saturating_sub(most);
                 for _ in 0..surplus {
                     let (_, oldest) = all.pop_first().unwrap();
-                    prop_assert!(gone.contains(&(oldest, Removal::Surplus)));
+                    prop_assert!(gone.contains(&(oldest, RemovalState::Surplus)));
                 }
                 prop_assert!(all.iter().all(|(_, uid)| gone.iter().all(|(gone, _)| gone != uid)));
             }

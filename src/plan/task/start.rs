@@ -8,12 +8,17 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::api::RenderTaskSpec;
 use crate::api::conditions::{ConditionType, Reason};
 
-use super::tenant::{Own, Wanted, wanted};
-use super::validate::{crowded, in_rendering_namespace, validate};
-use super::{Held, Observed, Step, refuse};
-use crate::plan::platform::catalog::{Refusal, Resolved};
-use crate::plan::remote::placement::{Target, admit, open};
-use crate::plan::remote::site::{SiteState, Where};
+use super::create_blocked::CreateBlocked;
+use super::destination::resolve;
+use super::job_status::refuse;
+use super::observed::ObservedTask;
+use super::refusal::Refusal;
+use super::step::ReconcileStep;
+use super::tenant::{DestinationSource, TenantDestination, wanted};
+use super::validate::{crowded, in_rendering_namespace};
+use crate::plan::platform::catalog::ResolvedTask;
+use crate::plan::remote::placement::{admit, open};
+use crate::plan::remote::site::{JobSiteState, RemoteTarget, SiteState};
 
 /// Shortest and longest pause before something that nobody watches is looked at again.
 const LOOK_AGAIN: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(300)];
@@ -25,67 +30,62 @@ const PROMPTLY: usize = 10;
 const SOON_CONNECTED: SignedDuration = SignedDuration::from_secs(5);
 
 /// The next step of a task that has no Job.
-pub(super) fn start(o: &Observed<'_>, spec: &RenderTaskSpec) -> Step {
+pub(super) fn start(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> ReconcileStep {
     start_or(o, spec).unwrap_or_else(|step| step)
 }
 
-fn start_or(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<Step, Step> {
+fn start_or(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<ReconcileStep, ReconcileStep> {
     if let Some(refusal) = crowded(o.task) {
-        return Err(refuse(o, &refusal, Step::REST));
+        return Err(refuse(o, &refusal, ReconcileStep::REST));
     }
     if o.task.id.namespace == o.rendering {
-        return Err(refuse(o, &in_rendering_namespace(), Step::REST));
+        return Err(refuse(o, &in_rendering_namespace(), ReconcileStep::REST));
     }
     if let Some(held) = o.held {
         return Err(held_back(o, held));
     }
     placed(o, spec)?;
-    let own = own(o, spec)?;
-    let resolved = resolve(o, spec, own.as_deref()).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+    let own = tenant_destination(o, spec)?;
+    let resolved =
+        resolve(o, spec, own.as_deref()).map_err(|refusal| refuse(o, &refusal, ReconcileStep::REST))?;
     if o.target.is_none() && o.catalog.refuses(spec) {
         // Whether it still does is asked for all tasks of the class at once.
-        return Err(refuse(o, &Held::JobRefused.refusal(o.place), Step::REST));
+        return Err(refuse(
+            o,
+            &CreateBlocked::JobRefused.refusal(o.placement),
+            ReconcileStep::REST,
+        ));
     }
     reached(o, spec)?;
     if !o.has_slot {
         return Err(queued(o));
     }
     let resolved = loaded(o, spec, resolved)?;
-    if !o.task.is_finalized() {
-        return Err(Step::AddFinalizer);
+    if !o.task.has_finalizer() {
+        return Err(ReconcileStep::AddFinalizer);
     }
-    Ok(Step::Create(Box::new(resolved)))
+    Ok(ReconcileStep::Create(Box::new(resolved)))
 }
 
 /// Records what holds the task. What the API server refused may be accepted later, and no watch tells when.
-fn held_back(o: &Observed<'_>, held: Held) -> Step {
+fn held_back(o: &ObservedTask<'_>, held: CreateBlocked) -> ReconcileStep {
     let rest = match held {
-        Held::JobRefused => Step::Rest {
+        CreateBlocked::JobRefused => ReconcileStep::Rest {
             wake: Some(later(o, refused_for(o))),
             wants_slot: false,
             waits_for: None,
             wants_site: false,
         },
-        Held::NameConflict | Held::NotAdmitted | Held::Forbidden(_) => Step::REST,
+        CreateBlocked::NameConflict | CreateBlocked::NotAdmitted | CreateBlocked::Forbidden(_) => {
+            ReconcileStep::REST
+        }
     };
-    refuse(o, &held.refusal(o.place), rest)
-}
-
-fn resolve(o: &Observed<'_>, spec: &RenderTaskSpec, own: Option<&Own>) -> Result<Resolved, Refusal> {
-    let target = o.target.and_then(|target| target.as_ref().ok());
-    o.catalog.resolve(o.task, spec, own, target)
-}
-
-/// Whether the URL that a Job on another cluster carries is the one that the task has.
-pub(super) fn is_its_url(o: &Observed<'_>, url: &str) -> bool {
-    let Ok(spec) = validate(o.task) else { return false };
-    let own = o.own.and_then(|own| own.as_ref().ok());
-    resolve(o, spec, own).is_ok_and(|resolved| resolved.reference.url() == url)
+    refuse(o, &held.refusal(o.placement), rest)
 }
 
 /// Whether the task may start where its spec says.
-fn placed(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
-    open(&o.task.id, spec, o.gates).map_err(|refusal| refuse(o, &refusal, Step::REST))?;
+fn placed(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileStep> {
+    open(&o.task.id, spec, o.gates).map_err(|refusal| refuse(o, &refusal, ReconcileStep::REST))?;
     let target = match o.target {
         None => return Ok(()),
         Some(Err(refusal)) => return Err(refused(o, spec, refusal)),
@@ -94,31 +94,31 @@ fn placed(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
     admit(o.task, target, o.catalog, o.grants, o.tenancy).map_err(|refusal| match refusal.reason {
         // A grant wakes its tasks by the namespace it is in; the platform's objects wake all that wait.
         Reason::CrossNamespaceRefDenied => refused(o, spec, &refusal),
-        _ => refuse(o, &refusal, Step::REST),
+        _ => refuse(o, &refusal, ReconcileStep::REST),
     })
 }
 
 /// Whether the cluster can be worked on now; what wakes the task is that it is connected.
-fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
-    let waiting = |wake| Step::Rest {
+fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileStep> {
+    let waiting = |wake| ReconcileStep::Rest {
         wake,
         wants_slot: false,
         waits_for: None,
         wants_site: true,
     };
     match o.site {
-        Where::Hub | Where::At(SiteState::Up) => Ok(()),
+        JobSiteState::Hub | JobSiteState::At(SiteState::Up) => Ok(()),
         // A RenderCluster that keeps the hub away refused the task before; one that does so no more turns its site in a moment.
-        Where::Unasked | Where::At(SiteState::Disconnected) => Err(waiting(None)),
-        Where::At(SiteState::Refused { refusal, .. }) => {
+        JobSiteState::Unasked | JobSiteState::At(SiteState::Disconnected) => Err(waiting(None)),
+        JobSiteState::At(SiteState::Refused { refusal, .. }) => {
             let told = refused(o, spec, refusal);
-            Err(if matches!(told, Step::Rest { .. }) {
+            Err(if matches!(told, ReconcileStep::Rest { .. }) {
                 waiting(None)
             } else {
                 told
             })
         }
-        Where::At(SiteState::Down { since, reason }) => {
+        JobSiteState::At(SiteState::Down { since, reason }) => {
             let due = since.checked_add(SOON_CONNECTED).unwrap_or(Timestamp::MAX);
             if *reason == Reason::Connecting && o.now < due {
                 return Err(waiting(Some(due)));
@@ -131,9 +131,9 @@ fn reached(o: &Observed<'_>, spec: &RenderTaskSpec) -> Result<(), Step> {
 }
 
 /// What is told of a cluster that is not connected, or no more.
-const fn unreached(reason: Reason, target: Option<&Target>) -> &'static str {
+const fn unreached(reason: Reason, target: Option<&RemoteTarget>) -> &'static str {
     match (reason, target) {
-        (Reason::Unreachable, Some(Target::Own(_))) => {
+        (Reason::Unreachable, Some(RemoteTarget::Own(_))) => {
             "the cluster does not answer, or not in time, or the platform does not let the hub connect to its address; the task starts \
              by itself once it answers"
         }
@@ -141,7 +141,7 @@ const fn unreached(reason: Reason, target: Option<&Target>) -> &'static str {
             "the cluster does not let the hub list Jobs and Secrets in the namespace for Jobs there; its operator has to give the \
              kubeconfig's user the Role of docs/how-to/register-a-cluster.md: the task then starts by itself"
         }
-        (_, Some(Target::Platform(_))) => {
+        (_, Some(RemoteTarget::Platform(_))) => {
             "the cluster is not connected; the task starts by itself once it is; if this stays, ask the platform operator, who finds \
              the cause in the Connected condition of the RenderCluster"
         }
@@ -150,57 +150,68 @@ const fn unreached(reason: Reason, target: Option<&Target>) -> &'static str {
 }
 
 /// What is created, with what of the platform's has to go along to another cluster.
-fn loaded(o: &Observed<'_>, spec: &RenderTaskSpec, resolved: Resolved) -> Result<Resolved, Step> {
+fn loaded(
+    o: &ObservedTask<'_>,
+    spec: &RenderTaskSpec,
+    resolved: ResolvedTask,
+) -> Result<ResolvedTask, ReconcileStep> {
     let Some(cargo) = o.target.and_then(|_| resolved.cargo()) else {
         return Ok(resolved);
     };
-    match o.carried {
-        None => Err(Step::Load(cargo)),
+    match o.copied_credentials {
+        None => Err(ReconcileStep::Load(cargo)),
         Some(Err(refusal)) => Err(refused(o, spec, refusal)),
         Some(Ok(carried)) => {
             let resolved = resolved.loaded(o.task, carried);
-            resolved.map_err(|refusal| refuse(o, &refusal, Step::REST))
+            resolved.map_err(|refusal| refuse(o, &refusal, ReconcileStep::REST))
         }
     }
 }
 
 /// The task's own destination, where it has one; otherwise what to do before it is known. It is read with a slot in hand,
 /// so that a flood of tasks does not become a flood of reads.
-fn own<'a>(o: &Observed<'a>, spec: &RenderTaskSpec) -> Result<Option<Cow<'a, Own>>, Step> {
+fn tenant_destination<'a>(
+    o: &ObservedTask<'a>,
+    spec: &RenderTaskSpec,
+) -> Result<Option<Cow<'a, TenantDestination>>, ReconcileStep> {
     match wanted(o.task, spec, o.tenancy, o.grants) {
         Err(refusal) => Err(refused(o, spec, &refusal)),
-        Ok(Wanted::Platform) => Ok(None),
-        Ok(Wanted::Given(own)) => Ok(Some(Cow::Owned(own))),
-        Ok(Wanted::Vouched(reader, own)) => match o.vouched {
+        Ok(DestinationSource::Platform) => Ok(None),
+        Ok(DestinationSource::Given(own)) => Ok(Some(Cow::Owned(own))),
+        Ok(DestinationSource::Vouched(reader, own)) => match o.impersonation {
             Some(Ok(())) => Ok(own.map(Cow::Owned)),
             Some(Err(refusal)) => Err(refused(o, spec, refusal)),
-            None => Err(with_slot(o, spec, Step::Vouch(reader))?),
+            None => Err(with_slot(o, spec, ReconcileStep::Vouch(reader))?),
         },
-        Ok(Wanted::Read(reference)) => match o.own {
+        Ok(DestinationSource::Read(reference)) => match o.tenant_destination {
             Some(Ok(own)) => {
                 let vetted = o.tenancy.vet(o.task, &own.spec, reference.crosses);
                 vetted.map_err(|refusal| refused(o, spec, &refusal))?;
                 Ok(Some(Cow::Borrowed(own)))
             }
             Some(Err(refusal)) => Err(refused(o, spec, refusal)),
-            None => Err(with_slot(o, spec, Step::LookUp(Box::new(reference)))?),
+            None => Err(with_slot(o, spec, ReconcileStep::LookUp(Box::new(reference)))?),
         },
     }
 }
 
 /// The step, once the task's cluster is reached and it has a slot.
-fn with_slot(o: &Observed<'_>, spec: &RenderTaskSpec, step: Step) -> Result<Step, Step> {
+fn with_slot(
+    o: &ObservedTask<'_>,
+    spec: &RenderTaskSpec,
+    step: ReconcileStep,
+) -> Result<ReconcileStep, ReconcileStep> {
     reached(o, spec)?;
     Ok(if o.has_slot { step } else { queued(o) })
 }
 
 /// Records what the tenant can mend, and looks again by itself.
-fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
+fn refused(o: &ObservedTask<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> ReconcileStep {
     if refusal.reason.is_stalled() {
-        return refuse(o, refusal, Step::REST);
+        return refuse(o, refusal, ReconcileStep::REST);
     }
     let named = spec.registry_ref.as_ref().and_then(|r| r.namespace.as_ref());
-    let rest = Step::Rest {
+    let rest = ReconcileStep::Rest {
         wake: Some(look_again(o)),
         wants_slot: false,
         waits_for: Some(named.unwrap_or(&o.task.id.namespace).clone()),
@@ -212,7 +223,7 @@ fn refused(o: &Observed<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Step {
 /// When something that the hub does not watch is looked at again: soon while a tenant may be at work on it, and in turn with what else
 /// the namespace waits for; then after as long as the task has been refused already, so that the pauses double, and a restart
 /// forgets nothing.
-fn look_again(o: &Observed<'_>) -> Timestamp {
+fn look_again(o: &ObservedTask<'_>) -> Timestamp {
     let [shortest, _] = LOOK_AGAIN;
     let elapsed = refused_for(o);
     let turns = i32::try_from(o.waiting_beside / PROMPTLY + 1).unwrap_or(i32::MAX);
@@ -221,7 +232,7 @@ fn look_again(o: &Observed<'_>) -> Timestamp {
 }
 
 /// How long the task has been refused already.
-fn refused_for(o: &Observed<'_>) -> SignedDuration {
+fn refused_for(o: &ObservedTask<'_>) -> SignedDuration {
     let scheduled = ConditionType::JobScheduled.as_str();
     let conditions = &o.task.status.conditions;
     let since = conditions.iter().find(|c| c.type_ == scheduled);
@@ -230,15 +241,15 @@ fn refused_for(o: &Observed<'_>) -> SignedDuration {
     })
 }
 
-fn later(o: &Observed<'_>, pause: SignedDuration) -> Timestamp {
+fn later(o: &ObservedTask<'_>, pause: SignedDuration) -> Timestamp {
     let [shortest, longest] = LOOK_AGAIN;
     o.now
         .checked_add(pause.clamp(shortest, longest))
         .unwrap_or(Timestamp::MAX)
 }
 
-fn queued(o: &Observed<'_>) -> Step {
-    let rest = Step::Rest {
+fn queued(o: &ObservedTask<'_>) -> ReconcileStep {
+    let rest = ReconcileStep::Rest {
         wake: None,
         wants_slot: true,
         waits_for: None,

@@ -3,18 +3,18 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::api::conditions::{ConditionType, Reason, Wanted, merge};
+use crate::api::conditions::{ConditionType, DesiredCondition, Reason, merge};
 use crate::api::termination::{self, Termination};
-use crate::api::{FailurePhase, ObjectRef, RenderTaskStatus, TaskFailure};
+use crate::api::{FailurePhase, RenderTaskStatus, TaskFailure, TaskObjectReference};
 
 use super::advice::advice;
-use super::outcome::{JobReport, PodNote, Stop};
-use crate::plan::platform::catalog::Refusal;
-use crate::plan::task::model::{Phase, Task, phase_of};
+use super::job_state::{ObservedJob, PodKillReason, PodTermination};
+use crate::plan::task::model::{Task, TaskPhase, phase_of};
+use crate::plan::task::refusal::Refusal;
 
 /// The Job that was made for a task, as the API server returned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedJob {
     /// The cluster it runs on; `None` is the hub's own.
     pub cluster: Option<String>,
     /// Where it runs.
@@ -33,7 +33,7 @@ pub struct Started {
 
 /// The status of a task whose Job runs.
 #[must_use]
-pub fn scheduled(task: &Task, started: Started, now: Timestamp) -> RenderTaskStatus {
+pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTaskStatus {
     let message = "the renderer Job runs";
     let wanted = [
         want(ConditionType::JobScheduled, true, Reason::JobScheduled, message),
@@ -73,9 +73,9 @@ pub fn refused(task: &Task, refusal: &Refusal, now: Timestamp) -> RenderTaskStat
 #[must_use]
 pub fn succeeded(
     task: &Task,
-    job: &JobReport,
+    job: &ObservedJob,
     ended: Timestamp,
-    note: Option<&PodNote>,
+    note: Option<&PodTermination>,
     now: Timestamp,
 ) -> RenderTaskStatus {
     let message = "the chart was pushed";
@@ -104,9 +104,9 @@ pub fn succeeded(
 #[must_use]
 pub fn failed(
     task: &Task,
-    job: &JobReport,
+    job: &ObservedJob,
     (ended, deadline): (Timestamp, bool),
-    note: Option<&PodNote>,
+    note: Option<&PodTermination>,
     now: Timestamp,
 ) -> RenderTaskStatus {
     // A pod can end well just as the deadline ends its Job; that is no reason for a failure.
@@ -114,7 +114,7 @@ pub fn failed(
         .and_then(|n| n.message.as_ref())
         .filter(|m| !m.reason.is_success());
     let reason = match said.map(|m| m.reason) {
-        Some(termination::Reason::TagConflict) => Reason::TagConflict,
+        Some(termination::TerminationReason::TagConflict) => Reason::TagConflict,
         _ if deadline => Reason::DeadlineExceeded,
         _ => Reason::JobFailed,
     };
@@ -152,7 +152,7 @@ pub fn failed_out_of_sight(task: &Task, ended: Timestamp, now: Timestamp) -> Ren
 
 /// Says in the conditions of a failure that its Job is kept for less time than the task asks for.
 pub fn say_how_long(status: &mut RenderTaskStatus, task: &Task, longest: SignedDuration) {
-    if phase_of(status) != Phase::Failed || !task.asks_to_be_kept_beyond(longest) {
+    if phase_of(status) != TaskPhase::Failed || !task.asks_to_be_kept_beyond(longest) {
         return;
     }
     let longest = match longest.as_secs() {
@@ -172,7 +172,7 @@ pub fn say_how_long(status: &mut RenderTaskStatus, task: &Task, longest: SignedD
 #[must_use]
 pub fn unverified(
     task: &Task,
-    job: &JobReport,
+    job: &ObservedJob,
     ended: Timestamp,
     why: &str,
     now: Timestamp,
@@ -229,17 +229,17 @@ fn ended_badly(
 /// The step that a termination message speaks of; a pod that left none was stopped before one of ours could speak.
 fn phase(said: Option<&Termination>) -> FailurePhase {
     match said.map(|m| m.phase) {
-        Some(termination::Phase::Render) => FailurePhase::Render,
-        Some(termination::Phase::Push) => FailurePhase::Push,
+        Some(termination::TerminationPhase::Render) => FailurePhase::Render,
+        Some(termination::TerminationPhase::Push) => FailurePhase::Push,
         None => FailurePhase::Pod,
     }
 }
 
-fn explain(said: Option<&Termination>, deadline: bool, stop: Option<Stop>) -> &'static str {
+fn explain(said: Option<&Termination>, deadline: bool, stop: Option<PodKillReason>) -> &'static str {
     match said {
         Some(said) => said.reason.sentence(),
-        None if stop == Some(Stop::OutOfMemory) => "the renderer used more memory than its limit",
-        None if stop == Some(Stop::Evicted) => {
+        None if stop == Some(PodKillReason::OutOfMemory) => "the renderer used more memory than its limit",
+        None if stop == Some(PodKillReason::Evicted) => {
             "the pod was evicted from its node, as when it uses more disk than its limit"
         }
         None if deadline => "the Job ran into its deadline; its pod may not have started",
@@ -249,8 +249,8 @@ fn explain(said: Option<&Termination>, deadline: bool, stop: Option<Stop>) -> &'
     }
 }
 
-fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> Wanted {
-    Wanted {
+fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> DesiredCondition {
+    DesiredCondition {
         type_,
         status,
         reason,
@@ -258,15 +258,25 @@ fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> Wa
     }
 }
 
-fn settled(task: &Task, wanted: &[Wanted], gone: &[ConditionType], now: Timestamp) -> RenderTaskStatus {
+fn settled(
+    task: &Task,
+    wanted: &[DesiredCondition],
+    gone: &[ConditionType],
+    now: Timestamp,
+) -> RenderTaskStatus {
     let mut status = task.status.clone();
     merge(&mut status.conditions, wanted, gone, Some(task.generation), now);
     status.observed_generation = Some(task.generation);
     status
 }
 
-fn object_ref(api_version: &str, kind: &str, started: &Started, uid: Option<String>) -> ObjectRef {
-    ObjectRef {
+fn object_ref(
+    api_version: &str,
+    kind: &str,
+    started: &StartedJob,
+    uid: Option<String>,
+) -> TaskObjectReference {
+    TaskObjectReference {
         cluster: started.cluster.clone(),
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),

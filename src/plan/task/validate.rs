@@ -5,8 +5,8 @@ use crate::api::oci::{Repository, Tag};
 use crate::api::{ChartMetadata, RegistryKind, RegistryReference, RenderTaskSpec};
 
 use super::finalizers::MAX_FINALIZERS;
-use crate::plan::platform::catalog::Refusal;
 use crate::plan::task::model::Task;
+use crate::plan::task::refusal::Refusal;
 
 /// Most bytes of `config.json`: with the destination beside it, what a Secret can hold (1 MiB).
 pub const MAX_CONFIG_BYTES: usize = 1_048_576 - 4_096;
@@ -25,9 +25,9 @@ pub(super) fn in_rendering_namespace() -> Refusal {
 }
 
 /// One rule: why it refuses, if it does.
-type Rule = fn(&Task, &RenderTaskSpec) -> Option<Refusal>;
+type ValidationRule = fn(&Task, &RenderTaskSpec) -> Option<Refusal>;
 
-const RULES: &[Rule] = &[clusters, sources, types, chart_name, config_size];
+const RULES: &[ValidationRule] = &[clusters, sources, types, chart_name, config_size];
 
 /// The spec, if it can be served.
 ///

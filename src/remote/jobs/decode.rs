@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 
-use super::slim::{Line, Page, Told, View};
+use super::slim::{JobFilter, JobPage, WatchLine, WatchLineEvent};
 use crate::api::names::HubId;
-use crate::kubernetes::watch::JobMark;
-use crate::remote::lines::Lines;
+use crate::kubernetes::watch::JobMetadata;
+use crate::remote::line_decoder::LineDecoder;
 
 /// What is taken from one page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageRead {
+pub struct DecodedPage {
     /// The hub's Jobs on it.
-    pub jobs: Vec<JobMark>,
+    pub jobs: Vec<JobMetadata>,
     /// Version of the list.
     pub version: Option<String>,
     /// Mark for the next page.
@@ -20,27 +20,27 @@ pub struct PageRead {
 
 /// Reads a page as [`super::watch_jobs`] does; `None` where it can be none that was asked for.
 #[must_use]
-pub fn page(body: &[u8], hub: &HubId, namespace: &str) -> Option<PageRead> {
-    let page = Page::read(body).filter(|page| !page.is_too_long())?;
+pub fn page(body: &[u8], hub: &HubId, namespace: &str) -> Option<DecodedPage> {
+    let page = JobPage::read(body).filter(|page| !page.is_too_long())?;
     let next = page.next().ok()?.map(ToOwned::to_owned);
     let version = page.version();
-    let jobs = page.marks(View { hub, namespace }).collect();
-    Some(PageRead { jobs, version, next })
+    let jobs = page.marks(JobFilter { hub, namespace }).collect();
+    Some(DecodedPage { jobs, version, next })
 }
 
 /// What one line of a watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LineRead {
+pub struct DecodedLine {
     /// A Job of the hub's, and whether it is still there.
-    pub job: Option<(JobMark, bool)>,
+    pub job: Option<(JobMetadata, bool)>,
     /// Version of the list after it.
     pub version: Option<String>,
 }
 
 /// Reads the lines of a watch that comes in these parts, as far as one goes on after them; a line has `max` bytes at most.
 #[must_use]
-pub fn lines(parts: &[&[u8]], max: usize, hub: &HubId, namespace: &str) -> Vec<LineRead> {
-    let (mut lines, mut read) = (Lines::default(), Vec::new());
+pub fn lines(parts: &[&[u8]], max: usize, hub: &HubId, namespace: &str) -> Vec<DecodedLine> {
+    let (mut lines, mut read) = (LineDecoder::default(), Vec::new());
     for part in parts {
         lines.push(Bytes::copy_from_slice(part));
         loop {
@@ -49,14 +49,14 @@ pub fn lines(parts: &[&[u8]], max: usize, hub: &HubId, namespace: &str) -> Vec<L
                 Ok(None) => break,
                 Err(_) => return read,
             };
-            let (told, version) = Line::told(&line, View { hub, namespace });
+            let (told, version) = WatchLine::told(&line, JobFilter { hub, namespace });
             let job = match told {
-                Told::There(mark) => Some((mark, true)),
-                Told::Gone(mark) => Some((mark, false)),
-                Told::Nothing => None,
-                Told::TooOld | Told::Ended | Told::Unreadable => return read,
+                WatchLineEvent::There(mark) => Some((mark, true)),
+                WatchLineEvent::Gone(mark) => Some((mark, false)),
+                WatchLineEvent::Nothing => None,
+                WatchLineEvent::TooOld | WatchLineEvent::Ended | WatchLineEvent::Unreadable => return read,
             };
-            read.push(LineRead { job, version });
+            read.push(DecodedLine { job, version });
         }
     }
     read

@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::api::labels;
 use crate::api::names::{HubId, TaskUid, hex, is_dns_label, is_name_of};
-use crate::kubernetes::apply::lean::Managed;
-use crate::kubernetes::watch::JobMark;
-use crate::plan::task::outcome::EndHint;
+use crate::kubernetes::apply::lean::ManagedStatusFields;
+use crate::kubernetes::watch::JobMetadata;
+use crate::plan::task::job_state::CompletionHint;
 
 /// Jobs on one page of a list. A page with more is none that was asked for.
 pub(super) const PAGE: usize = 500;
@@ -27,63 +27,63 @@ const CONTINUE_MAX: usize = 4_096;
 
 /// Whose Jobs are looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
+pub(super) struct JobFilter<'a> {
     pub(super) hub: &'a HubId,
     pub(super) namespace: &'a str,
 }
 
 /// One page of a list.
 #[derive(Debug, Deserialize)]
-pub(super) struct Page {
-    metadata: PageMeta,
+pub(super) struct JobPage {
+    metadata: JobPageMetadata,
     #[serde(default)]
-    items: Option<Items>,
+    items: Option<JobItems>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PageMeta {
+struct JobPageMetadata {
     resource_version: Option<String>,
     #[serde(rename = "continue")]
     next: Option<String>,
 }
 
 #[derive(Debug, Default)]
-struct Items {
-    kept: Vec<Object>,
+struct JobItems {
+    kept: Vec<WatchObject>,
     is_too_long: bool,
 }
 
 /// One line of a watch.
 #[derive(Debug, Deserialize)]
-pub(super) struct Line {
+pub(super) struct WatchLine {
     #[serde(rename = "type")]
     kind: String,
-    object: Object,
+    object: WatchObject,
 }
 
 /// A Job by its metadata, or the word that a watch ends with.
 #[derive(Debug, Deserialize)]
-struct Object {
+struct WatchObject {
     #[serde(default)]
-    metadata: Option<Meta>,
+    metadata: Option<SlimJobMetadata>,
     code: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta {
+struct SlimJobMetadata {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
-    labels: Option<Labels>,
-    annotations: Option<Annotations>,
-    managed_fields: Option<Managed>,
+    labels: Option<JobLabels>,
+    annotations: Option<JobAnnotations>,
+    managed_fields: Option<ManagedStatusFields>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Labels {
+struct JobLabels {
     #[serde(rename = "app.kubernetes.io/managed-by")]
     managed_by: Option<String>,
     #[serde(rename = "renderhub.dev/hub-id")]
@@ -93,7 +93,7 @@ struct Labels {
 }
 
 #[derive(Debug, Deserialize)]
-struct Annotations {
+struct JobAnnotations {
     #[serde(rename = "renderhub.dev/spec-hash")]
     spec_hash: Option<String>,
     #[serde(rename = "renderhub.dev/chart-url")]
@@ -102,15 +102,15 @@ struct Annotations {
 
 /// What should lead to the next page is no mark.
 #[derive(Debug)]
-pub(super) struct NoMark;
+pub(super) struct BadContinueToken;
 
 /// What a line of a watch tells.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum WatchLineEvent {
     /// A Job is there, new or changed.
-    There(JobMark),
+    There(JobMetadata),
     /// A Job is gone.
-    Gone(JobMark),
+    Gone(JobMetadata),
     /// Nothing that concerns the hub.
     Nothing,
     /// The version is too old; everything has to be listed anew.
@@ -121,7 +121,7 @@ pub(super) enum Told {
     Unreadable,
 }
 
-impl Page {
+impl JobPage {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
@@ -135,9 +135,9 @@ impl Page {
     ///
     /// # Errors
     /// If it is longer than any that a server has use for.
-    pub(super) fn next(&self) -> Result<Option<&str>, NoMark> {
+    pub(super) fn next(&self) -> Result<Option<&str>, BadContinueToken> {
         match self.metadata.next.as_deref() {
-            Some(next) if next.len() > CONTINUE_MAX => Err(NoMark),
+            Some(next) if next.len() > CONTINUE_MAX => Err(BadContinueToken),
             next => Ok(next.filter(|next| !next.is_empty())),
         }
     }
@@ -148,39 +148,50 @@ impl Page {
     }
 
     /// The hub's Jobs on it.
-    pub(super) fn marks(self, view: View<'_>) -> impl Iterator<Item = JobMark> {
+    pub(super) fn marks(self, view: JobFilter<'_>) -> impl Iterator<Item = JobMetadata> {
         let items = self.items.unwrap_or_default().kept.into_iter();
         items.filter_map(move |item| item.metadata?.mark(view))
     }
 }
 
-impl Line {
+impl WatchLine {
     /// What a line tells, and the version of the list after it.
-    pub(super) fn told(line: &[u8], view: View<'_>) -> (Told, Option<String>) {
+    pub(super) fn told(line: &[u8], view: JobFilter<'_>) -> (WatchLineEvent, Option<String>) {
         let Ok(Self { kind, object }) = serde_json::from_slice(line) else {
-            return (Told::Unreadable, None);
+            return (WatchLineEvent::Unreadable, None);
         };
         if kind == "ERROR" {
             let is_old = object.code == Some(410);
-            return (if is_old { Told::TooOld } else { Told::Ended }, None);
+            return (
+                if is_old {
+                    WatchLineEvent::TooOld
+                } else {
+                    WatchLineEvent::Ended
+                },
+                None,
+            );
         }
         let Some(meta) = object.metadata else {
-            return (Told::Unreadable, None);
+            return (WatchLineEvent::Unreadable, None);
         };
         let version = version(meta.resource_version.as_deref());
         let told = match kind.as_str() {
-            "ADDED" | "MODIFIED" => meta.mark(view).map_or(Told::Nothing, Told::There),
-            "DELETED" => meta.mark(view).map_or(Told::Nothing, Told::Gone),
-            "BOOKMARK" => Told::Nothing,
-            _ => Told::Unreadable,
+            "ADDED" | "MODIFIED" => meta
+                .mark(view)
+                .map_or(WatchLineEvent::Nothing, WatchLineEvent::There),
+            "DELETED" => meta
+                .mark(view)
+                .map_or(WatchLineEvent::Nothing, WatchLineEvent::Gone),
+            "BOOKMARK" => WatchLineEvent::Nothing,
+            _ => WatchLineEvent::Unreadable,
         };
         (told, version)
     }
 }
 
-impl Meta {
+impl SlimJobMetadata {
     /// The Job, if it is one of the hub's in this namespace, whatever the server selected.
-    fn mark(self, view: View<'_>) -> Option<JobMark> {
+    fn mark(self, view: JobFilter<'_>) -> Option<JobMetadata> {
         let labels = self.labels?;
         let is_ours = labels.hub_id.as_deref() == Some(view.hub.as_str())
             && labels.managed_by.as_deref() == Some(labels::MANAGED_BY_VALUE)
@@ -193,13 +204,15 @@ impl Meta {
         let (hash, url) = self
             .annotations
             .map_or((None, None), |a| (a.spec_hash, a.chart_url));
-        Some(JobMark {
+        Some(JobMetadata {
             task,
             name,
             uid: self.uid.filter(|uid| is_uid(uid))?,
             spec_hash: hash.filter(|hash| is_hash(hash)).unwrap_or_default(),
             chart_url: url.filter(|url| is_url(url)),
-            hint: self.managed_fields.map_or(EndHint::Now, |managed| managed.hint()),
+            hint: self
+                .managed_fields
+                .map_or(CompletionHint::Now, |managed| managed.hint()),
         })
     }
 }
@@ -224,18 +237,18 @@ fn version(text: Option<&str>) -> Option<String> {
     text.filter(is_one).map(ToOwned::to_owned)
 }
 
-impl<'de> Deserialize<'de> for Items {
+impl<'de> Deserialize<'de> for JobItems {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bounded;
-        impl<'de> Visitor<'de> for Bounded {
-            type Value = Items;
+        struct JobItemsVisitor;
+        impl<'de> Visitor<'de> for JobItemsVisitor {
+            type Value = JobItems;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
-                let mut items = Items::default();
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JobItems, A::Error> {
+                let mut items = JobItems::default();
                 while items.kept.len() < PAGE
                     && let Some(item) = list.next_element()?
                 {
@@ -247,7 +260,7 @@ impl<'de> Deserialize<'de> for Items {
                 Ok(items)
             }
         }
-        deserializer.deserialize_seq(Bounded)
+        deserializer.deserialize_seq(JobItemsVisitor)
     }
 }
 
@@ -269,14 +282,14 @@ mod tests {
         })
     }
 
-    fn read(metadata: &Value) -> Told {
+    fn read(metadata: &Value) -> WatchLineEvent {
         let hub = HubId::new("main", "0f5a4e0c").unwrap();
-        let view = View {
+        let view = JobFilter {
             hub: &hub,
             namespace: "render",
         };
         let line = json!({"object": {"metadata": metadata}, "type": "ADDED"}).to_string();
-        Line::told(line.as_bytes(), view).0
+        WatchLine::told(line.as_bytes(), view).0
     }
 
     #[test]
@@ -292,7 +305,7 @@ mod tests {
             let mut metadata = full();
             metadata["managedFields"] = managed;
             let theirs = job_mark(&serde_json::from_value(metadata.clone()).unwrap()).unwrap();
-            assert_eq!(read(&metadata), Told::There(theirs), "{metadata}");
+            assert_eq!(read(&metadata), WatchLineEvent::There(theirs), "{metadata}");
         }
     }
 
@@ -308,7 +321,7 @@ mod tests {
         ] {
             let mut metadata = full();
             metadata["annotations"][annotation] = value;
-            let Told::There(mark) = read(&metadata) else {
+            let WatchLineEvent::There(mark) = read(&metadata) else {
                 panic!("{metadata}");
             };
             let is_dropped = mark.spec_hash.is_empty() || mark.chart_url.is_none();

@@ -14,13 +14,13 @@ use webpki::{EndEntityCert, anchor_from_trusted_cert};
 use zeroize::Zeroizing;
 
 use super::error::KubeconfigError;
-use super::remote::Key;
+use super::remote::PrivateKeyEncoding;
 
 /// Most certificates in one field; each is looked at in every handshake.
 const MAX_CERTIFICATES: usize = 16;
 
 /// A part of a PEM file.
-type Section = (SectionKind, Vec<u8>);
+type PemSection = (SectionKind, Vec<u8>);
 
 /// A bearer token, of characters that every header can carry.
 ///
@@ -70,17 +70,17 @@ pub(super) fn chain(data: &str) -> Result<Vec<Vec<u8>>, KubeconfigError> {
     clippy::wildcard_enum_match_arm,
     reason = "more kinds of sections may come to be, and what is no key of these three kinds is refused"
 )]
-pub(super) fn private_key(data: &str) -> Result<(Key, SecretSlice<u8>), KubeconfigError> {
+pub(super) fn private_key(data: &str) -> Result<(PrivateKeyEncoding, SecretSlice<u8>), KubeconfigError> {
     let pem = decoded(data).ok_or(KubeconfigError::BadKey)?;
-    let mut sections = Section::pem_slice_iter(&pem);
+    let mut sections = PemSection::pem_slice_iter(&pem);
     let Some(Ok((section, der))) = sections.next() else {
         return Err(KubeconfigError::BadKey);
     };
     let der = Zeroizing::new(der);
     let kind = match section {
-        SectionKind::RsaPrivateKey => Key::Pkcs1,
-        SectionKind::EcPrivateKey => Key::Sec1,
-        SectionKind::PrivateKey => Key::Pkcs8,
+        SectionKind::RsaPrivateKey => PrivateKeyEncoding::Pkcs1,
+        SectionKind::EcPrivateKey => PrivateKeyEncoding::Sec1,
+        SectionKind::PrivateKey => PrivateKeyEncoding::Pkcs8,
         _ => return Err(KubeconfigError::BadKey),
     };
     if sections.next().is_some() || !can_sign(kind, &der) {
@@ -94,7 +94,7 @@ pub(super) fn private_key(data: &str) -> Result<(Key, SecretSlice<u8>), Kubeconf
 fn certificates(data: &str, unreadable: KubeconfigError) -> Result<Vec<Vec<u8>>, KubeconfigError> {
     let pem = decoded(data).ok_or(unreadable)?;
     let mut found = Vec::new();
-    for section in Section::pem_slice_iter(&pem) {
+    for section in PemSection::pem_slice_iter(&pem) {
         let Ok((SectionKind::Certificate, der)) = section else {
             return Err(unreadable);
         };
@@ -119,14 +119,14 @@ fn is_certificate(der: &[u8]) -> bool {
 }
 
 /// Whether it is a key of RSA (2048 to 4096 bits), P-256, P-384 or Ed25519.
-fn can_sign(kind: Key, der: &[u8]) -> bool {
+fn can_sign(kind: PrivateKeyEncoding, der: &[u8]) -> bool {
     match kind {
-        Key::Pkcs1 => RsaKeyPair::from_der(der).is_ok(),
-        Key::Sec1 => CURVES.iter().any(|curve| {
+        PrivateKeyEncoding::Pkcs1 => RsaKeyPair::from_der(der).is_ok(),
+        PrivateKeyEncoding::Sec1 => CURVES.iter().any(|curve| {
             let wrapped = curve.wrap(der);
             wrapped.is_some_and(|pkcs8| curve.is_key(&pkcs8))
         }),
-        Key::Pkcs8 => {
+        PrivateKeyEncoding::Pkcs8 => {
             RsaKeyPair::from_pkcs8(der).is_ok()
                 || CURVES.iter().any(|curve| curve.is_key(der))
                 || Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).is_ok()

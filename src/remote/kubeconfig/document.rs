@@ -24,11 +24,11 @@ const MAX_NODES: usize = 2000;
 /// A kubeconfig.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Document {
+pub(super) struct KubeconfigDocument {
     #[serde(rename = "apiVersion")]
-    pub api_version: Option<Text>,
-    pub kind: Option<Text>,
-    pub current_context: Option<Text>,
+    pub api_version: Option<SecretText>,
+    pub kind: Option<SecretText>,
+    pub current_context: Option<SecretText>,
     pub clusters: Option<Vec<NamedCluster>>,
     pub users: Option<Vec<NamedUser>>,
     pub contexts: Option<Vec<NamedContext>>,
@@ -39,78 +39,78 @@ pub(super) struct Document {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedCluster {
-    pub name: Text,
-    pub cluster: Option<Cluster>,
+    pub name: SecretText,
+    pub cluster: Option<KubeconfigCluster>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedUser {
-    pub name: Text,
-    pub user: Option<User>,
+    pub name: SecretText,
+    pub user: Option<KubeconfigUser>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedContext {
-    pub name: Text,
-    pub context: Option<Context>,
+    pub name: SecretText,
+    pub context: Option<KubeconfigContext>,
 }
 
 /// Where a cluster is.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Cluster {
-    pub server: Option<Text>,
-    pub tls_server_name: Option<Text>,
-    pub certificate_authority_data: Option<Text>,
-    pub certificate_authority: Seen,
-    pub insecure_skip_tls_verify: Option<Flag>,
-    pub proxy_url: Seen,
+pub(super) struct KubeconfigCluster {
+    pub server: Option<SecretText>,
+    pub tls_server_name: Option<SecretText>,
+    pub certificate_authority_data: Option<SecretText>,
+    pub certificate_authority: FieldPresence,
+    pub insecure_skip_tls_verify: Option<StrictBool>,
+    pub proxy_url: FieldPresence,
     #[serde(rename = "disable-compression")]
-    _disable_compression: Option<Flag>,
+    _disable_compression: Option<StrictBool>,
     extensions: Option<Vec<Extension>>,
 }
 
 /// How to log in.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct User {
-    pub token: Option<Text>,
-    pub client_certificate_data: Option<Text>,
-    pub client_key_data: Option<Text>,
+pub(super) struct KubeconfigUser {
+    pub token: Option<SecretText>,
+    pub client_certificate_data: Option<SecretText>,
+    pub client_key_data: Option<SecretText>,
     #[serde(rename = "tokenFile")]
-    pub token_file: Seen,
-    pub client_certificate: Seen,
-    pub client_key: Seen,
-    pub username: Seen,
-    pub password: Seen,
+    pub token_file: FieldPresence,
+    pub client_certificate: FieldPresence,
+    pub client_key: FieldPresence,
+    pub username: FieldPresence,
+    pub password: FieldPresence,
     #[serde(rename = "as", alias = "act-as", alias = "impersonate")]
-    pub impersonate: Seen,
+    pub impersonate: FieldPresence,
     #[serde(rename = "as-uid", alias = "act-as-uid", alias = "impersonate-uid")]
-    pub impersonate_uid: Seen,
+    pub impersonate_uid: FieldPresence,
     #[serde(rename = "as-groups", alias = "act-as-groups", alias = "impersonate-groups")]
-    pub impersonate_groups: Seen,
+    pub impersonate_groups: FieldPresence,
     #[serde(
         rename = "as-user-extra",
         alias = "act-as-user-extra",
         alias = "impersonate-user-extra"
     )]
-    pub impersonate_extra: Seen,
-    pub auth_provider: Seen,
-    pub exec: Seen,
+    pub impersonate_extra: FieldPresence,
+    pub auth_provider: FieldPresence,
+    pub exec: FieldPresence,
     extensions: Option<Vec<Extension>>,
 }
 
 /// A cluster and a user by name.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Context {
-    pub cluster: Text,
-    pub user: Option<Text>,
+pub(super) struct KubeconfigContext {
+    pub cluster: SecretText,
+    pub user: Option<SecretText>,
     /// Where kubectl works by default; the hub is told by others.
     #[serde(rename = "namespace")]
-    _namespace: Option<Text>,
+    _namespace: Option<SecretText>,
     extensions: Option<Vec<Extension>>,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Context {
 #[serde(default, deny_unknown_fields)]
 struct Preferences {
     #[serde(rename = "colors")]
-    _colors: Option<Flag>,
+    _colors: Option<StrictBool>,
     extensions: Option<Vec<Extension>>,
 }
 
@@ -128,25 +128,25 @@ struct Preferences {
 #[serde(deny_unknown_fields)]
 struct Extension {
     #[serde(rename = "name")]
-    _name: Text,
+    _name: SecretText,
     #[serde(rename = "extension")]
-    _extension: Anything,
+    _extension: IgnoredValue,
 }
 
 /// A text. Any may hold a secret, be it by mistake: it is wiped when it is dropped, and cannot be printed.
-pub(super) struct Text(Zeroizing<String>);
+pub(super) struct SecretText(Zeroizing<String>);
 
 /// A boolean, which a text in quotes is not.
-pub(super) struct Flag(pub bool);
+pub(super) struct StrictBool(pub bool);
 
 /// Whether a field is there at all, whatever is in it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Seen(pub bool);
+pub(super) struct FieldPresence(pub bool);
 
 /// Any value that others can read as well, which is dropped at once.
-struct Anything;
+struct IgnoredValue;
 
-impl std::ops::Deref for Text {
+impl std::ops::Deref for SecretText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -154,9 +154,9 @@ impl std::ops::Deref for Text {
     }
 }
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Tagged(Characters(characters), tag) = Tagged::deserialize(deserializer)?;
+        let Tagged(SecretCharacters(characters), tag) = Tagged::deserialize(deserializer)?;
         // `!!binary` and its like mean another text than the one that stands there.
         if tag.is_some() {
             return Err(D::Error::custom("a tag"));
@@ -165,25 +165,25 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-struct Characters(Zeroizing<String>);
+struct SecretCharacters(Zeroizing<String>);
 
-impl<'de> Deserialize<'de> for Characters {
+impl<'de> Deserialize<'de> for SecretCharacters {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Scalar;
 
         impl Visitor<'_> for Scalar {
-            type Value = Characters;
+            type Value = SecretCharacters;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text")
             }
 
-            fn visit_str<E>(self, characters: &str) -> Result<Characters, E> {
-                Ok(Characters(Zeroizing::new(characters.to_owned())))
+            fn visit_str<E>(self, characters: &str) -> Result<SecretCharacters, E> {
+                Ok(SecretCharacters(Zeroizing::new(characters.to_owned())))
             }
 
-            fn visit_string<E>(self, characters: String) -> Result<Characters, E> {
-                Ok(Characters(Zeroizing::new(characters)))
+            fn visit_string<E>(self, characters: String) -> Result<SecretCharacters, E> {
+                Ok(SecretCharacters(Zeroizing::new(characters)))
             }
         }
 
@@ -191,19 +191,19 @@ impl<'de> Deserialize<'de> for Characters {
     }
 }
 
-impl<'de> Deserialize<'de> for Flag {
+impl<'de> Deserialize<'de> for StrictBool {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Scalar;
 
         impl Visitor<'_> for Scalar {
-            type Value = Flag;
+            type Value = StrictBool;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a boolean")
             }
 
-            fn visit_bool<E>(self, flag: bool) -> Result<Flag, E> {
-                Ok(Flag(flag))
+            fn visit_bool<E>(self, flag: bool) -> Result<StrictBool, E> {
+                Ok(StrictBool(flag))
             }
         }
 
@@ -211,20 +211,20 @@ impl<'de> Deserialize<'de> for Flag {
     }
 }
 
-impl<'de> Deserialize<'de> for Seen {
+impl<'de> Deserialize<'de> for FieldPresence {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer).map(|_| Self(true))
     }
 }
 
-impl<'de> Deserialize<'de> for Anything {
+impl<'de> Deserialize<'de> for IgnoredValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Value::deserialize(deserializer).map(|_| Self)
     }
 }
 
 /// An entry of a list, which others refer to by its name.
-pub(super) trait Entry {
+pub(super) trait NamedEntry {
     /// What the name stands for.
     type Content;
 
@@ -235,43 +235,43 @@ pub(super) trait Entry {
     fn content(&self) -> Option<&Self::Content>;
 }
 
-impl Entry for NamedCluster {
-    type Content = Cluster;
+impl NamedEntry for NamedCluster {
+    type Content = KubeconfigCluster;
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn content(&self) -> Option<&Cluster> {
+    fn content(&self) -> Option<&KubeconfigCluster> {
         self.cluster.as_ref()
     }
 }
 
-impl Entry for NamedUser {
-    type Content = User;
+impl NamedEntry for NamedUser {
+    type Content = KubeconfigUser;
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn content(&self) -> Option<&User> {
+    fn content(&self) -> Option<&KubeconfigUser> {
         self.user.as_ref()
     }
 }
 
-impl Entry for NamedContext {
-    type Content = Context;
+impl NamedEntry for NamedContext {
+    type Content = KubeconfigContext;
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn content(&self) -> Option<&Context> {
+    fn content(&self) -> Option<&KubeconfigContext> {
         self.context.as_ref()
     }
 }
 
-impl Document {
+impl KubeconfigDocument {
     /// Reads it.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Document {
     ///
     /// # Errors
     /// When it is not said which context is meant, or a name leads nowhere.
-    pub fn current(&self) -> Result<(&Cluster, &User), KubeconfigError> {
+    pub fn current(&self) -> Result<(&KubeconfigCluster, &KubeconfigUser), KubeconfigError> {
         let contexts = self.contexts.as_deref().unwrap_or_default();
         // kubectl writes an empty name where none is set.
         let wanted = self.current_context.as_deref().filter(|name| !name.is_empty());
@@ -324,11 +324,11 @@ impl Document {
 }
 
 /// What is in the entries of a list, where there is anything.
-pub(super) fn contents<E: Entry>(list: Option<&[E]>) -> impl Iterator<Item = &E::Content> {
-    list.into_iter().flatten().filter_map(Entry::content)
+pub(super) fn contents<E: NamedEntry>(list: Option<&[E]>) -> impl Iterator<Item = &E::Content> {
+    list.into_iter().flatten().filter_map(NamedEntry::content)
 }
 
-fn by_name<'a, T: Entry>(list: &'a [T], name: &str) -> Option<&'a T> {
+fn by_name<'a, T: NamedEntry>(list: &'a [T], name: &str) -> Option<&'a T> {
     list.iter().find(|entry| entry.name() == name)
 }
 

@@ -1,6 +1,6 @@
 //! Where a server is, in the one spelling that every reader takes for the same place.
 //!
-//! What an address leads to is judged when it is connected to, by [`Guard`](crate::plan::remote::address::Guard): a name may mean
+//! What an address leads to is judged when it is connected to, by [`AddressPolicy`](crate::plan::remote::address::AddressPolicy): a name may mean
 //! another address by then.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::api::names::is_dns_label;
 
 use super::error::KubeconfigError;
-use super::remote::Host;
+use super::remote::ApiServerHost;
 
 /// Longest DNS name.
 const MAX_NAME: usize = 253;
@@ -22,7 +22,7 @@ const SCHEME: &str = "https://";
 ///
 /// # Errors
 /// When it is anything else, or says that it is the machine itself.
-pub fn server(url: &str) -> Result<(Host, u16), KubeconfigError> {
+pub fn server(url: &str) -> Result<(ApiServerHost, u16), KubeconfigError> {
     let (scheme, rest) = url
         .split_at_checked(SCHEME.len())
         .ok_or(KubeconfigError::NotHttps)?;
@@ -39,8 +39,10 @@ pub fn server(url: &str) -> Result<(Host, u16), KubeconfigError> {
     let (host, port) = split(authority).ok_or(KubeconfigError::BadServer)?;
     let port = port.map_or(Some(HTTPS_PORT), canonical_port);
     match host {
-        Host::Name(name) if is_local(&name) => Err(KubeconfigError::LocalServer),
-        host @ (Host::Name(_) | Host::Address(_)) => Ok((host, port.ok_or(KubeconfigError::BadServer)?)),
+        ApiServerHost::Name(name) if is_local(&name) => Err(KubeconfigError::LocalServer),
+        host @ (ApiServerHost::Name(_) | ApiServerHost::Address(_)) => {
+            Ok((host, port.ok_or(KubeconfigError::BadServer)?))
+        }
     }
 }
 
@@ -48,13 +50,13 @@ pub fn server(url: &str) -> Result<(Host, u16), KubeconfigError> {
 ///
 /// # Errors
 /// When it is neither.
-pub(super) fn certificate_name(text: &str) -> Result<Host, KubeconfigError> {
+pub(super) fn certificate_name(text: &str) -> Result<ApiServerHost, KubeconfigError> {
     let name = canonical_ipv6(text).or_else(|| name_or_ipv4(text));
     name.ok_or(KubeconfigError::BadServerName)
 }
 
 /// The host, and what stands behind its colon.
-fn split(authority: &str) -> Option<(Host, Option<&str>)> {
+fn split(authority: &str) -> Option<(ApiServerHost, Option<&str>)> {
     if let Some(bracketed) = authority.strip_prefix('[') {
         let (address, after) = bracketed.split_once(']')?;
         let host = canonical_ipv6(address)?;
@@ -71,19 +73,19 @@ fn split(authority: &str) -> Option<(Host, Option<&str>)> {
 }
 
 /// An IPv6 address as it is printed; the same one can be written in many ways, some with a zone behind it.
-fn canonical_ipv6(text: &str) -> Option<Host> {
+fn canonical_ipv6(text: &str) -> Option<ApiServerHost> {
     let address: Ipv6Addr = text.parse().ok()?;
-    (address.to_string() == text).then_some(Host::Address(IpAddr::V6(address)))
+    (address.to_string() == text).then_some(ApiServerHost::Address(IpAddr::V6(address)))
 }
 
 /// A name in lower case without the dot at its end, or an IPv4 address.
-fn name_or_ipv4(text: &str) -> Option<Host> {
+fn name_or_ipv4(text: &str) -> Option<ApiServerHost> {
     if let Ok(address) = text.parse::<Ipv4Addr>() {
-        return Some(Host::Address(IpAddr::V4(address)));
+        return Some(ApiServerHost::Address(IpAddr::V4(address)));
     }
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let is_name = name.len() <= MAX_NAME && name.split('.').all(is_dns_label);
-    (is_name && !ends_in_a_number(&name)).then_some(Host::Name(name))
+    (is_name && !ends_in_a_number(&name)).then_some(ApiServerHost::Name(name))
 }
 
 /// Whether some readers take the name for an address, such as `127.1`, `2130706433` or `0x7f.1`.
@@ -195,8 +197,8 @@ mod tests {
         fn a_host_is_in_its_one_form(url in "https://[a-z0-9.:\\[\\]x-]{0,20}(:[0-9]{1,5})?/?") {
             if let Ok((host, port)) = server(&url) {
                 let again = match &host {
-                    Host::Address(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
-                    Host::Name(_) | Host::Address(_) => format!("https://{host}:{port}"),
+                    ApiServerHost::Address(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
+                    ApiServerHost::Name(_) | ApiServerHost::Address(_) => format!("https://{host}:{port}"),
                 };
                 prop_assert_eq!(server(&again), Ok((host, port)));
             }

@@ -16,12 +16,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 
-use document::{Document, User};
+use document::{KubeconfigDocument, KubeconfigUser};
 
 pub use document::MAX_BYTES;
 pub use endpoint::server;
 pub use error::KubeconfigError;
-pub use remote::{Fingerprint, Host, Key, Login, RemoteConfig};
+pub use remote::{ApiServerHost, ClusterCredential, Fingerprint, PrivateKeyEncoding, RemoteConfig};
 
 /// Keys of a Secret that are looked at when none is named, in this order.
 const DEFAULT_KEYS: [&str; 2] = ["value", "value.yaml"];
@@ -46,7 +46,7 @@ pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigError> {
     if bytes.len() > MAX_BYTES {
         return Err(KubeconfigError::TooLarge);
     }
-    let document = Document::parse(bytes)?;
+    let document = KubeconfigDocument::parse(bytes)?;
     refuse::refuse(&document)?;
     let (cluster, user) = document.current()?;
     let url = cluster.server.as_deref().unwrap_or_default();
@@ -66,15 +66,15 @@ pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigError> {
 }
 
 /// The one way in which the user logs in.
-fn login(user: &User) -> Result<Login, KubeconfigError> {
+fn login(user: &KubeconfigUser) -> Result<ClusterCredential, KubeconfigError> {
     let chain = user.client_certificate_data.as_deref();
     let key = user.client_key_data.as_deref();
     match (user.token.as_deref(), chain, key) {
-        (Some(token), None, None) => credential::token(token).map(Login::Token),
+        (Some(token), None, None) => credential::token(token).map(ClusterCredential::Token),
         (None, Some(chain), Some(key)) => {
             let chain = credential::chain(chain)?;
             let (kind, key) = credential::private_key(key)?;
-            Ok(Login::Certificate { chain, kind, key })
+            Ok(ClusterCredential::Certificate { chain, kind, key })
         }
         (None, None, None) => Err(KubeconfigError::NoLogin),
         (None, _, _) => Err(KubeconfigError::HalfCertificate),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::api::conditions::Reason;
 
-use super::document::{Cluster, Document, Entry, User, contents};
+use super::document::{KubeconfigCluster, KubeconfigDocument, KubeconfigUser, NamedEntry, contents};
 use super::endpoint;
 use super::error::KubeconfigError;
 
@@ -15,7 +15,7 @@ const MAX_ENTRIES: usize = 16;
 ///
 /// # Errors
 /// The first thing that is.
-pub(super) fn refuse(document: &Document) -> Result<(), KubeconfigError> {
+pub(super) fn refuse(document: &KubeconfigDocument) -> Result<(), KubeconfigError> {
     let users = document.users.as_deref().unwrap_or_default();
     let clusters = document.clusters.as_deref().unwrap_or_default();
     let contexts = document.contexts.as_deref().unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) fn refuse(document: &Document) -> Result<(), KubeconfigError> {
     unambiguous(contexts)
 }
 
-fn unsafe_user(user: &User) -> Option<KubeconfigError> {
+fn unsafe_user(user: &KubeconfigUser) -> Option<KubeconfigError> {
     let impersonates = [
         user.impersonate,
         user.impersonate_uid,
@@ -59,7 +59,7 @@ fn unsafe_user(user: &User) -> Option<KubeconfigError> {
         .find_map(|(is_there, error)| is_there.then_some(error))
 }
 
-fn unsafe_cluster(cluster: &Cluster) -> Option<KubeconfigError> {
+fn unsafe_cluster(cluster: &KubeconfigCluster) -> Option<KubeconfigError> {
     let rules = [
         (cluster.certificate_authority.0, KubeconfigError::FilePath),
         (
@@ -81,11 +81,11 @@ fn unsafe_cluster(cluster: &Cluster) -> Option<KubeconfigError> {
 }
 
 /// Few entries, each with a name of its own: of two with one name, some readers take the first and some the last.
-fn unambiguous<T: Entry>(list: &[T]) -> Result<(), KubeconfigError> {
+fn unambiguous<T: NamedEntry>(list: &[T]) -> Result<(), KubeconfigError> {
     if list.len() > MAX_ENTRIES {
         return Err(KubeconfigError::TooManyEntries);
     }
-    let names: BTreeSet<&str> = list.iter().map(Entry::name).collect();
+    let names: BTreeSet<&str> = list.iter().map(NamedEntry::name).collect();
     if names.len() < list.len() {
         return Err(KubeconfigError::DuplicateName);
     }

@@ -10,14 +10,14 @@ use crate::api::names::hex;
 
 /// Where an API server is. `Debug` shows nothing of it, because somebody else wrote it.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Host {
+pub enum ApiServerHost {
     /// A DNS name in lower case.
     Name(String),
     /// An address.
     Address(IpAddr),
 }
 
-impl fmt::Debug for Host {
+impl fmt::Debug for ApiServerHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Name(_) => "Name",
@@ -26,7 +26,7 @@ impl fmt::Debug for Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for ApiServerHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => f.write_str(name),
@@ -37,7 +37,7 @@ impl fmt::Display for Host {
 
 /// How the bytes of a private key are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum PrivateKeyEncoding {
     /// PKCS #1, RSA only.
     Pkcs1,
     /// SEC 1, elliptic curves only.
@@ -48,7 +48,7 @@ pub enum Key {
 
 /// How the hub shows the cluster who it is.
 #[derive(Clone)]
-pub enum Login {
+pub enum ClusterCredential {
     /// By a bearer token.
     Token(SecretString),
     /// By a client certificate.
@@ -56,13 +56,13 @@ pub enum Login {
         /// The certificate and those that vouch for it, each as DER.
         chain: Vec<Vec<u8>>,
         /// How the key is encoded.
-        kind: Key,
+        kind: PrivateKeyEncoding,
         /// The key as DER.
         key: SecretSlice<u8>,
     },
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for ClusterCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Token(_) => "Token",
@@ -85,15 +85,15 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone)]
 pub struct RemoteConfig {
     /// Where the API server is.
-    pub host: Host,
+    pub host: ApiServerHost,
     /// Its port.
     pub port: u16,
     /// The name that its certificate must be for; without it, the host.
-    pub tls_server_name: Option<Host>,
+    pub tls_server_name: Option<ApiServerHost>,
     /// Certificates of the authorities that its certificate is verified against, each as DER; at least one.
     pub authorities: Vec<Vec<u8>>,
     /// How the hub shows who it is.
-    pub login: Login,
+    pub login: ClusterCredential,
 }
 
 impl fmt::Debug for RemoteConfig {
@@ -107,7 +107,7 @@ impl RemoteConfig {
     #[must_use]
     pub fn identity(&self) -> Fingerprint {
         let mut hash = self.hashed();
-        if let Login::Token(token) = &self.login {
+        if let ClusterCredential::Token(token) = &self.login {
             part(&mut hash, token.expose_secret().as_bytes());
         }
         Fingerprint(hash.finalize().into())
@@ -130,8 +130,8 @@ impl RemoteConfig {
             part(&mut hash, authority);
         }
         match &self.login {
-            Login::Token(_) => part(&mut hash, b"token"),
-            Login::Certificate { chain, kind, key } => {
+            ClusterCredential::Token(_) => part(&mut hash, b"token"),
+            ClusterCredential::Certificate { chain, kind, key } => {
                 part(&mut hash, format!("{kind:?}").as_bytes());
                 part(&mut hash, key.expose_secret());
                 for certificate in chain {

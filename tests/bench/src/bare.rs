@@ -18,10 +18,10 @@ use renderhub::api::labels::{FIELD_MANAGER, FINALIZER};
 use renderhub::api::names::{TaskKind, job_name};
 use renderhub::kubernetes::object::{SlimObject, task_resource};
 use renderhub::plan::platform::catalog::Catalog;
-use renderhub::plan::task::job::{Manifests, Place, manifests};
+use renderhub::plan::task::job::{JobPlacement, TaskManifests, manifests};
+use renderhub::plan::task::job_state::{JobProgress, ObservedJob};
 use renderhub::plan::task::model::Task;
-use renderhub::plan::task::outcome::{JobReport, Verdict};
-use renderhub::plan::task::status::{Started, scheduled, succeeded};
+use renderhub::plan::task::status::{StartedJob, scheduled, succeeded};
 use serde::Serialize;
 use serde_json::json;
 
@@ -67,7 +67,7 @@ async fn all_tasks(client: &Client) -> Result<Vec<Task>> {
 /// Makes a hub's writes.
 pub struct Writer {
     client: Client,
-    place: Place,
+    place: JobPlacement,
     catalog: Catalog,
 }
 
@@ -98,7 +98,7 @@ impl Writer {
     /// # Errors
     /// If the API server refuses.
     pub async fn start(&self, task: &Task) -> Result<()> {
-        if !task.is_finalized() {
+        if !task.has_finalizer() {
             self.send(add_finalizer(task)).await?;
         }
         let spec = task.spec.as_ref().context("a task without a spec")?;
@@ -106,7 +106,7 @@ impl Writer {
             .catalog
             .resolve(task, spec, None, None)
             .map_err(|refusal| anyhow!("the task is refused: {}", refusal.message))?;
-        let Manifests { secret, job } = manifests(&self.place, task, &resolved);
+        let TaskManifests { secret, job } = manifests(&self.place, task, &resolved);
         self.create(&secret).await?;
         self.create(&job).await
     }
@@ -125,7 +125,7 @@ impl Writer {
     }
 
     fn running(&self, task: &Task, name: &str) -> RenderTaskStatus {
-        let started = Started {
+        let started = StartedJob {
             cluster: None,
             namespace: self.place.namespace.clone(),
             name: name.to_owned(),
@@ -181,11 +181,11 @@ fn write_status(task: &Task) -> wire::Request {
 /// The status of a task that succeeded now.
 pub fn finished(task: &Task) -> RenderTaskStatus {
     let now = Timestamp::now();
-    let job = JobReport {
+    let job = ObservedJob {
         uid: SOME_UID.to_owned(),
         spec_hash: task.spec_hash.clone(),
         chart_url: None,
-        verdict: Verdict::Complete(now),
+        progress: JobProgress::Complete(now),
         attempts: 1,
         created: Some(now),
     };

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use renderhub::api::ClusterRegistrySpec;
 use renderhub::api::names::HubId;
-use renderhub::app::config::{Cli, Command};
-use renderhub::plan::platform::catalog::{Catalog, Credential, Registry};
-use renderhub::plan::task::job::Place;
+use renderhub::app::config::{HubCli, HubCommand};
+use renderhub::plan::platform::catalog::{Catalog, CatalogRegistry, CredentialState};
+use renderhub::plan::task::job::JobPlacement;
 use serde_json::{Value, json};
 
 /// Name of the registry that every task pushes to.
@@ -74,15 +74,15 @@ pub fn task(namespace: &str, name: &str) -> Value {
 /// If the hub's own types do not take them.
 pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
     let spec: ClusterRegistrySpec = serde_json::from_value(registry())?;
-    let registry = Registry {
+    let registry = CatalogRegistry {
         spec,
-        credential: Credential::BasicAuth(PUSH_SECRET.to_owned()),
+        credential: CredentialState::BasicAuth(PUSH_SECRET.to_owned()),
         recorded: BTreeMap::new(),
     };
     let words = ["renderhub".to_owned(), "run".to_owned()]
         .into_iter()
         .chain(hub_flags(rendering_namespace));
-    let Command::Run(flags) = Cli::try_parse_from(words)?.command else {
+    let HubCommand::Run(flags) = HubCli::try_parse_from(words)?.command else {
         anyhow::bail!("another command than run");
     };
     Ok(Catalog {
@@ -100,9 +100,9 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
 ///
 /// # Errors
 /// If it is no hub id.
-pub fn place(hub_id: &str, rendering_namespace: &str) -> Result<Place> {
+pub fn place(hub_id: &str, rendering_namespace: &str) -> Result<JobPlacement> {
     let (shard, cluster) = hub_id.rsplit_once('-').context("no hub id")?;
-    Ok(Place {
+    Ok(JobPlacement {
         cluster: None,
         hub_id: HubId::new(shard, cluster)?,
         namespace: rendering_namespace.to_owned(),

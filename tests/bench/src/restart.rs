@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch};
 use renderhub::kubernetes::seal_key;
 use renderhub::plan::task::model::Task;
-use renderhub::plan::task::seal::{KEY_BYTES, SealKey};
+use renderhub::plan::task::status_seal::{KEY_BYTES, SealKey};
 use renderhub_harness::progress::Progress;
 use renderhub_harness::wait_for;
 use serde::Serialize;

@@ -179,8 +179,8 @@ mod tests {
 
     use prometheus_client::encoding::text::encode;
     use renderhub::base::metrics::Metrics;
-    use renderhub::base::metrics::journey;
-    use renderhub::base::metrics::journey::{Journey, Wait};
+    use renderhub::base::metrics::event_latency;
+    use renderhub::base::metrics::event_latency::{EventLatency, WaitReason};
 
     use super::*;
 
@@ -188,14 +188,14 @@ mod tests {
     fn the_share_is_read_from_metrics_as_the_hub_writes_them() {
         let (metrics, registry) = Metrics::new();
         let arrived = Instant::now();
-        let count = |millis: u64, wait: Option<Wait>| {
-            let mut journey = Journey::new(arrived);
-            journey.set_runs(journey::Runs::Elsewhere);
+        let count = |millis: u64, wait: Option<WaitReason>| {
+            let mut journey = EventLatency::new(arrived);
+            journey.set_runs(event_latency::TaskLocation::Elsewhere);
             let took = Duration::from_millis(millis);
             if let Some(wait) = wait {
                 journey.waited(wait, took);
             }
-            metrics.journeys.count(&journey, arrived + took);
+            metrics.event_latency.count(&journey, arrived + took);
         };
         let read = || {
             let mut text = String::new();
@@ -205,10 +205,10 @@ mod tests {
         count(5_000, None);
         let before = read();
         for millis in 1..=100 {
-            count(millis, (millis % 2 == 0).then_some(Wait::Worker));
+            count(millis, (millis % 2 == 0).then_some(WaitReason::Worker));
         }
         for _ in 0..50 {
-            count(30_000, Some(Wait::Cluster));
+            count(30_000, Some(WaitReason::Cluster));
         }
         let since = read().since(&before);
         let own = since.own().unwrap();

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::api::names::TaskUid;
-use crate::kubernetes::watch::JobMark;
-use crate::plan::task::outcome::EndHint;
+use crate::kubernetes::watch::JobMetadata;
+use crate::plan::task::job_state::CompletionHint;
 
-use super::super::record::{KnownJob, Origin};
-use super::Index;
+use super::super::task_record::{JobLocation, KnownJob};
+use super::TaskIndex;
 
 /// Time from the first sign of an end to its verdict; the Job controller writes both within moments.
 pub(super) const SOON: Duration = Duration::from_secs(1);
@@ -16,21 +16,21 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
 pub(super) const QUIET: Duration = Duration::from_secs(660);
 
-impl Index {
+impl TaskIndex {
     /// A new list of Jobs begins.
-    pub fn restart_jobs(&mut self, origin: &Origin) {
+    pub fn restart_jobs(&mut self, origin: &JobLocation) {
         *self.job_epochs.entry(origin.clone()).or_default() += 1;
     }
 
     /// Takes in a Job as the watch showed it; when to look at its task. What is shown elsewhere than where the task runs is
     /// not the task's, whatever its labels say.
-    pub fn see_job(&mut self, origin: &Origin, mark: JobMark, now: Instant) -> Option<Instant> {
+    pub fn see_job(&mut self, origin: &JobLocation, mark: JobMetadata, now: Instant) -> Option<Instant> {
         let epoch = self.job_epoch(origin);
         if !self.is_its_place(origin, &mark.task) {
             let known = KnownJob {
                 read_due: first_look(mark.hint, now),
                 origin: origin.clone(),
-                mark,
+                metadata: mark,
                 epoch,
             };
             self.put_stray(known);
@@ -44,12 +44,12 @@ impl Index {
         let is_new = self
             .jobs
             .get(&mark.task)
-            .is_none_or(|known| known.mark.uid != mark.uid);
+            .is_none_or(|known| known.metadata.uid != mark.uid);
         let look = if is_new { now } else { read_due };
         self.jobs.insert(
             mark.task.clone(),
             KnownJob {
-                mark,
+                metadata: mark,
                 read_due,
                 origin: origin.clone(),
                 epoch,
@@ -59,11 +59,11 @@ impl Index {
     }
 
     /// Takes in a Job that a worker created or found. What a watch said of it meanwhile is newer, and still to be read.
-    pub fn keep_job(&mut self, mark: JobMark, now: Instant) {
+    pub fn keep_job(&mut self, mark: JobMetadata, now: Instant) {
         let origin = self.origin(&mark.task);
         let (epoch, read_due) = (self.job_epoch(&origin), first_look(mark.hint, now));
         self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
-            mark,
+            metadata: mark,
             read_due,
             origin,
             epoch,
@@ -71,16 +71,16 @@ impl Index {
     }
 
     /// Takes in a Job that a worker read, and had asked for at `asked`: what a watch said since is still to be read.
-    pub fn keep_read_job(&mut self, mark: JobMark, asked: Instant) {
+    pub fn keep_read_job(&mut self, mark: JobMetadata, asked: Instant) {
         let origin = self.origin(&mark.task);
         let epoch = self.job_epoch(&origin);
         let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
-            mark,
+            metadata: mark,
             read_due: asked,
             origin,
             epoch,
         });
-        let pause = if known.mark.hint == EndHint::No {
+        let pause = if known.metadata.hint == CompletionHint::No {
             QUIET
         } else {
             LINGER
@@ -102,12 +102,12 @@ impl Index {
         let is_open = self.tasks.get(task).is_some_and(|r| !r.phase.is_finished());
         let job = self.jobs.get(task).filter(|_| is_open)?;
         // Of another cluster nothing is read before its watch says something.
-        let is_quiet = job.origin.is_some() && job.mark.hint == EndHint::No;
+        let is_quiet = job.origin.is_some() && job.metadata.hint == CompletionHint::No;
         (!is_quiet).then_some(job.read_due)
     }
 
     /// Takes in that a watch says that a Job is gone; whether that is the Job of a task.
-    pub fn lose_job(&mut self, origin: &Origin, task: &TaskUid) -> bool {
+    pub fn lose_job(&mut self, origin: &JobLocation, task: &TaskUid) -> bool {
         self.drop_strays(task, |job| job.origin == *origin);
         if !self.is_its_place(origin, task) {
             return false;
@@ -133,7 +133,7 @@ impl Index {
     }
 
     /// Tasks of which the finished list did not show a Job that was known.
-    pub fn vanished_jobs(&self, origin: &Origin) -> Vec<TaskUid> {
+    pub fn vanished_jobs(&self, origin: &JobLocation) -> Vec<TaskUid> {
         let epoch = self.job_epoch(origin);
         let is_stale = |job: &KnownJob| job.origin == *origin && job.epoch != epoch;
         let known = self.jobs.iter().filter(|(_, job)| is_stale(job));
@@ -145,13 +145,13 @@ impl Index {
     }
 
     /// Forgets all strays at a site that nobody uses any more.
-    pub fn forget_strays(&mut self, origin: &Origin) {
+    pub fn forget_strays(&mut self, origin: &JobLocation) {
         self.drop_strays_at(origin);
         self.job_epochs.remove(origin);
     }
 
     /// Forgets all strays at a site that is lost: a cluster that shows others each time it is connected fills no memory.
-    pub fn drop_strays_at(&mut self, origin: &Origin) {
+    pub fn drop_strays_at(&mut self, origin: &JobLocation) {
         self.strays.retain(|_, jobs| {
             jobs.retain(|job| job.origin != *origin);
             !jobs.is_empty()
@@ -169,7 +169,7 @@ impl Index {
     }
 
     /// Jobs that are of no task that runs there.
-    pub fn strays(&self, origin: &Origin) -> impl Iterator<Item = &KnownJob> {
+    pub fn unassigned_jobs(&self, origin: &JobLocation) -> impl Iterator<Item = &KnownJob> {
         self.strays
             .values()
             .flatten()
@@ -177,7 +177,7 @@ impl Index {
     }
 
     pub(super) fn put_stray(&mut self, job: KnownJob) {
-        let known = self.strays.entry(job.mark.task.clone()).or_default();
+        let known = self.strays.entry(job.metadata.task.clone()).or_default();
         known.retain(|other| other.origin != job.origin);
         known.push(job);
     }
@@ -206,11 +206,11 @@ impl Index {
     }
 
     /// Whether a task that is known runs there.
-    pub fn is_its_place(&self, origin: &Origin, task: &TaskUid) -> bool {
+    pub fn is_its_place(&self, origin: &JobLocation, task: &TaskUid) -> bool {
         let Some(record) = self.tasks.get(task) else {
             return false;
         };
-        match (&record.abroad.target, origin) {
+        match (&record.remote.target, origin) {
             (None, None) => true,
             (Some(target), Some(site)) => target.is_at(site),
             _ => false,
@@ -218,20 +218,20 @@ impl Index {
     }
 
     /// Where a task's Job is.
-    fn origin(&self, task: &TaskUid) -> Origin {
-        self.tasks.get(task).and_then(|record| record.abroad.site.clone())
+    fn origin(&self, task: &TaskUid) -> JobLocation {
+        self.tasks.get(task).and_then(|record| record.remote.site.clone())
     }
 
-    fn job_epoch(&self, origin: &Origin) -> u32 {
+    fn job_epoch(&self, origin: &JobLocation) -> u32 {
         self.job_epochs.get(origin).copied().unwrap_or_default()
     }
 }
 
 /// When a Job that nobody read yet is to be read.
-fn first_look(hint: EndHint, now: Instant) -> Instant {
+fn first_look(hint: CompletionHint, now: Instant) -> Instant {
     match hint {
-        EndHint::Now => now,
-        EndHint::Soon => now + SOON,
-        EndHint::No => now + QUIET,
+        CompletionHint::Now => now,
+        CompletionHint::Soon => now + SOON,
+        CompletionHint::No => now + QUIET,
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::api::names::TaskUid;
 
-use super::Index;
+use super::TaskIndex;
 
-impl Index {
+impl TaskIndex {
     /// Takes in a config Secret.
     pub fn keep_secret(&mut self, task: &TaskUid, secret_uid: &str) {
         self.secrets.insert(task.clone(), secret_uid.into());

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use crate::api::RenderTaskStatus;
 use crate::api::names::TaskUid;
-use crate::kubernetes::watch::Scope;
+use crate::kubernetes::watch::TaskWatchScope;
 use crate::plan::task::model::Task;
-use crate::plan::task::seal::{LastWord, SealKey};
+use crate::plan::task::status_seal::{LastStatusDigest, SealKey};
 
-use super::super::outcome::StatusNews;
-use super::super::record::Record;
-use super::super::word::Word;
-use super::{Index, Sight};
+use super::super::last_status::LastStatus;
+use super::super::outcome::StatusUpdate;
+use super::super::task_record::TaskRecord;
+use super::{TaskEventKind, TaskIndex};
 
-impl Index {
+impl TaskIndex {
     /// Takes in that the watch shows a task, whatever it shows of it; whether the task is known.
-    pub fn touch_task(&mut self, scope: &Scope, uid: &TaskUid) -> bool {
+    pub fn touch_task(&mut self, scope: &TaskWatchScope, uid: &TaskUid) -> bool {
         let epoch = self.epoch(scope);
         let known = self.tasks.get_mut(uid);
         known.map(|known| known.epoch = epoch).is_some()
@@ -23,16 +23,16 @@ impl Index {
 
     /// Takes in a task as the watch showed it. A status that is not the hub's is never believed: what the hub said last
     /// stays in its place.
-    pub fn see_task(&mut self, scope: &Scope, mut task: Task, key: &SealKey) -> Sight {
+    pub fn see_task(&mut self, scope: &TaskWatchScope, mut task: Task, key: &SealKey) -> TaskEventKind {
         self.touch_task(scope, &task.id.uid);
         let version = task.resource_version.parse().unwrap_or(u64::MAX);
         let known = self.tasks.get(&task.id.uid);
         if known.is_some_and(|known| version <= known.version) {
-            return Sight::Late;
+            return TaskEventKind::Late;
         }
-        let is_forged = !key.is_genuine(&task, known.map(|known| known.word.last));
+        let is_forged = !key.is_genuine(&task, known.map(|known| known.last_status.last));
         if is_forged {
-            let said = known.map(|known| self.packer.open(&known.word));
+            let said = known.map(|known| self.status_compressor.open(&known.last_status));
             task.set_status(said.unwrap_or_default());
         }
         let uid = task.id.uid.clone();
@@ -40,16 +40,21 @@ impl Index {
         if let Some(record) = self.tasks.get_mut(&uid) {
             record.is_forged = is_forged;
         }
-        if is_forged { Sight::Forged } else { Sight::News }
+        if is_forged {
+            TaskEventKind::Forged
+        } else {
+            TaskEventKind::News
+        }
     }
 
     /// Takes in what a worker found or made of the status on the object.
-    pub fn take_status(&mut self, uid: &TaskUid, news: StatusNews, now: Instant) {
+    pub fn take_status(&mut self, uid: &TaskUid, news: StatusUpdate, now: Instant) {
         let Some(record) = self.tasks.get_mut(uid) else {
             return;
         };
         record.is_forged = news.is_forged.unwrap_or(record.is_forged);
-        record.word.last.in_doubt = news.in_doubt || (record.word.last.in_doubt && !news.was_written);
+        record.last_status.last.in_doubt =
+            news.in_doubt || (record.last_status.last.in_doubt && !news.was_written);
         if news.was_restored {
             record.restored = Some(now);
         }
@@ -61,13 +66,19 @@ impl Index {
     }
 
     /// What the hub said of a task last, to compare with what is read.
-    pub(super) fn said(&self, record: &Record) -> (LastWord, RenderTaskStatus) {
-        (record.word.last, self.packer.open(&record.word))
+    pub(super) fn last_status(&self, record: &TaskRecord) -> (LastStatusDigest, RenderTaskStatus) {
+        (
+            record.last_status.last,
+            self.status_compressor.open(&record.last_status),
+        )
     }
 
     /// The word that a task carries, packed only where it is a new one.
-    pub(super) fn word(&mut self, old: Option<&Record>, task: &Task) -> Word {
-        let same = old.filter(|record| record.word.last.digest == task.status_digest);
-        same.map_or_else(|| self.packer.word(task), |record| record.word.clone())
+    pub(super) fn last_status_of(&mut self, old: Option<&TaskRecord>, task: &Task) -> LastStatus {
+        let same = old.filter(|record| record.last_status.last.digest == task.status_digest);
+        same.map_or_else(
+            || self.status_compressor.last_status(task),
+            |record| record.last_status.clone(),
+        )
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use crate::api::names::TaskUid;
-use crate::plan::platform::tenancy::Tenancy;
-use crate::plan::remote::lost::Patience;
-use crate::plan::remote::placement::{Target, target};
-use crate::plan::remote::site::Site;
+use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::remote::lost_cluster::TaskTimeouts;
+use crate::plan::remote::placement::target;
+use crate::plan::remote::site::{RemoteTarget, Site};
 use crate::plan::task::model::Task;
 
-use super::super::record::Blocked;
-use super::Index;
+use super::super::task_record::StartBlocker;
+use super::TaskIndex;
 
-impl Index {
+impl TaskIndex {
     /// An index of nothing yet.
-    pub fn new(tenancy: Tenancy, patience: Patience) -> Self {
+    pub fn new(tenancy: TenancyPolicy, patience: TaskTimeouts) -> Self {
         Self {
             tenancy,
             patience,
@@ -23,7 +23,7 @@ impl Index {
     }
 
     /// The one copy of a task's target; `None` where it runs on the hub, or nowhere.
-    pub(super) fn target(&mut self, task: &Task) -> Option<Arc<Target>> {
+    pub(super) fn target(&mut self, task: &Task) -> Option<Arc<RemoteTarget>> {
         let target = target(&task.id, task.spec.as_ref()?, &self.tenancy).ok()??;
         Some(self.targets.one(target))
     }
@@ -37,20 +37,20 @@ impl Index {
     }
 
     /// Gives back where a task was; what no other task names is forgotten.
-    pub(super) fn give_back(&mut self, target: Option<Arc<Target>>, job_namespace: Option<Arc<str>>) {
+    pub(super) fn give_back(&mut self, target: Option<Arc<RemoteTarget>>, job_namespace: Option<Arc<str>>) {
         self.targets.give_back(target);
         self.namespaces.give_back(job_namespace);
     }
 
     /// Takes in who must change something before a task can start.
-    pub fn block(&mut self, uid: &TaskUid, by: Blocked) {
+    pub fn block(&mut self, uid: &TaskUid, by: StartBlocker) {
         let Some(record) = self.tasks.get_mut(uid) else {
             return;
         };
-        if let Blocked::ByTenant(namespace) = &by {
+        if let StartBlocker::ByTenant(namespace) = &by {
             *self.waiting.entry(Arc::clone(namespace)).or_default() += 1;
         }
-        if let Blocked::ByTenant(namespace) = std::mem::replace(&mut record.blocked, by) {
+        if let StartBlocker::ByTenant(namespace) = std::mem::replace(&mut record.blocked, by) {
             if let Some(count) = self.waiting.get_mut(&namespace) {
                 *count -= 1;
                 if *count == 0 {
@@ -64,14 +64,14 @@ impl Index {
     /// Takes in at which site a task is.
     pub fn settle_at(&mut self, uid: &TaskUid, site: &Arc<Site>) {
         if let Some(record) = self.tasks.get_mut(uid) {
-            record.abroad.site = Some(Arc::clone(site));
+            record.remote.site = Some(Arc::clone(site));
         }
     }
 
     /// Takes in that a task is at no site any more.
     pub fn unsettle(&mut self, uid: &TaskUid) {
         if let Some(record) = self.tasks.get_mut(uid) {
-            record.abroad.site = None;
+            record.remote.site = None;
         }
     }
 
@@ -80,7 +80,7 @@ impl Index {
         let target = self
             .tasks
             .get(uid)
-            .and_then(|record| record.abroad.target.as_ref());
+            .and_then(|record| record.remote.target.as_ref());
         target.is_some_and(|target| target.is_at(site))
     }
 
@@ -92,7 +92,7 @@ impl Index {
     /// Takes in whether something of a task may be on its cluster that was not seen.
     pub fn suspect(&mut self, uid: &TaskUid, may_be_there: bool) {
         if let Some(record) = self.tasks.get_mut(uid) {
-            record.abroad.may_be_there = may_be_there && record.abroad.target.is_some();
+            record.remote.may_be_there = may_be_there && record.remote.target.is_some();
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::super::outcome::StatusNews;
-use super::super::record::{HELD_RETRY, QUOTA_RETRY};
+use super::super::outcome::StatusUpdate;
+use super::super::task_record::{HELD_RETRY, QUOTA_RETRY};
 use super::jobs::{LINGER, QUIET, SOON};
 use super::*;
 use crate::api::names::TaskKind;
-use crate::kubernetes::watch::JobMark;
-use crate::plan::task::outcome::EndHint;
-use crate::plan::task::seal::SealKey;
+use crate::kubernetes::watch::JobMetadata;
+use crate::plan::task::job_state::CompletionHint;
+use crate::plan::task::status_seal::SealKey;
 
 mod forgotten;
 mod places;
@@ -22,8 +22,8 @@ fn uid() -> TaskUid {
     TaskUid::new(TASK)
 }
 
-fn all() -> Scope {
-    Scope {
+fn all() -> TaskWatchScope {
+    TaskWatchScope {
         kind: TaskKind::RenderTask,
         namespace: None,
     }
@@ -63,8 +63,8 @@ fn ended(type_: &str) -> Value {
 }
 
 /// An index that has seen one task in this state.
-fn knowing(version: u64, status: Value) -> Index {
-    let mut index = Index::default();
+fn knowing(version: u64, status: Value) -> TaskIndex {
+    let mut index = TaskIndex::default();
     assert!(see(&mut index, task(TASK, version, spec(10), status)));
     index
 }
@@ -75,24 +75,24 @@ fn key() -> SealKey {
 }
 
 /// Shows a task with a status that the hub wrote; whether that is news.
-fn see(index: &mut Index, task: Task) -> bool {
+fn see(index: &mut TaskIndex, task: Task) -> bool {
     see_in(index, &all(), task)
 }
 
-fn see_in(index: &mut Index, scope: &Scope, mut task: Task) -> bool {
-    let lost_answer = StatusNews {
+fn see_in(index: &mut TaskIndex, scope: &TaskWatchScope, mut task: Task) -> bool {
+    let lost_answer = StatusUpdate {
         in_doubt: true,
-        ..StatusNews::default()
+        ..StatusUpdate::default()
     };
     index.take_status(&task.id.uid, lost_answer, Instant::now());
     task.set_status(key().sealed(&task.id.uid, task.status.clone()));
     let sight = index.see_task(scope, task, &key());
-    assert_ne!(sight, Sight::Forged);
-    sight == Sight::News
+    assert_ne!(sight, TaskEventKind::Forged);
+    sight == TaskEventKind::News
 }
 
-fn job(uid: &str, hint: EndHint) -> JobMark {
-    JobMark {
+fn job(uid: &str, hint: CompletionHint) -> JobMetadata {
+    JobMetadata {
         task: TaskUid::new(TASK),
         name: "render-shop".to_owned(),
         uid: uid.to_owned(),
@@ -102,11 +102,11 @@ fn job(uid: &str, hint: EndHint) -> JobMark {
     }
 }
 
-fn view(index: &Index, now: Instant) -> View {
+fn view(index: &TaskIndex, now: Instant) -> TaskView {
     index.view(&uid(), at(1_000), now).0.expect("something to do")
 }
 
-fn phases(index: &Index) -> Vec<(&'static str, usize)> {
+fn phases(index: &TaskIndex) -> Vec<(&'static str, usize)> {
     index.phases().filter(|(_, count)| *count > 0).collect()
 }
 
@@ -161,11 +161,11 @@ fn a_list_drops_what_it_does_not_show() {
 
 #[test]
 fn a_list_of_one_scope_says_nothing_about_another() {
-    let one = |name: &str| Scope {
+    let one = |name: &str| TaskWatchScope {
         kind: TaskKind::RenderTask,
         namespace: Some(name.into()),
     };
-    let mut index = Index::default();
+    let mut index = TaskIndex::default();
     see_in(&mut index, &one("team-a"), task(TASK, 7, spec(10), Value::Null));
     index.restart(&one("team-b"));
     assert_eq!(index.vanished_tasks(&one("team-b")), []);
@@ -176,13 +176,13 @@ fn a_list_of_one_scope_says_nothing_about_another() {
 #[test]
 fn jobs_that_a_list_does_not_show_are_gone() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    index.see_job(&None, job("j1", EndHint::No), now);
+    index.see_job(&None, job("j1", CompletionHint::No), now);
     index.restart_jobs(&None);
     assert_eq!(index.vanished_jobs(&None), [uid()]);
-    index.see_job(&None, job("j1", EndHint::No), now);
+    index.see_job(&None, job("j1", CompletionHint::No), now);
     assert_eq!(index.vanished_jobs(&None), []);
     index.restart_jobs(&None);
-    index.keep_job(job("j2", EndHint::No), now);
+    index.keep_job(job("j2", CompletionHint::No), now);
     assert_eq!(
         index.vanished_jobs(&None),
         [uid()],
@@ -194,25 +194,28 @@ fn jobs_that_a_list_does_not_show_are_gone() {
 fn a_job_is_looked_at_when_it_is_new_and_when_it_may_have_ended() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     assert_eq!(
-        index.see_job(&None, job("j1", EndHint::No), now),
+        index.see_job(&None, job("j1", CompletionHint::No), now),
         Some(now),
         "new"
     );
     assert_eq!(
-        index.see_job(&None, job("j1", EndHint::No), now),
+        index.see_job(&None, job("j1", CompletionHint::No), now),
         Some(now + QUIET)
     );
     assert_eq!(
-        index.see_job(&None, job("j1", EndHint::Soon), now),
+        index.see_job(&None, job("j1", CompletionHint::Soon), now),
         Some(now + SOON)
     );
-    assert_eq!(index.see_job(&None, job("j1", EndHint::Now), now), Some(now));
     assert_eq!(
-        index.see_job(&None, job("j2", EndHint::No), now),
+        index.see_job(&None, job("j1", CompletionHint::Now), now),
+        Some(now)
+    );
+    assert_eq!(
+        index.see_job(&None, job("j2", CompletionHint::No), now),
         Some(now),
         "another"
     );
-    let may_have_ended = |index: &Index, now| {
+    let may_have_ended = |index: &TaskIndex, now| {
         matches!(
             view(index, now).job,
             JobState::Seen {
@@ -226,15 +229,15 @@ fn a_job_is_looked_at_when_it_is_new_and_when_it_may_have_ended() {
         may_have_ended(&index, now + QUIET),
         "a quiet Job is looked at in the end"
     );
-    index.see_job(&None, job("j2", EndHint::Now), now);
+    index.see_job(&None, job("j2", CompletionHint::Now), now);
     assert!(may_have_ended(&index, now));
 }
 
 #[test]
 fn a_job_whose_end_could_not_be_recorded_stays_due() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    index.see_job(&None, job("j1", EndHint::Now), now);
-    index.keep_job(job("j1", EndHint::Now), now);
+    index.see_job(&None, job("j1", CompletionHint::Now), now);
+    index.keep_job(job("j1", CompletionHint::Now), now);
     assert_eq!(index.read_due(&uid()), Some(now));
 }
 
@@ -242,9 +245,9 @@ fn a_job_whose_end_could_not_be_recorded_stays_due() {
 fn a_job_that_was_read_in_vain_is_read_again_later_not_in_a_loop() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     for (hint, pause) in [
-        (EndHint::Now, LINGER),
-        (EndHint::Soon, LINGER),
-        (EndHint::No, QUIET),
+        (CompletionHint::Now, LINGER),
+        (CompletionHint::Soon, LINGER),
+        (CompletionHint::No, QUIET),
     ] {
         index.forget_job(&uid());
         let seen = index.see_job(&None, job("j1", hint), now).unwrap();
@@ -262,16 +265,19 @@ fn a_job_that_was_read_in_vain_is_read_again_later_not_in_a_loop() {
 #[test]
 fn late_events_of_a_cleared_job_are_ignored_and_those_of_another_are_not() {
     let (mut index, now) = (knowing(7, ended("JobSucceeded")), Instant::now());
-    index.see_job(&None, job("j1", EndHint::Now), now);
+    index.see_job(&None, job("j1", CompletionHint::Now), now);
     index.clear_job(&uid(), "j1");
-    assert_eq!(index.see_job(&None, job("j1", EndHint::Now), now), None);
+    assert_eq!(index.see_job(&None, job("j1", CompletionHint::Now), now), None);
     assert!(!index.has_job(&uid()));
     see(&mut index, task(TASK, 8, spec(10), ended("JobSucceeded")));
     assert_eq!(
-        index.see_job(&None, job("j1", EndHint::Now), now),
+        index.see_job(&None, job("j1", CompletionHint::Now), now),
         None,
         "an event of the task does not undo it"
     );
-    assert_eq!(index.see_job(&None, job("j2", EndHint::Now), now), Some(now));
+    assert_eq!(
+        index.see_job(&None, job("j2", CompletionHint::Now), now),
+        Some(now)
+    );
     assert!(index.has_job(&uid()));
 }

@@ -12,11 +12,11 @@ fn clock() -> Clock {
 }
 
 fn former(world: &World, lease: &str) -> Vec<String> {
-    world.record(lease).former.into_iter().collect()
+    world.record(lease).former_namespaces.into_iter().collect()
 }
 
 /// Ends whoever works, and lets another claim take its place; which instance it is.
-fn replace(world: &mut World, who: usize, claim: Claim) -> usize {
+fn replace(world: &mut World, who: usize, claim: HolderIdentity) -> usize {
     world.strike(world.now, who, Blow::Stop);
     world.run(world.now + 2 * SECOND, |_| {});
     let next = world.join(claim, clock());

@@ -10,39 +10,39 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn serve(&mut self, call: Call) -> Answer {
+    pub fn serve(&mut self, call: LeaseRequest) -> LeaseResponse {
         match call {
-            Call::List => Answer::Listed(self.leases.values().cloned().collect()),
-            Call::Get(name) => match self.leases.get(&name) {
-                Some(lease) => Answer::Lease(Box::new(lease.clone())),
-                None => Answer::Failed(Failure::NotFound),
+            LeaseRequest::List => LeaseResponse::Listed(self.leases.values().cloned().collect()),
+            LeaseRequest::Get(name) => match self.leases.get(&name) {
+                Some(lease) => LeaseResponse::Lease(Box::new(lease.clone())),
+                None => LeaseResponse::Failed(LeaseRequestError::NotFound),
             },
-            Call::Create(lease) => {
+            LeaseRequest::Create(lease) => {
                 let name = lease.metadata.name.clone().unwrap();
                 if self.leases.contains_key(&name) {
-                    return Answer::Failed(Failure::Conflict);
+                    return LeaseResponse::Failed(LeaseRequestError::Conflict);
                 }
                 self.store(name, *lease)
             }
-            Call::Replace(lease) => {
+            LeaseRequest::Replace(lease) => {
                 let name = lease.metadata.name.clone().unwrap();
                 let Some(known) = self.leases.get(&name) else {
-                    return Answer::Failed(Failure::NotFound);
+                    return LeaseResponse::Failed(LeaseRequestError::NotFound);
                 };
                 // As the API server does: who names no version takes any.
                 let named = &lease.metadata.resource_version;
                 if named.is_some() && *named != known.metadata.resource_version {
-                    return Answer::Failed(Failure::Conflict);
+                    return LeaseResponse::Failed(LeaseRequestError::Conflict);
                 }
                 self.store(name, *lease)
             }
         }
     }
 
-    fn store(&mut self, name: String, mut lease: Lease) -> Answer {
+    fn store(&mut self, name: String, mut lease: Lease) -> LeaseResponse {
         self.version += 1;
         lease.metadata.resource_version = Some(self.version.to_string());
         self.leases.insert(name, lease.clone());
-        Answer::Lease(Box::new(lease))
+        LeaseResponse::Lease(Box::new(lease))
     }
 }

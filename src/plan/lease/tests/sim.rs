@@ -45,17 +45,17 @@ pub enum Blow {
 #[derive(Debug)]
 enum Event {
     Step(usize, u64),
-    Arrive(usize, u64, Call),
-    Answered(usize, u64, Answer),
+    Arrive(usize, u64, LeaseRequest),
+    Answered(usize, u64, LeaseResponse),
     GiveUp(usize, u64),
     Strike(usize, Blow),
     Begin(usize),
 }
 
 pub struct Instance {
-    pub claim: Claim,
+    pub claim: HolderIdentity,
     pub clock: Clock,
-    pub machine: Option<Machine>,
+    pub machine: Option<LeaseStateMachine>,
     asleep_until: Micros,
     cut_off_until: Micros,
     /// The call under way, whether it writes, and when it was made.
@@ -85,7 +85,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, network: Network, instances: Vec<(Claim, Clock)>) -> Self {
+    pub fn new(seed: u64, network: Network, instances: Vec<(HolderIdentity, Clock)>) -> Self {
         let instances: Vec<_> = instances.into_iter().map(Instance::new).collect();
         let mut world = Self {
             now: 0,
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// One more instance begins.
-    pub fn join(&mut self, claim: Claim, clock: Clock) -> usize {
+    pub fn join(&mut self, claim: HolderIdentity, clock: Clock) -> usize {
         self.instances.push(Instance::new((claim, clock)));
         let who = self.instances.len() - 1;
         self.plan(self.now, Event::Begin(who));
@@ -118,8 +118,8 @@ impl World {
     }
 
     /// What a record says now.
-    pub fn record(&self, name: &str) -> Record {
-        Record::of(&self.server.leases[name]).unwrap()
+    pub fn record(&self, name: &str) -> LeaseRecord {
+        LeaseRecord::of(&self.server.leases[name]).unwrap()
     }
 
     /// Instances whose claim is current now, in true time.
@@ -181,7 +181,7 @@ impl World {
             }
             Event::GiveUp(who, id) => {
                 if !self.puts_off(who, Event::GiveUp(who, id)) {
-                    self.hear(who, id, Answer::Failed(Failure::Unanswered));
+                    self.hear(who, id, LeaseResponse::Failed(LeaseRequestError::Unanswered));
                 }
             }
             Event::Strike(who, blow) => self.suffer(who, blow),
@@ -204,7 +204,7 @@ impl World {
         instance.claim.process = format!("{who}-{}", instance.lives);
         (instance.asleep_until, instance.call) = (0, None);
         let now = instance.clock.at(self.now);
-        instance.machine = Some(Machine::new(instance.claim.clone(), now));
+        instance.machine = Some(LeaseStateMachine::new(instance.claim.clone(), now));
         self.turn(who, self.now);
     }
 
@@ -232,13 +232,13 @@ impl World {
         // Wall clocks are wrong by hours, and say nothing.
         let wall = i64::try_from(self.now / 1000).unwrap() + i64::try_from(who).unwrap() * 7_200_000;
         match machine.next(now, Timestamp::from_millisecond(wall).unwrap()) {
-            Next::End(_) => self.end(who),
-            Next::Wait(until) => {
+            LeaseAction::End(_) => self.end(who),
+            LeaseAction::Wait(until) => {
                 let at = clock.when(until).max(self.now + 1);
                 self.turn(who, at);
             }
-            Next::Call(call) => {
-                let is_write = matches!(call, Call::Create(_) | Call::Replace(_));
+            LeaseAction::Call(call) => {
+                let is_write = matches!(call, LeaseRequest::Create(_) | LeaseRequest::Replace(_));
                 self.last += 1;
                 let id = self.last;
                 self.instances[who].call = Some((id, is_write, now));
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    fn hear(&mut self, who: usize, id: u64, answer: Answer) {
+    fn hear(&mut self, who: usize, id: u64, answer: LeaseResponse) {
         let instance = &mut self.instances[who];
         let Some((_, is_write, asked)) = instance.call.filter(|call| call.0 == id) else {
             return;
@@ -289,7 +289,7 @@ impl World {
         let Some(machine) = &mut instance.machine else {
             return;
         };
-        let (before, is_done) = (machine.until(), matches!(answer, Answer::Lease(_)));
+        let (before, is_done) = (machine.until(), matches!(answer, LeaseResponse::Lease(_)));
         machine.answer(answer, now);
         let after = machine.until();
         if after > before {
@@ -319,7 +319,7 @@ impl World {
                     return;
                 };
                 if is_calling {
-                    machine.answer(Answer::Failed(Failure::Unanswered), local);
+                    machine.answer(LeaseResponse::Failed(LeaseRequestError::Unanswered), local);
                 }
                 machine.stop();
                 self.turn(who, now);
@@ -330,7 +330,7 @@ impl World {
 }
 
 impl Instance {
-    fn new((claim, clock): (Claim, Clock)) -> Self {
+    fn new((claim, clock): (HolderIdentity, Clock)) -> Self {
         Self {
             claim,
             clock,
@@ -344,7 +344,7 @@ impl Instance {
     }
 
     pub fn is_current(&self, now: Micros) -> bool {
-        let until = self.machine.as_ref().and_then(Machine::until);
+        let until = self.machine.as_ref().and_then(LeaseStateMachine::until);
         until.is_some_and(|until| self.clock.at(now) < until)
     }
 }

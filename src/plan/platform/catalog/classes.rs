@@ -2,9 +2,11 @@
 
 use crate::api::{RenderTaskSpec, RendererClassSpec, RendererMode};
 
-use super::super::namespaces::Uids;
-use super::{Catalog, Class, Refusal};
+use super::offers::CatalogClass;
+use super::resolve::Catalog;
+use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::task::model::Task;
+use crate::plan::task::refusal::Refusal;
 
 impl Catalog {
     /// Whether the hub's own API server would not accept the Job of a task with this spec.
@@ -18,7 +20,7 @@ impl Catalog {
         self.named_class(spec).map(|(name, _)| name.as_str())
     }
 
-    fn named_class(&self, spec: &RenderTaskSpec) -> Option<(&String, &Class)> {
+    fn named_class(&self, spec: &RenderTaskSpec) -> Option<(&String, &CatalogClass)> {
         match &spec.renderer_class_name {
             Some(name) => self.classes.get_key_value(name),
             None => self.classes.iter().find(|(_, class)| class.is_default),
@@ -43,7 +45,7 @@ impl Catalog {
 
     /// What a task gets that names no class, if that is for it.
     pub(super) fn usual(&self, task: &Task) -> Option<&RendererClassSpec> {
-        static NONE: Uids = Uids::new();
+        static NONE: NamespaceUids = NamespaceUids::new();
         let default = self.classes.values().find(|class| class.is_default);
         let (class, recorded) =
             default.map_or((&self.fallback, &NONE), |class| (&class.spec, &class.recorded));
@@ -52,7 +54,7 @@ impl Catalog {
 
     /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
     /// credential to the tenant's input: then a namespace must be listed.
-    pub(super) fn serves(&self, class: &RendererClassSpec, recorded: &Uids, task: &Task) -> bool {
+    pub(super) fn serves(&self, class: &RendererClassSpec, recorded: &NamespaceUids, task: &Task) -> bool {
         let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
         is_open || self.admits(&class.allowed_namespaces, recorded, task)
     }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::authorization::v1::ResourceRule;
 
-use super::super::rights::{Reach, excess};
+use super::super::permissions::{PermissionScope, excess};
 use super::*;
 
 fn rule(group: &str, resource: &str, verb: &str) -> ResourceRule {
@@ -13,21 +13,21 @@ fn rule(group: &str, resource: &str, verb: &str) -> ResourceRule {
 fn rights_beyond_need_are_named_by_where_they_reach() {
     let told = |rule: &ResourceRule, reach| excess(std::slice::from_ref(rule), reach).into_iter().next();
     let get_secrets = rule("", "secrets", "get");
-    assert_eq!(told(&get_secrets, Reach::Rendering), None);
+    assert_eq!(told(&get_secrets, PermissionScope::Rendering), None);
     assert_eq!(
-        told(&get_secrets, Reach::Anywhere).as_deref(),
+        told(&get_secrets, PermissionScope::Anywhere).as_deref(),
         Some("get secrets")
     );
     let mint = rule("", "serviceaccounts/token", "create");
     assert_eq!(
-        told(&mint, Reach::Anywhere).as_deref(),
+        told(&mint, PermissionScope::Anywhere).as_deref(),
         Some("create serviceaccounts/token")
     );
     let named = ResourceRule {
         resource_names: Some(vec!["builder".to_owned()]),
         ..mint
     };
-    assert_eq!(told(&named, Reach::Anywhere), None);
+    assert_eq!(told(&named, PermissionScope::Anywhere), None);
     for (group, resource, verb) in [
         ("", "users", "impersonate"),
         ("", "secrets", "update"),
@@ -38,14 +38,14 @@ fn rights_beyond_need_are_named_by_where_they_reach() {
         ("", "secrets", "*"),
     ] {
         assert!(
-            told(&rule(group, resource, verb), Reach::Rendering).is_some(),
+            told(&rule(group, resource, verb), PermissionScope::Rendering).is_some(),
             "{group} {resource} {verb}"
         );
     }
     assert_eq!(
         told(
             &rule("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
-            Reach::Anywhere
+            PermissionScope::Anywhere
         ),
         None
     );
@@ -58,41 +58,41 @@ fn kubeconfigs_are_read_where_they_are_and_never_made() {
         found.into_iter().next()
     };
     for verb in ["get", "list", "watch"] {
-        assert_eq!(told(verb, Reach::Kubeconfigs), None, "{verb}");
+        assert_eq!(told(verb, PermissionScope::Kubeconfigs), None, "{verb}");
     }
-    assert_eq!(told("create", Reach::Rendering), None);
-    let made = told("create", Reach::Kubeconfigs);
+    assert_eq!(told("create", PermissionScope::Rendering), None);
+    let made = told("create", PermissionScope::Kubeconfigs);
     assert_eq!(made.as_deref(), Some("create secrets"));
 }
 
 #[test]
 fn more_rights_than_needed_warn_and_cluster_admin_is_called_by_its_name() {
-    let with = |rule: ResourceRule, is_single_tenant| Facts {
+    let with = |rule: ResourceRule, is_single_tenant| PreflightFacts {
         is_single_tenant,
-        own_rules: Ok(OwnRules {
+        own_rules: Ok(HubPermissions {
             rendering: vec![rule.clone()],
             kubeconfigs: vec![rule.clone()],
             elsewhere: vec![rule],
         }),
         ..good()
     };
-    let told = |facts: &Facts| {
+    let told = |facts: &PreflightFacts| {
         let findings = judge(facts, &BTreeSet::new());
         findings
             .into_iter()
-            .find(|f| f.check == Check::OwnRights)
+            .find(|f| f.check == PreflightCheck::OwnRights)
             .unwrap()
     };
     let admin = told(&with(rule("*", "*", "*"), false));
-    assert_eq!(admin.verdict, Verdict::Warning);
+    assert_eq!(admin.result, CheckResult::Warning);
     assert!(admin.message.contains("cluster-admin"), "{}", admin.message);
-    assert_eq!(told(&with(rule("*", "*", "*"), true)).verdict, Verdict::Ok);
+    assert_eq!(told(&with(rule("*", "*", "*"), true)).result, CheckResult::Ok);
     let wide = told(&with(rule("", "secrets", "get"), false));
     assert_eq!(wide.message, "the hub may do more than it needs: get secrets");
-    let writes = Facts {
-        own_rules: Ok(OwnRules {
+    let writes = PreflightFacts {
+        own_rules: Ok(HubPermissions {
             kubeconfigs: vec![rule("", "secrets", "create")],
-            ..OwnRules::default()
+            ..HubPermissions::default()
         }),
         ..good()
     };

@@ -200,8 +200,8 @@ impl Model {
     }
 }
 
-fn ticket_of<'a>(key: Key, uid: &'a TaskUid, namespace: &'a str) -> Ticket<'a> {
-    Ticket {
+fn ticket_of<'a>(key: Key, uid: &'a TaskUid, namespace: &'a str) -> QueuedTask<'a> {
+    QueuedTask {
         namespace,
         created: key.created(),
         uid,

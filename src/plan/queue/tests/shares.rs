@@ -7,7 +7,7 @@ use crate::api::QueuePolicySpec;
 use super::*;
 
 /// So many that no cap binds.
-const ROOMY: Caps = Caps {
+const ROOMY: ConcurrencyLimits = ConcurrencyLimits {
     total: 1_000_000,
     per_namespace: 1_000_000,
 };
@@ -16,7 +16,7 @@ fn name(n: usize) -> String {
     format!("ns{n}")
 }
 
-pub fn weights(of: &[u32]) -> Arc<Weights> {
+pub fn weights(of: &[u32]) -> Arc<NamespaceWeights> {
     let policies: Vec<_> = of
         .iter()
         .enumerate()
@@ -25,7 +25,7 @@ pub fn weights(of: &[u32]) -> Arc<Weights> {
             weight: i32::try_from(*weight).unwrap(),
         })
         .collect();
-    Arc::new(Weights::new(&policies))
+    Arc::new(NamespaceWeights::new(&policies))
 }
 
 /// The namespace of a task made by [`fill`].
@@ -101,7 +101,7 @@ fn turns_of_first(queue: &mut FairQueue, running: &mut VecDeque<TaskUid>, turns:
 
 #[test]
 fn who_comes_back_stands_by_the_age_of_its_task_whatever_its_turns_were() {
-    let mut queue = FairQueue::new(Caps {
+    let mut queue = FairQueue::new(ConcurrencyLimits {
         total: 100,
         per_namespace: 2,
     });
@@ -137,7 +137,7 @@ fn a_cluster_that_was_full_is_no_credit_elsewhere() {
     let mut queue = FairQueue::new(ROOMY);
     queue.set_cap("east", Some(0));
     let east = uid(99);
-    let waits = Ticket {
+    let waits = QueuedTask {
         cluster: Some("east"),
         ..ticket("ns0", 0, &east)
     };
@@ -189,7 +189,7 @@ fn the_depth_of_a_namespace_is_what_waits_in_it() {
     queue.set_cap("east", Some(0));
     let tasks = [uid(1), uid(2), uid(3)];
     queue.wait(ticket("a", 30, &tasks[0]));
-    queue.wait(Ticket {
+    queue.wait(QueuedTask {
         cluster: Some("east"),
         ..ticket("a", 20, &tasks[1])
     });
@@ -221,7 +221,7 @@ fn turns(tasks: &[(usize, i64, bool)], order: &[usize]) -> Vec<TaskUid> {
     for n in order {
         let (namespace, second, runs) = tasks[*n];
         let (uid, namespace) = (uid(*n), name(namespace));
-        let ticket = Ticket {
+        let ticket = QueuedTask {
             created: at(second),
             ..on_cluster(&namespace, *n, &uid)
         };

@@ -1,28 +1,11 @@
 //! How much work a step is, counted and not timed.
 
-use std::cell::Cell;
-
+use super::cluster_queues::comparisons;
 use super::*;
-
-thread_local! {
-    static COMPARISONS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// A place in some line was compared with another.
-pub fn count() {
-    COMPARISONS.set(COMPARISONS.get() + 1);
-}
-
-/// Comparisons that something takes.
-fn comparisons<T>(act: impl FnOnce() -> T) -> usize {
-    COMPARISONS.set(0);
-    act();
-    COMPARISONS.get()
-}
 
 /// The dearest of every kind of step in a queue in which tasks of so many namespaces wait for two full clusters and for none.
 fn dearest_step(namespaces: usize, tasks: usize) -> usize {
-    let mut queue = FairQueue::new(Caps {
+    let mut queue = FairQueue::new(ConcurrencyLimits {
         total: namespaces * tasks,
         per_namespace: tasks.div_ceil(3),
     });
@@ -35,21 +18,23 @@ fn dearest_step(namespaces: usize, tasks: usize) -> usize {
     let mut step = |cost: usize| dearest = dearest.max(cost);
     for (n, uid) in uids.iter().enumerate() {
         let ticket = on_cluster(&names[n % namespaces], n / namespaces, uid);
-        step(comparisons(|| queue.wait(ticket)));
+        step(comparisons::of(|| queue.wait(ticket)));
     }
     // Every turn there is, so that tasks of all namespaces are left before the full clusters.
     let mut goes_on = true;
     while goes_on {
-        step(comparisons(|| goes_on = queue.grant().is_some()));
+        step(comparisons::of(|| goes_on = queue.grant().is_some()));
     }
     assert!(queue.len().0 > namespaces, "somebody waits in every namespace");
     // A cluster that gets room, loses it, and whose tasks leave one by one.
-    step(comparisons(|| queue.set_cap("east", Some(3))));
-    step(comparisons(|| queue.set_cap("west", None)));
-    step(comparisons(|| queue.set_cap("west", Some(0))));
+    step(comparisons::of(|| queue.set_cap("east", Some(3))));
+    step(comparisons::of(|| queue.set_cap("west", None)));
+    step(comparisons::of(|| queue.set_cap("west", Some(0))));
     for (n, uid) in uids.iter().enumerate() {
-        step(comparisons(|| queue.leave(&names[n % namespaces], at(0), uid)));
-        step(comparisons(|| queue.grant()));
+        step(comparisons::of(|| {
+            queue.leave(&names[n % namespaces], at(0), uid);
+        }));
+        step(comparisons::of(|| queue.grant()));
     }
     dearest
 }

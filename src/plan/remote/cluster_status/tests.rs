@@ -6,18 +6,18 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
 }
 
-fn facts(standing: Standing) -> Facts<'static> {
-    Facts {
+fn facts(standing: ClusterState) -> ClusterFacts<'static> {
+    ClusterFacts {
         generation: 1,
-        standing,
+        state: standing,
         is_suspended: false,
         recreated: &[],
         active_jobs: 0,
     }
 }
 
-fn connection(phase: Phase, fault: Option<health::Fault>) -> Standing {
-    let health = Health {
+fn connection(phase: ConnectionPhase, fault: Option<health::ConnectionFault>) -> ClusterState {
+    let health = ConnectionHealth {
         phase,
         fault,
         since: None,
@@ -27,21 +27,24 @@ fn connection(phase: Phase, fault: Option<health::Fault>) -> Standing {
         next_attempt: None,
         reread: false,
     };
-    Standing::Connection { health, fault }
+    ClusterState::Connection { health, fault }
 }
 
-fn up() -> Standing {
-    connection(Phase::Up, None)
+fn up() -> ClusterState {
+    connection(ConnectionPhase::Up, None)
 }
 
-fn connecting() -> Standing {
-    connection(Phase::Connecting, Some(health::Fault::Connecting))
+fn connecting() -> ClusterState {
+    connection(
+        ConnectionPhase::Connecting,
+        Some(health::ConnectionFault::Connecting),
+    )
 }
 
-fn down(attempts: u32, next: impl Into<Option<i64>>) -> Standing {
+fn down(attempts: u32, next: impl Into<Option<i64>>) -> ClusterState {
     let next = next.into();
     changed(
-        connection(Phase::Lost, Some(health::Fault::Unreachable)),
+        connection(ConnectionPhase::Lost, Some(health::ConnectionFault::Unreachable)),
         |health| {
             health.attempts = attempts;
             health.next_attempt = next.map(at);
@@ -49,23 +52,23 @@ fn down(attempts: u32, next: impl Into<Option<i64>>) -> Standing {
     )
 }
 
-fn changed(mut standing: Standing, change: impl FnOnce(&mut Health)) -> Standing {
-    if let Standing::Connection { health, .. } = &mut standing {
+fn changed(mut standing: ClusterState, change: impl FnOnce(&mut ConnectionHealth)) -> ClusterState {
+    if let ClusterState::Connection { health, .. } = &mut standing {
         change(health);
     }
     standing
 }
 
 /// It answered at this second.
-fn probed(standing: Standing, second: i64) -> Standing {
+fn probed(standing: ClusterState, second: i64) -> ClusterState {
     changed(standing, |health| {
         health.last_probe = Some(at(second));
-        health.version = health::Version::parse("1", "36+");
+        health.version = health::KubernetesVersion::parse("1", "36+");
     })
 }
 
 /// The status after these facts, one after the other at these seconds.
-fn after(steps: &[(i64, Facts<'_>)]) -> RenderClusterStatus {
+fn after(steps: &[(i64, ClusterFacts<'_>)]) -> RenderClusterStatus {
     let mut status = RenderClusterStatus::default();
     for (second, facts) in steps {
         status = next(&status, facts, at(*second));
@@ -73,10 +76,10 @@ fn after(steps: &[(i64, Facts<'_>)]) -> RenderClusterStatus {
     status
 }
 
-fn health_of(standing: &Standing) -> Health {
+fn health_of(standing: &ClusterState) -> ConnectionHealth {
     match standing {
-        Standing::Connection { health, .. } => *health,
-        Standing::Nowhere(_) => unreachable!("nothing leads there"),
+        ClusterState::Connection { health, .. } => *health,
+        ClusterState::Nowhere(_) => unreachable!("nothing leads there"),
     }
 }
 
@@ -87,17 +90,25 @@ fn told(status: &RenderClusterStatus) -> (String, String, String) {
 
 #[test]
 fn each_standing_has_its_words() {
-    let flaw = Fault::Flaw(Flaw {
+    let flaw = KubeconfigFault::Flaw(KubeconfigFlaw {
         reason: Reason::InsecureKubeconfig,
         message: "it names a command",
     });
     let table = [
         (up(), "True", "Connected"),
         (connecting(), "False", "Connecting"),
-        (Standing::Nowhere(Fault::Missing), "False", "KubeconfigNotFound"),
-        (Standing::Nowhere(flaw), "False", "InsecureKubeconfig"),
-        (Standing::Nowhere(Fault::Disconnected), "False", "Disconnected"),
-        (Standing::Nowhere(undecodable()), "False", "InvalidSpec"),
+        (
+            ClusterState::Nowhere(KubeconfigFault::Missing),
+            "False",
+            "KubeconfigNotFound",
+        ),
+        (ClusterState::Nowhere(flaw), "False", "InsecureKubeconfig"),
+        (
+            ClusterState::Nowhere(KubeconfigFault::Disconnected),
+            "False",
+            "Disconnected",
+        ),
+        (ClusterState::Nowhere(undecodable()), "False", "InvalidSpec"),
         (down(1, 5), "False", "Unreachable"),
     ];
     for (standing, status, reason) in table {
@@ -109,12 +120,12 @@ fn each_standing_has_its_words() {
             "{message}"
         );
     }
-    let refused = Standing::Connection {
-        health: Health {
-            phase: Phase::Up,
+    let refused = ClusterState::Connection {
+        health: ConnectionHealth {
+            phase: ConnectionPhase::Up,
             ..health_of(&up())
         },
-        fault: Some(health::Fault::Forbidden),
+        fault: Some(health::ConnectionFault::Forbidden),
     };
     let (found, why, message) = told(&after(&[(0, facts(refused))]));
     assert_eq!((found.as_str(), why.as_str()), ("False", "Forbidden"));
@@ -129,7 +140,7 @@ fn while_down_the_next_attempt_is_the_last_thing_said() {
     assert!(message.ends_with(ending), "{message}");
     assert_eq!(
         message.trim_end_matches(ending),
-        health::Fault::Unreachable.message(),
+        health::ConnectionFault::Unreachable.message(),
         "what happened comes first"
     );
     assert!(!message.contains("http"), "{message}");
@@ -140,7 +151,7 @@ fn while_down_the_next_attempt_is_the_last_thing_said() {
     let trying = next(&status, &facts(down(5, None)), at(126));
     assert_eq!(trying, status, "also where it is counted already");
     // What is written all the same tells of nothing that lies in the past.
-    let busy = Facts {
+    let busy = ClusterFacts {
         active_jobs: 3,
         ..facts(down(5, None))
     };
@@ -158,7 +169,11 @@ fn while_down_the_next_attempt_is_the_last_thing_said() {
 
 #[test]
 fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
-    for before in [probed(up(), 0), down(7, 300), Standing::Nowhere(Fault::Missing)] {
+    for before in [
+        probed(up(), 0),
+        down(7, 300),
+        ClusterState::Nowhere(KubeconfigFault::Missing),
+    ] {
         let status = after(&[(0, facts(before.clone()))]);
         assert_eq!(next(&status, &facts(connecting()), at(60)), status);
         // It finds what was so before.
@@ -168,7 +183,7 @@ fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
         let found = next(&status, &facts(again), at(60));
         assert_eq!((&found, due(&status, &found, None, at(60))), (&status, None));
     }
-    let other = Facts {
+    let other = ClusterFacts {
         generation: 2,
         ..facts(connecting())
     };
@@ -178,12 +193,12 @@ fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
 
 #[test]
 fn the_last_answer_is_told_with_something_else_or_when_it_is_old() {
-    let probed = |second: i64, active_jobs: usize| Facts {
+    let probed = |second: i64, active_jobs: usize| ClusterFacts {
         active_jobs,
         ..facts(probed(up(), second))
     };
 
-    let seen = |steps: &[(i64, Facts<'_>)]| after(steps).last_probe_time.unwrap().0;
+    let seen = |steps: &[(i64, ClusterFacts<'_>)]| after(steps).last_probe_time.unwrap().0;
     assert_eq!(seen(&[(0, probed(0, 0))]), at(0));
     assert_eq!(seen(&[(0, probed(0, 0)), (599, probed(599, 0))]), at(0));
     assert_eq!(seen(&[(0, probed(0, 0)), (600, probed(600, 0))]), at(600));
@@ -197,7 +212,7 @@ fn a_change_of_the_condition_is_written_at_once_and_another_may_wait() {
     let steady = after(&[(0, facts(up()))]);
     let busy = next(
         &steady,
-        &Facts {
+        &ClusterFacts {
             active_jobs: 3,
             ..facts(up())
         },
@@ -208,7 +223,7 @@ fn a_change_of_the_condition_is_written_at_once_and_another_may_wait() {
     let lost = next(&steady, &facts(down(1, 5)), at(20));
     let newer = next(
         &steady,
-        &Facts {
+        &ClusterFacts {
             generation: 2,
             ..facts(up())
         },
@@ -234,7 +249,7 @@ fn the_condition_mentions_what_keeps_tasks_from_it() {
     let recreated = ["team-a".to_owned()];
     let status = after(&[(
         0,
-        Facts {
+        ClusterFacts {
             is_suspended: true,
             recreated: &recreated,
             ..facts(down(2, 30))
@@ -259,7 +274,7 @@ fn times_are_what_the_api_server_keeps() {
     let counts = |active_jobs| {
         after(&[(
             0,
-            Facts {
+            ClusterFacts {
                 active_jobs,
                 ..facts(up())
             },
@@ -277,10 +292,13 @@ fn each_turn_of_a_cluster_is_told_once() {
         (down(0, 20), Some(Reason::Unreachable)),
         (down(1, 40), None),
         (up(), Some(Reason::Connected)),
-        (Standing::Nowhere(Fault::Disconnected), Some(Reason::Disconnected)),
+        (
+            ClusterState::Nowhere(KubeconfigFault::Disconnected),
+            Some(Reason::Disconnected),
+        ),
         (connecting(), None),
         (
-            Standing::Nowhere(Fault::Missing),
+            ClusterState::Nowhere(KubeconfigFault::Missing),
             Some(Reason::KubeconfigNotFound),
         ),
     ];

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::api::{PullPolicy, RendererClassSpec};
 
-use super::{CONFIG_FILE, CONFIG_KEY};
+use super::layout::{CONFIG_FILE, CONFIG_KEY};
 
 /// A restricted container; `command` is the image's own where there is none.
 pub(super) fn container(

@@ -5,14 +5,15 @@
 
 use k8s_openapi::api::core::v1::{Container, Volume};
 
-use crate::plan::platform::catalog::{Credential, Resolved};
-use crate::plan::task::outcome::RENDERER_CONTAINER;
-
+use super::certificates::{ca, ca_volume};
+use super::layout::{CONFIG_FILE, PASSWORD_KEY, USERNAME_KEY};
 use super::parts::{
     self, config_mount, config_volume, empty_dir, file_mount, from_field, from_secret, mount, secret_volume,
     variable,
 };
-use super::{CONFIG_FILE, PASSWORD_KEY, USERNAME_KEY, ca, ca_volume};
+use crate::plan::platform::catalog::credential::CredentialState;
+use crate::plan::platform::catalog::resolved::ResolvedTask;
+use crate::plan::task::job_state::RENDERER_CONTAINER;
 
 const DOCKER_VOLUME: &str = "dockerconfig";
 const DOCKER_KEY: &str = "dockerconfig.json";
@@ -24,7 +25,7 @@ const CA_DIR: &str = "/etc/ssl/certs";
 const CA_FILE: &str = "/etc/ssl/certs/ca-bundle.pem";
 
 /// The one container. Without a command in the class it is the image's own: a foreign image knows where its program is.
-pub(super) fn container(resolved: &Resolved) -> Container {
+pub(super) fn container(resolved: &ResolvedTask) -> Container {
     let class = &resolved.class;
     let url = format!("--url={}", resolved.reference.url());
     let mut args = vec![CONFIG_FILE, &url];
@@ -41,15 +42,15 @@ pub(super) fn container(resolved: &Resolved) -> Container {
         mounts.push(mount(CA_VOLUME, CA_DIR, true));
     }
     match &resolved.credential {
-        Credential::BasicAuth(secret) => {
+        CredentialState::BasicAuth(secret) => {
             env.push(from_secret("REGISTRY_USERNAME", secret, USERNAME_KEY));
             env.push(from_secret("REGISTRY_PASSWORD", secret, PASSWORD_KEY));
         }
-        Credential::DockerConfig(_) => {
+        CredentialState::DockerConfig(_) => {
             env.push(variable("DOCKER_CONFIG", DOCKER_FILE));
             mounts.push(file_mount(DOCKER_VOLUME, DOCKER_FILE, DOCKER_KEY));
         }
-        Credential::Anonymous | Credential::Missing | Credential::Invalid => {}
+        CredentialState::Anonymous | CredentialState::Missing | CredentialState::Invalid => {}
     }
     mounts.push(mount("tmp", "/tmp", false));
     let command = (!class.command.is_empty()).then(|| class.command.clone());
@@ -57,10 +58,10 @@ pub(super) fn container(resolved: &Resolved) -> Container {
 }
 
 /// Its volumes, in the order of its mounts.
-pub(super) fn volumes(name: &str, resolved: &Resolved) -> Vec<Volume> {
+pub(super) fn volumes(name: &str, resolved: &ResolvedTask) -> Vec<Volume> {
     let mut volumes = vec![config_volume(name)];
     volumes.extend(ca_volume(CA_VOLUME, name, resolved));
-    if let Credential::DockerConfig(secret) = &resolved.credential {
+    if let CredentialState::DockerConfig(secret) = &resolved.credential {
         volumes.push(secret_volume(
             DOCKER_VOLUME,
             secret,

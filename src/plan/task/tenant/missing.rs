@@ -2,13 +2,14 @@
 
 use crate::api::conditions::Reason;
 
-use super::{Reader, Reference};
-use crate::plan::platform::catalog::Refusal;
-use crate::plan::platform::tenancy::Tenancy;
+use super::read_identity::ReadIdentity;
+use super::reference::TenantReference;
+use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::task::refusal::Refusal;
 
 /// What keeps something from being read; names are those that the tenant gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing<'a> {
+pub enum MissingReference<'a> {
     /// The `Registry` does not exist.
     Registry,
     /// The Secret of this name does not exist.
@@ -21,38 +22,38 @@ pub enum Missing<'a> {
     Right(&'static str, &'a str),
 }
 
-impl Reference {
+impl TenantReference {
     /// What is said of something that the reader did not find, or may not read.
     #[must_use]
-    pub fn refusal(&self, missing: Missing<'_>) -> Refusal {
+    pub fn refusal(&self, missing: MissingReference<'_>) -> Refusal {
         if self.crosses {
             return crossing();
         }
         let reason = match missing {
-            Missing::Registry | Missing::Certificates(_) => Reason::RegistryNotFound,
-            Missing::Secret(_) => Reason::PushSecretNotFound,
-            Missing::Account | Missing::Right(..) => Reason::RBACDenied,
+            MissingReference::Registry | MissingReference::Certificates(_) => Reason::RegistryNotFound,
+            MissingReference::Secret(_) => Reason::PushSecretNotFound,
+            MissingReference::Account | MissingReference::Right(..) => Reason::RBACDenied,
         };
-        Refusal::new(reason, self.told(missing))
+        Refusal::new(reason, self.message(missing))
     }
 
-    fn told(&self, missing: Missing<'_>) -> String {
+    fn message(&self, missing: MissingReference<'_>) -> String {
         match missing {
-            Missing::Registry => format!(
+            MissingReference::Registry => format!(
                 "the Registry{} does not exist in the task's namespace; the task starts by itself once it does",
                 self.named.registry().map(quoted).unwrap_or_default()
             ),
-            Missing::Secret(name) => format!(
+            MissingReference::Secret(name) => format!(
                 "the push Secret{} does not exist in the task's namespace; make it there: {SOON}",
                 quoted(name)
             ),
-            Missing::Certificates(name) => format!(
+            MissingReference::Certificates(name) => format!(
                 "the ConfigMap{} with the registry's certificates, or the key in it, does not exist, or is larger than 256 KiB; correct \
                  it: {SOON}",
                 quoted(name)
             ),
-            Missing::Account => no_account(&self.reader).message,
-            Missing::Right(what, name) => format!(
+            MissingReference::Account => no_account(&self.reader).message,
+            MissingReference::Right(what, name) => format!(
                 "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right: {SOON}",
                 account(&self.reader),
                 quoted(name)
@@ -74,7 +75,7 @@ pub fn crossing() -> Refusal {
 /// What is said of a ServiceAccount that the hub cannot act as. Without the right the API server does not tell
 /// whether the account exists.
 #[must_use]
-pub fn no_account(reader: &Reader) -> Refusal {
+pub fn no_account(reader: &ReadIdentity) -> Refusal {
     Refusal::new(
         Reason::RBACDenied,
         format!(
@@ -87,7 +88,7 @@ pub fn no_account(reader: &Reader) -> Refusal {
 
 /// What is said of a reference that leaves its namespace without a grant, or where this hub lets none leave.
 #[must_use]
-pub fn uncrossed(tenancy: &Tenancy) -> Refusal {
+pub fn uncrossed(tenancy: &TenancyPolicy) -> Refusal {
     if tenancy.crosses_namespaces {
         return crossing();
     }
@@ -99,10 +100,10 @@ pub fn uncrossed(tenancy: &Tenancy) -> Refusal {
 }
 
 /// The name of the account that reads, as it stands in a sentence.
-fn account(reader: &Reader) -> String {
+fn account(reader: &ReadIdentity) -> String {
     match reader {
-        Reader::ServiceAccount(account) => quoted(account.name()),
-        Reader::Hub => String::new(),
+        ReadIdentity::ServiceAccount(account) => quoted(account.name()),
+        ReadIdentity::Hub => String::new(),
     }
 }
 

@@ -9,10 +9,10 @@ use crate::api::conditions::Reason::{
     RegistryNotFound, RendererClassNotFound, RepositoryNotAllowed,
 };
 use crate::api::names::TaskKind;
-use crate::plan::platform::catalog::{Catalog, Certificates, Credential, Resolved};
+use crate::plan::platform::catalog::{Catalog, CertificateSource, CredentialState, ResolvedTask};
 
 /// A catalog whose only registry, `main`, is so.
-fn offering(changes: Value, credential: Credential) -> Catalog {
+fn offering(changes: Value, credential: CredentialState) -> Catalog {
     let mut catalog = platform();
     catalog
         .registries
@@ -21,15 +21,15 @@ fn offering(changes: Value, credential: Credential) -> Catalog {
 }
 
 fn usable(changes: Value) -> Catalog {
-    offering(changes, Credential::BasicAuth("push".to_owned()))
+    offering(changes, CredentialState::BasicAuth("push".to_owned()))
 }
 
 /// Asks as `team-a`.
-fn ask(catalog: &Catalog, spec: Value) -> Result<Resolved, Reason> {
+fn ask(catalog: &Catalog, spec: Value) -> Result<ResolvedTask, Reason> {
     ask_as(catalog, "team-a", TaskKind::RenderTask, spec)
 }
 
-fn ask_as(catalog: &Catalog, namespace: &str, kind: TaskKind, spec: Value) -> Result<Resolved, Reason> {
+fn ask_as(catalog: &Catalog, namespace: &str, kind: TaskKind, spec: Value) -> Result<ResolvedTask, Reason> {
     let task = task_in(namespace, kind, spec);
     let spec = task.spec.as_ref().expect("the spec can be decoded");
     catalog
@@ -46,9 +46,9 @@ fn a_task_gets_what_the_registry_binds() {
     }));
     let got = ask(&catalog, spec_with(json!({}))).unwrap();
     assert_eq!(got.reference.url(), "oci://registry.test:5000/team-a/shop:1.0.0");
-    assert_eq!(got.credential, Credential::BasicAuth("push".to_owned()));
+    assert_eq!(got.credential, CredentialState::BasicAuth("push".to_owned()));
     assert_eq!(got.token_realm.as_deref(), Some("https://auth.test/token"));
-    let trust = Certificates::ConfigMap("trust".to_owned(), "root.pem".to_owned());
+    let trust = CertificateSource::ConfigMap("trust".to_owned(), "root.pem".to_owned());
     assert_eq!(got.ca, Some(trust));
     assert!(got.plain_http);
     assert_eq!(got.class.image, "renderer.test/renderer:1");
@@ -57,7 +57,7 @@ fn a_task_gets_what_the_registry_binds() {
 #[test]
 #[rustfmt::skip]
 fn each_refusal_has_its_cause() {
-    let missing = || offering(json!({}), Credential::Missing);
+    let missing = || offering(json!({}), CredentialState::Missing);
     let table = [
         (usable(json!({})), json!({"registryRef": {"name": "other"}}), RegistryNotAllowed),
         (usable(json!({"allowedNamespaces": []})), json!({}), RegistryNotAllowed),
@@ -69,7 +69,7 @@ fn each_refusal_has_its_cause() {
         (usable(json!({})), json!({"tag": "--x"}), InvalidSpec),
         (usable(json!({"targetPullSecretName": "pull"})), json!({}), FeatureDisabled),
         (missing(), json!({}), PushSecretNotFound),
-        (offering(json!({}), Credential::Invalid), json!({}), PushSecretInvalid),
+        (offering(json!({}), CredentialState::Invalid), json!({}), PushSecretInvalid),
         (usable(json!({})), json!({"rendererClassName": "slides"}), RendererClassNotFound),
     ];
     for (catalog, changes, reason) in table {
@@ -81,8 +81,8 @@ fn each_refusal_has_its_cause() {
 fn the_first_refusal_wins() {
     // Each line has the faults of all lines below it too.
     let wrong = json!({"repository": "team-b/shop", "rendererClassName": "slides"});
-    let shut = || offering(json!({"allowedNamespaces": []}), Credential::Missing);
-    let open = || offering(json!({}), Credential::Missing);
+    let shut = || offering(json!({"allowedNamespaces": []}), CredentialState::Missing);
+    let open = || offering(json!({}), CredentialState::Missing);
     let mut nowhere = wrong.clone();
     nowhere["registryRef"] = json!({"name": "other"});
     let inside = json!({"rendererClassName": "slides"});
@@ -177,10 +177,10 @@ fn a_tenant_cannot_tell_a_registry_of_others_from_none() {
         ),
     ];
     for (name, changes) in &not_theirs {
-        let offered = registry(changes.clone(), Credential::Missing);
+        let offered = registry(changes.clone(), CredentialState::Missing);
         catalog.registries.insert((*name).to_owned(), offered);
     }
-    let mut recreated = registry(json!({}), Credential::Missing);
+    let mut recreated = registry(json!({}), CredentialState::Missing);
     recreated
         .recorded
         .insert("team-a".to_owned(), "another".to_owned());

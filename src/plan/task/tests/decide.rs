@@ -6,21 +6,22 @@ use serde_json::json;
 use super::{at, class, place, platform, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
-use crate::plan::platform::catalog::{Carried, Catalog, Class, Credential, Refusal};
-use crate::plan::platform::gates::Gates;
-use crate::plan::platform::grants::Grants;
-use crate::plan::platform::tenancy::{OwnHosts, Tenancy};
-use crate::plan::remote::lost::{Leftovers, Patience};
+use crate::plan::platform::catalog::{Catalog, CatalogClass, CopiedCredentials, CredentialState};
+use crate::plan::platform::feature_gates::FeatureGates;
+use crate::plan::platform::reference_grants::ReferenceGrantIndex;
+use crate::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
+use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::placement::target;
-use crate::plan::remote::site::{SiteState, Where};
-use crate::plan::task::finalizers::Finalizers;
-use crate::plan::task::job::Place;
+use crate::plan::remote::site::{JobSiteState, SiteState};
+use crate::plan::task::finalizers::FinalizerSummary;
+use crate::plan::task::job::JobPlacement;
+use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination};
 use crate::plan::task::model::Task;
-use crate::plan::task::outcome::{JobReport, PodNote, Verdict};
-use crate::plan::task::proof::Proof;
-use crate::plan::task::retention::Removal;
-use crate::plan::task::tenant::Own;
-use crate::plan::task::{Held, JobState, Observed, Step, decide};
+use crate::plan::task::refusal::Refusal;
+use crate::plan::task::retention::RemovalState;
+use crate::plan::task::tenant::TenantDestination;
+use crate::plan::task::verification::VerificationState;
+use crate::plan::task::{CreateBlocked, JobState, ObservedTask, ReconcileStep, decide};
 
 mod abroad;
 mod ended;
@@ -29,10 +30,10 @@ mod proof;
 mod why;
 
 /// Tenancy as it is by default, where tenants may name every host.
-fn every_host() -> Tenancy {
-    Tenancy {
-        own_hosts: OwnHosts::any(),
-        ..Tenancy::default()
+fn every_host() -> TenancyPolicy {
+    TenancyPolicy {
+        own_hosts: TenantRegistryHosts::any(),
+        ..TenancyPolicy::default()
     }
 }
 
@@ -42,26 +43,26 @@ struct Situation {
     task: Task,
     job: JobState,
     secret: Option<&'static str>,
-    note: Option<PodNote>,
-    proof: Option<Proof>,
+    note: Option<PodTermination>,
+    proof: Option<VerificationState>,
     catalog: Catalog,
-    tenancy: Tenancy,
-    grants: Grants,
-    own: Option<Result<Own, Refusal>>,
+    tenancy: TenancyPolicy,
+    grants: ReferenceGrantIndex,
+    own: Option<Result<TenantDestination, Refusal>>,
     vouched: Option<Result<(), Refusal>>,
-    place: Place,
+    place: JobPlacement,
     has_slot: bool,
     has_waited: bool,
     waiting_beside: usize,
-    held: Option<Held>,
+    held: Option<CreateBlocked>,
     is_forged: bool,
     /// How the task's cluster stands, once somebody asked for it.
     site: Option<SiteState>,
-    gates: Gates,
-    carried: Option<Result<Carried, Refusal>>,
-    leftovers: Leftovers,
-    removal: Removal,
-    patience: Patience,
+    gates: FeatureGates,
+    carried: Option<Result<CopiedCredentials, Refusal>>,
+    leftovers: RemoteLeftovers,
+    removal: RemovalState,
+    patience: TaskTimeouts,
 }
 
 impl Situation {
@@ -75,7 +76,7 @@ impl Situation {
             proof: None,
             catalog: platform(),
             tenancy: every_host(),
-            grants: Grants::default(),
+            grants: ReferenceGrantIndex::default(),
             own: None,
             vouched: None,
             place: place(),
@@ -84,12 +85,12 @@ impl Situation {
             waiting_beside: 0,
             held: None,
             is_forged: false,
-            removal: Removal::Expired,
+            removal: RemovalState::Expired,
             site: Some(SiteState::Up),
-            gates: Gates::default(),
+            gates: FeatureGates::default(),
             carried: None,
-            leftovers: Leftovers::None,
-            patience: Patience::default(),
+            leftovers: RemoteLeftovers::None,
+            patience: TaskTimeouts::default(),
         }
     }
 
@@ -98,38 +99,38 @@ impl Situation {
         self
     }
 
-    fn step(&self) -> Step {
+    fn step(&self) -> ReconcileStep {
         self.ask(decide)
     }
 
     /// An answer to what is observed in the situation.
-    fn ask<T>(&self, question: impl FnOnce(&Observed<'_>) -> T) -> T {
+    fn ask<T>(&self, question: impl FnOnce(&ObservedTask<'_>) -> T) -> T {
         let spec = self.task.spec.as_ref();
         let target = spec.and_then(|spec| target(&self.task.id, spec, &self.tenancy).transpose());
         let site = match (&target, &self.site) {
-            (None, _) => Where::Hub,
-            (Some(_), None) => Where::Unasked,
-            (Some(_), Some(state)) => Where::At(state),
+            (None, _) => JobSiteState::Hub,
+            (Some(_), None) => JobSiteState::Unasked,
+            (Some(_), Some(state)) => JobSiteState::At(state),
         };
-        question(&Observed {
+        question(&ObservedTask {
             target: target.as_ref(),
             site,
             gates: &self.gates,
-            carried: self.carried.as_ref(),
+            copied_credentials: self.carried.as_ref(),
             leftovers: self.leftovers,
-            patience: self.patience,
+            timeouts: self.patience,
             now: self.now,
             task: &self.task,
             job: &self.job,
             secret: self.secret,
-            note: self.note.as_ref(),
-            proof: self.proof.as_ref(),
+            pod_termination: self.note.as_ref(),
+            verification: self.proof.as_ref(),
             catalog: &self.catalog,
             tenancy: &self.tenancy,
             grants: &self.grants,
-            own: self.own.as_ref(),
-            vouched: self.vouched.as_ref(),
-            place: &self.place,
+            tenant_destination: self.own.as_ref(),
+            impersonation: self.vouched.as_ref(),
+            placement: &self.place,
             has_slot: self.has_slot,
             has_waited: self.has_waited,
             waiting_beside: self.waiting_beside,
@@ -143,7 +144,7 @@ impl Situation {
     /// The step in a word, for tables.
     fn word(&self) -> String {
         match self.step() {
-            Step::WriteStatus(status) => {
+            ReconcileStep::WriteStatus(status) => {
                 let task = Task {
                     status: *status,
                     ..self.task.clone()
@@ -151,7 +152,7 @@ impl Situation {
                 let ready = super::condition(&task, crate::api::conditions::ConditionType::Ready);
                 format!("write {:?} {}", task.phase(), ready.unwrap().1)
             }
-            Step::Rest {
+            ReconcileStep::Rest {
                 wake,
                 wants_slot,
                 waits_for,
@@ -164,18 +165,18 @@ impl Situation {
                 let site = if wants_site { " for its cluster" } else { "" };
                 format!("rest{wake}{tenant}{line}{site}")
             }
-            Step::RestoreStatus => "restore".to_owned(),
-            Step::Verify(_) => "verify".to_owned(),
-            Step::AddFinalizer => "add finalizer".to_owned(),
-            Step::Vouch(reader) => format!("vouch for {reader:?}"),
-            Step::LookUp(reference) => format!("look up as {:?}", reference.reader),
-            Step::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),
-            Step::Abandon => "abandon".to_owned(),
-            Step::Create(_) => "create".to_owned(),
-            Step::ReadJob => "read".to_owned(),
-            Step::DeleteJob(uid) | Step::DeleteSecret(uid) => format!("delete {uid}"),
-            Step::RemoveFinalizer => "remove finalizer".to_owned(),
-            Step::DeleteTask => "delete task".to_owned(),
+            ReconcileStep::RestoreStatus => "restore".to_owned(),
+            ReconcileStep::Verify(_) => "verify".to_owned(),
+            ReconcileStep::AddFinalizer => "add finalizer".to_owned(),
+            ReconcileStep::Vouch(reader) => format!("vouch for {reader:?}"),
+            ReconcileStep::LookUp(reference) => format!("look up as {:?}", reference.reader),
+            ReconcileStep::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),
+            ReconcileStep::Abandon => "abandon".to_owned(),
+            ReconcileStep::Create(_) => "create".to_owned(),
+            ReconcileStep::ReadJob => "read".to_owned(),
+            ReconcileStep::DeleteJob(uid) | ReconcileStep::DeleteSecret(uid) => format!("delete {uid}"),
+            ReconcileStep::RemoveFinalizer => "remove finalizer".to_owned(),
+            ReconcileStep::DeleteTask => "delete task".to_owned(),
         }
     }
 }
@@ -196,12 +197,12 @@ fn seen(task: &Task, may_have_ended: bool) -> JobState {
     }
 }
 
-fn read(task: &Task, verdict: Verdict) -> JobState {
-    JobState::Read(JobReport {
+fn read(task: &Task, verdict: JobProgress) -> JobState {
+    JobState::Read(ObservedJob {
         uid: "j1".to_owned(),
         spec_hash: task.spec_hash.clone(),
         chart_url: Some(CHART_URL.to_owned()),
-        verdict,
+        progress: verdict,
         attempts: 1,
         created: Some(at(1)),
     })
@@ -215,7 +216,7 @@ fn running() -> Task {
 
 /// The task as it is after the step, which must be a status.
 fn written(situation: &Situation) -> Task {
-    let Step::WriteStatus(status) = situation.step() else {
+    let ReconcileStep::WriteStatus(status) = situation.step() else {
         panic!("{}", situation.word());
     };
     Task {
@@ -224,7 +225,7 @@ fn written(situation: &Situation) -> Task {
     }
 }
 
-fn ended(verdict: Verdict, changes: serde_json::Value) -> Task {
+fn ended(verdict: JobProgress, changes: serde_json::Value) -> Task {
     let mut task = task_of(spec_with(changes));
     task.status = running().status;
     let job = read(&task, verdict);
@@ -242,7 +243,7 @@ fn check(table: impl IntoIterator<Item = (Situation, &'static str)>) {
 fn a_task_with_too_many_finalizers_starts_when_some_are_taken_off_and_runs_and_goes_as_any_other() {
     let crowded = |situation: Situation, others: usize| {
         let names = std::iter::repeat_n("other/one", others).chain([FINALIZER]);
-        situation.with(|s| s.task.finalizers = Finalizers::of(names))
+        situation.with(|s| s.task.finalizers = FinalizerSummary::of(names))
     };
     let runs = Situation::of(running()).with(|s| (s.job, s.secret) = (seen(&s.task, false), Some("s1")));
     check(vec![
@@ -268,11 +269,11 @@ fn a_task_with_too_many_finalizers_starts_when_some_are_taken_off_and_runs_and_g
 
 #[test]
 fn a_new_task_gets_its_finalizer_then_its_objects() {
-    let bare = || fresh().with(|s| s.task.finalizers = Finalizers::default());
+    let bare = || fresh().with(|s| s.task.finalizers = FinalizerSummary::default());
     check(vec![
         (bare(), "add finalizer"),
         (
-            bare().with(|s| s.task.finalizers = Finalizers::of(["other/one"])),
+            bare().with(|s| s.task.finalizers = FinalizerSummary::of(["other/one"])),
             "add finalizer",
         ),
         (fresh(), "create"),
@@ -324,14 +325,14 @@ fn a_refusal_is_recorded_once_then_leftovers_go() {
 #[test]
 fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
     for (held, word) in [
-        (Held::NameConflict, "write Pending NameConflict"),
-        (Held::JobRefused, "write Pending JobRefused"),
-        (Held::NotAdmitted, "write Pending Queued"),
+        (CreateBlocked::NameConflict, "write Pending NameConflict"),
+        (CreateBlocked::JobRefused, "write Pending JobRefused"),
+        (CreateBlocked::NotAdmitted, "write Pending Queued"),
     ] {
         let situation = fresh().with(|s| s.held = Some(held));
         assert_eq!(situation.word(), word);
         let told = Situation::of(written(&situation)).with(|s| s.held = Some(held));
-        let rests = if held == Held::JobRefused {
+        let rests = if held == CreateBlocked::JobRefused {
             "rest until 105"
         } else {
             "rest"
@@ -358,7 +359,7 @@ fn a_task_in_the_rendering_namespace_is_not_served() {
 #[test]
 fn nothing_is_made_for_a_class_whose_jobs_are_refused_here() {
     let mut refusing = platform();
-    let class = Class {
+    let class = CatalogClass {
         is_refused: true,
         ..class(json!({}), true)
     };
@@ -377,7 +378,7 @@ fn nothing_is_made_for_a_class_whose_jobs_are_refused_here() {
 #[test]
 fn a_mended_platform_starts_a_refused_task() {
     let mut missing = platform();
-    missing.registries.get_mut("main").unwrap().credential = Credential::Missing;
+    missing.registries.get_mut("main").unwrap().credential = CredentialState::Missing;
     let refused = fresh().with(|s| s.catalog = missing);
     assert_eq!(refused.word(), "write Pending PushSecretNotFound");
     let task = written(&refused);
@@ -395,28 +396,31 @@ fn a_job_is_recorded_once_and_read_when_it_may_have_ended() {
     check(vec![
         (new(seen(&task, false)), "write Running JobScheduled"),
         (new(seen(&task, true)), "read"),
-        (new(read(&task, Verdict::Running)), "write Running JobScheduled"),
         (
-            new(read(&task, Verdict::Complete(at(50)))),
+            new(read(&task, JobProgress::Running)),
+            "write Running JobScheduled",
+        ),
+        (
+            new(read(&task, JobProgress::Complete(at(50)))),
             "write Succeeded JobSucceeded",
         ),
         (
-            new(read(&task, Verdict::Failed(at(50), false))),
+            new(read(&task, JobProgress::Failed(at(50), false))),
             "write Failed JobFailed",
         ),
         (same(seen(&task, false)), "rest"),
         (same(seen(&task, true)), "read"),
-        (same(read(&task, Verdict::Running)), "rest"),
+        (same(read(&task, JobProgress::Running)), "rest"),
         (
-            same(read(&task, Verdict::Complete(at(50)))),
+            same(read(&task, JobProgress::Complete(at(50)))),
             "write Succeeded JobSucceeded",
         ),
         (
-            same(read(&task, Verdict::Failed(at(50), false))),
+            same(read(&task, JobProgress::Failed(at(50), false))),
             "write Failed JobFailed",
         ),
         (
-            same(read(&task, Verdict::Failed(at(50), true))),
+            same(read(&task, JobProgress::Failed(at(50), true))),
             "write Failed DeadlineExceeded",
         ),
         (same(JobState::Absent), "read"),
@@ -433,7 +437,7 @@ fn a_job_needs_neither_slot_nor_catalog_to_be_followed() {
     check(vec![
         (orphaned(seen(&task, false)), "rest"),
         (
-            orphaned(read(&task, Verdict::Complete(at(50)))),
+            orphaned(read(&task, JobProgress::Complete(at(50)))),
             "write Succeeded JobSucceeded",
         ),
         (orphaned(JobState::Gone), "write Failed JobLost"),
@@ -452,7 +456,7 @@ fn a_changed_spec_ends_what_runs_and_starts_nothing() {
     };
     check(vec![
         (
-            changed(read(&running(), Verdict::Complete(at(50)))),
+            changed(read(&running(), JobProgress::Complete(at(50)))),
             "write Running SpecMutated",
         ),
         (told(seen(&running(), false), Some("s1")), "delete j1"),
@@ -469,8 +473,8 @@ fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
     for job in [
         seen(&foreign, false),
         seen(&foreign, true),
-        read(&foreign, Verdict::Running),
-        read(&foreign, Verdict::Complete(at(50))),
+        read(&foreign, JobProgress::Running),
+        read(&foreign, JobProgress::Complete(at(50))),
     ] {
         assert_eq!(
             fresh().with(|s| s.job = job.clone()).word(),

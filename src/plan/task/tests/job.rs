@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 
 use super::{at, class, place, platform, registry, spec_with};
 use crate::api::conditions::Reason;
-use crate::plan::platform::catalog::{Catalog, Credential};
-use crate::plan::task::job::{Manifests, manifests, specimen};
+use crate::plan::platform::catalog::{Catalog, CredentialState};
+use crate::plan::task::job::{TaskManifests, manifests, specimen};
 use crate::plan::task::model::Task;
 
 mod limits;
 mod tenants;
 
 /// The manifests of a task that the catalog serves.
-fn made(catalog: &Catalog, task: &Task) -> Manifests {
+fn made(catalog: &Catalog, task: &Task) -> TaskManifests {
     let resolved = catalog
         .resolve(task, task.spec.as_ref().unwrap(), None, None)
         .unwrap();
     manifests(&place(), task, &resolved)
 }
 
-fn offering(mut class_changes: Value, registry_changes: Value, credential: Credential) -> Catalog {
+fn offering(mut class_changes: Value, registry_changes: Value, credential: CredentialState) -> Catalog {
     class_changes["allowedNamespaces"] = json!(["*"]);
     let mut catalog = platform();
     catalog.fallback = class(class_changes, false).spec;
@@ -33,12 +33,12 @@ fn offering(mut class_changes: Value, registry_changes: Value, credential: Crede
     catalog
 }
 
-fn basic() -> Credential {
-    Credential::BasicAuth("push".to_owned())
+fn basic() -> CredentialState {
+    CredentialState::BasicAuth("push".to_owned())
 }
 
-fn docker() -> Credential {
-    Credential::DockerConfig("push".to_owned())
+fn docker() -> CredentialState {
+    CredentialState::DockerConfig("push".to_owned())
 }
 
 /// Compares with `golden/<name>.json`; with `UPDATE_GOLDEN` set it is written instead, to be read in the diff.
@@ -94,7 +94,7 @@ fn the_manifests_are_as_recorded() {
         ("split-docker-config", offering(json!({}), json!({}), docker())),
         (
             "split-anonymous-plain-http",
-            offering(json!({}), json!({"plainHTTP": true}), Credential::Anonymous),
+            offering(json!({}), json!({"plainHTTP": true}), CredentialState::Anonymous),
         ),
         ("split-ca-token-realm", offering(json!({}), trusted(), basic())),
         ("split-whole-class", offering(placed, json!({}), docker())),
@@ -106,7 +106,7 @@ fn the_manifests_are_as_recorded() {
         ("single-ca", offering(single(), trusted(), docker())),
         (
             "single-own-entrypoint",
-            offering(json!({"mode": "Single"}), json!({}), Credential::Anonymous),
+            offering(json!({"mode": "Single"}), json!({}), CredentialState::Anonymous),
         ),
     ];
     for (name, catalog) in table {

@@ -19,12 +19,12 @@ use crate::api::names::TaskUid;
 use crate::api::oci::Digest;
 use crate::api::termination::Termination;
 use crate::plan::platform::catalog::Catalog;
-use crate::plan::task::finalizers::Finalizers;
-use crate::plan::task::gc::{Marked, is_orphan};
-use crate::plan::task::model::{Phase, Task};
-use crate::plan::task::outcome::{JobReport, PodNote, Verdict};
-use crate::plan::task::proof::{Finding, Proof};
-use crate::plan::task::{Held, JobState, Observed, Step, decide};
+use crate::plan::task::finalizers::FinalizerSummary;
+use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination};
+use crate::plan::task::model::{Task, TaskPhase};
+use crate::plan::task::orphans::{LabeledObject, is_orphan};
+use crate::plan::task::verification::{VerificationState, VerifyResult};
+use crate::plan::task::{CreateBlocked, JobState, ObservedTask, ReconcileStep, decide};
 
 mod hub;
 
@@ -36,7 +36,7 @@ const MAX_STEPS: usize = 16;
 struct ServerJob {
     uid: String,
     spec_hash: String,
-    verdict: Verdict,
+    verdict: JobProgress,
 }
 
 /// What the hub holds in memory, and loses when it is killed.
@@ -48,8 +48,8 @@ struct Memory {
     has_waited: bool,
     /// Until the next restart: enough newer failures are kept.
     is_crowded: bool,
-    held: Option<Held>,
-    proof: Option<Proof>,
+    held: Option<CreateBlocked>,
+    proof: Option<VerificationState>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ struct World {
     /// Whether the object has a status that is not the hub's; `task` has the one that the hub said last.
     forged: bool,
     /// What the registry says when it is asked.
-    registry: Finding,
+    registry: VerifyResult,
     now: i64,
     uids: usize,
     // The hub.
@@ -105,7 +105,7 @@ enum Move {
     /// Newer failures are kept in the place of this one.
     Crowd,
     Platform(bool),
-    Registry(Finding),
+    Registry(VerifyResult),
     ForeignObject(bool),
     Later(i64),
     SpecChanges,
@@ -137,8 +137,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..30)
 }
 
-fn findings() -> impl Strategy<Value = Finding> {
-    use Finding::{Different, Held, Missing, Refused, Silent};
+fn findings() -> impl Strategy<Value = VerifyResult> {
+    use VerifyResult::{Different, Held, Missing, Refused, Silent};
     prop::sample::select(vec![Held, Missing, Different, Refused, Silent])
 }
 
@@ -156,7 +156,7 @@ fn beginnings() -> impl Strategy<Value = World> {
         }
         let mut task = task_of(spec_with(changes));
         if !finalized {
-            task.finalizers = Finalizers::default();
+            task.finalizers = FinalizerSummary::default();
         }
         World::of(task)
     })
@@ -170,7 +170,7 @@ impl World {
             secret: None,
             foreign: false,
             forged: false,
-            registry: Finding::Held,
+            registry: VerifyResult::Held,
             now: 10,
             uids: 0,
             memory: Memory {
@@ -221,8 +221,8 @@ impl World {
             Move::StatusForged => self.forged = true,
             Move::StripFinalizer => {
                 if let Some(task) = &mut self.task {
-                    self.finalizer_stripped |= task.is_finalized();
-                    task.finalizers = Finalizers::default();
+                    self.finalizer_stripped |= task.has_finalizer();
+                    task.finalizers = FinalizerSummary::default();
                 }
                 self.collect();
             }
@@ -247,11 +247,11 @@ impl World {
 
     fn end_job(&mut self, good: bool, deadline: bool) {
         let now = self.now();
-        if let Some(job) = self.job.as_mut().filter(|j| j.verdict == Verdict::Running) {
+        if let Some(job) = self.job.as_mut().filter(|j| j.verdict == JobProgress::Running) {
             job.verdict = if good {
-                Verdict::Complete(now)
+                JobProgress::Complete(now)
             } else {
-                Verdict::Failed(now, deadline)
+                JobProgress::Failed(now, deadline)
             };
         }
     }
@@ -260,7 +260,7 @@ impl World {
         let named = self.task.as_ref().is_some_and(|t| t.status.job_ref.is_some());
         let Some(job) = self.job.take() else { return };
         self.jobs_lost_unseen += usize::from(!named);
-        self.ended = Some(job).filter(|job| job.verdict != Verdict::Running);
+        self.ended = Some(job).filter(|job| job.verdict != JobProgress::Running);
     }
 }
 
@@ -280,7 +280,7 @@ proptest! {
         }
         // The world calms down: what can work works.
         (world.foreign, world.catalog, world.memory.held) = (false, platform(), None);
-        world.registry = Finding::Held;
+        world.registry = VerifyResult::Held;
         world.settle();
         if let Some(phase) = world.task.as_ref().filter(|t| t.generation == 1 && t.spec.as_ref().unwrap().cluster_name.is_none()).map(Task::phase) {
             prop_assert!(phase.is_finished() || world.job.is_some(), "a task that can run does");
@@ -291,7 +291,7 @@ proptest! {
         world.now += 1_000_000;
         world.settle();
         if let Some(task) = &world.task {
-            let stalled = task.phase() == Phase::Pending || condition(task, JobScheduled) == Some(("False", Reason::SpecMutated));
+            let stalled = task.phase() == TaskPhase::Pending || condition(task, JobScheduled) == Some(("False", Reason::SpecMutated));
             prop_assert!(task.phase().is_finished() || stalled, "{:?}", task.status);
             prop_assert!(world.job.is_none() && world.secret.is_none(), "what is over is cleared");
         }
@@ -312,7 +312,7 @@ proptest! {
     ) {
         let mut task = task_of(spec_with(json!({"failedJobTTL": 0})));
         if !finalized {
-            task.finalizers = Finalizers::default();
+            task.finalizers = FinalizerSummary::default();
         }
         let mut world = World::of(task);
         for (kill, ends) in kills {
@@ -328,7 +328,7 @@ proptest! {
         world.end_job(good, false);
         world.settle();
         let task = world.task.as_ref().unwrap();
-        prop_assert_eq!((task.phase(), world.jobs_made), (if good { Phase::Succeeded } else { Phase::Failed }, 1));
+        prop_assert_eq!((task.phase(), world.jobs_made), (if good { TaskPhase::Succeeded } else { TaskPhase::Failed }, 1));
         prop_assert!(task.status.chart_url.is_some() && world.job.is_none() && world.secret.is_none());
     }
 }

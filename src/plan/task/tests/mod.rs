@@ -9,9 +9,11 @@ use crate::api::labels::FINALIZER;
 use crate::api::names::{HubId, TaskKind};
 use crate::api::{ClusterRegistrySpec, RenderClusterSpec, RendererClassSpec};
 
-use super::job::Place;
-use crate::plan::platform::catalog::{Catalog, Class, Cluster, Credential, Registry};
-use crate::plan::platform::namespaces::Uids;
+use super::job::JobPlacement;
+use crate::plan::platform::catalog::{
+    Catalog, CatalogClass, CatalogCluster, CatalogRegistry, CredentialState,
+};
+use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::task::model::Task;
 
 mod catalog;
@@ -89,8 +91,8 @@ fn task() -> Task {
     task_of(spec())
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> JobPlacement {
+    JobPlacement {
         hub_id: HubId::new("main", "0f5a4e0c-0001-4000-8000-000000000001").unwrap(),
         cluster: None,
         namespace: "rendering".to_owned(),
@@ -98,11 +100,11 @@ fn place() -> Place {
     }
 }
 
-fn registry(changes: Value, credential: Credential) -> Registry {
+fn registry(changes: Value, credential: CredentialState) -> CatalogRegistry {
     let mut spec = json!({"hostname": "registry.test:5000", "allowedNamespaces": ["team-a"]});
     overlay(&mut spec, changes);
     let spec: ClusterRegistrySpec = serde_json::from_value(spec).unwrap();
-    Registry {
+    CatalogRegistry {
         recorded: recorded(&spec.allowed_namespaces),
         spec,
         credential,
@@ -110,7 +112,7 @@ fn registry(changes: Value, credential: Credential) -> Registry {
 }
 
 /// Records each namespace as it is in [`platform`].
-fn recorded(allowed: &[String]) -> Uids {
+fn recorded(allowed: &[String]) -> NamespaceUids {
     allowed.iter().map(|name| (name.clone(), uid(name))).collect()
 }
 
@@ -118,11 +120,11 @@ fn uid(namespace: &str) -> String {
     format!("uid-of-{namespace}")
 }
 
-fn class(changes: Value, is_default: bool) -> Class {
+fn class(changes: Value, is_default: bool) -> CatalogClass {
     let mut spec = json!({"image": "renderer.test/renderer:1"});
     overlay(&mut spec, changes);
     let spec: RendererClassSpec = serde_json::from_value(spec).unwrap();
-    Class {
+    CatalogClass {
         recorded: recorded(&spec.allowed_namespaces),
         spec,
         is_default,
@@ -131,14 +133,14 @@ fn class(changes: Value, is_default: bool) -> Class {
 }
 
 /// A cluster for `team-a` that may hold the credential of the registry `main`.
-fn cluster(changes: Value) -> Cluster {
+fn cluster(changes: Value) -> CatalogCluster {
     let mut spec = json!({
         "kubeConfig": {"secretRef": {"name": "east"}}, "renderNamespace": "renders",
         "allowedNamespaces": ["team-a"], "registries": ["main"],
     });
     overlay(&mut spec, changes);
     let spec: RenderClusterSpec = serde_json::from_value(spec).unwrap();
-    Cluster {
+    CatalogCluster {
         recorded: recorded(&spec.allowed_namespaces),
         spec,
         uid: "uid-of-east".to_owned(),
@@ -148,7 +150,7 @@ fn cluster(changes: Value) -> Cluster {
 
 /// A registry `main` with a credential, and no class but the hub's own renderer.
 fn platform() -> Catalog {
-    let main = registry(json!({}), Credential::BasicAuth("push".to_owned()));
+    let main = registry(json!({}), CredentialState::BasicAuth("push".to_owned()));
     Catalog {
         registries: [("main".to_owned(), main)].into(),
         fallback: class(json!({}), false).spec,

@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use super::{class, cluster, platform, registry, spec_with, task_in, task_of, uid};
 use crate::api::conditions::Reason;
 use crate::api::names::TaskKind;
-use crate::plan::platform::catalog::{Catalog, Credential, Refusal};
-use crate::plan::platform::grants::Grants;
-use crate::plan::platform::tenancy::Tenancy;
-use crate::plan::remote::placement::{Target, admit};
+use crate::plan::platform::catalog::{Catalog, CredentialState};
+use crate::plan::platform::reference_grants::ReferenceGrantIndex;
+use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::remote::placement::admit;
+use crate::plan::remote::site::RemoteTarget;
+use crate::plan::task::refusal::Refusal;
 use crate::plan::task::status;
 
 /// Nothing but the hub's own renderer.
@@ -21,7 +23,7 @@ fn nothing() -> Catalog {
 }
 
 fn put(catalog: &mut Catalog, name: &str, changes: Value) {
-    let offered = registry(changes, Credential::Anonymous);
+    let offered = registry(changes, CredentialState::Anonymous);
     catalog.registries.insert(name.to_owned(), offered);
 }
 
@@ -54,8 +56,15 @@ fn of_class(catalog: &Catalog, name: Option<&str>) -> String {
 
 fn of_cluster(catalog: &Catalog, name: &str) -> String {
     let task = task_of(spec_with(json!({"clusterName": name})));
-    let target = Target::Platform(name.to_owned());
-    let refusal = admit(&task, &target, catalog, &Grants::default(), &Tenancy::default()).unwrap_err();
+    let target = RemoteTarget::Platform(name.to_owned());
+    let refusal = admit(
+        &task,
+        &target,
+        catalog,
+        &ReferenceGrantIndex::default(),
+        &TenancyPolicy::default(),
+    )
+    .unwrap_err();
     assert_eq!(refusal.reason, Reason::ClusterNotFound);
     refusal.message
 }

@@ -6,10 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
 use super::at;
-use crate::api::termination::{Phase, Reason};
-use crate::plan::task::outcome::{EndHint, JobReport, PodNote, Stop, Verdict, end_hint, read_job, read_pod};
+use crate::api::termination::{TerminationPhase, TerminationReason};
+use crate::plan::task::job_state::{
+    CompletionHint, JobProgress, ObservedJob, PodKillReason, PodTermination, end_hint, read_job, read_pod,
+};
 
-fn job(status: &Value) -> JobReport {
+fn job(status: &Value) -> ObservedJob {
     let job: Job = serde_json::from_value(json!({
         "metadata": {"uid": "j1", "annotations": {"renderhub.dev/spec-hash": "abc"}},
         "status": status,
@@ -31,35 +33,35 @@ fn failed_for(reason: &str) -> Value {
 #[test]
 fn the_verdict_is_in_the_conditions() {
     let table = [
-        (json!([]), Verdict::Running),
-        (json!([held("Complete", "True")]), Verdict::Complete(at(5))),
-        (json!([held("Failed", "True")]), Verdict::Failed(at(5), false)),
+        (json!([]), JobProgress::Running),
+        (json!([held("Complete", "True")]), JobProgress::Complete(at(5))),
+        (json!([held("Failed", "True")]), JobProgress::Failed(at(5), false)),
         (
             json!([failed_for("BackoffLimitExceeded")]),
-            Verdict::Failed(at(5), false),
+            JobProgress::Failed(at(5), false),
         ),
         (
             json!([failed_for("DeadlineExceeded")]),
-            Verdict::Failed(at(5), true),
+            JobProgress::Failed(at(5), true),
         ),
         (
             json!([held("Complete", "False"), held("Failed", "Unknown")]),
-            Verdict::Running,
+            JobProgress::Running,
         ),
         (
             json!([held("Suspended", "True"), held("FailureTarget", "True")]),
-            Verdict::Running,
+            JobProgress::Running,
         ),
-        (json!([held("SuccessCriteriaMet", "True")]), Verdict::Running),
+        (json!([held("SuccessCriteriaMet", "True")]), JobProgress::Running),
         // No server should say both; a failure that is claimed is not turned into a success.
         (
             json!([held("Complete", "True"), held("Failed", "True")]),
-            Verdict::Failed(at(5), false),
+            JobProgress::Failed(at(5), false),
         ),
     ];
     for (conditions, verdict) in table {
         assert_eq!(
-            job(&json!({"conditions": conditions})).verdict,
+            job(&json!({"conditions": conditions})).progress,
             verdict,
             "{conditions}"
         );
@@ -80,8 +82,8 @@ fn counters_are_counted_and_decide_nothing() {
     for (status, attempts) in table {
         let report = job(&status);
         assert_eq!(
-            (report.verdict, report.attempts),
-            (Verdict::Running, attempts),
+            (report.progress, report.attempts),
+            (JobProgress::Running, attempts),
             "{status}"
         );
     }
@@ -94,7 +96,10 @@ fn a_job_without_a_status_runs_and_one_without_a_uid_is_none() {
         read_job(&job.metadata, &job.status.unwrap_or_default())
     };
     let bare = read(json!({"metadata": {"uid": "j1"}})).unwrap();
-    assert_eq!((bare.verdict, bare.spec_hash.as_str()), (Verdict::Running, ""));
+    assert_eq!(
+        (bare.progress, bare.spec_hash.as_str()),
+        (JobProgress::Running, "")
+    );
     assert_eq!(read(json!({"metadata": {"name": "x"}})), None);
 }
 
@@ -103,21 +108,24 @@ fn the_hint_follows_the_fields_that_were_written() {
     let entry = |fields: Value| json!([{"manager": "m", "operation": "Update", "fieldsV1": fields}]);
     let status = |fields: Value| entry(json!({"f:status": fields}));
     let table = [
-        (entry(json!({"f:metadata": {}})), EndHint::No),
-        (status(json!({"f:active": {}, "f:startTime": {}})), EndHint::No),
-        (status(json!({"f:conditions": {}})), EndHint::Soon),
+        (entry(json!({"f:metadata": {}})), CompletionHint::No),
+        (
+            status(json!({"f:active": {}, "f:startTime": {}})),
+            CompletionHint::No,
+        ),
+        (status(json!({"f:conditions": {}})), CompletionHint::Soon),
         (
             status(json!({"f:conditions": {}, "f:completionTime": {}})),
-            EndHint::Now,
+            CompletionHint::Now,
         ),
-        (status(json!({"f:completionTime": {}})), EndHint::Now),
+        (status(json!({"f:completionTime": {}})), CompletionHint::Now),
         // A name that only looks like a status field elsewhere.
         (
             entry(json!({"f:spec": {"f:completionTime": {}, "f:conditions": {}}})),
-            EndHint::No,
+            CompletionHint::No,
         ),
-        (json!([{"manager": "m"}]), EndHint::No),
-        (json!([]), EndHint::Now),
+        (json!([{"manager": "m"}]), CompletionHint::No),
+        (json!([]), CompletionHint::Now),
     ];
     for (entries, hint) in table {
         let parsed: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).unwrap();
@@ -125,7 +133,7 @@ fn the_hint_follows_the_fields_that_were_written() {
     }
     assert_eq!(
         end_hint(None),
-        EndHint::Now,
+        CompletionHint::Now,
         "a server that hides the fields costs a read, not a result"
     );
 }
@@ -137,7 +145,7 @@ fn terminated(name: &str, exit_code: i64, message: &str) -> Value {
     })
 }
 
-fn pod(phase: &str, init: &Value, main: &Value) -> Option<PodNote> {
+fn pod(phase: &str, init: &Value, main: &Value) -> Option<PodTermination> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"uid": "p1", "creationTimestamp": at(3).to_string()},
         "status": {"phase": phase, "initContainerStatuses": init, "containerStatuses": main},
@@ -165,10 +173,10 @@ fn the_container_that_failed_speaks_else_the_one_that_pushes() {
     let waiting = json!([{"name": "renderer", "image": "i", "imageID": "i", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "PodInitializing"}}}]);
     let said = |phase, reason| Some((phase, reason));
-    let (nothing, denied) = (json!([]), said(Phase::Push, Reason::Unauthorized));
+    let (nothing, denied) = (json!([]), said(TerminationPhase::Push, TerminationReason::Unauthorized));
     let table = [
-        ("Succeeded", render(0, RENDERED), push(0, &pushed()), Some(0), said(Phase::Push, Reason::Pushed)),
-        ("Failed", render(2, BAD_CONFIG), waiting.clone(), Some(2), said(Phase::Render, Reason::BadConfig)),
+        ("Succeeded", render(0, RENDERED), push(0, &pushed()), Some(0), said(TerminationPhase::Push, TerminationReason::Pushed)),
+        ("Failed", render(2, BAD_CONFIG), waiting.clone(), Some(2), said(TerminationPhase::Render, TerminationReason::BadConfig)),
         ("Failed", render(0, RENDERED), push(1, DENIED), Some(1), denied),
         ("Failed", render(0, RENDERED), push(137, ""), Some(137), None),
         ("Failed", render(0, RENDERED), waiting, None, None),
@@ -195,8 +203,8 @@ fn what_the_node_says_of_an_end_is_read_and_nothing_else() {
         .unwrap();
         read_pod(&pod).unwrap().stop
     };
-    assert_eq!(read("OOMKilled", ""), Some(Stop::OutOfMemory));
-    assert_eq!(read("Error", "Evicted"), Some(Stop::Evicted));
+    assert_eq!(read("OOMKilled", ""), Some(PodKillReason::OutOfMemory));
+    assert_eq!(read("Error", "Evicted"), Some(PodKillReason::Evicted));
     for other in ["Error", "", "oomkilled", "OOMKilled: hunter2"] {
         assert_eq!(read(other, other), None, "{other}");
     }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{at, task_in};
 use crate::api::names::{TaskKind, TaskUid};
 use crate::plan::task::model::Task;
-use crate::plan::task::seal::{LastWord, SealKey, StatusDigest};
+use crate::plan::task::status_digest::StatusDigest;
+use crate::plan::task::status_seal::{LastStatusDigest, SealKey};
 
 /// A key that was made after the tasks of these tests, or before.
 fn key(made: i64) -> SealKey {
@@ -94,7 +95,7 @@ fn what_is_remembered_outranks_every_seal() {
     );
     let last = |in_doubt: bool| {
         let digest = StatusDigest::of(&said);
-        Some(LastWord { digest, in_doubt })
+        Some(LastStatusDigest { digest, in_doubt })
     };
     for (what, status, sure, in_doubt) in [
         ("as it was said", said.clone(), true, true),
@@ -107,7 +108,7 @@ fn what_is_remembered_outranks_every_seal() {
         assert_eq!(key.is_genuine(&task, last(false)), sure, "{what}");
         assert_eq!(key.is_genuine(&task, last(true)), in_doubt, "{what}, in doubt");
     }
-    let nothing = Some(LastWord::default());
+    let nothing = Some(LastStatusDigest::default());
     assert!(key.is_genuine(&read(Value::Null), nothing) && !key.is_genuine(&read(said), nothing));
 }
 

@@ -9,27 +9,27 @@ use crate::api::conditions::Reason;
 use crate::api::names::TaskUid;
 use crate::api::termination::{self, Termination};
 use crate::api::{FailurePhase, RenderTaskStatus};
-use crate::plan::platform::catalog::Refusal;
-use crate::plan::task::model::{Phase, Task};
-use crate::plan::task::outcome::{JobReport, PodNote, Stop, Verdict};
+use crate::plan::task::job_state::{JobProgress, ObservedJob, PodKillReason, PodTermination};
+use crate::plan::task::model::{Task, TaskPhase};
+use crate::plan::task::refusal::Refusal;
 use crate::plan::task::retention::KEPT_AT_MOST;
-use crate::plan::task::status::{Started, failed, lost, refused, say_how_long, scheduled, succeeded};
+use crate::plan::task::status::{StartedJob, failed, lost, refused, say_how_long, scheduled, succeeded};
 
 const ALL: [ConditionType; 5] = [JobScheduled, JobSucceeded, JobFailed, Ready, Stalled];
 
-fn report(verdict: Verdict) -> JobReport {
-    JobReport {
+fn report(verdict: JobProgress) -> ObservedJob {
+    ObservedJob {
         uid: "j1".to_owned(),
         spec_hash: task().spec_hash,
         chart_url: None,
-        verdict,
+        progress: verdict,
         attempts: 2,
         created: Some(at(1)),
     }
 }
 
-fn note(message: Termination) -> PodNote {
-    PodNote {
+fn note(message: Termination) -> PodTermination {
+    PodTermination {
         pod_uid: "p1".to_owned(),
         created: at(2),
         succeeded: message.reason.is_success(),
@@ -39,8 +39,8 @@ fn note(message: Termination) -> PodNote {
     }
 }
 
-fn started() -> Started {
-    Started {
+fn started() -> StartedJob {
+    StartedJob {
         cluster: None,
         namespace: "rendering".to_owned(),
         name: crate::api::names::job_name("shop", &TaskUid::new("u")),
@@ -87,7 +87,7 @@ fn a_running_task_is_in_progress() {
     assert_eq!(condition(&task, Ready), Some(("False", Reason::JobScheduled)));
     assert_eq!(
         (condition(&task, Stalled), kstatus(&task), task.phase()),
-        (None, "InProgress", Phase::Running)
+        (None, "InProgress", TaskPhase::Running)
     );
     let job = task.status.job_ref.unwrap();
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_success_is_current_and_carries_the_digest() {
         let before = running(at(9));
         let status = succeeded(
             &before,
-            &report(Verdict::Complete(at(20))),
+            &report(JobProgress::Complete(at(20))),
             at(20),
             Some(&note(message)),
             at(21),
@@ -120,7 +120,7 @@ fn a_success_is_current_and_carries_the_digest() {
             Some(("True", Reason::JobSucceeded))
         );
         assert_eq!(condition(&task, Ready), Some(("True", Reason::JobSucceeded)));
-        assert_eq!((kstatus(&task), task.phase()), ("Current", Phase::Succeeded));
+        assert_eq!((kstatus(&task), task.phase()), ("Current", TaskPhase::Succeeded));
         assert_eq!(task.status.digest.as_deref(), Some(digest.as_str()));
         assert_eq!(
             (task.status.attempts, task.status.completion_time.unwrap().0),
@@ -134,7 +134,7 @@ fn a_success_is_current_and_carries_the_digest() {
 fn a_success_without_a_last_word_is_one_without_a_digest() {
     let status = succeeded(
         &running(at(9)),
-        &report(Verdict::Complete(at(20))),
+        &report(JobProgress::Complete(at(20))),
         at(20),
         None,
         at(21),
@@ -145,18 +145,18 @@ fn a_success_without_a_last_word_is_one_without_a_digest() {
 #[test]
 #[rustfmt::skip]
 fn what_stopped_a_pod_that_had_no_word_is_said() {
-    let silent = |stop| PodNote { message: None, exit_code: Some(137), stop, ..note(Termination::rendered()) };
-    let spoke = PodNote { stop: Some(Stop::Evicted), ..note(Termination::failed(termination::Phase::Render, termination::Reason::BadConfig)) };
+    let silent = |stop| PodTermination { message: None, exit_code: Some(137), stop, ..note(Termination::rendered()) };
+    let spoke = PodTermination { stop: Some(PodKillReason::Evicted), ..note(Termination::failed(termination::TerminationPhase::Render, termination::TerminationReason::BadConfig)) };
     let table = [
-        (silent(Some(Stop::OutOfMemory)), "the renderer used more memory than its limit"),
-        (silent(Some(Stop::Evicted)), "the pod was evicted from its node, as when it uses more disk than its limit"),
+        (silent(Some(PodKillReason::OutOfMemory)), "the renderer used more memory than its limit"),
+        (silent(Some(PodKillReason::Evicted)), "the pod was evicted from its node, as when it uses more disk than its limit"),
         (silent(None), "the renderer's pod ended without saying why, as when it was killed or its image is not a renderer; ask the platform operator to look at the pod"),
         (spoke, "the configuration cannot be parsed or rendered"),
     ];
     let page = include_str!("../../../../docs/reasons/failures.md");
     for (note, said) in table {
         let before = running(at(9));
-        let status = failed(&before, &report(Verdict::Failed(at(30), false)), (at(30), false), Some(&note), at(31));
+        let status = failed(&before, &report(JobProgress::Failed(at(30), false)), (at(30), false), Some(&note), at(31));
         assert_eq!(status.failure.unwrap().message, said);
         assert!(page.contains(&format!("> {said}\n")), "{said}");
     }
@@ -165,10 +165,10 @@ fn what_stopped_a_pod_that_had_no_word_is_said() {
 #[test]
 #[rustfmt::skip]
 fn a_failure_is_failed_and_says_who_and_why() {
-    use termination::Reason::{BadConfig, RegistryUnreachable, TagConflict, Unauthorized};
-    let render = |reason| Some(note(Termination::failed(termination::Phase::Render, reason)));
-    let push = |reason| Some(note(Termination::failed(termination::Phase::Push, reason)));
-    let silent = Some(PodNote { message: None, exit_code: Some(137), ..note(Termination::rendered()) });
+    use termination::TerminationReason::{BadConfig, RegistryUnreachable, TagConflict, Unauthorized};
+    let render = |reason| Some(note(Termination::failed(termination::TerminationPhase::Render, reason)));
+    let push = |reason| Some(note(Termination::failed(termination::TerminationPhase::Push, reason)));
+    let silent = Some(PodTermination { message: None, exit_code: Some(137), ..note(Termination::rendered()) });
     let table = [
         (render(BadConfig), false, Reason::JobFailed, FailurePhase::Render),
         (push(Unauthorized), false, Reason::JobFailed, FailurePhase::Push),
@@ -181,12 +181,12 @@ fn a_failure_is_failed_and_says_who_and_why() {
     ];
     for (note, deadline, reason, phase) in table {
         let before = running(at(9));
-        let verdict = report(Verdict::Failed(at(20), deadline));
+        let verdict = report(JobProgress::Failed(at(20), deadline));
         let task = with(&before, failed(&before, &verdict, (at(20), deadline), note.as_ref(), at(21)));
         assert_eq!(condition(&task, JobFailed), Some(("True", reason)));
         assert_eq!(condition(&task, Ready), Some(("False", reason)));
         assert_eq!(condition(&task, Stalled), Some(("True", reason)));
-        assert_eq!((kstatus(&task), task.phase()), ("Failed", Phase::Failed));
+        assert_eq!((kstatus(&task), task.phase()), ("Failed", TaskPhase::Failed));
         let failure = task.status.failure.unwrap();
         assert_eq!((failure.phase, failure.exit_code), (phase, note.and_then(|n| n.exit_code)));
         assert!(!failure.message.is_empty());
@@ -199,7 +199,7 @@ fn a_failure_is_never_explained_with_a_success() {
     let digest = crate::api::oci::Digest::of(b"chart");
     for message in [Termination::pushed(digest), Termination::rendered()] {
         let sentence = message.reason.sentence();
-        let verdict = report(Verdict::Failed(at(20), true));
+        let verdict = report(JobProgress::Failed(at(20), true));
         let status = failed(
             &running(at(9)),
             &verdict,
@@ -216,7 +216,7 @@ fn a_failure_is_never_explained_with_a_success() {
 fn a_lost_job_is_a_failure() {
     let task = with(&running(at(9)), lost(&running(at(9)), at(30)));
     assert_eq!(condition(&task, JobFailed), Some(("True", Reason::JobLost)));
-    assert_eq!((kstatus(&task), task.phase()), ("Failed", Phase::Failed));
+    assert_eq!((kstatus(&task), task.phase()), ("Failed", TaskPhase::Failed));
     assert_eq!(task.status.completion_time.unwrap().0, at(30));
 }
 
@@ -234,7 +234,7 @@ fn a_refusal_is_failed_only_where_no_event_can_help() {
         };
         assert_eq!(
             (kstatus(&task), task.phase()),
-            (expected, Phase::Pending),
+            (expected, TaskPhase::Pending),
             "{reason}"
         );
     }
@@ -289,15 +289,15 @@ fn a_transition_time_moves_with_the_status_alone() {
     assert_eq!((since(&runs, JobScheduled), since(&runs, Ready)), (at(3), at(1)));
     let done = with(
         &runs,
-        succeeded(&runs, &report(Verdict::Complete(at(4))), at(4), None, at(5)),
+        succeeded(&runs, &report(JobProgress::Complete(at(4))), at(4), None, at(5)),
     );
     assert_eq!((since(&done, JobScheduled), since(&done, Ready)), (at(3), at(5)));
 }
 
 #[test]
 fn success_and_failure_exclude_each_other_whatever_stood_there() {
-    let complete = report(Verdict::Complete(at(20)));
-    let gone = report(Verdict::Failed(at(20), false));
+    let complete = report(JobProgress::Complete(at(20)));
+    let gone = report(JobProgress::Failed(at(20), false));
     let good = with(
         &running(at(9)),
         succeeded(&running(at(9)), &complete, at(20), None, at(21)),
@@ -305,14 +305,14 @@ fn success_and_failure_exclude_each_other_whatever_stood_there() {
     let bad = with(&good, failed(&good, &gone, (at(22), false), None, at(23)));
     assert_eq!(
         (condition(&bad, JobSucceeded), bad.phase()),
-        (None, Phase::Failed)
+        (None, TaskPhase::Failed)
     );
     let again = with(&bad, succeeded(&bad, &complete, at(24), None, at(25)));
     assert_eq!(
         (condition(&again, JobFailed), condition(&again, Stalled)),
         (None, None)
     );
-    assert_eq!(again.phase(), Phase::Succeeded);
+    assert_eq!(again.phase(), TaskPhase::Succeeded);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn no_condition_type_comes_twice_and_all_speak_of_this_generation() {
         } else {
             failed(
                 &task,
-                &report(Verdict::Failed(at(20), false)),
+                &report(JobProgress::Failed(at(20), false)),
                 (at(20), false),
                 None,
                 at(step),
@@ -352,9 +352,9 @@ fn no_condition_type_comes_twice_and_all_speak_of_this_generation() {
 #[test]
 fn a_status_reads_back_as_the_phase_it_was_written_for() {
     let statuses = [
-        (running(at(9)).status, Phase::Running),
-        (lost(&running(at(9)), at(10)), Phase::Failed),
-        (RenderTaskStatus::default(), Phase::Pending),
+        (running(at(9)).status, TaskPhase::Running),
+        (lost(&running(at(9)), at(10)), TaskPhase::Failed),
+        (RenderTaskStatus::default(), TaskPhase::Pending),
     ];
     for (status, phase) in statuses {
         let stored = serde_json::to_value(&status).unwrap();
@@ -376,16 +376,16 @@ fn of_a_status_that_cannot_be_decoded_what_ended_stays_ended() {
     let runs = stored(running(at(9)).status, newer.clone());
     assert_eq!(
         (runs.phase(), runs.status.job_ref.is_some()),
-        (Phase::Running, true)
+        (TaskPhase::Running, true)
     );
     let over = stored(lost(&running(at(9)), at(30)), newer);
     assert_eq!(
         (over.phase(), over.failure_cleanup_due(KEPT_AT_MOST)),
-        (Phase::Failed, at(30)),
+        (TaskPhase::Failed, at(30)),
         "of a Job that was lost nothing is kept"
     );
     let garbage = json!({"conditions": "none of your business", "jobRef": 7});
-    assert_eq!(read(garbage).phase(), Phase::Pending);
+    assert_eq!(read(garbage).phase(), TaskPhase::Pending);
 }
 
 /// Holds: B4.
@@ -395,7 +395,13 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
     let with_ttl = |ttl| super::task_of(super::spec_with(json!({"failedJobTTL": ttl})));
     for (ttl, is_told) in [(86_400, false), (86_401, true)] {
         let task = with_ttl(ttl);
-        let before = failed(&task, &report(Verdict::Running), (at(20), false), None, at(21));
+        let before = failed(
+            &task,
+            &report(JobProgress::Running),
+            (at(20), false),
+            None,
+            at(21),
+        );
         let mut status = before.clone();
         say_how_long(&mut status, &task, KEPT_AT_MOST);
         for (after, before) in status.conditions.iter().zip(&before.conditions) {
@@ -420,7 +426,13 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
 fn one_second_is_no_seconds() {
     let task = super::task_of(super::spec_with(json!({"failedJobTTL": 60})));
     for (longest, told) in [(1, " 1 second, "), (2, " 2 seconds, ")] {
-        let mut status = failed(&task, &report(Verdict::Running), (at(20), false), None, at(21));
+        let mut status = failed(
+            &task,
+            &report(JobProgress::Running),
+            (at(20), false),
+            None,
+            at(21),
+        );
         say_how_long(&mut status, &task, SignedDuration::from_secs(longest));
         let condition = status.conditions.iter().find(|c| c.type_ == JobFailed.as_str());
         let message = &condition.unwrap().message;

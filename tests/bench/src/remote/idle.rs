@@ -17,7 +17,7 @@ use super::dead::DEAD;
 use super::follow::Follower;
 use super::gate::Gate;
 use super::load::{Made, Target, load};
-use super::stage::{Cluster, Pace, Stage};
+use super::stage::{Cluster, RateLimit, Stage};
 use super::turns::{Beside, Sides, Turn, turns};
 use crate::options::Rate;
 use crate::share::{Runs, Share};
@@ -112,7 +112,7 @@ async fn register_idle(stage: &Stage, slow: &Cluster) -> Result<(Vec<Hostile>, V
         servers.push(server);
         names.push(name);
     }
-    let pace = Pace { qps: 1, burst: 1 };
+    let pace = RateLimit { qps: 1, burst: 1 };
     let kubeconfig = slow.identity.kubeconfig_text()?;
     stage
         .register_with(SLOW, &slow.namespace, &kubeconfig, pace)

@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use renderhub::api::RenderCluster;
 use renderhub::api::labels::HUB_ID;
-pub use renderhub::remote::registry::Pace;
+pub use renderhub::remote::connection_registry::RateLimit;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{ControlPlane, Hub, Identity, Remote, wait_for};
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ impl Stage {
     /// If the API server refuses.
     pub async fn register(&self, name: &str, namespace: &str, kubeconfig: &str) -> Result<()> {
         // A cluster that is measured alone gets what the load asks for.
-        let pace = Pace { qps: 500, burst: 500 };
+        let pace = RateLimit { qps: 500, burst: 500 };
         self.register_with(name, namespace, kubeconfig, pace).await
     }
 
@@ -111,7 +111,7 @@ impl Stage {
         name: &str,
         namespace: &str,
         kubeconfig: &str,
-        pace: Pace,
+        pace: RateLimit,
     ) -> Result<()> {
         let secret: Secret = serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {KUBECONFIG: "true"}}, "stringData": {"value": kubeconfig},

@@ -215,7 +215,7 @@ pub fn kubeconfig(server: &Hostile) -> String {
 #[cfg(test)]
 mod tests {
     use renderhub::api::names::HubId;
-    use renderhub::plan::task::adoption::{Maker, maker};
+    use renderhub::plan::task::adoption::{ObjectCreator, maker};
 
     use super::*;
 
@@ -226,7 +226,7 @@ mod tests {
         for number in [0, 1, 9_999] {
             let object = made_up(hub.as_str(), number, "team-a", "shop");
             let meta = serde_json::from_value(object["metadata"].clone()).unwrap();
-            assert_eq!(maker(&hub, &meta), Maker::Own);
+            assert_eq!(maker(&hub, &meta), ObjectCreator::Own);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Runs the test programs of the workspace, several at a time: most of what they do is wait.
+//! Runs the test programs of the workspace, several at a time, and several tests of each, because tests wait a lot.
 //!
-//! What a program says goes to `tests/NAME.log` in cargo's target directory, and to the terminal if it fails. The longest go
-//! first, as the last run showed.
+//! What a program says goes to `tests/NAME.log` in cargo's target directory, and to the terminal if it fails. Those that measure
+//! time go first, one by one; then the longest, as the last run showed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,8 +15,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// How many run at a time instead of as many as there are cores.
+/// How many run at a time instead of one for each core.
 const AT_A_TIME: &str = "RENDERHUB_TEST_PROGRAMS";
+/// How many tests of a program run at a time, as Rust's own test runner reads it, instead of one more than there are cores.
+const THREADS: &str = "RUST_TEST_THREADS";
+/// Programs whose tests take turns, see `renderhub_harness::turn`: side by side they would wait for each other.
+const IN_TURNS: &[&str] = &["failover", "shards", "storms"];
+/// Programs that nothing else runs beside, because they show that a deadline is kept.
+const ALONE: &[&str] = &["hostile_remote"];
 /// Where the seconds of the last run are, beside the logs.
 const SECONDS: &str = "seconds.json";
 
@@ -37,6 +43,37 @@ struct Ended {
     said: String,
 }
 
+/// The programs that are still to be run.
+struct Waiting {
+    /// The next one is the last.
+    programs: Vec<Program>,
+    /// Whether one of [`IN_TURNS`] runs.
+    is_turn_taken: bool,
+}
+
+impl Waiting {
+    /// The next one that may run now. Where only such are left as take turns, the worker that runs one will ask again.
+    fn take(&mut self) -> Option<Program> {
+        let may_run = |program: &Program| !self.is_turn_taken || !program.takes_turns();
+        let at = self.programs.iter().rposition(may_run)?;
+        let program = self.programs.remove(at);
+        self.is_turn_taken |= program.takes_turns();
+        Some(program)
+    }
+
+    fn ended(&mut self, program: &Program) {
+        if program.takes_turns() {
+            self.is_turn_taken = false;
+        }
+    }
+}
+
+impl Program {
+    fn takes_turns(&self) -> bool {
+        IN_TURNS.contains(&self.name.as_str())
+    }
+}
+
 fn main() -> ExitCode {
     match run() {
         Ok(true) => ExitCode::SUCCESS,
@@ -53,7 +90,12 @@ fn run() -> Result<bool> {
     let logs = logs()?;
     let before = seconds(&logs);
     let begun = Instant::now();
-    let mut ended = run_all(in_order(programs, &before), &logs, at_a_time()?)?;
+    let cores = thread::available_parallelism()?.get();
+    let (at_a_time, threads) = (number(AT_A_TIME, cores)?, number(THREADS, cores + 1)?);
+    let is_alone = |program: &Program| ALONE.contains(&program.name.as_str());
+    let (alone, others): (Vec<_>, Vec<_>) = programs.into_iter().partition(is_alone);
+    let mut ended = run_all(alone, &logs, 1, threads)?;
+    ended.extend(run_all(in_order(others, &before), &logs, at_a_time, threads)?);
     let lasted: BTreeMap<String, f64> = ended.iter().map(|e| (e.name.clone(), e.seconds)).collect();
     fs::write(logs.join(SECONDS), serde_json::to_string(&lasted)?)?;
     ended.retain(|ended| !ended.is_good);
@@ -153,23 +195,29 @@ fn in_order(mut programs: Vec<Program>, before: &BTreeMap<String, f64>) -> Vec<P
     programs
 }
 
-fn at_a_time() -> Result<usize> {
-    match std::env::var(AT_A_TIME) {
-        Ok(number) => number
-            .parse()
-            .with_context(|| format!("{AT_A_TIME} is no number")),
-        Err(_) => Ok(thread::available_parallelism()?.get()),
+/// A number from the environment, or the one given.
+fn number(name: &str, otherwise: usize) -> Result<usize> {
+    match std::env::var(name) {
+        Ok(number) => number.parse().with_context(|| format!("{name} is no number")),
+        Err(_) => Ok(otherwise),
     }
 }
 
-fn run_all(programs: Vec<Program>, logs: &Path, at_a_time: usize) -> Result<Vec<Ended>> {
-    let (waiting, ended) = (Mutex::new(programs), Mutex::new(Vec::new()));
+fn run_all(programs: Vec<Program>, logs: &Path, at_a_time: usize, threads: usize) -> Result<Vec<Ended>> {
+    let waiting = Mutex::new(Waiting {
+        programs,
+        is_turn_taken: false,
+    });
+    let ended = Mutex::new(Vec::new());
     let work = || -> Result<()> {
         loop {
-            let next = waiting.lock().ok().and_then(|mut waiting| waiting.pop());
+            let next = waiting.lock().ok().and_then(|mut waiting| waiting.take());
             let Some(program) = next else { return Ok(()) };
-            let one = run_one(&program, logs)?;
+            let one = run_one(&program, logs, threads)?;
             tell(&one);
+            if let Ok(mut waiting) = waiting.lock() {
+                waiting.ended(&program);
+            }
             if let Ok(mut ended) = ended.lock() {
                 ended.push(one);
             }
@@ -185,13 +233,14 @@ fn run_all(programs: Vec<Program>, logs: &Path, at_a_time: usize) -> Result<Vec<
     ended.into_inner().ok().context("a worker fell")
 }
 
-fn run_one(program: &Program, logs: &Path) -> Result<Ended> {
+fn run_one(program: &Program, logs: &Path, threads: usize) -> Result<Ended> {
     let path = logs.join(format!("{}.log", program.name));
     let log = File::create(&path)?;
     let begun = Instant::now();
     let status = Command::new(&program.path)
         .current_dir(&program.package)
         .env("CARGO_MANIFEST_DIR", &program.package)
+        .env(THREADS, threads.to_string())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -248,6 +297,44 @@ mod tests {
         let order = in_order(["short", "new", "long"].map(named).into(), &before);
         let names: Vec<_> = order.iter().rev().map(|program| program.name.as_str()).collect();
         assert_eq!(names, ["new", "long", "short"]);
+    }
+
+    #[test]
+    fn of_those_that_take_turns_one_runs_at_a_time() {
+        let mut waiting = Waiting {
+            programs: ["failover", "other", "storms"].map(named).into(),
+            is_turn_taken: false,
+        };
+        let mut take = || waiting.take().map(|program| program.name);
+        assert_eq!(take().as_deref(), Some("storms"));
+        assert_eq!(take().as_deref(), Some("other"), "it may run beside it");
+        assert_eq!(take(), None, "the last one waits for its turn");
+        waiting.ended(&named("other"));
+        assert_eq!(waiting.take(), None);
+        waiting.ended(&named("storms"));
+        assert_eq!(waiting.take(), Some(named("failover")));
+    }
+
+    #[test]
+    fn those_that_take_turns_are_known() {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&tests).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap_or_default();
+            let name = name.to_string_lossy().into_owned();
+            if path.extension().is_none_or(|ending| ending != "rs") {
+                continue;
+            }
+            let parts = fs::read_dir(tests.join(&name)).into_iter().flatten();
+            let files = parts.map(|part| part.unwrap().path()).chain([path]);
+            let mut sources = files.map(|path| fs::read_to_string(path).unwrap_or_default());
+            if sources.any(|source| source.contains("turn().await")) {
+                found.push(name);
+            }
+        }
+        found.sort();
+        assert_eq!(found, IN_TURNS);
     }
 
     #[test]

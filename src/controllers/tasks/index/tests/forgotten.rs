@@ -2,7 +2,7 @@
 
 use allocation_counter::measure;
 
-use super::super::super::record::Blocked;
+use super::super::super::task_record::StartBlocker;
 use super::*;
 
 /// Tasks that come and go, each with names of its own.
@@ -42,15 +42,15 @@ fn renamed(like: &[Task; 2], n: usize) -> Task {
 }
 
 /// A task comes, waits for the tenant of another namespace, and goes.
-fn come_and_go(index: &mut Index, task: Task, n: usize) {
+fn come_and_go(index: &mut TaskIndex, task: Task, n: usize) {
     let uid = task.id.uid.clone();
     _ = index.see_task(&all(), task, &key());
     let namespace = index.intern(&format!("registries-{n}"));
-    index.block(&uid, Blocked::ByTenant(namespace));
+    index.block(&uid, StartBlocker::ByTenant(namespace));
     assert!(
         index
             .task(&uid)
-            .is_some_and(|record| record.abroad.target.is_some())
+            .is_some_and(|record| record.remote.target.is_some())
     );
     index.forget_task(&uid);
 }
@@ -58,7 +58,7 @@ fn come_and_go(index: &mut Index, task: Task, n: usize) {
 /// Holds: B6.
 #[test]
 fn names_go_with_their_last_task() {
-    let mut index = Index::default();
+    let mut index = TaskIndex::default();
     let like = [0, 1].map(|n| task("t", 7, naming(n), Value::Null));
     let mut next = 0;
     let mut batch = || {
@@ -80,7 +80,7 @@ fn names_go_with_their_last_task() {
 /// Holds: B6.
 #[test]
 fn a_name_stays_while_another_task_has_it_and_goes_when_the_task_names_another() {
-    let mut index = Index::default();
+    let mut index = TaskIndex::default();
     for uid in ["a", "b"] {
         assert!(see(&mut index, task(uid, 7, naming(0), Value::Null)));
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Shows a task as it is, whoever wrote its status.
-fn show(index: &mut Index, version: u64, status: Value) -> Sight {
+fn show(index: &mut TaskIndex, version: u64, status: Value) -> TaskEventKind {
     index.see_task(&all(), task(TASK, version, spec(10), status), &key())
 }
 
@@ -16,17 +16,17 @@ fn running() -> Value {
     json!({"jobRef": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "r", "name": "j"}})
 }
 
-fn take(index: &mut Index, news: StatusNews, now: Instant) {
+fn take(index: &mut TaskIndex, news: StatusUpdate, now: Instant) {
     index.take_status(&uid(), news, now);
 }
 
-const READ_FORGED: StatusNews = StatusNews {
+const READ_FORGED: StatusUpdate = StatusUpdate {
     is_forged: Some(true),
     was_written: false,
     was_restored: false,
     in_doubt: false,
 };
-const RESTORED: StatusNews = StatusNews {
+const RESTORED: StatusUpdate = StatusUpdate {
     is_forged: Some(false),
     was_written: true,
     was_restored: true,
@@ -37,8 +37,8 @@ const RESTORED: StatusNews = StatusNews {
 #[test]
 fn a_forged_end_of_a_new_task_is_no_end() {
     for forged in [ended("JobSucceeded"), ended("JobFailed"), running()] {
-        let mut index = Index::default();
-        assert_eq!(show(&mut index, 7, forged), Sight::Forged);
+        let mut index = TaskIndex::default();
+        assert_eq!(show(&mut index, 7, forged), TaskEventKind::Forged);
         assert_eq!(phases(&index), [("pending", 1)]);
         let view = view(&index, Instant::now());
         assert!(view.is_forged && view.may_restore);
@@ -58,7 +58,11 @@ fn what_the_hub_said_last_stands_against_everything_that_is_written_later() {
     for forged in [Value::Null, json!({}), changed, more, older, ended("JobFailed")] {
         let mut index = knowing(7, Value::Null);
         index.changed_task(Arc::new(task(TASK, 8, spec(10), last.clone())));
-        assert_eq!(show(&mut index, 9, forged.clone()), Sight::Forged, "{forged}");
+        assert_eq!(
+            show(&mut index, 9, forged.clone()),
+            TaskEventKind::Forged,
+            "{forged}"
+        );
         assert_eq!(phases(&index), [("succeeded", 1)], "{forged}");
         let (said, status) = view(&index, Instant::now()).said.unwrap();
         assert_eq!(
@@ -67,7 +71,7 @@ fn what_the_hub_said_last_stands_against_everything_that_is_written_later() {
         );
         assert!(key().is_genuine(&task(TASK, 9, spec(10), last.clone()), Some(said)));
         // The same status again, as the hub puts it back or another event shows it, is right.
-        assert_eq!(show(&mut index, 10, last.clone()), Sight::News);
+        assert_eq!(show(&mut index, 10, last.clone()), TaskEventKind::News);
         let later = at(100_000);
         assert!(!index.view(&uid(), later, Instant::now()).0.unwrap().is_forged);
     }
@@ -75,26 +79,26 @@ fn what_the_hub_said_last_stands_against_everything_that_is_written_later() {
 
 #[test]
 fn a_write_without_an_answer_may_be_seen_and_a_forgery_may_not() {
-    let in_doubt = StatusNews {
+    let in_doubt = StatusUpdate {
         in_doubt: true,
-        ..StatusNews::default()
+        ..StatusUpdate::default()
     };
     let mut index = knowing(7, Value::Null);
     take(&mut index, in_doubt, Instant::now());
-    assert_eq!(show(&mut index, 8, ended("JobSucceeded")), Sight::Forged);
+    assert_eq!(show(&mut index, 8, ended("JobSucceeded")), TaskEventKind::Forged);
     assert_eq!(phases(&index), [("pending", 1)]);
-    assert_eq!(show(&mut index, 9, sealed(running())), Sight::News);
+    assert_eq!(show(&mut index, 9, sealed(running())), TaskEventKind::News);
     assert_eq!(phases(&index), [("running", 1)]);
     assert_eq!(
         show(&mut index, 10, sealed(ended("JobFailed"))),
-        Sight::Forged,
+        TaskEventKind::Forged,
         "the doubt is over"
     );
     take(&mut index, in_doubt, Instant::now());
     take(&mut index, RESTORED, Instant::now());
     assert_eq!(
         show(&mut index, 11, sealed(ended("JobFailed"))),
-        Sight::Forged,
+        TaskEventKind::Forged,
         "so it is by an answer"
     );
 }
@@ -126,7 +130,7 @@ fn a_status_is_put_right_at_once_and_then_once_a_second() {
 fn a_task_without_anything_said_of_it_is_no_forgery() {
     for status in [Value::Null, json!({})] {
         let mut index = knowing(7, Value::Null);
-        assert_eq!(show(&mut index, 8, status), Sight::News);
+        assert_eq!(show(&mut index, 8, status), TaskEventKind::News);
         assert_eq!(index.restore_due(&uid(), Instant::now()), None);
     }
 }

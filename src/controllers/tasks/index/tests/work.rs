@@ -25,7 +25,7 @@ fn leftovers_of_a_success_are_work_at_once_and_those_of_a_failure_when_their_tim
         if secret {
             index.keep_secret(&uid(), "s1");
         } else {
-            index.see_job(&None, job("j1", EndHint::Now), now);
+            index.see_job(&None, job("j1", CompletionHint::Now), now);
         }
         index
     };
@@ -48,19 +48,22 @@ fn a_deletion_is_work_whatever_the_phase() {
     for status in [Value::Null, ended("JobSucceeded"), ended("JobFailed")] {
         let mut deleting = task(TASK, 7, spec(10), status);
         deleting.deleting = true;
-        let mut index = Index::default();
+        let mut index = TaskIndex::default();
         see(&mut index, deleting);
         assert!(view(&index, Instant::now()).task.is_some());
     }
     assert!(
-        Index::default().view(&uid(), at(0), Instant::now()).0.is_none(),
+        TaskIndex::default()
+            .view(&uid(), at(0), Instant::now())
+            .0
+            .is_none(),
         "a task nobody knows is none"
     );
 }
 
 #[test]
 fn specs_beyond_the_budget_are_read_when_their_turn_comes() {
-    let mut index = Index::default();
+    let mut index = TaskIndex::default();
     let megabyte = 1 << 20;
     for n in 0..40 {
         see(
@@ -68,7 +71,7 @@ fn specs_beyond_the_budget_are_read_when_their_turn_comes() {
             task(&format!("u{n:02}"), 7, spec(megabyte), Value::Null),
         );
     }
-    let kept = |index: &Index| index.tasks().filter(|(_, r)| r.whole.is_some()).count();
+    let kept = |index: &TaskIndex| index.tasks().filter(|(_, r)| r.whole.is_some()).count();
     assert!(
         index.kept_bytes <= KEPT_BUDGET && kept(&index) == 31,
         "{}",
@@ -87,7 +90,7 @@ fn specs_beyond_the_budget_are_read_when_their_turn_comes() {
 
 #[test]
 fn the_budget_is_given_back_in_every_way_that_a_spec_is_dropped() {
-    let ways: [fn(&mut Index); 4] = [
+    let ways: [fn(&mut TaskIndex); 4] = [
         |index| index.forget_spec(&uid()),
         |index| _ = index.forget_task(&uid()),
         |index| _ = see(index, task(TASK, 8, spec(10), ended("JobFailed"))),
@@ -127,20 +130,20 @@ fn phases_are_counted_through_every_change() {
 #[test]
 fn what_holds_a_task_is_believed_for_a_while_then_tried_again() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    let held = Some(Held::NameConflict);
-    let retry = index.hold(&uid(), (held, None), now).unwrap();
-    assert_eq!(view(&index, now).held, held);
+    let held = Some(CreateBlocked::NameConflict);
+    let retry = index.set_create_blocked(&uid(), (held, None), now).unwrap();
+    assert_eq!(view(&index, now).create_blocked, held);
     let later = now + HELD_RETRY / 2;
     assert_eq!(
-        index.hold(&uid(), (held, None), later),
+        index.set_create_blocked(&uid(), (held, None), later),
         Some(retry),
         "a pass in between does not put it off"
     );
-    assert_eq!(view(&index, retry).held, None, "it is tried again");
-    assert!(index.hold(&uid(), (held, None), retry).unwrap() > retry);
-    assert_eq!(view(&index, retry).held, held);
-    assert_eq!(index.hold(&uid(), (None, None), retry), None);
-    assert_eq!(view(&index, retry).held, None);
+    assert_eq!(view(&index, retry).create_blocked, None, "it is tried again");
+    assert!(index.set_create_blocked(&uid(), (held, None), retry).unwrap() > retry);
+    assert_eq!(view(&index, retry).create_blocked, held);
+    assert_eq!(index.set_create_blocked(&uid(), (None, None), retry), None);
+    assert_eq!(view(&index, retry).create_blocked, None);
 }
 
 #[test]
@@ -173,8 +176,12 @@ fn secrets_of_tasks_that_do_not_exist_are_forgotten() {
 #[test]
 fn a_quota_is_tried_again_sooner_than_a_conflict() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    let quota = index.hold(&uid(), (Some(Held::NotAdmitted), None), now).unwrap();
-    let conflict = index.hold(&uid(), (Some(Held::NameConflict), None), now).unwrap();
+    let quota = index
+        .set_create_blocked(&uid(), (Some(CreateBlocked::NotAdmitted), None), now)
+        .unwrap();
+    let conflict = index
+        .set_create_blocked(&uid(), (Some(CreateBlocked::NameConflict), None), now)
+        .unwrap();
     assert_eq!(
         (quota, conflict),
         (now + QUOTA_RETRY, now + HELD_RETRY),
@@ -186,9 +193,18 @@ fn a_quota_is_tried_again_sooner_than_a_conflict() {
 #[test]
 fn a_refused_job_is_tried_again_when_the_plan_says() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
-    let (held, soon) = (Some(Held::JobRefused), now + Duration::from_secs(5));
-    assert_eq!(index.hold(&uid(), (held, Some(soon)), now), Some(soon));
-    assert_eq!((view(&index, now).held, view(&index, soon).held), (held, None));
+    let (held, soon) = (Some(CreateBlocked::JobRefused), now + Duration::from_secs(5));
+    assert_eq!(
+        index.set_create_blocked(&uid(), (held, Some(soon)), now),
+        Some(soon)
+    );
+    assert_eq!(
+        (
+            view(&index, now).create_blocked,
+            view(&index, soon).create_blocked
+        ),
+        (held, None)
+    );
 }
 
 #[test]
@@ -209,5 +225,5 @@ fn a_late_list_does_not_bring_a_cleared_secret_back() {
             "an event of the task does not undo it"
         );
     }
-    assert!(!Index::default().is_secret_cleared(&uid()));
+    assert!(!TaskIndex::default().is_secret_cleared(&uid()));
 }

@@ -10,23 +10,23 @@ enum Happens {
     /// Time passes.
     Pass(u64),
     /// It is told something, whether it waits for that or not.
-    Told(Heard),
+    Told(ConnectionEvent),
     /// Time passes until something is due.
     Due,
 }
 
-fn heard() -> impl Strategy<Value = Heard> {
-    let fault = || prop::sample::select(Fault::ALL.to_vec());
+fn heard() -> impl Strategy<Value = ConnectionEvent> {
+    let fault = || prop::sample::select(ConnectionFault::ALL.to_vec());
     prop_oneof![
-        Just(Heard::Connected(V)),
-        fault().prop_map(Heard::Failed),
-        Just(Heard::Answered),
-        fault().prop_map(Heard::Missed),
-        Just(Heard::Doubt),
-        (0..8_u32).prop_map(Heard::Unanswered),
-        Just(Heard::Token),
-        Just(Heard::Replaced),
-        Just(Heard::Same),
+        Just(ConnectionEvent::Connected(V)),
+        fault().prop_map(ConnectionEvent::Failed),
+        Just(ConnectionEvent::Answered),
+        fault().prop_map(ConnectionEvent::Missed),
+        Just(ConnectionEvent::Doubt),
+        (0..8_u32).prop_map(ConnectionEvent::Unanswered),
+        Just(ConnectionEvent::Token),
+        Just(ConnectionEvent::Replaced),
+        Just(ConnectionEvent::Same),
     ]
 }
 
@@ -48,13 +48,13 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut clock = Clock::new();
-        let mut connection = Connection::new(timing(), seed, clock.now());
+        let mut connection = ConnectionStateMachine::new(timing(), seed, clock.now());
         let mut before = connection.health();
         for happens in story {
-            let is_renewed = matches!(happens, Happens::Told(Heard::Token | Heard::Replaced));
+            let is_renewed = matches!(happens, Happens::Told(ConnectionEvent::Token | ConnectionEvent::Replaced));
             match happens {
                 Happens::Pass(millis) => _ = clock.pass(Duration::from_millis(millis)),
-                Happens::Told(heard) => connection.heard(heard, clock.now()),
+                Happens::Told(heard) => connection.handle(heard, clock.now()),
                 Happens::Due => if connection.due(clock.now()).is_some() {
                     clock.to(&connection);
                 },
@@ -63,7 +63,7 @@ proptest! {
             _ = connection.wake(now);
             prop_assert!(connection.due(now).is_some() || connection.is_busy());
             let health = connection.health();
-            prop_assert_eq!(connection.is_up(), health.phase == Phase::Up);
+            prop_assert_eq!(connection.is_up(), health.phase == ConnectionPhase::Up);
             prop_assert_eq!(connection.is_up(), health.since.is_none());
             prop_assert_eq!(connection.is_up(), health.fault.is_none());
             if let Some((since, until)) = before.since.zip(health.since) {
@@ -89,15 +89,15 @@ proptest! {
         for happens in story {
             match happens {
                 Happens::Pass(millis) => _ = clock.pass(Duration::from_millis(millis)),
-                Happens::Told(heard) => connection.heard(heard, clock.now()),
+                Happens::Told(heard) => connection.handle(heard, clock.now()),
                 Happens::Due => {}
             }
             _ = connection.wake(clock.now());
         }
         for _ in 0..3 {
             if connection.is_busy() {
-                connection.heard(Heard::Connected(V), clock.now());
-                connection.heard(Heard::Answered, clock.now());
+                connection.handle(ConnectionEvent::Connected(V), clock.now());
+                connection.handle(ConnectionEvent::Answered, clock.now());
             } else {
                 let now = clock.to(&connection);
                 _ = connection.wake(now);

@@ -7,15 +7,15 @@ use super::*;
 #[test]
 fn probes_of_many_connections_start_on_the_same_beats_and_keep_their_pace() {
     let mut clock = Clock::new();
-    let timing = Timing {
+    let timing = ConnectionTiming {
         origin: clock.begin,
-        ..Timing::since(Instant::now())
+        ..ConnectionTiming::since(Instant::now())
     };
     let beat = u64::try_from(timing.beat.as_millis()).unwrap();
     for phase in [0, 1, 130, 499] {
         clock.pass(Duration::from_millis(phase));
-        let mut connection = Connection::new(timing, SEED, clock.now());
-        attempt(&mut connection, &mut clock, Heard::Connected(V));
+        let mut connection = ConnectionStateMachine::new(timing, SEED, clock.now());
+        attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
         let connected = clock.millis;
         let first = clock.to(&connection).at.duration_since(clock.begin);
         assert!(clock.millis - connected <= 10_001 && clock.millis - connected > 10_000 - beat);
@@ -27,9 +27,9 @@ fn probes_of_many_connections_start_on_the_same_beats_and_keep_their_pace() {
                 first + Duration::from_secs(10 * n)
             );
             // It wakes a little late, and the answer takes a while.
-            assert_eq!(connection.wake(clock.now()), Some(Todo::Probe));
+            assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Probe));
             clock.pass(Duration::from_millis(40));
-            connection.heard(Heard::Answered, clock.now());
+            connection.handle(ConnectionEvent::Answered, clock.now());
             clock.to(&connection);
         }
     }

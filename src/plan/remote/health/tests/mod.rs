@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
+use crate::api::conditions::Reason;
 use crate::plan::remote::site::SiteState;
 
 mod always;
 mod beats;
 mod watching;
 
-const V: Version = Version { major: 1, minor: 36 };
+const V: KubernetesVersion = KubernetesVersion { major: 1, minor: 36 };
 const SEED: u64 = 7;
 
 /// A clock that a test moves.
@@ -28,20 +29,20 @@ impl Clock {
         }
     }
 
-    fn now(&self) -> Moment {
-        Moment {
+    fn now(&self) -> ClockReading {
+        ClockReading {
             at: self.begin + Duration::from_millis(self.millis),
             wall: Timestamp::from_millisecond(i64::try_from(self.millis).unwrap()).unwrap(),
         }
     }
 
-    fn pass(&mut self, wait: Duration) -> Moment {
+    fn pass(&mut self, wait: Duration) -> ClockReading {
         self.millis += u64::try_from(wait.as_millis()).unwrap();
         self.now()
     }
 
     /// Goes to when the connection is due; it must not be before now.
-    fn to(&mut self, connection: &Connection) -> Moment {
+    fn to(&mut self, connection: &ConnectionStateMachine) -> ClockReading {
         let due = connection.due(self.now()).expect("something is due");
         let wait = due.saturating_duration_since(self.now().at);
         // Up to the next millisecond, so that it is reached.
@@ -54,38 +55,38 @@ impl Clock {
 }
 
 /// As a hub's, but that probes start at any time.
-fn timing() -> Timing {
-    Timing {
+fn timing() -> ConnectionTiming {
+    ConnectionTiming {
         beat: Duration::ZERO,
-        ..Timing::since(Instant::now())
+        ..ConnectionTiming::since(Instant::now())
     }
 }
 
-fn new(clock: &Clock) -> Connection {
-    Connection::new(timing(), SEED, clock.now())
+fn new(clock: &Clock) -> ConnectionStateMachine {
+    ConnectionStateMachine::new(timing(), SEED, clock.now())
 }
 
 /// A connection that stands.
-fn up(clock: &mut Clock) -> Connection {
+fn up(clock: &mut Clock) -> ConnectionStateMachine {
     let mut connection = new(clock);
-    assert_eq!(connection.wake(clock.now()), Some(Todo::Connect));
-    connection.heard(Heard::Connected(V), clock.now());
+    assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
+    connection.handle(ConnectionEvent::Connected(V), clock.now());
     assert!(connection.is_up());
     connection
 }
 
 /// Lets the next probe end so.
-fn probe(connection: &mut Connection, clock: &mut Clock, outcome: Heard) {
+fn probe(connection: &mut ConnectionStateMachine, clock: &mut Clock, outcome: ConnectionEvent) {
     let now = clock.to(connection);
-    assert_eq!(connection.wake(now), Some(Todo::Probe));
-    connection.heard(outcome, clock.now());
+    assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
+    connection.handle(outcome, clock.now());
 }
 
 /// Lets the next attempt end so.
-fn attempt(connection: &mut Connection, clock: &mut Clock, outcome: Heard) {
+fn attempt(connection: &mut ConnectionStateMachine, clock: &mut Clock, outcome: ConnectionEvent) {
     let now = clock.to(connection);
-    assert_eq!(connection.wake(now), Some(Todo::Connect));
-    connection.heard(outcome, clock.now());
+    assert_eq!(connection.wake(now), Some(ConnectionAction::Connect));
+    connection.handle(outcome, clock.now());
 }
 
 #[test]
@@ -96,17 +97,17 @@ fn a_new_connection_is_tried_at_once_and_is_lost_since_it_was_made() {
     let health = connection.health();
     assert_eq!(
         (health.phase, health.reason()),
-        (Phase::Connecting, Reason::Connecting)
+        (ConnectionPhase::Connecting, Reason::Connecting)
     );
     let made = clock.now().wall;
     assert_eq!((health.since, health.attempts), (Some(made), 0));
-    assert_eq!(connection.wake(clock.now()), Some(Todo::Connect));
+    assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
     clock.pass(Duration::from_secs(5));
-    connection.heard(Heard::Failed(Fault::Unreachable), clock.now());
+    connection.handle(ConnectionEvent::Failed(ConnectionFault::Unreachable), clock.now());
     let health = connection.health();
     assert_eq!(
         (health.phase, health.reason()),
-        (Phase::Lost, Reason::Unreachable)
+        (ConnectionPhase::Lost, Reason::Unreachable)
     );
     assert_eq!((health.since, health.attempts), (Some(made), 1));
     assert!(health.next_attempt.unwrap() > clock.now().wall);
@@ -119,14 +120,18 @@ fn a_log_has_a_word_for_where_a_connection_stands() {
     let mut words = vec![connection.state()];
     connection.wake(clock.now());
     words.push(connection.state());
-    for heard in [Heard::Connected(V), Heard::Doubt] {
-        connection.heard(heard, clock.now());
+    for heard in [ConnectionEvent::Connected(V), ConnectionEvent::Doubt] {
+        connection.handle(heard, clock.now());
         words.push(connection.state());
     }
-    probe(&mut connection, &mut clock, Heard::Missed(Fault::Unreachable));
+    probe(
+        &mut connection,
+        &mut clock,
+        ConnectionEvent::Missed(ConnectionFault::Unreachable),
+    );
     words.push(connection.state());
-    attempt(&mut connection, &mut clock, Heard::Connected(V));
-    connection.heard(Heard::Replaced, clock.now());
+    attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
+    connection.handle(ConnectionEvent::Replaced, clock.now());
     words.push(connection.state());
     let expected = ["new", "connecting", "connected", "doubted", "lost", "replacing"];
     assert_eq!(words, expected);
@@ -137,7 +142,11 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
     let mut clock = Clock::new();
     let mut connection = new(&clock);
     for failure in 0..12_u32 {
-        attempt(&mut connection, &mut clock, Heard::Failed(Fault::Unreachable));
+        attempt(
+            &mut connection,
+            &mut clock,
+            ConnectionEvent::Failed(ConnectionFault::Unreachable),
+        );
         let full = Duration::from_secs(5 * (1 << failure.min(6))).min(Duration::from_secs(320));
         let wait = connection.due(clock.now()).unwrap() - clock.now().at;
         assert!(wait >= full / 2 && wait <= full, "{failure}: {wait:?}");
@@ -147,18 +156,26 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
         assert_eq!(until.unsigned_abs().as_millis(), wait.as_millis());
     }
     // Another kubeconfig is tried at once, and if it fails is waited for as long as before.
-    connection.heard(Heard::Replaced, clock.now());
-    attempt(&mut connection, &mut clock, Heard::Failed(Fault::Unreachable));
+    connection.handle(ConnectionEvent::Replaced, clock.now());
+    attempt(
+        &mut connection,
+        &mut clock,
+        ConnectionEvent::Failed(ConnectionFault::Unreachable),
+    );
     let wait = connection.due(clock.now()).unwrap() - clock.now().at;
     assert!(wait >= Duration::from_secs(160), "{wait:?}");
-    attempt(&mut connection, &mut clock, Heard::Connected(V));
+    attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
     let health = connection.health();
     assert_eq!(
         (health.attempts, health.since, health.next_attempt),
         (0, None, None)
     );
-    connection.heard(Heard::Doubt, clock.now());
-    probe(&mut connection, &mut clock, Heard::Missed(Fault::Unreachable));
+    connection.handle(ConnectionEvent::Doubt, clock.now());
+    probe(
+        &mut connection,
+        &mut clock,
+        ConnectionEvent::Missed(ConnectionFault::Unreachable),
+    );
     let wait = connection.due(clock.now()).unwrap() - clock.now().at;
     assert!(wait <= Duration::from_secs(5), "{wait:?}");
 }
@@ -168,22 +185,30 @@ fn five_probes_without_an_answer_are_a_loss_and_four_are_not() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     for _ in 0..4 {
-        probe(&mut connection, &mut clock, Heard::Missed(Fault::Unreachable));
+        probe(
+            &mut connection,
+            &mut clock,
+            ConnectionEvent::Missed(ConnectionFault::Unreachable),
+        );
         assert!(connection.is_up());
     }
-    probe(&mut connection, &mut clock, Heard::Answered);
+    probe(&mut connection, &mut clock, ConnectionEvent::Answered);
     let begin = clock.seconds();
     for left in (0..5).rev() {
         let now = clock.to(&connection);
-        assert_eq!(connection.wake(now), Some(Todo::Probe));
+        assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
         clock.pass(Duration::from_secs(5));
-        connection.heard(Heard::Missed(Fault::Unreachable), clock.now());
+        connection.handle(ConnectionEvent::Missed(ConnectionFault::Unreachable), clock.now());
         assert_eq!(connection.is_up(), left > 0);
     }
     assert!(clock.seconds() - begin <= 60, "{}", clock.seconds() - begin);
     let lost = connection.health();
     assert_eq!(lost.since, Some(clock.now().wall), "the first loss");
-    attempt(&mut connection, &mut clock, Heard::Failed(Fault::Unreachable));
+    attempt(
+        &mut connection,
+        &mut clock,
+        ConnectionEvent::Failed(ConnectionFault::Unreachable),
+    );
     assert_eq!(connection.health().since, lost.since, "kept over what fails");
 }
 
@@ -194,10 +219,10 @@ fn probes_come_every_ten_seconds_from_start_to_start() {
     let mut starts = Vec::new();
     for _ in 0..3 {
         let now = clock.to(&connection);
-        assert_eq!(connection.wake(now), Some(Todo::Probe));
+        assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
         starts.push(clock.seconds());
         clock.pass(Duration::from_secs(2));
-        connection.heard(Heard::Answered, clock.now());
+        connection.handle(ConnectionEvent::Answered, clock.now());
     }
     assert_eq!([starts[1] - starts[0], starts[2] - starts[1]], [10, 10]);
 }
@@ -206,22 +231,30 @@ fn probes_come_every_ten_seconds_from_start_to_start() {
 fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    connection.heard(Heard::Doubt, clock.now());
-    assert_eq!(connection.wake(clock.now()), Some(Todo::Probe), "at once");
-    connection.heard(Heard::Missed(Fault::Unreachable), clock.now());
+    connection.handle(ConnectionEvent::Doubt, clock.now());
+    assert_eq!(
+        connection.wake(clock.now()),
+        Some(ConnectionAction::Probe),
+        "at once"
+    );
+    connection.handle(ConnectionEvent::Missed(ConnectionFault::Unreachable), clock.now());
     assert!(!connection.is_up());
     // A doubt that a probe dispels is forgotten.
     let mut connection = up(&mut clock);
-    connection.heard(Heard::Doubt, clock.now());
-    assert_eq!(connection.wake(clock.now()), Some(Todo::Probe));
-    connection.heard(Heard::Answered, clock.now());
-    probe(&mut connection, &mut clock, Heard::Missed(Fault::Unreachable));
+    connection.handle(ConnectionEvent::Doubt, clock.now());
+    assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Probe));
+    connection.handle(ConnectionEvent::Answered, clock.now());
+    probe(
+        &mut connection,
+        &mut clock,
+        ConnectionEvent::Missed(ConnectionFault::Unreachable),
+    );
     assert!(connection.is_up());
     // One that comes up while a probe is under way counts for that probe.
     let now = clock.to(&connection);
-    assert_eq!(connection.wake(now), Some(Todo::Probe));
-    connection.heard(Heard::Doubt, clock.now());
-    connection.heard(Heard::Missed(Fault::Unreachable), clock.now());
+    assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
+    connection.handle(ConnectionEvent::Doubt, clock.now());
+    connection.handle(ConnectionEvent::Missed(ConnectionFault::Unreachable), clock.now());
     assert!(!connection.is_up());
 }
 
@@ -230,8 +263,12 @@ fn what_is_forbidden_is_not_dead() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     for _ in 0..20 {
-        connection.heard(Heard::Doubt, clock.now());
-        probe(&mut connection, &mut clock, Heard::Missed(Fault::Forbidden));
+        connection.handle(ConnectionEvent::Doubt, clock.now());
+        probe(
+            &mut connection,
+            &mut clock,
+            ConnectionEvent::Missed(ConnectionFault::Forbidden),
+        );
     }
     assert!(connection.is_up());
 }
@@ -240,13 +277,13 @@ fn what_is_forbidden_is_not_dead() {
 /// Secret is to be read.
 #[test]
 fn a_refused_credential_is_read_anew_once() {
-    type After = &'static [Heard];
-    let refused = Heard::Missed(Fault::Unauthorized);
+    type After = &'static [ConnectionEvent];
+    let refused = ConnectionEvent::Missed(ConnectionFault::Unauthorized);
     let table: [(After, bool, bool); 4] = [
         (&[], true, true),
-        (&[Heard::Same], false, false),
-        (&[Heard::Token], true, false),
-        (&[Heard::Replaced], true, false),
+        (&[ConnectionEvent::Same], false, false),
+        (&[ConnectionEvent::Token], true, false),
+        (&[ConnectionEvent::Replaced], true, false),
     ];
     for (after, stands, asks) in table {
         let mut clock = Clock::new();
@@ -254,7 +291,7 @@ fn a_refused_credential_is_read_anew_once() {
         probe(&mut connection, &mut clock, refused);
         assert!(connection.health().reread);
         for heard in after {
-            connection.heard(*heard, clock.now());
+            connection.handle(*heard, clock.now());
         }
         let health = connection.health();
         assert_eq!((connection.is_up(), health.reread), (stands, asks), "{after:?}");
@@ -268,21 +305,29 @@ fn a_refused_credential_is_read_anew_once() {
 fn a_credential_that_is_refused_again_is_not_asked_for_again() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    let refused = Heard::Missed(Fault::Unauthorized);
+    let refused = ConnectionEvent::Missed(ConnectionFault::Unauthorized);
     probe(&mut connection, &mut clock, refused);
-    connection.heard(Heard::Token, clock.now());
-    assert_eq!(connection.wake(clock.now()), Some(Todo::Probe), "at once");
-    connection.heard(refused, clock.now());
+    connection.handle(ConnectionEvent::Token, clock.now());
+    assert_eq!(
+        connection.wake(clock.now()),
+        Some(ConnectionAction::Probe),
+        "at once"
+    );
+    connection.handle(refused, clock.now());
     let health = connection.health();
     assert_eq!((health.reason(), health.reread), (Reason::Unauthorized, false));
     for _ in 0..3 {
-        attempt(&mut connection, &mut clock, Heard::Failed(Fault::Unauthorized));
+        attempt(
+            &mut connection,
+            &mut clock,
+            ConnectionEvent::Failed(ConnectionFault::Unauthorized),
+        );
         assert!(!connection.health().reread, "once");
     }
     // Another token is tried at once.
-    connection.heard(Heard::Token, clock.now());
-    assert_eq!(connection.wake(clock.now()), Some(Todo::Connect));
-    connection.heard(Heard::Connected(V), clock.now());
+    connection.handle(ConnectionEvent::Token, clock.now());
+    assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
+    connection.handle(ConnectionEvent::Connected(V), clock.now());
     // After a success, the next refusal is a new one.
     probe(&mut connection, &mut clock, refused);
     assert!(connection.health().reread);
@@ -292,7 +337,11 @@ fn a_credential_that_is_refused_again_is_not_asked_for_again() {
 fn nobody_waits_for_ever_for_a_secret_that_is_not_read() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    probe(&mut connection, &mut clock, Heard::Missed(Fault::Unauthorized));
+    probe(
+        &mut connection,
+        &mut clock,
+        ConnectionEvent::Missed(ConnectionFault::Unauthorized),
+    );
     let now = clock.pass(timing().reread);
     connection.wake(now);
     let health = connection.health();
@@ -303,17 +352,21 @@ fn nobody_waits_for_ever_for_a_secret_that_is_not_read() {
 #[test]
 fn what_is_refused_while_the_secret_is_read_is_no_news() {
     let mut clock = Clock::new();
-    let slow = Timing {
+    let slow = ConnectionTiming {
         reread: Duration::from_secs(60),
         ..timing()
     };
-    let mut connection = Connection::new(slow, SEED, clock.now());
-    attempt(&mut connection, &mut clock, Heard::Connected(V));
+    let mut connection = ConnectionStateMachine::new(slow, SEED, clock.now());
+    attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
     for _ in 0..3 {
-        probe(&mut connection, &mut clock, Heard::Missed(Fault::Unauthorized));
+        probe(
+            &mut connection,
+            &mut clock,
+            ConnectionEvent::Missed(ConnectionFault::Unauthorized),
+        );
         assert!(connection.is_up() && connection.health().reread);
     }
-    connection.heard(Heard::Same, clock.now());
+    connection.handle(ConnectionEvent::Same, clock.now());
     assert_eq!(connection.health().reason(), Reason::Unauthorized);
 }
 
@@ -321,8 +374,12 @@ fn what_is_refused_while_the_secret_is_read_is_no_news() {
 fn a_doubt_does_not_hurry_what_waits_for_the_secret() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    probe(&mut connection, &mut clock, Heard::Missed(Fault::Unauthorized));
-    connection.heard(Heard::Doubt, clock.now());
+    probe(
+        &mut connection,
+        &mut clock,
+        ConnectionEvent::Missed(ConnectionFault::Unauthorized),
+    );
+    connection.handle(ConnectionEvent::Doubt, clock.now());
     assert_eq!(connection.wake(clock.now()), None);
     assert!(connection.is_up());
 }
@@ -330,16 +387,16 @@ fn a_doubt_does_not_hurry_what_waits_for_the_secret() {
 #[test]
 fn a_kubeconfig_that_leads_elsewhere_takes_the_place_or_ends_both() {
     for (outcome, stands) in [
-        (Heard::Connected(V), true),
-        (Heard::Failed(Fault::Unreachable), false),
+        (ConnectionEvent::Connected(V), true),
+        (ConnectionEvent::Failed(ConnectionFault::Unreachable), false),
     ] {
         let mut clock = Clock::new();
         let mut connection = up(&mut clock);
-        connection.heard(Heard::Replaced, clock.now());
+        connection.handle(ConnectionEvent::Replaced, clock.now());
         assert!(connection.is_up(), "the old one goes on");
-        assert_eq!(connection.wake(clock.now()), Some(Todo::Connect));
+        assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
         assert!(connection.is_up() && connection.is_busy());
-        connection.heard(outcome, clock.now());
+        connection.handle(outcome, clock.now());
         assert_eq!(connection.is_up(), stands);
         let since = connection.health().since;
         assert_eq!(since.is_none(), stands);
@@ -351,42 +408,51 @@ fn a_kubeconfig_that_leads_elsewhere_takes_the_place_or_ends_both() {
 fn an_outcome_that_nobody_waits_for_changes_nothing() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    connection.heard(Heard::Missed(Fault::Unauthorized), clock.now());
-    connection.heard(Heard::Failed(Fault::Unreachable), clock.now());
+    connection.handle(
+        ConnectionEvent::Missed(ConnectionFault::Unauthorized),
+        clock.now(),
+    );
+    connection.handle(ConnectionEvent::Failed(ConnectionFault::Unreachable), clock.now());
     assert!(connection.is_up() && !connection.health().reread);
     let now = clock.to(&connection);
-    assert_eq!(connection.wake(now), Some(Todo::Probe));
-    connection.heard(Heard::Replaced, clock.now());
-    connection.heard(Heard::Missed(Fault::Unreachable), clock.now());
+    assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
+    connection.handle(ConnectionEvent::Replaced, clock.now());
+    connection.handle(ConnectionEvent::Missed(ConnectionFault::Unreachable), clock.now());
     assert!(connection.is_up());
 }
 
 /// A probe that began with the old token is waited for, and asked again with the new one, whatever it says of the old.
 #[test]
 fn the_refusal_of_an_old_token_is_none_of_the_new() {
-    for outcome in [Heard::Missed(Fault::Unauthorized), Heard::Answered] {
+    for outcome in [
+        ConnectionEvent::Missed(ConnectionFault::Unauthorized),
+        ConnectionEvent::Answered,
+    ] {
         let mut clock = Clock::new();
         let mut connection = up(&mut clock);
         let now = clock.to(&connection);
-        assert_eq!(connection.wake(now), Some(Todo::Probe));
-        connection.heard(Heard::Token, clock.now());
+        assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
+        connection.handle(ConnectionEvent::Token, clock.now());
         assert!(connection.is_probing());
         assert_eq!(connection.wake(clock.now()), None, "one at a time");
-        connection.heard(outcome, clock.now());
+        connection.handle(outcome, clock.now());
         assert!(connection.is_up() && !connection.health().reread);
         assert_eq!(
             connection.wake(clock.now()),
-            Some(Todo::Probe),
+            Some(ConnectionAction::Probe),
             "with the new token"
         );
-        connection.heard(Heard::Missed(Fault::Unauthorized), clock.now());
+        connection.handle(
+            ConnectionEvent::Missed(ConnectionFault::Unauthorized),
+            clock.now(),
+        );
         assert!(connection.health().reread);
     }
 }
 
 #[test]
 fn a_version_is_two_numbers_whatever_a_vendor_adds() {
-    let of = |major, minor| Some(Version { major, minor });
+    let of = |major, minor| Some(KubernetesVersion { major, minor });
     let table = [
         ("1", "29", of(1, 29)),
         ("1", "29+", of(1, 29)),
@@ -399,22 +465,27 @@ fn a_version_is_two_numbers_whatever_a_vendor_adds() {
         ("1", "-29", None),
     ];
     for (major, minor, expected) in table {
-        assert_eq!(Version::parse(major, minor), expected, "{major}.{minor}");
+        assert_eq!(
+            KubernetesVersion::parse(major, minor),
+            expected,
+            "{major}.{minor}"
+        );
     }
     let versions = [(1, 9), (1, 28), (1, 29), (1, 30), (2, 0)];
-    let new = versions.map(|(major, minor)| Version { major, minor } >= OLDEST);
+    let new = versions.map(|(major, minor)| KubernetesVersion { major, minor } >= OLDEST);
     assert_eq!(new, [false, false, true, true, true]);
     assert_eq!(V.to_string(), "1.36");
 }
 
 #[test]
 fn each_fault_says_what_it_is_in_its_own_words() {
-    for fault in Fault::ALL {
+    for fault in ConnectionFault::ALL {
         assert!(fault.message().split(' ').count() > 4, "{fault:?}");
         assert_ne!(fault.reason(), Reason::Connected, "{fault:?}");
     }
-    let said: std::collections::BTreeSet<_> = Fault::ALL.iter().map(|fault| fault.message()).collect();
-    assert_eq!(said.len(), Fault::ALL.len());
+    let said: std::collections::BTreeSet<_> =
+        ConnectionFault::ALL.iter().map(|fault| fault.message()).collect();
+    assert_eq!(said.len(), ConnectionFault::ALL.len());
 }
 
 /// Holds: B2.
@@ -424,14 +495,14 @@ fn a_cluster_that_answers_probes_and_does_no_work_is_lost_and_tried_less_and_les
     let mut connection = up(&mut clock);
     let patience = timing().unanswered;
     clock.pass(Duration::from_secs(1));
-    connection.heard(Heard::Unanswered(patience), clock.now());
+    connection.handle(ConnectionEvent::Unanswered(patience), clock.now());
     let first = clock.now();
     let mut last = Duration::ZERO;
     for round in 0..5 {
         let health = connection.health();
         assert_eq!(
             (health.phase, health.reason()),
-            (Phase::Lost, Reason::Unreachable)
+            (ConnectionPhase::Lost, Reason::Unreachable)
         );
         assert_eq!(
             health.since,
@@ -442,17 +513,17 @@ fn a_cluster_that_answers_probes_and_does_no_work_is_lost_and_tried_less_and_les
         assert!(pause > last, "{round}: {pause:?} after {last:?}");
         last = pause;
         // Of before the loss.
-        connection.heard(Heard::Unanswered(patience + round), clock.now());
-        attempt(&mut connection, &mut clock, Heard::Connected(V));
+        connection.handle(ConnectionEvent::Unanswered(patience + round), clock.now());
+        attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
         assert!(connection.is_up());
         clock.pass(Duration::from_secs(30));
-        connection.heard(Heard::Unanswered(patience + round), clock.now());
+        connection.handle(ConnectionEvent::Unanswered(patience + round), clock.now());
     }
-    attempt(&mut connection, &mut clock, Heard::Connected(V));
-    connection.heard(Heard::Unanswered(0), clock.now());
+    attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
+    connection.handle(ConnectionEvent::Unanswered(0), clock.now());
     assert!(connection.is_up(), "it answered");
     let again = clock.pass(Duration::from_secs(30));
-    connection.heard(Heard::Unanswered(patience), clock.now());
+    connection.handle(ConnectionEvent::Unanswered(patience), clock.now());
     assert_eq!(connection.health().since, Some(again.wall));
     assert!(connection.due(clock.now()).unwrap() - clock.now().at < last);
 }
@@ -463,9 +534,9 @@ fn a_call_without_an_answer_has_the_cluster_probed_at_once() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     clock.pass(Duration::from_secs(1));
-    connection.heard(Heard::Unanswered(timing().unanswered - 1), clock.now());
+    connection.handle(ConnectionEvent::Unanswered(timing().unanswered - 1), clock.now());
     assert_eq!(connection.due(clock.now()), Some(clock.now().at));
-    probe(&mut connection, &mut clock, Heard::Answered);
+    probe(&mut connection, &mut clock, ConnectionEvent::Answered);
     assert!(connection.is_up());
 }
 
@@ -475,15 +546,15 @@ fn attempts_are_counted_anew_for_another_kubeconfig_and_the_waits_go_on() {
     let mut connection = new(&clock);
     for _ in 0..5 {
         let now = clock.to(&connection);
-        assert_eq!(connection.wake(now), Some(Todo::Connect));
-        connection.heard(Heard::Failed(Fault::Unreachable), now);
+        assert_eq!(connection.wake(now), Some(ConnectionAction::Connect));
+        connection.handle(ConnectionEvent::Failed(ConnectionFault::Unreachable), now);
     }
     assert_eq!(connection.health().attempts, 5);
-    connection.heard(Heard::Replaced, clock.now());
+    connection.handle(ConnectionEvent::Replaced, clock.now());
     let now = clock.to(&connection);
-    assert_eq!(connection.wake(now), Some(Todo::Connect), "at once");
+    assert_eq!(connection.wake(now), Some(ConnectionAction::Connect), "at once");
     assert_eq!(connection.health().attempts, 1);
-    connection.heard(Heard::Failed(Fault::Unreachable), now);
+    connection.handle(ConnectionEvent::Failed(ConnectionFault::Unreachable), now);
     let wait = connection.due(now).unwrap() - now.at;
     assert!(wait > Duration::from_secs(70), "{wait:?}");
     assert_eq!(connection.health().attempts, 1);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn lost(clock: &Clock, fault: Fault) -> Health {
-    Health {
+fn lost(clock: &Clock, fault: ConnectionFault) -> ConnectionHealth {
+    ConnectionHealth {
         fault: Some(fault),
         since: Some(clock.now().wall),
         ..new(clock).health()
@@ -11,15 +11,15 @@ fn lost(clock: &Clock, fault: Fault) -> Health {
 }
 
 /// A site whose every Job was seen.
-fn synced(clock: &Clock) -> Watching {
-    let mut watching = Watching::new(clock.now());
+fn synced(clock: &Clock) -> SiteWatchStateMachine {
+    let mut watching = SiteWatchStateMachine::new(clock.now());
     watching.open(&timing(), clock.now());
     watching.synced();
-    assert_eq!(watching.standing(clock.now()), SiteState::Up);
+    assert_eq!(watching.site_state(clock.now()), SiteState::Up);
     watching
 }
 
-fn down(since: Moment, reason: Reason) -> SiteState {
+fn down(since: ClockReading, reason: Reason) -> SiteState {
     SiteState::Down {
         since: since.wall,
         reason,
@@ -30,51 +30,60 @@ fn down(since: Moment, reason: Reason) -> SiteState {
 fn a_site_is_up_once_every_job_was_seen_and_not_before() {
     let mut clock = Clock::new();
     let made = clock.now();
-    let mut watching = Watching::new(made);
+    let mut watching = SiteWatchStateMachine::new(made);
     clock.pass(Duration::from_secs(1));
     watching.synced();
     assert_eq!(
-        watching.standing(clock.now()),
+        watching.site_state(clock.now()),
         down(made, Reason::Connecting),
         "without a connection"
     );
     watching.open(&timing(), clock.now());
     assert!(!watching.is_settled());
-    assert_eq!(watching.standing(clock.now()), down(made, Reason::Connecting));
+    assert_eq!(watching.site_state(clock.now()), down(made, Reason::Connecting));
     watching.synced();
     assert!(watching.is_settled() && watching.is_synced());
-    assert_eq!(watching.standing(clock.now()), SiteState::Up);
+    assert_eq!(watching.site_state(clock.now()), SiteState::Up);
 }
 
 #[test]
 fn a_watch_that_breaks_has_some_seconds_to_come_back() {
     let mut clock = Clock::new();
     let mut watching = synced(&clock);
-    watching.ended(Fault::Unreachable, &timing(), clock.now());
-    watching.ended(Fault::Unauthorized, &timing(), clock.now());
-    assert_eq!(watching.standing(clock.now()), SiteState::Up);
+    watching.ended(ConnectionFault::Unreachable, &timing(), clock.now());
+    watching.ended(ConnectionFault::Unauthorized, &timing(), clock.now());
+    assert_eq!(watching.site_state(clock.now()), SiteState::Up);
     clock.pass(Duration::from_secs(4));
     watching.wake(clock.now());
-    assert_eq!(watching.standing(clock.now()), SiteState::Up);
+    assert_eq!(watching.site_state(clock.now()), SiteState::Up);
     let mut came_back = watching.clone();
     came_back.synced();
     assert_eq!((came_back.due(), came_back.is_synced()), (None, true));
     let gave_up = clock.pass(Duration::from_secs(1));
     watching.wake(gave_up);
-    assert_eq!(watching.standing(clock.now()), down(gave_up, Reason::Unreachable));
+    assert_eq!(
+        watching.site_state(clock.now()),
+        down(gave_up, Reason::Unreachable)
+    );
     // Since then, whatever else is tried.
     clock.pass(Duration::from_secs(60));
-    watching.ended(Fault::Forbidden, &timing(), clock.now());
-    assert_eq!(watching.standing(clock.now()), down(gave_up, Reason::Forbidden));
+    watching.ended(ConnectionFault::Forbidden, &timing(), clock.now());
+    assert_eq!(watching.site_state(clock.now()), down(gave_up, Reason::Forbidden));
 }
 
 #[test]
 fn who_refuses_a_watch_is_taken_at_his_word() {
     let clock = Clock::new();
-    for fault in Fault::ALL.into_iter().filter(|fault| !fault.is_passing()) {
+    for fault in ConnectionFault::ALL
+        .into_iter()
+        .filter(|fault| !fault.is_passing())
+    {
         let mut watching = synced(&clock);
         watching.ended(fault, &timing(), clock.now());
-        assert_eq!(watching.standing(clock.now()), down(clock.now(), fault.reason()));
+        assert_eq!(
+            watching.site_state(clock.now()),
+            down(clock.now(), fault.reason())
+        );
         assert!(watching.is_settled(), "nobody waits for it: {fault:?}");
     }
 }
@@ -82,13 +91,13 @@ fn who_refuses_a_watch_is_taken_at_his_word() {
 #[test]
 fn nobody_waits_for_a_site_for_long() {
     let mut clock = Clock::new();
-    let mut watching = Watching::new(clock.now());
+    let mut watching = SiteWatchStateMachine::new(clock.now());
     watching.open(&timing(), clock.now());
     let due = watching.due().unwrap();
     assert_eq!(due - clock.now().at, timing().settle);
     watching.wake(clock.pass(timing().settle));
     assert!(watching.is_settled());
-    assert_eq!(watching.fault(), Some(Fault::Unreachable));
+    assert_eq!(watching.fault(), Some(ConnectionFault::Unreachable));
 }
 
 #[test]
@@ -96,7 +105,7 @@ fn on_another_connection_a_site_stays_up_for_some_seconds() {
     let clock = Clock::new();
     let mut watching = synced(&clock);
     watching.open(&timing(), clock.now());
-    assert_eq!(watching.standing(clock.now()), SiteState::Up);
+    assert_eq!(watching.site_state(clock.now()), SiteState::Up);
     assert!(!watching.is_synced(), "but not all was seen there");
     assert!(watching.due().is_some());
 }
@@ -106,16 +115,16 @@ fn a_loss_is_dated_by_the_first() {
     let mut clock = Clock::new();
     let mut watching = synced(&clock);
     let forbidden = clock.pass(Duration::from_secs(10));
-    watching.ended(Fault::Forbidden, &timing(), forbidden);
+    watching.ended(ConnectionFault::Forbidden, &timing(), forbidden);
     clock.pass(Duration::from_secs(10));
-    watching.lost(&lost(&clock, Fault::Unreachable), clock.now());
+    watching.lost(&lost(&clock, ConnectionFault::Unreachable), clock.now());
     assert_eq!(
-        watching.standing(clock.now()),
+        watching.site_state(clock.now()),
         down(forbidden, Reason::Unreachable)
     );
     watching.open(&timing(), clock.now());
     watching.synced();
     let gone = clock.pass(Duration::from_secs(10));
-    watching.lost(&lost(&clock, Fault::Unreachable), gone);
-    assert_eq!(watching.standing(clock.now()), down(gone, Reason::Unreachable));
+    watching.lost(&lost(&clock, ConnectionFault::Unreachable), gone);
+    assert_eq!(watching.site_state(clock.now()), down(gone, Reason::Unreachable));
 }

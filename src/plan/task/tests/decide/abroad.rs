@@ -1,7 +1,7 @@
 //! What is decided for tasks whose Job runs on another cluster: before it starts, while that is lost, and when they go.
 
-use crate::plan::remote::site::{ClusterName, OwnKubeconfig, Site};
-use crate::plan::task::tenant::{Access, Login, Reader, ServiceAccount};
+use crate::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
+use crate::plan::task::tenant::{PushAccess, ReadIdentity, ServiceAccount, TenantCredential};
 
 use super::super::{cluster, registry};
 use super::*;
@@ -32,8 +32,9 @@ pub(super) fn to_own() -> Situation {
         "serviceAccountName": "builder",
     }));
     let mut situation = Situation::of(task_of(spec));
-    situation.catalog.registries = [("main".to_owned(), registry(json!({}), Credential::Anonymous))].into();
-    situation.gates = Gates::parse(["ExternalClusterReference=true"]).unwrap();
+    situation.catalog.registries =
+        [("main".to_owned(), registry(json!({}), CredentialState::Anonymous))].into();
+    situation.gates = FeatureGates::parse(["ExternalClusterReference=true"]).unwrap();
     situation.site = Some(SiteState::Up);
     situation
 }
@@ -59,12 +60,13 @@ fn seen(situation: Situation, uid: &str, may_have_ended: bool) -> Situation {
     })
 }
 
-fn carried() -> Carried {
+fn carried() -> CopiedCredentials {
     let secret = serde_json::from_value(json!({
         "type": "kubernetes.io/basic-auth", "data": {"username": "cHVzaA==", "password": "c2VjcmV0"},
     }));
-    let login: Login = crate::plan::task::tenant::login(&secret.unwrap(), "registry.test:5000").unwrap();
-    Carried {
+    let login: TenantCredential =
+        crate::plan::task::tenant::login(&secret.unwrap(), "registry.test:5000").unwrap();
+    CopiedCredentials {
         login: Some(login),
         certificates: None,
     }
@@ -140,7 +142,7 @@ fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn a_tenants_cluster_gets_nothing_of_the_platforms() {
     let with_credential = |s: &mut Situation| {
-        let main = registry(json!({}), Credential::BasicAuth("push".to_owned()));
+        let main = registry(json!({}), CredentialState::BasicAuth("push".to_owned()));
         s.catalog.registries = [("main".to_owned(), main)].into();
     };
     let refused = SiteState::Refused {
@@ -152,9 +154,9 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
             "kubeConfig": {"secretRef": {"name": "edge"}}, "registryRef": {"kind": "Registry", "name": "own"},
             "serviceAccountName": "builder",
         })));
-        s.own = Some(Ok(Own {
+        s.own = Some(Ok(TenantDestination {
             spec: serde_json::from_value(json!({"hostname": "registry.test:5000"})).unwrap(),
-            access: Access::Anonymous,
+            access: PushAccess::Anonymous,
             certificates: None,
         }));
     };
@@ -166,7 +168,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
     let table = vec![
         (to_own(), "create"),
         (
-            to_own().with(|s| s.gates = Gates::default()),
+            to_own().with(|s| s.gates = FeatureGates::default()),
             "write Pending FeatureDisabled",
         ),
         (
@@ -196,14 +198,14 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
         (
             to_own().with(|s| {
                 s.task = task_of(spec_with(elsewhere.clone()));
-                s.gates = Gates::parse([crossing]).unwrap();
+                s.gates = FeatureGates::parse([crossing]).unwrap();
             }),
             "write Pending CrossNamespaceRefDenied",
         ),
         (
             to_own().with(|s| {
                 s.task = task_of(spec_with(elsewhere.clone()));
-                s.gates = Gates::parse([crossing]).unwrap();
+                s.gates = FeatureGates::parse([crossing]).unwrap();
                 s.tenancy.crosses_namespaces = true;
                 let grant = json!({
                     "from": [{"group": "renderhub.dev", "kind": "RenderTask", "namespace": "team-a"}],
@@ -223,7 +225,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
 #[test]
 fn who_acts_on_a_tenants_cluster_is_the_tasks_account() {
     let site = |reader| Site {
-        cluster: ClusterName::Own(OwnKubeconfig {
+        cluster: ClusterName::Own(TenantKubeconfig {
             reader,
             namespace: "team-a".to_owned(),
             name: "edge".to_owned(),
@@ -233,9 +235,9 @@ fn who_acts_on_a_tenants_cluster_is_the_tasks_account() {
         namespace: "renders".to_owned(),
     };
     let builder = ServiceAccount::new("team-a", "builder").unwrap();
-    let user = site(Reader::ServiceAccount(builder)).user();
+    let user = site(ReadIdentity::ServiceAccount(builder)).user();
     assert_eq!(user.as_deref(), Some("system:serviceaccount:team-a:builder"));
-    assert_eq!(site(Reader::Hub).user(), None);
+    assert_eq!(site(ReadIdentity::Hub).user(), None);
 }
 
 #[test]
@@ -315,7 +317,7 @@ fn what_runs_on_a_cluster_that_the_hub_keeps_away_from_is_not_given_up_and_can_b
     let deleted = |at_second: i64| {
         away(running(to_east())).with(|s| {
             (s.task.deleting, s.task.deleted_at) = (true, Some(at(at_second)));
-            s.leftovers = Leftovers::Possible;
+            s.leftovers = RemoteLeftovers::Possible;
         })
     };
     let table = vec![
@@ -327,7 +329,7 @@ fn what_runs_on_a_cluster_that_the_hub_keeps_away_from_is_not_given_up_and_can_b
         (deleted(90), "rest until 690 for its cluster"),
         (deleted(-500), "abandon"),
         (
-            deleted(-500).with(|s| s.leftovers = Leftovers::WrittenDown),
+            deleted(-500).with(|s| s.leftovers = RemoteLeftovers::WrittenDown),
             "remove finalizer",
         ),
     ];
@@ -343,26 +345,26 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
         running(to_east()).with(|s| {
             (s.task.deleting, s.task.deleted_at) = (true, Some(at(deleted)));
             s.site = Some(down(90, Reason::Unreachable));
-            s.leftovers = Leftovers::Possible;
+            s.leftovers = RemoteLeftovers::Possible;
         })
     };
     let table = vec![
         (lost(90), "rest until 690 for its cluster"),
         (lost(-500), "abandon"),
         (
-            lost(-500).with(|s| s.leftovers = Leftovers::WrittenDown),
+            lost(-500).with(|s| s.leftovers = RemoteLeftovers::WrittenDown),
             "remove finalizer",
         ),
         (
-            lost(90).with(|s| s.leftovers = Leftovers::None),
+            lost(90).with(|s| s.leftovers = RemoteLeftovers::None),
             "remove finalizer",
         ),
         (
-            seen(lost(90), JOB, false).with(|s| s.leftovers = Leftovers::None),
+            seen(lost(90), JOB, false).with(|s| s.leftovers = RemoteLeftovers::None),
             "rest until 690 for its cluster",
         ),
         (
-            lost(90).with(|s| (s.leftovers, s.secret) = (Leftovers::None, Some("s1"))),
+            lost(90).with(|s| (s.leftovers, s.secret) = (RemoteLeftovers::None, Some("s1"))),
             "rest until 690 for its cluster",
         ),
         (
@@ -373,7 +375,7 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
             lost(90).with(|s| s.site = Some(SiteState::Up)),
             "remove finalizer",
         ),
-        (lost(90).with(|s| s.task.finalizers.own = None), "rest"),
+        (lost(90).with(|s| s.task.finalizers.hub_index = None), "rest"),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
         assert_eq!(situation.word(), expected, "{n}");
@@ -392,7 +394,7 @@ fn nothing_that_another_cluster_says_is_repeated() {
             may_have_ended: false,
         };
         match s.step() {
-            Step::WriteStatus(status) => status.chart_url,
+            ReconcileStep::WriteStatus(status) => status.chart_url,
             step => panic!("{step:?}"),
         }
     };

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_success_is_cleared_at_once_and_removed_with_its_ttl() {
-    let done = |changes| Situation::of(ended(Verdict::Complete(at(50)), changes));
+    let done = |changes| Situation::of(ended(JobProgress::Complete(at(50)), changes));
     let kept = || done(json!({}));
     check(vec![
         (
@@ -35,7 +35,7 @@ fn a_success_is_cleared_at_once_and_removed_with_its_ttl() {
 
 /// A task whose Job failed at 50, with what is left of it.
 fn failed(changes: serde_json::Value, now: i64, job: bool) -> Situation {
-    let task = ended(Verdict::Failed(at(50), false), changes);
+    let task = ended(JobProgress::Failed(at(50), false), changes);
     let job = if job { seen(&task, false) } else { JobState::Gone };
     Situation::of(task).with(|s| (s.now, s.job, s.secret) = (at(now), job, Some("s1")))
 }
@@ -68,61 +68,61 @@ fn a_failed_task_may_go_before_what_is_kept_of_it() {
 
 #[test]
 fn a_task_is_removed_when_it_has_its_turn_and_beyond_the_kept_only_when_nothing_else_is_left() {
-    let done = |changes| Situation::of(ended(Verdict::Complete(at(50)), changes));
+    let done = |changes| Situation::of(ended(JobProgress::Complete(at(50)), changes));
     let ttl = || json!({"ttlSecondsAfterFinished": 60});
     let turn = |removal| move |s: &mut Situation| s.removal = removal;
     check(vec![
-        (done(ttl()).with(turn(Removal::Waits)), "rest until 110"),
+        (done(ttl()).with(turn(RemovalState::Waits)), "rest until 110"),
         (
-            done(ttl()).with(|s| (s.removal, s.now) = (Removal::Waits, at(110))),
+            done(ttl()).with(|s| (s.removal, s.now) = (RemovalState::Waits, at(110))),
             "rest",
         ),
-        (done(ttl()).with(turn(Removal::Surplus)), "delete task"),
-        (done(json!({})).with(turn(Removal::Surplus)), "delete task"),
+        (done(ttl()).with(turn(RemovalState::Surplus)), "delete task"),
+        (done(json!({})).with(turn(RemovalState::Surplus)), "delete task"),
         (
-            done(json!({})).with(|s| (s.removal, s.secret) = (Removal::Surplus, Some("s1"))),
+            done(json!({})).with(|s| (s.removal, s.secret) = (RemovalState::Surplus, Some("s1"))),
             "delete s1",
         ),
         // What a failed task left is there to be looked at.
         (
-            failed(json!({}), 100, true).with(turn(Removal::Surplus)),
+            failed(json!({}), 100, true).with(turn(RemovalState::Surplus)),
             "rest until 3650",
         ),
         (
-            failed(json!({}), 100, false).with(turn(Removal::Surplus)),
+            failed(json!({}), 100, false).with(turn(RemovalState::Surplus)),
             "rest until 3650",
         ),
         (
-            failed(json!({}), 100, false).with(|s| (s.removal, s.secret) = (Removal::Surplus, None)),
+            failed(json!({}), 100, false).with(|s| (s.removal, s.secret) = (RemovalState::Surplus, None)),
             "delete task",
         ),
-        (deleting(Removal::Surplus), "remove finalizer"),
+        (deleting(RemovalState::Surplus), "remove finalizer"),
     ]);
 }
 
 /// Holds: B4.
 #[test]
 fn what_a_failure_left_goes_early_where_newer_ones_crowd_it_out_and_nothing_starts_again() {
-    let crowded = |s: &mut Situation| s.removal = Removal::Crowded;
+    let crowded = |s: &mut Situation| s.removal = RemovalState::Crowded;
     let ttls = json!({"failedJobTTL": 600, "ttlSecondsAfterFinished": 60});
     check(vec![
         (failed(json!({}), 100, true).with(crowded), "delete j1"),
         (failed(json!({}), 100, false).with(crowded), "delete s1"),
         (
-            failed(json!({}), 100, false).with(|s| (s.removal, s.secret) = (Removal::Crowded, None)),
+            failed(json!({}), 100, false).with(|s| (s.removal, s.secret) = (RemovalState::Crowded, None)),
             "rest until 3650",
         ),
         (
-            failed(json!({}), 4_000, false).with(|s| (s.removal, s.secret) = (Removal::Crowded, None)),
+            failed(json!({}), 4_000, false).with(|s| (s.removal, s.secret) = (RemovalState::Crowded, None)),
             "rest",
         ),
         // The task itself stays for its own time.
         (
-            failed(ttls, 100, false).with(|s| (s.removal, s.secret) = (Removal::Crowded, None)),
+            failed(ttls, 100, false).with(|s| (s.removal, s.secret) = (RemovalState::Crowded, None)),
             "rest until 110",
         ),
         (
-            Situation::of(ended(Verdict::Complete(at(50)), json!({}))).with(crowded),
+            Situation::of(ended(JobProgress::Complete(at(50)), json!({}))).with(crowded),
             "rest",
         ),
     ]);
@@ -150,8 +150,8 @@ fn a_failure_is_kept_no_longer_than_the_platform_says() {
 }
 
 /// A finished task that somebody deletes, and that has a turn.
-fn deleting(removal: Removal) -> Situation {
-    Situation::of(ended(Verdict::Complete(at(50)), json!({}))).with(|s| {
+fn deleting(removal: RemovalState) -> Situation {
+    Situation::of(ended(JobProgress::Complete(at(50)), json!({}))).with(|s| {
         s.task.deleting = true;
         s.removal = removal;
     })
@@ -159,7 +159,7 @@ fn deleting(removal: Removal) -> Situation {
 
 #[test]
 fn a_job_that_the_cluster_removed_does_not_start_a_failed_task_again() {
-    let task = ended(Verdict::Failed(at(50), false), json!({"failedJobTTL": 60}));
+    let task = ended(JobProgress::Failed(at(50), false), json!({"failedJobTTL": 60}));
     for job in [JobState::Absent, JobState::Gone] {
         for now in [60, 109, 110, 99_999] {
             let word = Situation::of(task.clone())
@@ -181,8 +181,8 @@ fn a_job_cannot_claim_an_end_before_the_task_or_in_the_future() {
         (999_999, 100),
     ] {
         for verdict in [
-            Verdict::Complete(at(claimed)),
-            Verdict::Failed(at(claimed), false),
+            JobProgress::Complete(at(claimed)),
+            JobProgress::Failed(at(claimed), false),
         ] {
             assert_eq!(
                 ended(verdict, json!({})).status.completion_time.unwrap().0,
@@ -197,7 +197,7 @@ fn a_job_cannot_claim_an_end_before_the_task_or_in_the_future() {
 #[test]
 fn a_clock_before_the_tasks_creation_ends_nothing_in_a_panic() {
     let task = running();
-    let job = read(&task, Verdict::Complete(at(50)));
+    let job = read(&task, JobProgress::Complete(at(50)));
     let early = Situation::of(task).with(|s| (s.job, s.now) = (job, at(-500)));
     assert_eq!(written(&early).status.completion_time.unwrap().0, at(-500));
 }
@@ -207,8 +207,11 @@ fn a_deletion_comes_before_everything_else() {
     let tasks = [
         super::super::task(),
         running(),
-        ended(Verdict::Complete(at(50)), json!({"ttlSecondsAfterFinished": 0})),
-        ended(Verdict::Failed(at(50), false), json!({})),
+        ended(
+            JobProgress::Complete(at(50)),
+            json!({"ttlSecondsAfterFinished": 0}),
+        ),
+        ended(JobProgress::Failed(at(50), false), json!({})),
         task_of(spec_with(json!({"tag": 7}))),
         task_of(spec_with(json!({"clusterName": "edge"}))),
     ];
@@ -222,7 +225,7 @@ fn a_deletion_comes_before_everything_else() {
                 spec_hash: "another".to_owned(),
                 ..task.clone()
             },
-            Verdict::Running,
+            JobProgress::Running,
         );
         check(vec![
             (
@@ -233,7 +236,7 @@ fn a_deletion_comes_before_everything_else() {
             (deleting().with(|s| s.secret = Some("s1")), "delete s1"),
             (deleting(), "remove finalizer"),
             (
-                deleting().with(|s| s.held = Some(Held::NameConflict)),
+                deleting().with(|s| s.held = Some(CreateBlocked::NameConflict)),
                 "remove finalizer",
             ),
             (bare().with(|s| s.secret = Some("s1")), "delete s1"),
@@ -245,7 +248,7 @@ fn a_deletion_comes_before_everything_else() {
 #[test]
 fn a_result_that_is_first_seen_after_a_crash_says_where_the_chart_is() {
     // The hub was killed between the Job and the status; when it looks again, the Job has ended.
-    for verdict in [Verdict::Complete(at(50)), Verdict::Failed(at(50), false)] {
+    for verdict in [JobProgress::Complete(at(50)), JobProgress::Failed(at(50), false)] {
         let job = read(&super::super::task(), verdict);
         let status = written(&fresh().with(|s| (s.job, s.secret) = (job, Some("s1")))).status;
         assert_eq!(
@@ -305,7 +308,7 @@ fn the_class_that_is_the_default_now_makes_the_job() {
             class(json!({"image": "usual.test/x:1"}), true),
         );
     });
-    let Step::Create(resolved) = situation.step() else {
+    let ReconcileStep::Create(resolved) = situation.step() else {
         panic!("{}", situation.word());
     };
     assert_eq!(resolved.class.image, "usual.test/x:1");
@@ -318,10 +321,10 @@ fn a_forged_status_is_put_right_first_and_keeps_no_deletion_waiting() {
     assert_eq!(forged(fresh()), "restore");
     assert_eq!(forged(Situation::of(running())), "restore");
     let done = |deleting: bool, finalized: bool| {
-        let mut task = ended(Verdict::Complete(at(50)), json!({}));
+        let mut task = ended(JobProgress::Complete(at(50)), json!({}));
         task.deleting = deleting;
         if !finalized {
-            task.finalizers = Finalizers::of(["example.com/theirs"]);
+            task.finalizers = FinalizerSummary::of(["example.com/theirs"]);
         }
         Situation::of(task)
     };

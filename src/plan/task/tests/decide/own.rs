@@ -11,12 +11,14 @@ use crate::api::RegistrySpec;
 use crate::api::basic_auth;
 use crate::api::conditions::Reason;
 use crate::api::names::TaskKind;
-use crate::plan::platform::catalog::{Certificates, Credential, Refusal};
-use crate::plan::platform::tenancy::Tenancy;
-use crate::plan::task::Step;
+use crate::plan::platform::catalog::{CertificateSource, CredentialState};
+use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::task::ReconcileStep;
 use crate::plan::task::job::manifests;
+use crate::plan::task::refusal::Refusal;
 use crate::plan::task::tenant::{
-    Access, Login, Missing, Own, Reader, Reference, ServiceAccount, Wanted, no_account, wanted,
+    DestinationSource, MissingReference, PushAccess, ReadIdentity, ServiceAccount, TenantCredential,
+    TenantDestination, TenantReference, no_account, wanted,
 };
 use crate::plan::task::tests::{place, spec_with, task_in, task_of};
 
@@ -37,13 +39,13 @@ fn of_host() -> Value {
         "serviceAccountName": "builder"})
 }
 
-fn own(changes: Value) -> Own {
+fn own(changes: Value) -> TenantDestination {
     let mut spec = json!({"hostname": "registry.mine:5000", "pushSecretRef": {"name": "push"}});
     super::super::overlay(&mut spec, changes);
     let spec: RegistrySpec = serde_json::from_value(spec).unwrap();
-    Own {
+    TenantDestination {
         spec,
-        access: Access::Copied(Login {
+        access: PushAccess::Copied(TenantCredential {
             credential: basic_auth::pair("me", PASSWORD).unwrap(),
             version: "u/1".to_owned(),
         }),
@@ -51,19 +53,19 @@ fn own(changes: Value) -> Own {
     }
 }
 
-fn builder() -> Reader {
-    Reader::ServiceAccount(ServiceAccount::new("team-a", "builder").unwrap())
+fn builder() -> ReadIdentity {
+    ReadIdentity::ServiceAccount(ServiceAccount::new("team-a", "builder").unwrap())
 }
 
 /// Holds: I3.
 #[test]
 fn nobody_is_read_as_the_hub() {
     let safe = every_host();
-    let filled = Tenancy {
+    let filled = TenancyPolicy {
         default_service_account: Some("builder".to_owned()),
         ..every_host()
     };
-    let single = Tenancy {
+    let single = TenancyPolicy {
         is_single_tenant: true,
         ..every_host()
     };
@@ -82,7 +84,7 @@ fn nobody_is_read_as_the_hub() {
         (&safe, json!("../kube-system"), denied.clone()),
         (&filled, json!(null), Ok(builder())),
         (&filled, json!(""), denied.clone()),
-        (&single, json!(null), Ok(Reader::Hub)),
+        (&single, json!(null), Ok(ReadIdentity::Hub)),
         (&single, json!("builder"), Ok(builder())),
         (&single, json!(""), denied),
     ];
@@ -95,9 +97,9 @@ fn nobody_is_read_as_the_hub() {
                 &task,
                 spec,
                 tenancy,
-                &crate::plan::platform::grants::Grants::default(),
+                &crate::plan::platform::reference_grants::ReferenceGrantIndex::default(),
             ) {
-                Ok(Wanted::Read(reference)) => Ok(reference.reader),
+                Ok(DestinationSource::Read(reference)) => Ok(reference.reader),
                 Ok(other) => panic!("{other:?}"),
                 Err(refusal) => Err(refusal.reason),
             };
@@ -152,12 +154,12 @@ fn nothing_is_read_or_made_for_a_host_that_is_not_listed() {
         of_host(),
         json!({"registryRef": null, "baseURL": "registry.mine"}),
     ] {
-        let unlisted = situation(changes).with(|s| s.tenancy = Tenancy::default());
+        let unlisted = situation(changes).with(|s| s.tenancy = TenancyPolicy::default());
         assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
     }
     let read = situation(of_registry()).with(|s| s.own = Some(Ok(own(json!({})))));
     assert_eq!(read.word(), "create");
-    let unlisted = read.with(|s| s.tenancy = Tenancy::default());
+    let unlisted = read.with(|s| s.tenancy = TenancyPolicy::default());
     assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
 }
 
@@ -166,7 +168,7 @@ fn what_the_tenant_can_mend_is_looked_at_again_and_the_pauses_double() {
     let refusal = Refusal::new(Reason::PushSecretNotFound, "it does not exist");
     let mut refused = situation(of_host()).with(|s| s.own = Some(Err(refusal.clone())));
     assert_eq!(refused.word(), "write Pending PushSecretNotFound");
-    let Step::WriteStatus(status) = refused.step() else {
+    let ReconcileStep::WriteStatus(status) = refused.step() else {
         panic!("a refusal is recorded")
     };
     refused.task.status = *status;
@@ -210,16 +212,16 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
         });
         assert_eq!(situation.word(), expected, "{namespace}");
     }
-    let reference = Reference {
+    let reference = TenantReference {
         reader: builder(),
         namespace: "team-b".to_owned(),
         crosses: true,
-        named: crate::plan::task::tenant::Named::Registry("mine".to_owned()),
+        named: crate::plan::task::tenant::NamedDestination::Registry("mine".to_owned()),
     };
     let told = |crosses_namespaces| {
         let situation =
             situation(changes.clone()).with(|s| s.tenancy.crosses_namespaces = crosses_namespaces);
-        let Step::WriteStatus(status) = situation.step() else {
+        let ReconcileStep::WriteStatus(status) = situation.step() else {
             panic!("a refusal is recorded")
         };
         *status
@@ -229,10 +231,10 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
     let flag = |c: &Condition| c.message.contains("--no-cross-namespace-refs=false");
     assert!(told(false).conditions.iter().all(flag) && !status.conditions.iter().any(flag));
     for missing in [
-        Missing::Registry,
-        Missing::Secret("push"),
-        Missing::Account,
-        Missing::Right("Secret", "push"),
+        MissingReference::Registry,
+        MissingReference::Secret("push"),
+        MissingReference::Account,
+        MissingReference::Right("Secret", "push"),
     ] {
         let refusal = reference.refusal(missing);
         assert_eq!(refusal.reason, Reason::CrossNamespaceRefDenied);
@@ -248,19 +250,19 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
 
 #[test]
 fn a_refusal_names_the_tenants_own_objects() {
-    let reference = Reference {
+    let reference = TenantReference {
         reader: builder(),
         namespace: "team-a".to_owned(),
         crosses: false,
-        named: crate::plan::task::tenant::Named::Registry("mine".to_owned()),
+        named: crate::plan::task::tenant::NamedDestination::Registry("mine".to_owned()),
     };
     for (missing, names) in [
-        (Missing::Registry, &["Registry \"mine\""][..]),
-        (Missing::Secret("push"), &["push Secret \"push\""]),
-        (Missing::Certificates("ca"), &["ConfigMap \"ca\""]),
-        (Missing::Account, &["ServiceAccount \"builder\""]),
+        (MissingReference::Registry, &["Registry \"mine\""][..]),
+        (MissingReference::Secret("push"), &["push Secret \"push\""]),
+        (MissingReference::Certificates("ca"), &["ConfigMap \"ca\""]),
+        (MissingReference::Account, &["ServiceAccount \"builder\""]),
         (
-            Missing::Right("Secret", "push"),
+            MissingReference::Right("Secret", "push"),
             &["ServiceAccount \"builder\"", "Secret \"push\""],
         ),
     ] {
@@ -281,17 +283,17 @@ fn a_running_job_is_left_alone_whatever_becomes_of_its_grant() {
 #[test]
 fn a_tenants_credential_goes_into_its_own_config_secret_and_nowhere_else() {
     let found = situation(of_host()).with(|s| s.own = Some(Ok(own(json!({})))));
-    let Step::Create(resolved) = found.step() else {
+    let ReconcileStep::Create(resolved) = found.step() else {
         panic!("{}", found.word())
     };
     assert_eq!(
         resolved.reference.url(),
         "oci://registry.mine:5000/team-a/shop:1.0.0"
     );
-    assert_eq!(resolved.ca, Some(Certificates::Copied("pem".to_owned())));
+    assert_eq!(resolved.ca, Some(CertificateSource::Copied("pem".to_owned())));
     let made = manifests(&place(), &found.task, &resolved);
     let name = made.secret.metadata.name.clone().unwrap();
-    assert_eq!(resolved.credential, Credential::BasicAuth(name.clone()));
+    assert_eq!(resolved.credential, CredentialState::BasicAuth(name.clone()));
     let data = made.secret.data.unwrap();
     let keys: Vec<_> = data.keys().map(String::as_str).collect();
     assert_eq!(keys, ["ca.pem", "config.json", "password", "url", "username"]);
@@ -305,11 +307,11 @@ fn a_tenants_credential_goes_into_its_own_config_secret_and_nowhere_else() {
 fn another_state_of_the_credential_is_another_destination() {
     let hash = |version: &str| {
         let mut own = own(json!({}));
-        if let Access::Copied(login) = &mut own.access {
+        if let PushAccess::Copied(login) = &mut own.access {
             login.version = version.to_owned();
         }
         let found = situation(of_host()).with(|s| s.own = Some(Ok(own)));
-        let Step::Create(resolved) = found.step() else {
+        let ReconcileStep::Create(resolved) = found.step() else {
             panic!("{}", found.word())
         };
         let made = manifests(&place(), &found.task, &resolved);
@@ -345,19 +347,19 @@ fn the_platforms_own_tasks_name_secrets_beside_the_platforms_credentials() {
     let mut changes = of_host();
     changes.as_object_mut().unwrap().remove("serviceAccountName");
     assert_eq!(Situation::of(task(changes.clone())).word(), "look up as Hub");
-    let mounted = Own {
-        access: Access::Mounted(Credential::BasicAuth("push".to_owned())),
+    let mounted = TenantDestination {
+        access: PushAccess::Mounted(CredentialState::BasicAuth("push".to_owned())),
         certificates: None,
         ..own(json!({}))
     };
     let found = Situation::of(task(changes.clone())).with(|s| s.own = Some(Ok(mounted.clone())));
-    let Step::Create(resolved) = found.step() else {
+    let ReconcileStep::Create(resolved) = found.step() else {
         panic!("{}", found.word())
     };
-    assert_eq!(resolved.credential, Credential::BasicAuth("push".to_owned()));
+    assert_eq!(resolved.credential, CredentialState::BasicAuth("push".to_owned()));
     assert!(resolved.login.is_none(), "nothing is copied");
-    let missing = Own {
-        access: Access::Mounted(Credential::Missing),
+    let missing = TenantDestination {
+        access: PushAccess::Mounted(CredentialState::Missing),
         ..mounted
     };
     let found = Situation::of(task(changes)).with(|s| s.own = Some(Ok(missing)));

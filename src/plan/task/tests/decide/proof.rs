@@ -4,16 +4,16 @@ use super::abroad::{JOB, running as runs, to_east, to_own};
 use super::*;
 use crate::api::oci::Digest;
 use crate::api::termination::Termination;
-use crate::plan::platform::catalog::Cargo;
-use crate::plan::task::proof::{Finding, Inquiry};
+use crate::plan::platform::catalog::CopyRequest;
+use crate::plan::task::verification::{VerifyRequest, VerifyResult};
 
 fn digest() -> Digest {
     Digest::of(b"chart")
 }
 
 /// The last word of a pod that pushed, or of one that names nothing.
-fn note(digest: Option<Digest>) -> PodNote {
-    PodNote {
+fn note(digest: Option<Digest>) -> PodTermination {
+    PodTermination {
         pod_uid: "p1".to_owned(),
         created: at(5),
         succeeded: true,
@@ -26,7 +26,7 @@ fn note(digest: Option<Digest>) -> PodNote {
 /// A completed Job on the hub's own cluster, read at 100.
 fn here() -> Situation {
     Situation::of(running()).with(|s| {
-        s.job = read(&s.task, Verdict::Complete(at(90)));
+        s.job = read(&s.task, JobProgress::Complete(at(90)));
         s.note = Some(note(Some(digest())));
     })
 }
@@ -38,11 +38,11 @@ fn there() -> Situation {
 
 fn away(situation: Situation) -> Situation {
     runs(situation).with(|s| {
-        s.job = JobState::Read(JobReport {
+        s.job = JobState::Read(ObservedJob {
             uid: JOB.to_owned(),
             spec_hash: s.task.spec_hash.clone(),
             chart_url: Some("oci://elsewhere.test/team-a/shop:1.0.0".to_owned()),
-            verdict: Verdict::Complete(at(90)),
+            progress: JobProgress::Complete(at(90)),
             attempts: 1,
             created: Some(at(1)),
         });
@@ -55,18 +55,18 @@ fn asks(s: &mut Situation, verify: &str) {
         serde_json::from_value(json!(verify)).unwrap();
 }
 
-fn question(s: &Situation) -> Option<Inquiry> {
+fn question(s: &Situation) -> Option<VerifyRequest> {
     match s.step() {
-        Step::Verify(inquiry) => Some(*inquiry),
+        ReconcileStep::Verify(inquiry) => Some(*inquiry),
         _ => None,
     }
 }
 
 /// The situation `waited` seconds after the first question, when that is answered.
-fn told(situation: Situation, finding: Finding, waited: i64) -> Situation {
+fn told(situation: Situation, finding: VerifyResult, waited: i64) -> Situation {
     let inquiry = question(&situation).unwrap();
     situation.with(|s| {
-        s.proof = Some(Proof {
+        s.proof = Some(VerificationState {
             since: at(100),
             next: at(100),
             answer: Some((inquiry, finding)),
@@ -108,7 +108,7 @@ fn a_word_is_proof_where_the_platform_says_so() {
             NO,
         ),
         (
-            here().with(|s| s.job = read(&s.task, Verdict::Failed(at(90), false))),
+            here().with(|s| s.job = read(&s.task, JobProgress::Failed(at(90), false))),
             "write Failed JobFailed",
         ),
         (
@@ -122,7 +122,10 @@ fn a_word_is_proof_where_the_platform_says_so() {
         ),
         (here().with(|s| s.task.deleting = true), "delete j1"),
         (
-            here().with(|s| (own_registry(s), s.job = read(&s.task, Verdict::Complete(at(90)))).0),
+            here().with(|s| {
+                own_registry(s);
+                s.job = read(&s.task, JobProgress::Complete(at(90)));
+            }),
             YES,
         ),
     ]);
@@ -151,12 +154,12 @@ fn without_a_digest_only_a_foreign_renderer_beside_the_hub_is_asked_for() {
     ]);
     let any = here().with(mute).with(foreign).with(|s| asks(s, "Digest"));
     assert_eq!(question(&any).unwrap().digest, None);
-    check(vec![(told(any, Finding::Held, 0), YES)]);
+    check(vec![(told(any, VerifyResult::Held, 0), YES)]);
 }
 
 #[test]
 fn an_answer_decides_and_silence_is_waited_for_where_an_answer_is_needed() {
-    use Finding::{Different, Held, Missing, Refused, Silent};
+    use VerifyResult::{Different, Held, Missing, Refused, Silent};
     let strict = || here().with(|s| asks(s, "Digest"));
     check(vec![
         (told(there(), Held, 0), YES),
@@ -182,10 +185,11 @@ fn an_answer_decides_and_silence_is_waited_for_where_an_answer_is_needed() {
 
 #[test]
 fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
-    let moved = told(there(), Finding::Held, 0).with(|s| s.note = Some(note(Some(Digest::of(b"other")))));
+    let moved =
+        told(there(), VerifyResult::Held, 0).with(|s| s.note = Some(note(Some(Digest::of(b"other")))));
     let waits = |now: i64| {
         there().with(|s| {
-            s.proof = Some(Proof {
+            s.proof = Some(VerificationState {
                 since: at(100),
                 next: at(110),
                 answer: None,
@@ -193,7 +197,7 @@ fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
             s.now = at(now);
         })
     };
-    let relaxed = told(there(), Finding::Different, 0).with(|s| asks(s, "None"));
+    let relaxed = told(there(), VerifyResult::Different, 0).with(|s| asks(s, "None"));
     check(vec![
         (moved, "verify"),
         (waits(109), "rest until 110"),
@@ -206,11 +210,11 @@ fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
 #[test]
 fn where_to_ask_is_the_platforms_word_and_not_the_clusters() {
     let inquiry = question(&there()).unwrap();
-    let expected = Inquiry {
+    let expected = VerifyRequest {
         reference: "registry.test:5000/team-a/shop:1.0.0".parse().unwrap(),
         plain_http: false,
         token_realm: None,
-        means: Cargo {
+        means: CopyRequest {
             secret: None,
             certificates: None,
         },
@@ -223,14 +227,14 @@ fn where_to_ask_is_the_platforms_word_and_not_the_clusters() {
             "pushSecretRef": {"name": "push"}, "plainHTTP": true, "tokenRealm": "http://auth.test/token",
             "caConfigMapRef": {"name": "ca", "key": "ca.crt"},
         });
-        let registry = super::super::registry(registry, Credential::BasicAuth("push".to_owned()));
+        let registry = super::super::registry(registry, CredentialState::BasicAuth("push".to_owned()));
         s.catalog.registries = [("main".to_owned(), registry)].into();
     });
-    let means = Cargo {
+    let means = CopyRequest {
         secret: Some(("push".to_owned(), "registry.test:5000".to_owned())),
         certificates: Some(("ca".to_owned(), "ca.crt".to_owned())),
     };
-    let expected = Inquiry {
+    let expected = VerifyRequest {
         plain_http: true,
         token_realm: Some("http://auth.test/token".to_owned()),
         means,
@@ -250,7 +254,7 @@ fn a_hub_that_finds_the_end_first_records_the_start_before_it_asks() {
 /// Holds: H6.
 #[test]
 fn nothing_that_was_claimed_is_repeated() {
-    let task = written(&told(there(), Finding::Missing, 30));
+    let task = written(&told(there(), VerifyResult::Missing, 30));
     assert_eq!(task.status.digest, None);
     assert_eq!(task.status.chart_url, None);
     assert!(task.status.failure.is_some() && task.status.completion_time.is_some());

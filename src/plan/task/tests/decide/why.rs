@@ -2,14 +2,14 @@
 
 use super::abroad::to_east;
 use super::*;
-use crate::plan::task::Why;
+use crate::plan::task::StepReason;
 
 /// Asserts the name and the cause of the next step of each situation.
 fn told(table: Vec<(Situation, &'static str, &'static str)>) {
     for (line, (situation, step, why)) in table.into_iter().enumerate() {
         let said = situation.ask(|o| {
             let step = decide(o);
-            (step.as_str(), Why::of(o, &step).as_str())
+            (step.as_str(), StepReason::of(o, &step).as_str())
         });
         assert_eq!(said, (step, why), "line {line}");
     }
@@ -27,7 +27,7 @@ fn each_step_of_a_task_that_is_not_over_is_told_with_its_cause() {
     let refused = || Situation::of(written(&wrong()));
     let down = SiteState::Down { since: at(0), reason: Reason::Unreachable };
     told(vec![
-        (fresh().with(|s| s.task.finalizers = Finalizers::default()), "AddFinalizer", "Start"),
+        (fresh().with(|s| s.task.finalizers = FinalizerSummary::default()), "AddFinalizer", "Start"),
         (fresh(), "Create", "Start"),
         (fresh().with(|s| s.has_slot = false), "Rest", "NoSlot"),
         (fresh().with(|s| s.is_forged = true), "RestoreStatus", "StatusForged"),
@@ -46,17 +46,17 @@ fn each_step_of_a_task_that_is_not_over_is_told_with_its_cause() {
 #[test]
 #[rustfmt::skip]
 fn each_step_of_a_task_that_is_over_is_told_with_its_cause() {
-    let done = |changes| Situation::of(ended(Verdict::Complete(at(50)), changes));
-    let failed = || left(Situation::of(ended(Verdict::Failed(at(50), false), json!({}))));
+    let done = |changes| Situation::of(ended(JobProgress::Complete(at(50)), changes));
+    let failed = || left(Situation::of(ended(JobProgress::Failed(at(50), false), json!({}))));
     let gone = || fresh().with(|s| s.task.deleting = true);
     told(vec![
         (done(json!({})), "Rest", "Nothing"),
         (left(done(json!({}))), "DeleteSecret", "Succeeded"),
         (done(json!({"ttlSecondsAfterFinished": 600})), "Rest", "NotYet"),
         (done(json!({"ttlSecondsAfterFinished": 0})), "DeleteTask", "TtlExpired"),
-        (done(json!({})).with(|s| s.removal = Removal::Surplus), "DeleteTask", "TooManyFinished"),
+        (done(json!({})).with(|s| s.removal = RemovalState::Surplus), "DeleteTask", "TooManyFinished"),
         (failed().with(|s| s.now = at(90_000)), "DeleteSecret", "FailureExpired"),
-        (failed().with(|s| s.removal = Removal::Crowded), "DeleteSecret", "FailuresCrowded"),
+        (failed().with(|s| s.removal = RemovalState::Crowded), "DeleteSecret", "FailuresCrowded"),
         (left(gone()), "DeleteSecret", "Deleted"),
         (gone(), "RemoveFinalizer", "Deleted"),
     ]);

@@ -46,8 +46,8 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
 #[test]
 fn without_a_usable_credential_there_are_no_manifests() {
     for (credential, reason) in [
-        (Credential::Missing, Reason::PushSecretNotFound),
-        (Credential::Invalid, Reason::PushSecretInvalid),
+        (CredentialState::Missing, Reason::PushSecretNotFound),
+        (CredentialState::Invalid, Reason::PushSecretInvalid),
     ] {
         let catalog = offering(json!({}), json!({}), credential);
         let task = super::super::task();
@@ -87,12 +87,12 @@ fn our_renderers_last_exit_code_ends_the_job_and_a_foreign_ones_does_not() {
 
 #[test]
 fn the_mark_of_the_destination_changes_with_everything_that_decides_where_the_credential_goes() {
-    let mark = |registry: Value, credential: Credential, spec: Value| {
+    let mark = |registry: Value, credential: CredentialState, spec: Value| {
         let task = super::super::task_of(spec);
         let secret = made(&offering(json!({}), registry, credential), &task).secret;
         secret.metadata.annotations.unwrap()["renderhub.dev/destination"].clone()
     };
-    let other = Credential::BasicAuth("other".to_owned());
+    let other = CredentialState::BasicAuth("other".to_owned());
     let spec = super::super::spec;
     let marks = [
         mark(json!({}), basic(), spec()),
@@ -102,7 +102,7 @@ fn the_mark_of_the_destination_changes_with_everything_that_decides_where_the_cr
         mark(json!({"caConfigMapRef": {"name": "trust"}}), basic(), spec()),
         mark(json!({}), other, spec()),
         mark(json!({}), docker(), spec()),
-        mark(json!({}), Credential::Anonymous, spec()),
+        mark(json!({}), CredentialState::Anonymous, spec()),
         mark(
             json!({}),
             basic(),

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::RendererMode;
 use crate::api::basic_auth;
+use crate::api::input_hashes::{CONFIG_SHA256, URL_SHA256};
 use crate::api::names::{TaskKind, is_dns_label, job_name};
-use crate::api::pinned::{CONFIG_SHA256, URL_SHA256};
-use crate::plan::platform::catalog::{Certificates, Resolved};
-use crate::plan::task::tenant::{Access, Login, Own};
+use crate::plan::platform::catalog::{CertificateSource, ResolvedTask};
+use crate::plan::task::tenant::{PushAccess, TenantCredential, TenantDestination};
 
 mod hostile;
 use hostile::{catalogs, one_hostile_field, own_registry, tenants_task};
@@ -131,9 +131,9 @@ proptest! {
         let own = job_name(&task.id.name, &task.id.uid);
         // A tenant's own credential and certificates live in its task's own Secret, and never beside a Secret of the platform's.
         if own_registry.is_some() {
-            prop_assert!([Credential::Anonymous, Credential::BasicAuth(own.clone())].contains(&resolved.credential));
+            prop_assert!([CredentialState::Anonymous, CredentialState::BasicAuth(own.clone())].contains(&resolved.credential));
         }
-        let Manifests { secret, job } = manifests(&place(), &task, &resolved);
+        let TaskManifests { secret, job } = manifests(&place(), &task, &resolved);
         prop_assert_eq!(secret.metadata.name.as_ref(), Some(&own));
         prop_assert_eq!(job.metadata.name.as_ref(), Some(&own));
         let named = named(&serde_json::to_value(&job).unwrap());
@@ -155,7 +155,7 @@ proptest! {
         expected.push(format!("--repository-prefix={prefix}"));
         expected.extend(own.spec.plain_http.unwrap_or_default().then(|| "--plain-http".to_owned()));
         expected.extend(own.spec.token_realm.iter().map(|realm| format!("--token-realm={realm}")));
-        if matches!(own.access, Access::Copied(_)) {
+        if matches!(own.access, PushAccess::Copied(_)) {
             let credentials = "/etc/renderer/credentials";
             let files = ["--username-file", &format!("{credentials}/username"), "--password-file", &format!("{credentials}/password")];
             expected.extend(files.map(str::to_owned));
@@ -163,8 +163,8 @@ proptest! {
         prop_assert_eq!(pod(&job).containers[0].args.as_ref(), Some(&expected));
         // What the pusher reads it with has one meaning for each.
         let word = std::iter::once("renderhub-renderer".to_owned()).chain(expected);
-        if let Ok(cli) = crate::renderer::cli::Cli::try_parse_from(word) {
-            let Some(crate::renderer::cli::Command::Push(push)) = cli.command else {
+        if let Ok(cli) = crate::renderer::cli::RendererCli::try_parse_from(word) {
+            let Some(crate::renderer::cli::RendererCommand::Push(push)) = cli.command else {
                 return Err(TestCaseError::fail("not a push"));
             };
             prop_assert_eq!(push.connection.plain_http, own.spec.plain_http.unwrap_or_default());
@@ -218,9 +218,9 @@ proptest! {
 }
 
 /// What a pod of the task may name: the task's own Secret, and what the platform wrote into the registry and the class.
-fn admitted(own: &str, resolved: &Resolved) -> BTreeSet<(&'static str, String)> {
+fn admitted(own: &str, resolved: &ResolvedTask) -> BTreeSet<(&'static str, String)> {
     let mut admitted = BTreeSet::from([("secret", own.to_owned())]);
-    if let Credential::BasicAuth(name) | Credential::DockerConfig(name) = &resolved.credential {
+    if let CredentialState::BasicAuth(name) | CredentialState::DockerConfig(name) = &resolved.credential {
         assert!(name == own || name == BOUND);
         admitted.insert(("secret", name.clone()));
     }
@@ -237,7 +237,7 @@ fn admitted(own: &str, resolved: &Resolved) -> BTreeSet<(&'static str, String)> 
             .iter()
             .map(|name| ("config map", name.clone())),
     );
-    if let Some(Certificates::ConfigMap(name, _)) = &resolved.ca {
+    if let Some(CertificateSource::ConfigMap(name, _)) = &resolved.ca {
         admitted.insert(("config map", name.clone()));
     }
     admitted.insert(("service account", "renderhub-renderer".to_owned()));

@@ -1,12 +1,12 @@
 //! The hub in a model world: it looks, passes, and is killed.
 
 use super::*;
-use crate::plan::platform::gates::Gates;
-use crate::plan::platform::grants::Grants;
-use crate::plan::platform::tenancy::Tenancy;
-use crate::plan::remote::lost::{Leftovers, Patience};
-use crate::plan::remote::site::Where;
-use crate::plan::task::retention::Removal;
+use crate::plan::platform::feature_gates::FeatureGates;
+use crate::plan::platform::reference_grants::ReferenceGrantIndex;
+use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
+use crate::plan::remote::site::JobSiteState;
+use crate::plan::task::retention::RemovalState;
 
 impl World {
     /// The hub knows nothing but what a list shows it.
@@ -22,7 +22,7 @@ impl World {
             uid: job.uid.clone(),
             spec_hash: job.spec_hash.clone(),
             chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
-            may_have_ended: job.verdict != Verdict::Running,
+            may_have_ended: job.verdict != JobProgress::Running,
         });
         self.memory.secret = self.secret.clone();
     }
@@ -34,7 +34,7 @@ impl World {
         for act in 0..MAX_STEPS {
             let Some(task) = self.task.clone() else { return };
             let step = self.decide(&task);
-            if let Step::Rest { wake, wants_slot, .. } = step {
+            if let ReconcileStep::Rest { wake, wants_slot, .. } = step {
                 assert!(
                     wake.is_none_or(|at| at > self.now()),
                     "a wake-up in the past is a loop"
@@ -57,11 +57,9 @@ impl World {
         panic!("does not settle: {self:#?}");
     }
 
-    #[expect(clippy::too_many_lines, reason = "one line a fact")]
-    pub(super) fn decide(&self, task: &Task) -> Step {
-        let has_ended =
-            matches!(&self.memory.job, JobState::Read(job) if matches!(job.verdict, Verdict::Complete(_)));
-        let note = has_ended.then(|| PodNote {
+    pub(super) fn decide(&self, task: &Task) -> ReconcileStep {
+        let has_ended = matches!(&self.memory.job, JobState::Read(job) if matches!(job.progress, JobProgress::Complete(_)));
+        let note = has_ended.then(|| PodTermination {
             pod_uid: "p".to_owned(),
             created: at(1),
             succeeded: true,
@@ -69,19 +67,19 @@ impl World {
             message: Some(Termination::pushed(Digest::of(b"chart"))),
             stop: None,
         });
-        decide(&Observed {
+        decide(&ObservedTask {
             now: self.now(),
             task,
             job: &self.memory.job,
             secret: self.memory.secret.as_deref(),
-            note: note.as_ref(),
-            proof: self.memory.proof.as_ref(),
+            pod_termination: note.as_ref(),
+            verification: self.memory.proof.as_ref(),
             catalog: &self.catalog,
-            tenancy: &Tenancy::default(),
-            grants: &Grants::default(),
-            own: None,
-            vouched: None,
-            place: &place(),
+            tenancy: &TenancyPolicy::default(),
+            grants: &ReferenceGrantIndex::default(),
+            tenant_destination: None,
+            impersonation: None,
+            placement: &place(),
             has_slot: self.memory.has_slot,
             has_waited: self.memory.has_waited,
             waiting_beside: 0,
@@ -89,70 +87,75 @@ impl World {
             held: self.memory.held,
             is_forged: self.forged,
             removal: if self.memory.is_crowded {
-                Removal::Crowded
+                RemovalState::Crowded
             } else {
-                Removal::Expired
+                RemovalState::Expired
             },
             target: None,
-            site: Where::Hub,
-            gates: &Gates::default(),
-            carried: None,
-            leftovers: Leftovers::None,
-            patience: Patience::default(),
+            site: JobSiteState::Hub,
+            gates: &FeatureGates::default(),
+            copied_credentials: None,
+            leftovers: RemoteLeftovers::None,
+            timeouts: TaskTimeouts::default(),
         })
     }
 
     /// What may never be asked for.
     #[expect(clippy::too_many_lines, reason = "one line a step")]
-    pub(super) fn is_safe(&self, task: &Task, step: &Step, stale: bool) {
+    pub(super) fn is_safe(&self, task: &Task, step: &ReconcileStep, stale: bool) {
         let phase = task.phase();
         match step {
-            Step::Create(_) => {
-                assert_eq!(phase, Phase::Pending, "nothing starts twice");
-                assert!(task.status.job_ref.is_none() && !task.deleting && task.is_finalized());
+            ReconcileStep::Create(_) => {
+                assert_eq!(phase, TaskPhase::Pending, "nothing starts twice");
+                assert!(task.status.job_ref.is_none() && !task.deleting && task.has_finalizer());
                 assert!(self.memory.job.uid().is_none() && self.memory.has_slot);
                 assert!(stale || self.job.is_none());
             }
-            Step::DeleteJob(_) | Step::DeleteSecret(_) => {
+            ReconcileStep::DeleteJob(_) | ReconcileStep::DeleteSecret(_) => {
                 let is_refused = condition(task, JobScheduled).is_some_and(|(status, _)| status == "False");
                 assert!(
                     phase.is_finished() || task.deleting || is_refused,
                     "{step:?} before the result is recorded"
                 );
-                if let (Step::DeleteJob(_), false, false) = (step, phase.is_finished(), task.deleting) {
+                if let (ReconcileStep::DeleteJob(_), false, false) =
+                    (step, phase.is_finished(), task.deleting)
+                {
                     assert_eq!(
                         condition(task, JobScheduled),
                         Some(("False", Reason::SpecMutated))
                     );
                 }
-                let kept = phase == Phase::Failed
+                let kept = phase == TaskPhase::Failed
                     && !task.deleting
-                    && self.now() < task.failure_cleanup_due(Patience::default().kept_at_most);
+                    && self.now() < task.failure_cleanup_due(TaskTimeouts::default().kept_at_most);
                 assert!(
                     !kept || self.memory.is_crowded,
                     "{step:?} within the time that a failure is kept"
                 );
             }
-            Step::RemoveFinalizer => assert!(task.deleting && self.memory.secret.is_none()),
-            Step::DeleteTask => {
+            ReconcileStep::RemoveFinalizer => assert!(task.deleting && self.memory.secret.is_none()),
+            ReconcileStep::DeleteTask => {
                 assert!(phase.is_finished() && task.removal_due().is_some_and(|due| due <= self.now()));
             }
-            Step::AddFinalizer => assert!(!task.is_finalized() && !task.deleting),
-            Step::WriteStatus(status) => {
+            ReconcileStep::AddFinalizer => assert!(!task.has_finalizer() && !task.deleting),
+            ReconcileStep::WriteStatus(status) => {
                 assert!(!self.forged, "what was forged is put right first");
                 self.is_true(task, status);
             }
-            Step::RestoreStatus => assert!(self.forged, "a write for nothing"),
-            Step::ReadJob | Step::Rest { .. } => {}
-            Step::Verify(_) => {
+            ReconcileStep::RestoreStatus => assert!(self.forged, "a write for nothing"),
+            ReconcileStep::ReadJob | ReconcileStep::Rest { .. } => {}
+            ReconcileStep::Verify(_) => {
                 let is_done =
-                    matches!(&self.memory.job, JobState::Read(job) if job.verdict != Verdict::Running);
+                    matches!(&self.memory.job, JobState::Read(job) if job.progress != JobProgress::Running);
                 assert!(
-                    is_done && phase == Phase::Running,
+                    is_done && phase == TaskPhase::Running,
                     "a question too early or too late"
                 );
             }
-            Step::Vouch(_) | Step::LookUp(_) | Step::Load(_) | Step::Abandon => {
+            ReconcileStep::Vouch(_)
+            | ReconcileStep::LookUp(_)
+            | ReconcileStep::Load(_)
+            | ReconcileStep::Abandon => {
                 panic!("the task names nothing that is elsewhere")
             }
         }
@@ -173,13 +176,18 @@ impl World {
             let job = self.job.as_ref().or(self.ended.as_ref());
             let job = job.expect("a success without a Job");
             let answer = self.memory.proof.as_ref().and_then(|proof| proof.answer.as_ref());
-            let denied = answer.is_some_and(|(_, f)| matches!(f, Finding::Missing | Finding::Different));
+            let denied =
+                answer.is_some_and(|(_, f)| matches!(f, VerifyResult::Missing | VerifyResult::Different));
             let is_asked = !self.catalog.registries.is_empty();
             assert!(
                 !denied && (answer.is_some() || !is_asked),
                 "a success that nobody confirmed"
             );
-            assert!(matches!(job.verdict, Verdict::Complete(_)), "{:?}", job.verdict);
+            assert!(
+                matches!(job.verdict, JobProgress::Complete(_)),
+                "{:?}",
+                job.verdict
+            );
             assert_eq!(
                 status.job_ref.as_ref().and_then(|r| r.uid.as_ref()),
                 Some(&job.uid)
@@ -194,50 +202,54 @@ impl World {
 
     /// Does the step as the server and the worker do; a hub that is killed on the way has made the Secret, not the Job.
     #[expect(clippy::too_many_lines, reason = "one line a step")]
-    pub(super) fn act(&mut self, task: &Task, step: Step, killed: bool) {
+    pub(super) fn act(&mut self, task: &Task, step: ReconcileStep, killed: bool) {
         match step {
-            Step::AddFinalizer => self.change(|t| t.finalizers = t.finalizers.with_own()),
-            Step::RemoveFinalizer => {
+            ReconcileStep::AddFinalizer => self.change(|t| t.finalizers = t.finalizers.with_own()),
+            ReconcileStep::RemoveFinalizer => {
                 self.change(|t| t.finalizers = t.finalizers.without_own());
                 self.collect();
             }
-            Step::DeleteTask => self.delete(),
-            Step::Create(_) => self.create(task, killed),
-            Step::ReadJob => {
+            ReconcileStep::DeleteTask => self.delete(),
+            ReconcileStep::Create(_) => self.create(task, killed),
+            ReconcileStep::ReadJob => {
                 self.memory.job = self.job.as_ref().map_or(JobState::Gone, |job| {
-                    JobState::Read(JobReport {
+                    JobState::Read(ObservedJob {
                         uid: job.uid.clone(),
                         spec_hash: job.spec_hash.clone(),
                         chart_url: Some("oci://registry.test:5000/team-a/shop:1.0.0".to_owned()),
-                        verdict: job.verdict,
+                        progress: job.verdict,
                         attempts: 1,
                         created: Some(task.created),
                     })
                 });
             }
-            Step::WriteStatus(status) => {
+            ReconcileStep::WriteStatus(status) => {
                 // What comes back is what was stored.
                 let stored = serde_json::to_value(*status).unwrap();
                 self.change(|t| t.status = serde_json::from_value(stored).unwrap());
             }
-            Step::RestoreStatus => self.forged = false,
-            Step::DeleteJob(uid) => {
+            ReconcileStep::RestoreStatus => self.forged = false,
+            ReconcileStep::DeleteJob(uid) => {
                 self.job = self.job.take().filter(|job| job.uid != uid);
                 self.memory.job = JobState::Gone;
             }
-            Step::DeleteSecret(uid) => {
+            ReconcileStep::DeleteSecret(uid) => {
                 self.secret = self.secret.take().filter(|secret| *secret != uid);
                 self.memory.secret = None;
             }
-            Step::Verify(inquiry) => {
+            ReconcileStep::Verify(inquiry) => {
                 let since = self.memory.proof.as_ref().map_or(self.now(), |proof| proof.since);
-                self.memory.proof = Some(Proof {
+                self.memory.proof = Some(VerificationState {
                     since,
                     next: self.now(),
                     answer: Some((*inquiry, self.registry)),
                 });
             }
-            Step::Vouch(_) | Step::LookUp(_) | Step::Load(_) | Step::Abandon | Step::Rest { .. } => {}
+            ReconcileStep::Vouch(_)
+            | ReconcileStep::LookUp(_)
+            | ReconcileStep::Load(_)
+            | ReconcileStep::Abandon
+            | ReconcileStep::Rest { .. } => {}
         }
     }
 
@@ -249,7 +261,7 @@ impl World {
 
     pub(super) fn create(&mut self, task: &Task, killed: bool) {
         if self.foreign {
-            self.memory.held = Some(Held::NameConflict);
+            self.memory.held = Some(CreateBlocked::NameConflict);
             return;
         }
         let secret = self.secret.clone().unwrap_or_else(|| self.uid("s"));
@@ -263,7 +275,7 @@ impl World {
             self.job = Some(ServerJob {
                 uid,
                 spec_hash: task.spec_hash.clone(),
-                verdict: Verdict::Running,
+                verdict: JobProgress::Running,
             });
         }
         self.look();
@@ -287,11 +299,11 @@ impl World {
     /// Removes what the sweep would, after its time of grace.
     pub(super) fn sweep(&mut self) {
         let exists = self.task.is_some();
-        let object = Marked {
+        let object = LabeledObject {
             task: Some(TaskUid::new("11111111-2222-4333-8444-555555555555")),
             age: Duration::from_secs(3_600),
         };
-        if is_orphan(&object, Duration::ZERO, exists.then_some(Phase::Pending)) {
+        if is_orphan(&object, Duration::ZERO, exists.then_some(TaskPhase::Pending)) {
             (self.job, self.secret) = (None, None);
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn catalogs() -> impl Strategy<Value = Catalog> {
-    let credential = prop_oneof![Just(basic()), Just(docker()), Just(Credential::Anonymous)];
+    let credential = prop_oneof![Just(basic()), Just(docker()), Just(CredentialState::Anonymous)];
     (any::<[bool; 6]>(), credential).prop_map(|([single, plain, ca, class_ca, realm, pull], credential)| {
         let mut class = json!({"mode": if single { "Single" } else { "Split" }});
         let mut registry = json!({"allowedNamespaces": ["*"], "plainHTTP": plain});
@@ -138,7 +138,7 @@ prop_compose! {
         has_prefix in any::<bool>(),
         has_login in any::<bool>(),
         certificates in prop::option::of(hostile_text()),
-    ) -> Own {
+    ) -> TenantDestination {
         let mut spec = json!({"hostname": hostname});
         for (key, value) in [("plainHTTP", json!(plain)), ("tokenRealm", json!(realm))] {
             if !value.is_null() {
@@ -151,13 +151,13 @@ prop_compose! {
         if let Some(name) = secret {
             spec["pushSecretRef"] = json!({"name": name});
         }
-        let login = || Login {
+        let login = || TenantCredential {
             credential: basic_auth::pair("me", "secret").unwrap(),
             version: "u/1".to_owned(),
         };
-        Own {
+        TenantDestination {
             spec: serde_json::from_value(spec).unwrap(),
-            access: if has_login { Access::Copied(login()) } else { Access::Anonymous },
+            access: if has_login { PushAccess::Copied(login()) } else { PushAccess::Anonymous },
             certificates,
         }
     }

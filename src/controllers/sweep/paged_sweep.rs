@@ -1,0 +1,226 @@
+//! A list of what is at a site, page by page: no more than one page is held at a time, and of what is found to be of no task a
+//! bounded number.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::kubernetes::apply::{CallError, ListKind, ListedObject, TaskObjectClient};
+
+use crate::controllers::sweep::{OrphanJob, OrphanSecret};
+
+/// Longest that all pages of what is at a site take together.
+pub const WALK: Duration = Duration::from_secs(60);
+/// Pages of what is at a site, of 500 objects each: a server that always has another one is no endless list.
+const SHEETS: usize = 100;
+/// Objects of no task that one sweep of one cluster removes. At three calls each it takes half of the time between two sweeps;
+/// what is more is left to the next one.
+pub const STRANGERS: usize = 1_000;
+
+/// Sweeps of sites that remove something at once; what finds no place is left to its next sweep.
+pub const REMOVALS: usize = 16;
+
+/// Places for sweeps that remove something.
+#[derive(Clone, Debug)]
+pub struct SweepPermits(Arc<Semaphore>);
+
+impl Default for SweepPermits {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(REMOVALS)))
+    }
+}
+
+impl SweepPermits {
+    /// A place, if there is one; it is given back when it is dropped.
+    #[must_use]
+    pub fn take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+}
+
+/// A list under way.
+#[derive(Debug)]
+pub struct PagedSweep {
+    objects: TaskObjectClient,
+    listing: ListKind,
+    next: Option<String>,
+    sheets: usize,
+    until: Instant,
+    /// What was found to be of no task.
+    pub strangers: OrphanBatch,
+}
+
+/// One step of it: the objects of one page.
+#[derive(Debug)]
+pub struct PagedSweepStep {
+    /// What they are.
+    pub listing: ListKind,
+    /// The objects of hubs of this cluster.
+    pub items: Vec<ListedObject>,
+    /// Whether they are the last.
+    pub is_last: bool,
+}
+
+/// Objects of no task, no more than are removed at once.
+#[derive(Debug, Default)]
+pub struct OrphanBatch {
+    /// Config Secrets.
+    pub secrets: Vec<OrphanSecret>,
+    /// Jobs.
+    pub jobs: Vec<OrphanJob>,
+    /// Those that are left to the next sweep.
+    pub left_out: usize,
+    /// Objects with a hub's labels whose name or UID is none.
+    pub illegible: usize,
+}
+
+impl OrphanBatch {
+    /// Takes in a config Secret.
+    pub fn add_secret(&mut self, secret: OrphanSecret) {
+        if self.has_room() {
+            self.secrets.push(secret);
+        }
+    }
+
+    /// Takes in a Job.
+    pub fn add_job(&mut self, job: impl FnOnce() -> OrphanJob) {
+        if self.has_room() {
+            self.jobs.push(job());
+        }
+    }
+
+    const fn has_room(&mut self) -> bool {
+        let has_room = self.secrets.len() + self.jobs.len() < STRANGERS;
+        if !has_room {
+            self.left_out += 1;
+        }
+        has_room
+    }
+}
+
+impl PagedSweep {
+    /// A list of what is at a place, from its beginning, with all its time before it.
+    #[must_use]
+    pub fn new(objects: TaskObjectClient) -> Self {
+        Self {
+            objects,
+            listing: ListKind::OthersJobs,
+            next: None,
+            sheets: 0,
+            until: Instant::now() + WALK,
+            strangers: OrphanBatch::default(),
+        }
+    }
+
+    /// When the time is over for all of it.
+    #[must_use]
+    pub const fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// The next page.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read; [`CallError::Timeout`] once all of them took too long, [`CallError::TooLarge`] where
+    /// there are too many.
+    pub async fn step(&mut self) -> Result<PagedSweepStep, CallError> {
+        if self.sheets == SHEETS {
+            return Err(CallError::TooLarge);
+        }
+        self.sheets += 1;
+        let listing = self.listing;
+        let asked = self.objects.list(listing, self.next.as_deref());
+        let sheet = timeout_at(self.until, asked).await;
+        let sheet = sheet.unwrap_or(Err(CallError::Timeout))?;
+        self.strangers.illegible += sheet.illegible;
+        self.next = sheet.next;
+        let is_over = self.next.is_none();
+        if is_over {
+            self.listing = ListKind::Secrets;
+        }
+        Ok(PagedSweepStep {
+            listing,
+            items: sheet.items,
+            is_last: is_over && listing == ListKind::Secrets,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+
+    use super::*;
+    use crate::api::names::HubId;
+    use crate::kubernetes::apply::{ApiTransport, ResponseLimit};
+
+    /// A server that always has another page, and takes its time for each.
+    #[derive(Debug)]
+    struct Endless(Duration, AtomicUsize);
+
+    impl ApiTransport for Endless {
+        fn send(
+            &self,
+            _: http::Request<Vec<u8>>,
+            extent: ResponseLimit,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            assert_eq!(extent, ResponseLimit::Page);
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async {
+                tokio::time::sleep(self.0).await;
+                Ok(Bytes::from_static(
+                    br#"{"metadata":{"continue":"more"},"items":[]}"#,
+                ))
+            })
+        }
+    }
+
+    async fn walk(pause: Duration) -> (CallError, usize, Duration) {
+        let wire = Arc::new(Endless(pause, AtomicUsize::new(0)));
+        let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+        let objects = TaskObjectClient::new(wire.clone(), None, "renders".to_owned(), hub);
+        let (mut walk, begin) = (PagedSweep::new(objects), Instant::now());
+        loop {
+            if let Err(error) = walk.step().await {
+                return (error, wire.1.load(Ordering::Relaxed), begin.elapsed());
+            }
+        }
+    }
+
+    /// Holds: H2, B9.
+    #[tokio::test(start_paused = true)]
+    async fn all_pages_of_a_list_have_one_deadline_and_their_number_an_end() {
+        let (error, asked, took) = walk(Duration::from_secs(25)).await;
+        assert_eq!((error, asked, took), (CallError::Timeout, 3, WALK));
+        let (error, asked, _) = walk(Duration::ZERO).await;
+        assert_eq!((error, asked), (CallError::TooLarge, SHEETS));
+    }
+
+    /// Holds: B5.
+    #[test]
+    fn of_strangers_a_bounded_number_is_kept_and_the_rest_counted() {
+        let mut strangers = OrphanBatch::default();
+        for n in 0..STRANGERS + 7 {
+            strangers.add_job(|| OrphanJob {
+                name: format!("render-{n}"),
+                uid: "u".to_owned(),
+            });
+        }
+        assert_eq!((strangers.jobs.len(), strangers.left_out), (STRANGERS, 7));
+    }
+
+    /// Holds: B9.
+    #[test]
+    fn no_more_sweeps_remove_at_once_than_there_are_places() {
+        let places = SweepPermits::default();
+        let mut taken: Vec<_> = std::iter::from_fn(|| places.take()).collect();
+        assert_eq!(taken.len(), REMOVALS);
+        taken.pop();
+        assert!(places.take().is_some(), "one was given back");
+    }
+}

@@ -1,0 +1,748 @@
+//! The loop that owns what the hub remembers: it takes in what the watches see, hands tasks to workers, and takes in
+//! what they bring.
+//!
+//! One owner means no locks. `inputs` and `outcomes` are the two ways in which what it remembers changes.
+//! Workers are tasks of their own, so a panic in one costs its task an error and a retry.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::OptionFuture;
+use k8s_openapi::jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::names::TaskUid;
+use crate::base::metrics::{ErrorLabels, Metrics};
+use crate::kubernetes::watch::{ReceivedEvent, TaskWatchScope};
+use crate::plan::platform::reference_grants::ReferenceGrantIndex;
+use crate::plan::queue::backoff::Backoff;
+use crate::plan::queue::workqueue::WorkQueue;
+use crate::plan::queue::{ConcurrencyLimits, FairQueue};
+use crate::plan::remote::ledger::LedgerChanges;
+use crate::plan::remote::site::{RemoteTarget, Site};
+use crate::plan::task::model::Task;
+use crate::plan::task::retention::{FailedJobLimits, Retention};
+use crate::remote::SiteRequest;
+
+use super::index::TaskIndex;
+use super::reconciler::ReconcileContext;
+use super::sites::SiteIndex;
+use crate::controllers::platform::PublishedCatalog;
+use crate::controllers::sweep::list;
+
+mod adoption;
+mod answers;
+mod dispatch;
+mod enqueue;
+mod event_latencies;
+mod events;
+mod ledger;
+mod metrics_update;
+mod outcomes;
+mod outputs;
+mod retention;
+mod running_work;
+mod sites;
+mod sweeps;
+mod sync_sources;
+mod verifications;
+mod work_results;
+
+use enqueue::{EnqueueReason, later, ready};
+use event_latencies::EventLatencies;
+pub use outputs::ControllerOutputs;
+use running_work::{RunningWork, WorkItem, WorkResult};
+use sync_sources::{SyncSource, unseen};
+use verifications::Verifications;
+
+/// Pause before a sweep that failed is repeated.
+const SWEEP_RETRY: Duration = Duration::from_secs(5);
+
+/// What bounds the controller.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskControllerLimits {
+    /// Jobs at once.
+    pub caps: ConcurrencyLimits,
+    /// Passes at once for tasks that run on the hub's own cluster; more only queue up in the API server.
+    pub workers: usize,
+    /// Those of them that one namespace may have, so that its many tasks leave others room both in the hub and in the API server.
+    pub workers_of_namespace: usize,
+    /// Passes at once for tasks that run on any other cluster, beside those of the workers.
+    pub passes_elsewhere: usize,
+    /// Those of them that one cluster may have, or all the clusters of one namespace's own, so that those that do not answer
+    /// leave the others room.
+    pub passes_of_cluster: usize,
+    /// Passes at once for large tasks that run on the hub's own cluster, beside all others: each may hold a task of 1.5 MiB and
+    /// what is made of it.
+    pub large_passes: usize,
+    /// The same for tasks that run on any other cluster.
+    pub large_passes_elsewhere: usize,
+    /// Those of them that one namespace on the hub's own cluster, one cluster, or all clusters of one namespace's own may have.
+    pub large_passes_of_one: usize,
+    /// Time between sweeps.
+    pub gc_interval: Duration,
+    /// Finished tasks that are kept in a namespace; `None` is all.
+    pub keep_finished: Option<usize>,
+    /// Failed Jobs that are kept on a cluster.
+    pub keep_failed: FailedJobLimits,
+}
+
+/// The loop's state.
+pub struct TaskController {
+    context: Arc<ReconcileContext>,
+    metrics: Metrics,
+    limits: TaskControllerLimits,
+    catalog: watch::Receiver<PublishedCatalog>,
+    ready: watch::Sender<bool>,
+    index: TaskIndex,
+    queue: WorkQueue<TaskUid>,
+    fair: FairQueue,
+    retention: Retention,
+    /// When the queue is looked at by namespace; `None` while nobody waits.
+    look_due: Option<Instant>,
+    backoff: Backoff<TaskUid>,
+    running: RunningWork,
+    latencies: EventLatencies,
+    /// Tasks whose pass began before the catalog changed: what it found is not kept.
+    outdated: HashSet<TaskUid>,
+    /// What the watch showed of tasks that a worker has, the newest of each: until it is back nobody knows which status on
+    /// the object is the worker's.
+    parked: HashMap<TaskUid, (TaskWatchScope, Box<Task>, Instant)>,
+    /// Tasks whose Job went while a worker had them.
+    jobs_gone: HashSet<TaskUid>,
+    /// References that namespaces allow.
+    grants: Arc<ReferenceGrantIndex>,
+    /// Grants that each list under way has shown so far.
+    shown_grants: HashMap<Option<Arc<str>>, BTreeSet<String>>,
+    /// Namespaces in which a tenant changed something that tasks may wait for, and when they are told.
+    dirty_namespaces: HashSet<String>,
+    clean_due: Option<Instant>,
+    /// What was not seen whole yet.
+    unseen: HashSet<SyncSource>,
+    /// How many scopes of tasks there are, and those that the hub may not look at.
+    scopes: usize,
+    refused: HashSet<TaskWatchScope>,
+    sweep_due: Instant,
+    is_sweeping: bool,
+    sites: SiteIndex,
+    questions: Verifications,
+    /// Sites where what is there is to be listed, and those where it is being listed.
+    lists: WorkQueue<Arc<Site>>,
+    listing: HashSet<Arc<Site>>,
+    wants: mpsc::UnboundedSender<SiteRequest>,
+    active: watch::Sender<Arc<BTreeMap<String, usize>>>,
+    left: watch::Sender<Arc<BTreeSet<String>>>,
+    /// Entries of the ledger that are not written yet.
+    unwritten: LedgerChanges,
+    is_writing_ledger: bool,
+    all_scopes: Arc<[TaskWatchScope]>,
+}
+
+impl TaskController {
+    /// An engine that has seen nothing yet, for the tasks of these scopes and what the platform offers.
+    #[must_use]
+    pub fn new(
+        context: Arc<ReconcileContext>,
+        metrics: Metrics,
+        limits: TaskControllerLimits,
+        scopes: Vec<TaskWatchScope>,
+        catalog: watch::Receiver<PublishedCatalog>,
+        outlets: ControllerOutputs,
+    ) -> Self {
+        let crosses = context.tenancy.crosses_namespaces;
+        Self {
+            all_scopes: scopes.clone().into(),
+            index: TaskIndex::new(context.tenancy.clone(), context.timeouts),
+            context,
+            metrics,
+            limits,
+            catalog,
+            ready: outlets.ready,
+            queue: WorkQueue::default(),
+            fair: FairQueue::new(limits.caps),
+            retention: Retention::new(limits.keep_finished, limits.keep_failed),
+            look_due: None,
+            backoff: Backoff::default(),
+            running: RunningWork::default(),
+            latencies: EventLatencies::default(),
+            outdated: HashSet::new(),
+            parked: HashMap::new(),
+            jobs_gone: HashSet::new(),
+            grants: Arc::default(),
+            shown_grants: HashMap::new(),
+            dirty_namespaces: HashSet::new(),
+            clean_due: None,
+            scopes: scopes.len(),
+            refused: HashSet::new(),
+            unseen: unseen(scopes, crosses),
+            sweep_due: Instant::now(),
+            is_sweeping: false,
+            sites: SiteIndex::default(),
+            questions: Verifications::default(),
+            lists: WorkQueue::default(),
+            listing: HashSet::new(),
+            wants: outlets.site_requests,
+            active: outlets.active,
+            left: outlets.leftover_namespaces,
+            unwritten: LedgerChanges::new(),
+            is_writing_ledger: false,
+        }
+    }
+
+    /// Runs until `stop`, then lets the reconciles under way end.
+    pub async fn run(mut self, mut inputs: mpsc::Receiver<ReceivedEvent>, stop: CancellationToken) {
+        self.read_ledger();
+        loop {
+            self.start_work();
+            let wake = self.next_wake();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(input) = inputs.recv() => self.take_in_all(input, &mut inputs),
+                Some(ended) = self.running.next() => self.finish(ended),
+                ended = self.questions.next() => self.take_answer(ended),
+                Ok(()) = self.catalog.changed() => {
+                    self.take_caps();
+                    self.saw(&SyncSource::Catalog);
+                    self.wake_blocked();
+                }
+                waiting = self.context.pod_results.wait_began() => self.let_wait(&waiting),
+                () = self.context.fence.opened(), if !self.may_begin() => {}
+                Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
+            }
+        }
+        self.context.pod_results.hurry();
+        while self.running.next().await.is_some() {}
+    }
+
+    fn start_work(&mut self) {
+        let now = Instant::now();
+        self.flush(now);
+        let may_begin = self.may_begin();
+        self.latencies.fence(!may_begin, now);
+        if !may_begin {
+            return;
+        }
+        // The first list of Secrets is made when all else is known, to be compared with it.
+        let is_known = self.unseen.iter().all(|source| *source == SyncSource::Secrets);
+        if is_known && self.sweep_due <= now && !self.is_sweeping {
+            self.is_sweeping = true;
+            let context = Arc::clone(&self.context);
+            self.running.spawn(WorkItem::Sweep, async move {
+                WorkResult::Sweep(list(&context.calls).await)
+            });
+        }
+        self.start_lists(now);
+        if !self.unseen.is_empty() {
+            return;
+        }
+        while let Some(uid) = self.fair.grant() {
+            self.show_wait(&uid, now);
+            self.latencies.has_turn(&uid, now);
+            ready(&mut self.queue, &uid, EnqueueReason::Slot);
+        }
+        self.start_removals(now);
+        self.start_passes(now);
+        self.show(now);
+    }
+
+    /// Without a claim nothing is begun that would only fail; what is due waits for the next renewal.
+    fn may_begin(&self) -> bool {
+        self.context.fence.admit().is_ok()
+    }
+
+    /// A task with nothing to do needs no slot.
+    fn give_slot_back(&mut self, uid: &TaskUid) {
+        if let Some(record) = self.index.task(uid) {
+            self.fair.leave(record.namespace(), record.created, uid);
+        }
+    }
+
+    fn fail(&mut self, uid: &TaskUid, kind: &'static str, stage: Option<&'static str>) {
+        // The port of the metrics asks for no credential: there it would tell a tenant what answers at an address of its choice.
+        let shown = stage
+            .filter(|_| !self.is_for_own_cluster(uid))
+            .unwrap_or_default();
+        let labels = ErrorLabels { kind, stage: shown };
+        self.metrics.reconcile_errors.get_or_create(&labels).inc();
+        let wait = self.backoff.failed(uid);
+        later(
+            &mut self.queue,
+            uid,
+            Instant::now() + wait,
+            EnqueueReason::BackOff,
+        );
+        tracing::warn!(task = %uid, kind, stage, wait_ms = wait.as_millis(), "a pass failed; it is repeated");
+    }
+
+    /// Whether a task's Job is for a cluster that its tenant names.
+    fn is_for_own_cluster(&self, uid: &TaskUid) -> bool {
+        let target = self
+            .index
+            .task(uid)
+            .and_then(|record| record.remote.target.as_deref());
+        matches!(target, Some(RemoteTarget::Own(_)))
+    }
+
+    fn next_wake(&mut self) -> Option<Instant> {
+        if !self.may_begin() {
+            return self.clean_due;
+        }
+        let is_known = self.unseen.iter().all(|source| *source == SyncSource::Secrets);
+        let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
+        let work = self.unseen.is_empty().then(|| self.queue.next_wake());
+        let lists = (is_known && self.listing.is_empty()).then(|| self.lists.next_wake());
+        let removal = self.retention.due(Instant::now());
+        let known = [removal, self.look_due].map(|due| due.filter(|_| self.unseen.is_empty()));
+        let times = [sweep, work.flatten(), self.clean_due, lists.flatten()];
+        times.into_iter().chain(known).flatten().min()
+    }
+}
+
+/// A time by the clock as a time of the process.
+fn instant(at: Timestamp) -> Instant {
+    let wait = at.duration_since(Timestamp::now());
+    Instant::now()
+        + Duration::try_from(wait)
+            .unwrap_or_default()
+            .min(Duration::from_secs(7 * 86_400))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use kube::api::ObjectMeta;
+    use kube::{Client, Config};
+    use serde_json::{Value, json};
+
+    use crate::api::RendererClassSpec;
+    use crate::api::names::{HubId, TaskKind};
+    use crate::controllers::verify::Verifier;
+    use crate::kubernetes::apply::{ApiTransport, HubClient};
+    use crate::kubernetes::events::EventRecorder;
+    use crate::kubernetes::pod_results::PodResults;
+    use crate::kubernetes::tenant::{IdentityMethod, TenantSessions};
+    use crate::kubernetes::watch::{EngineEvent, JobMetadata, WatchChange};
+    use crate::plan::platform::catalog::Catalog;
+    use crate::plan::platform::feature_gates::FeatureGates;
+    use crate::plan::platform::tenancy::TenancyPolicy;
+    use crate::plan::remote::lost_cluster::TaskTimeouts;
+    use crate::plan::task::JobState;
+    use crate::plan::task::job::JobPlacement;
+    use crate::plan::task::job_state::CompletionHint;
+    use crate::plan::task::status_seal::SealKey;
+    use crate::remote::SiteClients;
+
+    use super::super::outcome::{JobUpdate, ReconcileOutcome, StatusUpdate};
+    use super::dispatch::WAITING;
+    use super::*;
+
+    /// An engine whose calls go nowhere.
+    pub(in crate::controllers) fn engine() -> TaskController {
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let hub_id = HubId::new("test", "00000000-0000").unwrap();
+        let (metrics, _) = Metrics::new();
+        let identities = identities(&client, &metrics);
+        let calls = HubClient::new(
+            client.clone(),
+            metrics.clone(),
+            "rendering".to_owned(),
+            hub_id.clone(),
+        );
+        let context = ReconcileContext {
+            calls: calls.clone(),
+            fence: crate::kubernetes::write_fence::tests::open(),
+            events: events(client, &hub_id, &metrics),
+            pod_results: PodResults::default(),
+            hub_placement: JobPlacement {
+                hub_id,
+                cluster: None,
+                namespace: "rendering".to_owned(),
+                service_account: "renderer".to_owned(),
+            },
+            key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
+            identities: Arc::new(identities),
+            tenancy: TenancyPolicy::default(),
+            site_clients: Arc::new(NoSiteClients),
+            feature_gates: FeatureGates::default(),
+            timeouts: TaskTimeouts::default(),
+            verifier: Verifier::new(calls, metrics.clone()),
+            dry_run_requests: mpsc::channel(1).0,
+        };
+        let catalog = Catalog {
+            fallback: RendererClassSpec::default(),
+            ..Catalog::default()
+        };
+        let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
+        TaskController::new(Arc::new(context), metrics, limits(), scopes(), catalog, outlets())
+    }
+
+    fn events(client: Client, hub_id: &HubId, metrics: &Metrics) -> EventRecorder {
+        let sender = (client, crate::kubernetes::write_fence::tests::open());
+        EventRecorder::new(sender, hub_id.to_string(), metrics.clone()).0
+    }
+
+    fn outlets() -> ControllerOutputs {
+        ControllerOutputs {
+            ready: watch::channel(false).0,
+            site_requests: mpsc::unbounded_channel().0,
+            active: watch::channel(Arc::default()).0,
+            leftover_namespaces: watch::channel(Arc::default()).0,
+        }
+    }
+
+    /// No other cluster is there.
+    #[derive(Debug)]
+    struct NoSiteClients;
+
+    impl SiteClients for NoSiteClients {
+        fn client(&self, _: &Site) -> Option<Arc<dyn ApiTransport>> {
+            None
+        }
+
+        fn reserve(&self, _: &Site) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
+            Ok(None)
+        }
+    }
+
+    fn limits() -> TaskControllerLimits {
+        let (total, per_namespace) = (2, 2);
+        TaskControllerLimits {
+            caps: ConcurrencyLimits { total, per_namespace },
+            workers: 4,
+            workers_of_namespace: 2,
+            passes_elsewhere: 3,
+            passes_of_cluster: 2,
+            large_passes: 2,
+            large_passes_elsewhere: 3,
+            large_passes_of_one: 1,
+            gc_interval: Duration::from_secs(300),
+            keep_finished: None,
+            keep_failed: FailedJobLimits::default(),
+        }
+    }
+
+    fn identities(client: &Client, metrics: &Metrics) -> TenantSessions {
+        let (hub, nobody) = (client.clone(), client.clone());
+        TenantSessions::new(hub, nobody, IdentityMethod::Token, false, metrics.clone())
+    }
+
+    pub(in crate::controllers) fn scopes() -> Vec<TaskWatchScope> {
+        vec![TaskWatchScope {
+            kind: TaskKind::RenderTask,
+            namespace: None,
+        }]
+    }
+
+    fn see(engine: &mut TaskController, uid: &str) -> TaskUid {
+        see_in(engine, "team-a", uid, json!({}))
+    }
+
+    fn see_in(engine: &mut TaskController, namespace: &str, uid: &str, spec: Value) -> TaskUid {
+        let meta =
+            json!({"name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1});
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
+        engine.take_in(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        TaskUid::new(uid)
+    }
+
+    /// Holds: D4.
+    #[tokio::test]
+    async fn a_panic_costs_one_task_an_error_and_a_retry() {
+        let mut engine = engine();
+        let (broken, other) = (see(&mut engine, "broken"), see(&mut engine, "other"));
+        assert_eq!(engine.queue.take(Instant::now()), Some(broken.clone()));
+        engine
+            .running
+            .spawn(WorkItem::Pass(broken.clone()), async { panic!("on purpose") });
+        let ended = engine.running.next().await.unwrap();
+        engine.finish(ended);
+        let errors = engine
+            .metrics
+            .reconcile_errors
+            .get_or_create(&ErrorLabels {
+                kind: "Panic",
+                stage: "",
+            })
+            .get();
+        assert_eq!((errors, engine.running.passes().len()), (1, 0));
+        assert_eq!(
+            engine.queue.take(Instant::now()),
+            Some(other),
+            "the other task goes on"
+        );
+        let soon = Instant::now() + Duration::from_secs(2);
+        assert_eq!(
+            engine.queue.take(soon),
+            Some(broken),
+            "the broken one is tried again"
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_is_decided_before_everything_was_seen() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let all = [
+            SyncSource::Jobs,
+            SyncSource::Pods,
+            SyncSource::Secrets,
+            SyncSource::Catalog,
+            SyncSource::Ledger,
+        ];
+        for source in all {
+            engine.saw(&source);
+            engine.start_work();
+            assert!(engine.running.passes().len() == 0 && !*engine.ready.borrow());
+        }
+        engine.saw(&SyncSource::Tasks(scopes().remove(0)));
+        engine.start_work();
+        assert!(*engine.ready.borrow());
+        assert_eq!(engine.running.passes().next(), Some(&task));
+    }
+
+    /// Holds: T1.
+    #[tokio::test]
+    async fn a_status_that_is_seen_while_a_worker_writes_is_judged_by_what_it_wrote() {
+        let seen = |version: &str, status: Value| {
+            let meta = json!({
+                "name": "task", "namespace": "team-a", "uid": "task", "resourceVersion": version, "generation": 1,
+            });
+            let meta = serde_json::from_value(meta).unwrap();
+            Task::new(TaskKind::RenderTask, &meta, json!({}), status).unwrap()
+        };
+        let (own, forged) = (json!({"attempts": 1}), json!({"attempts": 2}));
+        for (later, is_forged) in [
+            (None, false),
+            (Some(("9", &forged)), true),
+            (Some(("7", &forged)), false),
+        ] {
+            let mut engine = engine();
+            let task = see(&mut engine, "task");
+            engine
+                .running
+                .spawn(WorkItem::Pass(task.clone()), std::future::pending());
+            // The event of the worker's own write comes before the worker does.
+            for (version, status) in [Some(("8", &own)), later].into_iter().flatten() {
+                let change = WatchChange::Seen(Box::new(seen(version, status.clone())));
+                engine.take_in(EngineEvent::Task(scopes().remove(0), change).into());
+            }
+            engine.running = RunningWork::default();
+            let outcome = ReconcileOutcome {
+                task: Some(Arc::new(seen("8", own.clone()))),
+                status: StatusUpdate {
+                    was_written: true,
+                    ..StatusUpdate::default()
+                },
+                ..ReconcileOutcome::default()
+            };
+            engine.take_outcome(&task, &outcome);
+            engine.take_parked(&task);
+            assert_eq!(
+                engine.index.restore_due(&task, Instant::now()).is_some(),
+                is_forged
+            );
+            assert_eq!(engine.metrics.forged_statuses.get(), u64::from(is_forged));
+        }
+    }
+
+    fn mark(task: &TaskUid, hint: CompletionHint) -> JobMetadata {
+        JobMetadata {
+            task: task.clone(),
+            name: "render-x".to_owned(),
+            uid: "job".to_owned(),
+            spec_hash: String::new(),
+            chart_url: None,
+            hint,
+        }
+    }
+
+    /// Waits as a reconcile does, until the controller has heard of it.
+    async fn wait_for_word(engine: &mut TaskController, task: &'static str) -> tokio::task::JoinHandle<()> {
+        let notes = engine.context.pod_results.clone();
+        let waits = tokio::spawn(async move {
+            let limit = Duration::from_secs(60);
+            notes.wait(&TaskUid::new(task), limit, |_| true).await;
+        });
+        let waiting = engine.context.pod_results.wait_began().await;
+        engine.let_wait(&waiting);
+        waits
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_waits_for_the_word_of_a_pod_needs_no_worker() {
+        let mut engine = engine();
+        for (namespace, uid) in [
+            ("team-a", "a"),
+            ("team-b", "b"),
+            ("team-c", "c"),
+            ("team-d", "d"),
+            ("team-e", "e"),
+            ("team-f", "f"),
+        ] {
+            see_in(&mut engine, namespace, uid, json!({}));
+        }
+        engine.unseen.clear();
+        engine.start_work();
+        assert_eq!(engine.running.passes().len(), engine.limits.workers);
+        let waits = wait_for_word(&mut engine, "a").await;
+        engine.start_work();
+        assert_eq!(engine.running.passes().len(), engine.limits.workers + 1);
+        waits.abort();
+    }
+
+    #[tokio::test]
+    async fn no_more_passes_wait_beside_the_workers_than_the_bound() {
+        let mut engine = engine();
+        let all = WAITING + 2 * engine.limits.workers;
+        for n in 0..all {
+            see_in(&mut engine, &format!("team-{n}"), &format!("task-{n}"), json!({}));
+        }
+        engine.unseen.clear();
+        for _ in 0..all {
+            engine.start_work();
+            let passes: Vec<_> = engine.running.passes().cloned().collect();
+            engine.let_wait(&passes);
+        }
+        assert_eq!(engine.running.passes().len(), WAITING + engine.limits.workers);
+    }
+
+    /// Holds: D1.
+    #[tokio::test]
+    async fn a_namespace_has_some_of_the_workers_for_what_runs_here_and_leaves_others_room() {
+        let mut engine = engine();
+        for uid in ["a", "b", "c", "d"] {
+            see(&mut engine, uid);
+        }
+        engine.unseen.clear();
+        engine.start_work();
+        assert_eq!(engine.running.passes().len(), engine.limits.workers_of_namespace);
+        see_in(&mut engine, "team-b", "other", json!({}));
+        engine.start_work();
+        assert_eq!(
+            engine.running.passes().len(),
+            engine.limits.workers_of_namespace + 1
+        );
+        let waits = wait_for_word(&mut engine, "a").await;
+        engine.start_work();
+        assert_eq!(
+            engine.running.passes().len(),
+            engine.limits.workers_of_namespace + 2,
+            "one of them waits"
+        );
+        waits.abort();
+    }
+
+    #[tokio::test]
+    async fn a_slow_cluster_does_not_use_up_what_its_namespace_has_for_others() {
+        let mut engine = engine();
+        let spec = json!({
+            "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"}, "clusterName": "slow",
+        });
+        for uid in ["a", "b", "c"] {
+            see_in(&mut engine, "team-a", uid, spec.clone());
+        }
+        let here = see(&mut engine, "here");
+        engine.unseen.clear();
+        engine.start_work();
+        assert!(engine.running.has(&here));
+        assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
+    }
+
+    /// A spec for a cluster.
+    fn on(cluster: &str) -> Value {
+        json!({
+            "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"},
+            "clusterName": cluster,
+        })
+    }
+
+    /// Holds: B2.
+    #[tokio::test]
+    async fn slow_clusters_leave_others_room_and_the_hub_all_of_its_own_workers() {
+        let mut engine = engine();
+        for n in 0..8 {
+            see_in(&mut engine, "team-a", &format!("slow-{n}"), on("slow"));
+        }
+        let other = see_in(&mut engine, "team-a", "other", on("other"));
+        engine.unseen.clear();
+        engine.start_work();
+        assert!(engine.running.has(&other));
+        assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
+        for n in 0..8 {
+            see_in(
+                &mut engine,
+                "team-b",
+                &format!("slower-{n}"),
+                on(&format!("slower-{n}")),
+            );
+        }
+        engine.start_work();
+        assert_eq!(engine.running.passes().len(), engine.limits.passes_elsewhere);
+        for namespace in ["team-a", "team-b", "team-c"] {
+            for n in 0..2 {
+                see_in(
+                    &mut engine,
+                    namespace,
+                    &format!("here-{namespace}-{n}"),
+                    json!({}),
+                );
+            }
+        }
+        engine.start_work();
+        let all = engine.limits.passes_elsewhere + engine.limits.workers;
+        assert_eq!(
+            engine.running.passes().len(),
+            all,
+            "all workers are the hub's own"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_job_that_went_while_its_task_was_worked_on_stays_gone() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        engine
+            .running
+            .spawn(WorkItem::Pass(task.clone()), std::future::pending());
+        engine.take_in(EngineEvent::Job(None, WatchChange::Gone(task.clone())).into());
+        let outcome = ReconcileOutcome {
+            job: JobUpdate::Known(mark(&task, CompletionHint::No)),
+            ..ReconcileOutcome::default()
+        };
+        engine.take_outcome(&task, &outcome);
+        assert!(!engine.index.has_job(&task));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_ended_while_its_task_was_worked_on_is_read_right_after() {
+        let mut engine = engine();
+        let task = see(&mut engine, "task");
+        let may_have_ended = |engine: &TaskController, now| {
+            let (view, _) = engine.index.view(&task, Timestamp::UNIX_EPOCH, now);
+            matches!(view.unwrap().job, JobState::Seen { may_have_ended, .. } if may_have_ended)
+        };
+        let outcome = |job| ReconcileOutcome {
+            job,
+            ..ReconcileOutcome::default()
+        };
+        assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
+        engine.take_in(EngineEvent::Job(None, WatchChange::Seen(mark(&task, CompletionHint::Now))).into());
+        engine.take_outcome(&task, &outcome(JobUpdate::Known(mark(&task, CompletionHint::No))));
+        engine.queue.done(&task);
+        let now = Instant::now();
+        assert_eq!(engine.queue.take(now), Some(task.clone()));
+        assert!(may_have_ended(&engine, now));
+        // The read said that it still runs; it is read again without another event, and not at once.
+        engine.take_outcome(
+            &task,
+            &outcome(JobUpdate::Read(mark(&task, CompletionHint::Now), now)),
+        );
+        engine.queue.done(&task);
+        assert_eq!(engine.queue.take(Instant::now()), None);
+        let later = now + Duration::from_secs(60);
+        assert_eq!(engine.queue.take(later), Some(task.clone()));
+        assert!(may_have_ended(&engine, later));
+    }
+}

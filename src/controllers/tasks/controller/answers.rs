@@ -1,0 +1,60 @@
+//! What a pass asks of registries, and what it is told of it.
+
+use std::time::{Duration, Instant};
+
+use super::super::outcome::ReconcileOutcome;
+use super::super::verification::VerificationReply;
+use super::enqueue::{EnqueueReason, later, ready};
+use super::verifications::VerificationJoinResult;
+use super::{TaskController, instant};
+use crate::api::names::TaskUid;
+
+/// Time after which a task looks for itself what became of its question; longer than an answer takes.
+const ASKED: Duration = Duration::from_secs(600);
+
+impl TaskController {
+    /// What a reconcile of the task is told of its question. Where the reconcile fails, the Job is read anew and the registry asked
+    /// anew.
+    pub(super) fn answer(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
+        let answer = self.questions.tell(uid)?;
+        if answer.pending.is_some() {
+            self.index.read_job_at(uid, Instant::now());
+        }
+        Some(answer)
+    }
+
+    /// Takes in that a reconcile wants to know something of a registry, or waits before it asks again.
+    pub(super) fn take_question(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
+        if self
+            .index
+            .task(uid)
+            .is_none_or(|record| record.phase.is_finished())
+        {
+            self.questions.forget(uid);
+            return;
+        }
+        if let Some(claim) = &outcome.pending_verification {
+            self.questions
+                .ask(uid, claim.clone(), self.context.verifier.clone());
+            self.index.read_job_at(uid, Instant::now() + ASKED);
+        } else if let (Some(wake), None) = (outcome.wake, outcome.error)
+            && self.questions.wait_until(uid, wake)
+        {
+            self.index.read_job_at(uid, instant(wake));
+        }
+    }
+
+    /// Takes in what a registry said, and lets its task go on.
+    pub(super) fn take_answer(&mut self, ended: VerificationJoinResult) {
+        let Some((uid, ask_again)) = self.questions.take(ended) else {
+            return;
+        };
+        match ask_again.map(instant) {
+            None => ready(&mut self.queue, &uid, EnqueueReason::RegistryAnswered),
+            Some(at) => {
+                self.index.read_job_at(&uid, at);
+                later(&mut self.queue, &uid, at, EnqueueReason::RegistryNotAsked);
+            }
+        }
+    }
+}

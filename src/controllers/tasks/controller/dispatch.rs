@@ -1,0 +1,381 @@
+//! Which tasks are worked on, and at whose expense: what runs elsewhere never uses up what the hub has for its own cluster.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::jiff::Timestamp;
+use tracing::{Instrument as _, Span};
+
+use crate::api::names::TaskUid;
+use crate::base::metrics::event_latency::{TaskLocation, measure};
+use crate::kubernetes::apply::ApiTransport;
+use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner};
+use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
+
+use super::super::index::TaskView;
+use super::super::reconciler::{PlatformView, work};
+use super::super::task_record::{ReconcileSize, TaskRecord};
+use super::enqueue::{EnqueueReason, later, put_back};
+use super::running_work::{TimedOutcome, WorkItem, WorkResult};
+use super::{TaskController, TaskControllerLimits, instant};
+
+/// Passes beyond the workers, at most, while others wait for the last words of pods.
+pub(super) const WAITING: usize = 64;
+
+impl TaskController {
+    /// Passes that wait for a pod's word make no call, so others have their workers; those that hold much memory keep theirs.
+    pub(super) fn let_wait(&mut self, waiting: &[TaskUid]) {
+        for uid in waiting {
+            let is_large = self
+                .index
+                .task(uid)
+                .is_some_and(|record| record.size == ReconcileSize::Large);
+            if !is_large && self.running.passes().len() - self.queue.at_work() < WAITING {
+                self.queue.rest(uid);
+            }
+        }
+    }
+
+    /// Starts what is due, as far as there are workers for it; namespaces take turns, so that the many tasks of one do not keep
+    /// another's from being looked at.
+    pub(super) fn start_passes(&mut self, now: Instant) {
+        loop {
+            let (index, limits) = (&self.index, &self.limits);
+            let owner = |uid: &TaskUid| {
+                index
+                    .task(uid)
+                    .map_or(KeyOwner::NOBODY, |record| limits.owner(record))
+            };
+            let Some((uid, waited_for)) = self.queue.take_fair(now, owner) else {
+                return;
+            };
+            self.start_pass(uid, waited_for.as_ref(), now);
+        }
+    }
+
+    fn start_pass(&mut self, uid: TaskUid, waited_for: Option<&ConcurrencyPool>, now: Instant) {
+        let site = self.site_and_state(&uid);
+        let (view, due) = if self.awaits_removal(&uid) {
+            (None, None)
+        } else {
+            self.index.view(&uid, Timestamp::now(), now)
+        };
+        let Some(mut view) = view else {
+            self.leave_alone(&uid, due);
+            return;
+        };
+        // Waited for before the task has a worker.
+        let way = match self.admit(site.as_ref()) {
+            Ok(way) => way,
+            Err(not_before) => {
+                self.latencies.has_to_wait(&uid, waited_for, now);
+                put_back(&mut self.queue, &uid, not_before);
+                return;
+            }
+        };
+        (view.remote.site, view.remote.way) = (site, way);
+        view.verification = self.answer(&uid);
+        let has_slot = self.fair.is_running(&view.id.namespace, &uid);
+        let span = span_of(&view);
+        let waited = waited_for.map(ConcurrencyPool::as_str);
+        span.in_scope(|| tracing::debug!(has_slot, waited_for = waited, "a pass over a task begins"));
+        let journey = self
+            .latencies
+            .depart(&uid, waited_for, self.runs(&uid), Instant::now());
+        self.jobs_gone.remove(&uid);
+        let (context, journeys) = (Arc::clone(&self.context), self.metrics.event_latency.clone());
+        let offers = self.offers();
+        self.running.spawn(WorkItem::Pass(uid.clone()), async move {
+            let pass = work(context, offers, view, has_slot).instrument(span);
+            let (outcome, journey) = measure(&journeys, journey, pass).await;
+            let passed = TimedOutcome {
+                started: now,
+                outcome,
+                latency: journey,
+            };
+            WorkResult::Pass(uid, Box::new(passed))
+        });
+    }
+
+    fn offers(&self) -> PlatformView {
+        PlatformView {
+            catalog: self.catalog.borrow().clone().unwrap_or_default(),
+            grants: Arc::clone(&self.grants),
+        }
+    }
+
+    /// Nothing is to be done for a task before then.
+    fn leave_alone(&mut self, uid: &TaskUid, due: Option<Timestamp>) {
+        self.latencies.forget(uid);
+        self.queue.done(uid);
+        self.give_slot_back(uid);
+        if let Some(due) = due {
+            later(&mut self.queue, uid, instant(due), EnqueueReason::Due);
+        }
+        self.await_restore(uid);
+        self.retain(uid);
+    }
+
+    /// The way to a site for one reconcile, where there is one.
+    ///
+    /// # Errors
+    /// When it is worth trying again, where the site may not be asked now.
+    fn admit(&self, site: Option<&(Arc<Site>, SiteState)>) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
+        match site {
+            Some((site, SiteState::Up)) => self.context.site_clients.reserve(site),
+            _ => Ok(None),
+        }
+    }
+
+    fn runs(&self, uid: &TaskUid) -> TaskLocation {
+        let target = self
+            .index
+            .task(uid)
+            .and_then(|record| record.remote.target.as_ref());
+        target.map_or(TaskLocation::Here, |_| TaskLocation::Elsewhere)
+    }
+}
+
+/// What each line of a reconcile says: which task it is, and where its Job runs.
+fn span_of(view: &TaskView) -> Span {
+    let site = view.remote.site.as_ref();
+    tracing::debug_span!(
+        "pass",
+        task = %view.id.uid,
+        kind = view.id.kind.as_str(),
+        namespace = view.id.namespace,
+        task_name = view.id.name,
+        cluster = site.map(|(site, _)| tracing::field::display(&site.cluster)),
+    )
+}
+
+impl TaskControllerLimits {
+    /// Out of which pools a task is worked on. A namespace's tasks take turns with those of others, whatever cluster they are
+    /// for. Large ones have places of their own, so that what reconciles hold together is bounded and small ones never wait for it.
+    fn owner(&self, record: &TaskRecord) -> KeyOwner {
+        let namespace = record.namespace();
+        let elsewhere = [
+            self.passes_of_cluster,
+            self.passes_elsewhere,
+            self.large_passes_elsewhere,
+        ];
+        let (own, all, [of_own, of_all, large]) = match record.remote.target.as_deref() {
+            None => (
+                ConcurrencyPool::Namespace(Arc::clone(namespace)),
+                ConcurrencyPool::Here,
+                [self.workers_of_namespace, self.workers, self.large_passes],
+            ),
+            Some(RemoteTarget::Platform(name)) => (
+                ConcurrencyPool::Cluster(name.as_str().into()),
+                ConcurrencyPool::Elsewhere,
+                elsewhere,
+            ),
+            // However many clusters a tenant names.
+            Some(RemoteTarget::Own(_)) => (
+                ConcurrencyPool::OwnClusters(Arc::clone(namespace)),
+                ConcurrencyPool::Elsewhere,
+                elsewhere,
+            ),
+        };
+        let (second, third) = if record.size == ReconcileSize::Large {
+            let [large_own, large_all] =
+                [own.clone(), all].map(|pool| ConcurrencyPool::Large(Box::new(pool)));
+            ((large_own, self.large_passes_of_one), Some((large_all, large)))
+        } else {
+            ((all, of_all), None)
+        };
+        KeyOwner {
+            name: Some(Arc::clone(namespace)),
+            pools: [Some((own, of_own)), Some(second), third],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use kube::api::ObjectMeta;
+    use serde_json::{Value, json};
+
+    use super::super::super::reconciler::ReconcileContext;
+    use super::super::super::task_record::LARGE;
+    use super::super::tests::{engine, scopes};
+    use super::*;
+    use crate::api::names::TaskKind;
+    use crate::base::metrics::ErrorLabels;
+    use crate::kubernetes::watch::{EngineEvent, WatchChange};
+    use crate::plan::remote::site::ClusterName;
+    use crate::plan::task::model::Task;
+    use crate::remote::SiteClients;
+
+    /// Clusters of which each may be asked so often, and when others may be asked again.
+    #[derive(Debug)]
+    struct Paced(Mutex<usize>, Instant);
+
+    impl SiteClients for Paced {
+        fn client(&self, _: &Site) -> Option<Arc<dyn ApiTransport>> {
+            None
+        }
+
+        fn reserve(&self, site: &Site) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
+            if site.cluster != ClusterName::Platform("slow".to_owned()) {
+                return Ok(None);
+            }
+            let mut left = self.0.lock().unwrap();
+            *left = left.checked_sub(1).ok_or(self.1)?;
+            Ok(None)
+        }
+    }
+
+    /// A task whose spec says where its Job runs.
+    fn see_as(engine: &mut TaskController, uid: &str, place: &Value) -> TaskUid {
+        let meta = json!({
+            "name": uid, "namespace": "team-a", "uid": uid, "resourceVersion": "1", "generation": 1,
+        });
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        let mut spec = json!({
+            "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"},
+        });
+        for (field, value) in place.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
+        engine.take_in(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        TaskUid::new(uid)
+    }
+
+    fn see_on(engine: &mut TaskController, cluster: &str, uid: &str) -> TaskUid {
+        let uid = see_as(engine, uid, &json!({"clusterName": cluster}));
+        let site = Site {
+            cluster: ClusterName::Platform(cluster.to_owned()),
+            namespace: "jobs".to_owned(),
+        };
+        let site = engine.sites.intern(site, Timestamp::now());
+        engine.sites.transition(&site, SiteState::Up, Timestamp::now());
+        engine.sites.listed(&site);
+        engine.index.settle_at(&uid, &site);
+        uid
+    }
+
+    /// A task whose configuration is so long, for this cluster or for the hub's own.
+    fn see_long(
+        engine: &mut TaskController,
+        namespace: &str,
+        cluster: Option<&str>,
+        (uid, bytes): (&str, usize),
+    ) -> TaskUid {
+        let meta = json!({
+            "name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1,
+        });
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        let spec = json!({
+            "config": {"type": "slides", "text": "x".repeat(bytes)}, "repository": "team-a/shop", "tag": "1",
+            "registryRef": {"name": "main"}, "clusterName": cluster,
+        });
+        let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
+        engine.take_in(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        TaskUid::new(uid)
+    }
+
+    /// Whether a task is for the hub's own cluster, and takes the next that may be worked on.
+    fn take(engine: &mut TaskController) -> Option<(TaskUid, bool)> {
+        let (index, limits) = (&engine.index, &engine.limits);
+        let owner = |uid: &TaskUid| limits.owner(index.task(uid).unwrap());
+        let (uid, _) = engine.queue.take_fair(Instant::now(), owner)?;
+        let is_here = index.task(&uid).unwrap().remote.target.is_none();
+        Some((uid, is_here))
+    }
+
+    #[tokio::test]
+    async fn of_many_large_tasks_few_are_worked_on_at_once_and_small_ones_do_not_wait_for_them() {
+        let mut engine = engine();
+        for n in 0..200 {
+            let (team, west) = (format!("team-{}", n % 10), format!("west-{}", n % 9));
+            let cluster = (n % 2 == 0).then_some(&*west);
+            see_long(
+                &mut engine,
+                &team,
+                cluster,
+                (format!("large-{n}").as_str(), LARGE),
+            );
+        }
+        let (mut held, mut ended) = (VecDeque::new(), 0);
+        while ended < 200 {
+            held.extend(std::iter::from_fn(|| take(&mut engine)));
+            let here = held.iter().filter(|(_, is_here)| *is_here).count();
+            let elsewhere = held.len() - here;
+            let limits = engine.limits;
+            assert!(here <= limits.large_passes && elsewhere <= limits.large_passes_elsewhere);
+            assert!(ended > 0 || held.len() == limits.large_passes + limits.large_passes_elsewhere);
+            for cluster in [None, Some("west-0"), Some("east")] {
+                let name = format!("small-{ended}-{}", cluster.unwrap_or("here"));
+                let small = see_long(&mut engine, "team-0", cluster, (name.as_str(), 10));
+                assert_eq!(take(&mut engine), Some((small.clone(), cluster.is_none())));
+                engine.queue.done(&small);
+            }
+            let (uid, _) = held.pop_front().unwrap();
+            engine.queue.done(&uid);
+            ended += 1;
+        }
+        assert!(engine.queue.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_large_pass_keeps_its_place_while_it_waits_for_the_word_of_a_pod() {
+        for (bytes, at_work) in [(10, 0), (LARGE, 1)] {
+            let mut engine = engine();
+            let uid = see_long(&mut engine, "team-a", None, ("task", bytes));
+            engine.unseen.clear();
+            engine.start_passes(Instant::now());
+            assert!(engine.running.has(&uid));
+            engine.let_wait(std::slice::from_ref(&uid));
+            assert_eq!(engine.queue.at_work(), at_work, "{bytes} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn how_far_a_call_came_is_counted_but_for_clusters_that_tenants_name() {
+        let mut engine = engine();
+        let own = json!({"kubeConfig": {"secretRef": {"name": "edge"}}, "serviceAccountName": "builder"});
+        let tasks = [
+            see_as(&mut engine, "here", &json!({})),
+            see_on(&mut engine, "east", "east"),
+            see_as(&mut engine, "own", &own),
+        ];
+        for uid in &tasks {
+            engine.fail(uid, "Transport", Some("connect"));
+        }
+        let count = |stage| {
+            let kind = "Transport";
+            let labels = ErrorLabels { kind, stage };
+            engine.metrics.reconcile_errors.get_or_create(&labels).get()
+        };
+        assert_eq!((count("connect"), count("")), (2, 1));
+    }
+
+    /// Holds: B2.
+    #[tokio::test]
+    async fn a_pass_for_a_cluster_that_may_not_be_asked_yet_is_not_begun_and_keeps_its_turn() {
+        let mut engine = engine();
+        let again = Instant::now() + Duration::from_secs(30);
+        if let Some(context) = Arc::<ReconcileContext>::get_mut(&mut engine.context) {
+            context.site_clients = Arc::new(Paced(Mutex::new(1), again));
+        }
+        let first = see_on(&mut engine, "slow", "first");
+        for n in 0..100 {
+            see_on(&mut engine, "slow", &format!("slow-{n}"));
+        }
+        let other = see_on(&mut engine, "other", "other");
+        engine.unseen.clear();
+        let now = Instant::now();
+        engine.start_passes(now);
+        let at_work: Vec<_> = engine.running.passes().collect();
+        assert_eq!(at_work.len(), 2, "{at_work:?}");
+        assert!(engine.running.has(&first) && engine.running.has(&other));
+        assert_eq!(engine.queue.len(), 100);
+        assert_eq!(engine.queue.next_wake(), Some(again));
+    }
+}

@@ -1,0 +1,204 @@
+//! How long events are with the controller before a request leaves for them, and what they wait for.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::api::names::TaskUid;
+use crate::base::metrics::event_latency::{EventLatency, TaskLocation, WaitReason};
+use crate::plan::queue::workqueue::ConcurrencyPool;
+
+/// The events of tasks that no request left for yet.
+#[derive(Debug, Default)]
+pub(super) struct EventLatencies {
+    of: HashMap<TaskUid, OpenEventLatency>,
+    /// How long the hub was without a claim, and since when it is.
+    fenced: Duration,
+    fenced_since: Option<Instant>,
+}
+
+/// A part of an event latency that is not over.
+#[derive(Debug)]
+struct OpenEventLatency {
+    journey: EventLatency,
+    /// `None` for a worker: which pool it waits for is known at the end.
+    wait: Option<WaitReason>,
+    since: Instant,
+    /// How long the hub had been without a claim by then.
+    fenced: Duration,
+}
+
+impl EventLatencies {
+    /// Takes in whether the hub has a claim now.
+    pub(super) fn fence(&mut self, is_fenced: bool, now: Instant) {
+        if is_fenced {
+            self.fenced_since.get_or_insert(now);
+        } else {
+            self.fenced = self.fenced(now);
+            self.fenced_since = None;
+        }
+    }
+
+    fn fenced(&self, now: Instant) -> Duration {
+        let since = self
+            .fenced_since
+            .map(|since| now.saturating_duration_since(since));
+        self.fenced + since.unwrap_or_default()
+    }
+
+    /// An event makes a task wait for a worker; the earliest one counts.
+    pub(super) fn begin(&mut self, uid: &TaskUid, arrived: Instant) {
+        if !self.of.contains_key(uid) {
+            self.put(uid, EventLatency::new(arrived), None, arrived);
+        }
+    }
+
+    /// A task waits for something, or for a worker.
+    pub(super) fn put(
+        &mut self,
+        uid: &TaskUid,
+        journey: EventLatency,
+        wait: Option<WaitReason>,
+        since: Instant,
+    ) {
+        let leg = OpenEventLatency {
+            journey,
+            wait,
+            since,
+            fenced: self.fenced(since),
+        };
+        self.of.insert(uid.clone(), leg);
+    }
+
+    /// The wait of a task is over.
+    fn take(&mut self, uid: &TaskUid, worker: WaitReason, now: Instant) -> Option<EventLatency> {
+        let fenced = self.fenced(now);
+        let mut leg = self.of.remove(uid)?;
+        let waited = now.saturating_duration_since(leg.since);
+        let without_claim = fenced.saturating_sub(leg.fenced).min(waited);
+        leg.journey.waited(WaitReason::Lease, without_claim);
+        leg.journey
+            .waited(leg.wait.unwrap_or(worker), waited.saturating_sub(without_claim));
+        Some(leg.journey)
+    }
+
+    /// A task has its slot, and waits for a worker again.
+    pub(super) fn has_turn(&mut self, uid: &TaskUid, now: Instant) {
+        if let Some(journey) = self.take(uid, WaitReason::Turn, now) {
+            self.put(uid, journey, None, now);
+        }
+    }
+
+    /// A task waits until its cluster may be asked again.
+    pub(super) fn has_to_wait(&mut self, uid: &TaskUid, waited_for: Option<&ConcurrencyPool>, now: Instant) {
+        if let Some(journey) = self.take(uid, worker(waited_for), now) {
+            self.put(uid, journey, Some(WaitReason::Pace), now);
+        }
+    }
+
+    /// A worker has the task.
+    pub(super) fn depart(
+        &mut self,
+        uid: &TaskUid,
+        waited_for: Option<&ConcurrencyPool>,
+        runs: TaskLocation,
+        now: Instant,
+    ) -> Option<EventLatency> {
+        let mut journey = self.take(uid, worker(waited_for), now)?;
+        journey.set_runs(runs);
+        Some(journey)
+    }
+
+    /// A reconcile of the task ended: what arrived meanwhile waited for that reconcile, and waits for a worker from now on.
+    pub(super) fn pass_ended(&mut self, uid: &TaskUid, now: Instant) {
+        if self.of.get(uid).is_some_and(|leg| leg.wait.is_none())
+            && let Some(journey) = self.take(uid, WaitReason::Pass, now)
+        {
+            self.put(uid, journey, None, now);
+        }
+    }
+
+    /// Nothing is to be done for the events of a task.
+    pub(super) fn forget(&mut self, uid: &TaskUid) {
+        self.of.remove(uid);
+    }
+}
+
+/// What a task waited for whose owner had to wait for this pool last.
+fn worker(waited_for: Option<&ConcurrencyPool>) -> WaitReason {
+    match waited_for {
+        None | Some(ConcurrencyPool::Here | ConcurrencyPool::Elsewhere) => WaitReason::Worker,
+        Some(ConcurrencyPool::Namespace(_)) => WaitReason::Namespace,
+        Some(ConcurrencyPool::Cluster(_) | ConcurrencyPool::OwnClusters(_)) => WaitReason::Cluster,
+        Some(ConcurrencyPool::Large(pool)) => worker(Some(pool.as_ref())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds: B24.
+    #[test]
+    fn what_a_task_waits_for_is_told_apart_and_the_earliest_event_counts() {
+        let (uid, begin) = (TaskUid::new("task"), Instant::now());
+        let at = |second| begin + Duration::from_secs(second);
+        let mut journeys = EventLatencies::default();
+        journeys.begin(&uid, at(0));
+        journeys.begin(&uid, at(1));
+        journeys.fence(true, at(2));
+        journeys.fence(true, at(3));
+        journeys.fence(false, at(6));
+        let full = ConcurrencyPool::Cluster("west".into());
+        journeys.has_to_wait(&uid, Some(&full), at(10));
+        let journey = journeys
+            .depart(&uid, Some(&full), TaskLocation::Elsewhere, at(30))
+            .unwrap();
+        assert!(journeys.of.is_empty());
+        journeys.put(&uid, journey, Some(WaitReason::Turn), at(31));
+        journeys.has_turn(&uid, at(71));
+        let journey = journeys
+            .depart(
+                &uid,
+                Some(&ConcurrencyPool::Here),
+                TaskLocation::Elsewhere,
+                at(72),
+            )
+            .unwrap();
+        let mut expected = EventLatency::new(at(0));
+        expected.set_runs(TaskLocation::Elsewhere);
+        for (wait, seconds) in [
+            (WaitReason::Lease, 4),
+            (WaitReason::Cluster, 6),
+            (WaitReason::Pace, 20),
+            (WaitReason::Turn, 40),
+            (WaitReason::Worker, 1),
+        ] {
+            expected.waited(wait, Duration::from_secs(seconds));
+        }
+        assert_eq!(journey, expected);
+        assert!(journeys.depart(&uid, None, TaskLocation::Here, at(73)).is_none());
+    }
+
+    /// Holds: B24.
+    #[test]
+    fn what_arrives_during_a_pass_of_its_task_waits_for_that_pass_first() {
+        let (uid, begin) = (TaskUid::new("task"), Instant::now());
+        let at = |second| begin + Duration::from_secs(second);
+        let mut journeys = EventLatencies::default();
+        journeys.pass_ended(&uid, at(0));
+        journeys.begin(&uid, at(1));
+        journeys.pass_ended(&uid, at(6));
+        let journey = journeys.depart(&uid, None, TaskLocation::Here, at(8)).unwrap();
+        let mut expected = EventLatency::new(at(1));
+        expected.waited(WaitReason::Pass, Duration::from_secs(5));
+        expected.waited(WaitReason::Worker, Duration::from_secs(2));
+        assert_eq!(journey, expected);
+        // What the reconcile itself left to wait for a slot goes on waiting for it.
+        journeys.put(&uid, journey, Some(WaitReason::Turn), at(9));
+        journeys.pass_ended(&uid, at(10));
+        journeys.has_turn(&uid, at(19));
+        let journey = journeys.depart(&uid, None, TaskLocation::Here, at(19)).unwrap();
+        expected.waited(WaitReason::Turn, Duration::from_secs(10));
+        assert_eq!(journey, expected);
+    }
+}

@@ -1,0 +1,264 @@
+//! What the controller takes in from its watches.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use crate::api::names::TaskUid;
+use crate::kubernetes::watch::{
+    EngineEvent, GrantChange, JobMetadata, ReceivedEvent, TaskWatchScope, WatchChange,
+};
+use crate::plan::task::model::Task;
+
+use super::super::index::TaskEventKind;
+use super::super::task_record::{JobLocation, StartBlocker, TaskRecord};
+use super::TaskController;
+use super::enqueue::{EnqueueReason, later, ready};
+use super::sites::ticket;
+use super::sync_sources::SyncSource;
+
+/// Time in which changes of tenants' registries and grants are gathered.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Inputs that are taken in before work is started again: a flood of them costs what they themselves do.
+const AT_ONCE: usize = 64;
+
+impl TaskController {
+    /// Takes in what a watch saw, and some of what is there besides.
+    pub(super) fn take_in_all(&mut self, first: ReceivedEvent, others: &mut mpsc::Receiver<ReceivedEvent>) {
+        self.take_in(first);
+        for _ in 1..AT_ONCE {
+            let Ok(input) = others.try_recv() else { break };
+            self.take_in(input);
+        }
+    }
+
+    pub(super) fn take_in(&mut self, ReceivedEvent { at, input }: ReceivedEvent) {
+        match input {
+            EngineEvent::Task(scope, change) => self.take_in_task(&scope, change, at),
+            EngineEvent::Job(origin, change) => self.take_in_job(&origin, change, at),
+            EngineEvent::Site(site, state) => self.take_in_site(&site, state),
+            EngineEvent::PodsSeen => self.saw(&SyncSource::Pods),
+            EngineEvent::Grant(change) => self.take_in_grant(change),
+            EngineEvent::Registry(namespace) => self.soil(namespace),
+            EngineEvent::Refused(scope) => self.waive(&scope),
+        }
+    }
+
+    fn take_in_task(&mut self, scope: &TaskWatchScope, change: WatchChange<Box<Task>>, arrived: Instant) {
+        match change {
+            WatchChange::Restart => self.index.restart(scope),
+            WatchChange::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
+                self.parked
+                    .insert(task.id.uid.clone(), (scope.clone(), task, arrived));
+            }
+            WatchChange::Seen(task) => self.see(scope, *task, arrived),
+            WatchChange::Gone(uid) => self.forget(&uid),
+            WatchChange::Synced => {
+                for uid in self.index.vanished_tasks(scope) {
+                    self.forget(&uid);
+                }
+                self.refused.remove(scope);
+                self.saw(&SyncSource::Tasks(scope.clone()));
+            }
+        }
+    }
+
+    /// Whether a worker has the task, which counts as seen then.
+    fn is_with_a_worker(&mut self, scope: &TaskWatchScope, uid: &TaskUid) -> bool {
+        self.running.has(uid) && self.index.touch_task(scope, uid)
+    }
+
+    /// Takes in what the watch showed while a worker had the task.
+    pub(super) fn take_parked(&mut self, uid: &TaskUid) {
+        if let Some((scope, task, arrived)) = self.parked.remove(uid) {
+            self.see(&scope, *task, arrived);
+        }
+    }
+
+    fn see(&mut self, scope: &TaskWatchScope, task: Task, arrived: Instant) {
+        let uid = task.id.uid.clone();
+        let sight = self.index.see_task(scope, task, &self.context.key);
+        if sight == TaskEventKind::Late {
+            return;
+        }
+        self.suspect(&uid);
+        self.begin_journey(&uid, arrived);
+        ready(&mut self.queue, &uid, EnqueueReason::TaskSeen);
+        if sight == TaskEventKind::Forged {
+            self.metrics.forged_statuses.inc();
+        }
+    }
+
+    /// An event arrived for which something may be to be done. While not everything was seen, it says nothing of the hub.
+    fn begin_journey(&mut self, uid: &TaskUid, arrived: Instant) {
+        if self.unseen.is_empty() {
+            self.latencies.begin(uid, arrived);
+        }
+    }
+
+    /// Looks at a task again when its forged status may be put right.
+    pub(super) fn await_restore(&mut self, uid: &TaskUid) {
+        if let Some(due) = self.index.restore_due(uid, Instant::now()) {
+            later(&mut self.queue, uid, due, EnqueueReason::Forged);
+        }
+    }
+
+    fn take_in_job(&mut self, origin: &JobLocation, change: WatchChange<JobMetadata>, arrived: Instant) {
+        match change {
+            WatchChange::Restart => self.index.restart_jobs(origin),
+            WatchChange::Seen(mark) => {
+                let (task, now) = (mark.task.clone(), Instant::now());
+                if let Some(look) = self.index.see_job(origin, mark, now) {
+                    if look <= now {
+                        self.begin_journey(&task, arrived);
+                    }
+                    later(&mut self.queue, &task, look, EnqueueReason::JobSeen);
+                }
+            }
+            WatchChange::Gone(task) => self.lose_job(origin, &task),
+            WatchChange::Synced => {
+                for task in self.index.vanished_jobs(origin) {
+                    self.lose_job(origin, &task);
+                }
+                if origin.is_none() {
+                    self.saw(&SyncSource::Jobs);
+                }
+            }
+        }
+    }
+
+    fn lose_job(&mut self, origin: &JobLocation, task: &TaskUid) {
+        if !self.index.lose_job(origin, task) {
+            return;
+        }
+        if self.running.has(task) {
+            self.jobs_gone.insert(task.clone());
+        }
+        ready(&mut self.queue, task, EnqueueReason::JobGone);
+    }
+
+    /// A namespace that was deleted took the hub's rights in it along. The others do not wait until the platform gives them
+    /// anew, unless there is none that the hub may look at.
+    fn waive(&mut self, scope: &TaskWatchScope) {
+        let source = SyncSource::Tasks(scope.clone());
+        if scope.namespace.is_none() || !self.unseen.contains(&source) {
+            return;
+        }
+        self.refused.insert(scope.clone());
+        if self.refused.len() < self.scopes {
+            tracing::warn!(
+                namespace = scope.namespace.as_deref(),
+                "the hub has no rights on tasks there; it serves the other namespaces"
+            );
+            self.saw(&SyncSource::Grants(scope.namespace.clone()));
+            self.saw(&source);
+        }
+    }
+
+    /// Counts a source as seen; with the last one the hub is ready, and Jobs that run already take their slots.
+    pub(super) fn saw(&mut self, source: &SyncSource) {
+        let is_last = self.unseen.remove(source) && self.unseen.is_empty();
+        if !is_last {
+            return;
+        }
+        self.index.prune_secrets();
+        for (task, _) in self.index.jobs() {
+            if let Some(record) = self.index.task(task).filter(|r| !r.phase.is_finished()) {
+                self.fair.adopt(ticket(record, task));
+            }
+        }
+        self.ready.send_replace(true);
+        tracing::info!(tasks = self.index.tasks().count(), "ready");
+    }
+
+    pub(super) fn forget(&mut self, uid: &TaskUid) {
+        if let Some(site) = self.index.task(uid).and_then(|record| record.remote.site.clone()) {
+            self.leave_site(uid, &site);
+        }
+        self.forget_finished(uid);
+        if let Some((namespace, created)) = self.index.forget_task(uid) {
+            self.fair.leave(&namespace, created, uid);
+        }
+        self.questions.forget(uid);
+        self.backoff.clear(uid);
+        self.queue.forget(uid);
+        self.jobs_gone.remove(uid);
+        self.parked.remove(uid);
+        self.latencies.forget(uid);
+    }
+
+    /// What the platform offers changed: tasks that waited for it look again.
+    pub(super) fn wake_blocked(&mut self) {
+        for uid in self.tasks_that(|r| r.blocked == StartBlocker::ByPlatform || r.create_blocked.is_some()) {
+            self.index.set_create_blocked(&uid, (None, None), Instant::now());
+            ready(&mut self.queue, &uid, EnqueueReason::PlatformChanged);
+        }
+        // A reconcile under way looks at what was offered when it began, so its task is looked at once more.
+        for uid in self.running.passes() {
+            self.outdated.insert(uid.clone());
+            ready(&mut self.queue, uid, EnqueueReason::PlatformChanged);
+        }
+    }
+
+    fn tasks_that(&self, is_so: impl Fn(&TaskRecord) -> bool) -> Vec<TaskUid> {
+        let found = self.index.tasks().filter(|(_, record)| is_so(record));
+        found.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    fn take_in_grant(&mut self, change: GrantChange) {
+        let grants = Arc::make_mut(&mut self.grants);
+        match change {
+            GrantChange::Restart(scope) => _ = self.shown_grants.insert(scope, BTreeSet::new()),
+            GrantChange::Seen(scope, grant) => {
+                self.shown_grants
+                    .entry(scope)
+                    .or_default()
+                    .insert(grant.uid.clone());
+                grants.put(&grant.namespace, &grant.uid, grant.spec);
+                self.soil(grant.namespace);
+            }
+            GrantChange::Gone(grant) => {
+                grants.remove(&grant.namespace, &grant.uid);
+                self.soil(grant.namespace);
+            }
+            GrantChange::Synced(scope) => {
+                let shown = self.shown_grants.remove(&scope).unwrap_or_default();
+                for namespace in grants.keep(scope.as_deref(), &shown) {
+                    self.soil(namespace);
+                }
+                self.saw(&SyncSource::Grants(scope));
+            }
+        }
+    }
+
+    /// Something of a tenant changed in this namespace. Tasks that wait for it look again soon, and not each time: a tenant
+    /// that changes things without end keeps only its own tasks busy, and those within measure.
+    fn soil(&mut self, namespace: String) {
+        if self.dirty_namespaces.is_empty() {
+            self.clean_due = Some(Instant::now() + SETTLE);
+        }
+        self.dirty_namespaces.insert(namespace);
+    }
+
+    /// Wakes the tasks that wait for the tenants of the namespaces in which something changed.
+    pub(super) fn flush(&mut self, now: Instant) {
+        if self.clean_due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.clean_due = None;
+        let soiled = std::mem::take(&mut self.dirty_namespaces);
+        for uid in
+            self.tasks_that(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if soiled.contains(&**ns)))
+        {
+            ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);
+        }
+        // A reconcile under way may have read what was there before.
+        let uids: Vec<_> = self.running.passes().cloned().collect();
+        for uid in uids {
+            ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);
+        }
+    }
+}

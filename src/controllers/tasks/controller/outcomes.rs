@@ -1,0 +1,216 @@
+//! What the controller takes in from its workers and its sweeps.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::api::labels::SPEC_HASH;
+use crate::api::names::TaskUid;
+use crate::base::metrics::event_latency::WaitReason;
+use crate::kubernetes::apply::CallError;
+use crate::kubernetes::watch::{JobMetadata, secret_task};
+use crate::plan::task::model::TaskPhase;
+use crate::plan::task::orphans::is_orphan;
+
+use super::super::index::QUEUED_AFTER;
+use super::super::outcome::{JobUpdate, ReconcileError, ReconcileOutcome, SecretUpdate};
+use super::super::task_record::StartBlocker;
+use super::enqueue::{EnqueueReason, later, ready};
+use super::running_work::{TimedOutcome, WorkItem, WorkResult};
+use super::sites::ticket;
+use super::sync_sources::SyncSource;
+use super::{SWEEP_RETRY, TaskController, instant};
+use crate::controllers::sweep::{OrphanSecret, SweepCandidates, UnwatchedObjects, marked, remove_orphans};
+
+impl TaskController {
+    /// Takes in what a reconcile brought. The event of one that waits for a slot, or for the hub's claim, is still on its way; for
+    /// that of any other nothing was to be done.
+    pub(super) fn end_journey(&mut self, uid: &TaskUid, passed: TimedOutcome) {
+        let TimedOutcome {
+            outcome,
+            latency: journey,
+            ..
+        } = passed;
+        self.take_outcome(uid, &outcome);
+        let now = Instant::now();
+        let goes_on = outcome.wants_slot || outcome.lacks_claim();
+        if let Some(journey) = journey.filter(|_| goes_on && self.index.task(uid).is_some()) {
+            let wait = outcome.wants_slot.then_some(WaitReason::Turn);
+            self.latencies.put(uid, journey, wait, now);
+        }
+        self.end_pass(uid);
+    }
+
+    /// Takes in what a reconcile found and did.
+    pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
+        let error = outcome.error;
+        let is_outdated = self.outdated.remove(uid);
+        let job_is_gone = self.jobs_gone.remove(uid);
+        if outcome.is_gone {
+            self.forget(uid);
+            return;
+        }
+        self.take_objects(uid, outcome, job_is_gone);
+        self.take_site(uid, outcome);
+        self.index.take_status(uid, outcome.status, Instant::now());
+        self.take_slot(uid, outcome);
+        let wake = outcome.wake.map(instant);
+        if let Some(wake) = wake {
+            later(&mut self.queue, uid, wake, EnqueueReason::Due);
+        }
+        let held = outcome.create_blocked.filter(|_| !is_outdated);
+        if let Some(retry) = self.index.set_create_blocked(uid, (held, wake), Instant::now()) {
+            later(&mut self.queue, uid, retry, EnqueueReason::Held);
+        }
+        match error {
+            None => {
+                self.backoff.clear(uid);
+                self.await_restore(uid);
+                self.retain(uid);
+            }
+            // No failure of the task's, and nothing is begun before there is a claim again.
+            Some(ReconcileError::Call(CallError::NoClaim)) => {
+                ready(&mut self.queue, uid, EnqueueReason::NoClaim);
+            }
+            Some(error) => {
+                self.give_removal_back(uid);
+                if error == ReconcileError::Call(CallError::Conflict) {
+                    // What is remembered is stale; the next reconcile reads.
+                    self.index.forget_spec(uid);
+                }
+                self.fail(uid, error.kind(), error.stage());
+            }
+        }
+    }
+
+    fn take_objects(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome, job_is_gone: bool) {
+        if let Some(task) = &outcome.task {
+            self.index.changed_task(Arc::clone(task));
+        }
+        match &outcome.secret {
+            SecretUpdate::None => {}
+            SecretUpdate::Known(secret) => self.index.keep_secret(uid, secret),
+            SecretUpdate::Deleted => self.index.forget_secret(uid),
+        }
+        match &outcome.job {
+            // A Job that went while the worker had its task stays gone.
+            JobUpdate::Known(_) | JobUpdate::Read(..) | JobUpdate::Deleted(_) if job_is_gone => {
+                self.index.forget_job(uid);
+            }
+            JobUpdate::Known(job) => self.index.keep_job(job.clone(), Instant::now()),
+            // What was read for a reconcile that failed was of no use, so the Job stays to be read.
+            JobUpdate::Read(job, asked) if outcome.error.is_some() => {
+                self.index.keep_job(job.clone(), *asked);
+            }
+            JobUpdate::Read(job, asked) => self.index.keep_read_job(job.clone(), *asked),
+            JobUpdate::Absent => self.index.forget_job(uid),
+            JobUpdate::Deleted(job) => self.index.clear_job(uid, job),
+            JobUpdate::None => {}
+        }
+        self.take_question(uid, outcome);
+        // After every reconcile, whatever it brought: the wake-up of an earlier one may be what started this one. A reconcile that
+        // failed is repeated when its back-off says so.
+        if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
+            later(&mut self.queue, uid, look, EnqueueReason::JobSeen);
+        }
+    }
+
+    fn take_slot(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
+        let has_job = self.index.has_job(uid);
+        let is_only_asked_for = self.questions.is_required(uid);
+        let Some(record) = self.index.task(uid) else {
+            return;
+        };
+        let is_waiting = record.phase == TaskPhase::Pending && !record.deleting && !has_job;
+        let blocked = match outcome.waits_for.as_deref() {
+            _ if !is_waiting || outcome.wants_slot => StartBlocker::No,
+            Some(namespace) => StartBlocker::ByTenant(self.index.intern(namespace)),
+            None => StartBlocker::ByPlatform,
+        };
+        self.index.block(uid, blocked);
+        let Some(record) = self.index.task_mut(uid) else {
+            return;
+        };
+        if outcome.wants_slot {
+            let now = Instant::now();
+            let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
+            if due > now {
+                later(&mut self.queue, uid, due, EnqueueReason::StillQueued);
+            }
+        } else {
+            record.waits_since = None;
+        }
+        // What runs on a cluster that is not reached holds up nobody else.
+        let is_reached = record.remote.target.is_none() || outcome.remote.was_reached;
+        if has_job && !record.phase.is_finished() && is_reached && !is_only_asked_for {
+            self.fair.adopt(ticket(record, uid));
+        } else if outcome.wants_slot {
+            self.fair.wait(ticket(record, uid));
+        } else {
+            self.fair.leave(record.namespace(), record.created, uid);
+        }
+    }
+
+    /// Takes in what is in the rendering namespace, and removes what belongs to no task any more.
+    pub(super) fn take_list(&mut self, listed: Result<UnwatchedObjects, CallError>) {
+        self.is_sweeping = false;
+        let Ok(UnwatchedObjects { secrets, others_jobs }) = listed else {
+            self.sweep_due = Instant::now() + SWEEP_RETRY;
+            return;
+        };
+        self.sweep_due = Instant::now() + self.limits.gc_interval;
+        self.show_left(&secrets);
+        let strangers = self.meet_jobs(&None, &others_jobs);
+        let own = self.keep_secrets(secrets);
+        self.index.prune_secrets();
+        self.saw(&SyncSource::Secrets);
+        self.remove_orphans(&own, strangers);
+    }
+
+    /// Keeps the config Secrets of tasks; all that this hub may remove once their task is gone.
+    fn keep_secrets(&mut self, secrets: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
+        let mut own = Vec::with_capacity(secrets.len());
+        for meta in secrets {
+            let Some(task) = secret_task(&meta).filter(|_| self.concerns(&None, &meta)) else {
+                continue;
+            };
+            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+            if let Some(uid) = &meta.uid
+                && self.index.is_made_from(&task, hash.map(String::as_str))
+                && !self.index.is_secret_cleared(&task)
+            {
+                self.index.keep_secret(&task, uid);
+                ready(&mut self.queue, &task, EnqueueReason::SecretSeen);
+            }
+            own.push(meta);
+        }
+        own
+    }
+
+    fn remove_orphans(&mut self, secrets: &[ObjectMeta], strangers: Vec<JobMetadata>) {
+        let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
+        // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
+        let grace = self.limits.gc_interval;
+        let (now, hub_id) = (Timestamp::now(), &self.context.hub_placement.hub_id);
+        let gone = secrets.iter().filter(|meta| {
+            let mark = marked(meta, now);
+            is_orphan(&mark, grace, mark.task.as_ref().and_then(phase))
+        });
+        let sweep = SweepCandidates {
+            secrets: gone.filter_map(|meta| OrphanSecret::of(hub_id, meta)).collect(),
+            jobs: self.with_strays(&None, strangers),
+            remote_orphans: Vec::new(),
+            scopes: Arc::clone(&self.all_scopes),
+        };
+        if sweep.is_empty() {
+            return;
+        }
+        let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
+        self.running.spawn(WorkItem::Removal, async move {
+            remove_orphans(&context.calls, context.calls.objects(), &metrics, sweep).await;
+            WorkResult::Removal
+        });
+    }
+}

@@ -1,0 +1,110 @@
+//! What the controller lets run beside itself, each piece with its owner: one that panics is not lost, its owner tries again.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::{Id, JoinSet};
+
+use super::super::outcome::ReconcileOutcome;
+use crate::api::names::TaskUid;
+use crate::base::metrics::event_latency::EventLatency;
+use crate::controllers::sweep::UnwatchedObjects;
+use crate::controllers::sweep::paged_sweep::{PagedSweep, PagedSweepStep};
+use crate::kubernetes::apply::CallError;
+use crate::plan::remote::ledger::LedgerChanges;
+use crate::plan::remote::site::Site;
+
+/// What a spawned piece of work was.
+pub(super) enum WorkResult {
+    Pass(TaskUid, Box<TimedOutcome>),
+    Sweep(Result<UnwatchedObjects, CallError>),
+    Removal,
+    SiteList(Arc<Site>, Box<PagedSweep>, Result<PagedSweepStep, CallError>),
+    SiteCleared(Arc<Site>, Box<PagedSweep>, Vec<TaskUid>),
+    SiteRemoval(Arc<Site>, Vec<TaskUid>),
+    Ledger(Result<BTreeMap<String, String>, CallError>),
+    LedgerWrite(LedgerChanges, Result<(), CallError>),
+}
+
+/// What a reconcile brought.
+pub(super) struct TimedOutcome {
+    pub(super) started: Instant,
+    pub(super) outcome: ReconcileOutcome,
+    /// Of the event that the reconcile was for, where no request left.
+    pub(super) latency: Option<EventLatency>,
+}
+
+/// Whose a piece of work is: what its owner needs to try again after a panic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum WorkItem {
+    /// Work on a task.
+    Pass(TaskUid),
+    /// The list of what is in the rendering namespace.
+    Sweep,
+    /// The removal of some of it, or its adoption.
+    Removal,
+    /// A page of the list of what is at a site, or the removal of what was given up there before it counts as reached.
+    SiteList(Arc<Site>),
+    /// The removal of some of it, or its adoption.
+    SiteRemoval(Arc<Site>),
+    /// Reading the ledger.
+    LedgerRead,
+    /// Writing these entries of it.
+    LedgerWrite(LedgerChanges),
+}
+
+/// A piece of work that ended; an error where it panicked.
+pub(super) type EndedWork = (WorkItem, Result<WorkResult, WorkPanicked>);
+
+/// It said why to the log.
+#[derive(Debug)]
+pub(super) struct WorkPanicked;
+
+/// The pieces of work under way. None can be spawned without an owner.
+#[derive(Default)]
+pub(super) struct RunningWork {
+    set: JoinSet<WorkResult>,
+    pub(super) errands: HashMap<Id, WorkItem>,
+    passes: HashSet<TaskUid>,
+}
+
+impl RunningWork {
+    pub(super) fn spawn(
+        &mut self,
+        errand: WorkItem,
+        work: impl Future<Output = WorkResult> + Send + 'static,
+    ) {
+        if let WorkItem::Pass(uid) = &errand {
+            self.passes.insert(uid.clone());
+        }
+        let handle = self.set.spawn(work);
+        self.errands.insert(handle.id(), errand);
+    }
+
+    /// The next piece of work that ends; `None` while there is none.
+    pub(super) async fn next(&mut self) -> Option<EndedWork> {
+        loop {
+            let (id, ended) = match self.set.join_next_with_id().await? {
+                Ok((id, finished)) => (id, Ok(finished)),
+                Err(error) => (error.id(), Err(WorkPanicked)),
+            };
+            if let Some(errand) = self.errands.remove(&id) {
+                if let WorkItem::Pass(uid) = &errand {
+                    self.passes.remove(uid);
+                }
+                return Some((errand, ended));
+            }
+        }
+    }
+
+    /// Whether a worker has the task.
+    pub(super) fn has(&self, uid: &TaskUid) -> bool {
+        self.passes.contains(uid)
+    }
+
+    /// The tasks that workers have.
+    pub(super) fn passes(&self) -> impl ExactSizeIterator<Item = &TaskUid> {
+        self.passes.iter()
+    }
+}

@@ -1,0 +1,286 @@
+//! What the controller does with sites: it asks for those that tasks need, lists what is there when one is connected, and
+//! wakes its tasks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::api::conditions::Reason;
+use crate::api::names::TaskUid;
+use crate::kubernetes::apply::TaskObjectClient;
+use crate::plan::queue::QueuedTask;
+use crate::plan::remote::ledger;
+use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
+use crate::plan::task::model::TaskPhase;
+use crate::remote::SiteRequest;
+
+use super::super::outcome::ReconcileOutcome;
+use super::super::sites::{SiteTransition, UnusedSite};
+use super::super::task_record::TaskRecord;
+use super::TaskController;
+use super::enqueue::{EnqueueReason, ready};
+
+/// What a finished task may have left on a cluster is gone this long after it was to be removed, or never will be.
+const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
+
+impl TaskController {
+    pub(super) fn request_site(&mut self, site: &Arc<Site>) {
+        if self.sites.request(site) {
+            self.want(SiteRequest::Open(Arc::clone(site)));
+        }
+    }
+
+    fn want(&self, want: SiteRequest) {
+        // The cluster controller ends only with the process.
+        _ = self.wants.send(want);
+    }
+
+    /// The site of a task, if it can be told.
+    fn site_of(&mut self, uid: &TaskUid) -> Option<Arc<Site>> {
+        let record = self.index.task(uid)?;
+        if let Some(site) = &record.remote.site {
+            return Some(Arc::clone(site));
+        }
+        let target = Arc::clone(record.remote.target.as_ref()?);
+        let there = record.remote.job_namespace.clone();
+        let catalog = self.catalog.borrow().clone().unwrap_or_default();
+        let site = target.site(there.as_deref(), &catalog)?;
+        Some(self.sites.intern(site, Timestamp::now()))
+    }
+
+    /// How the place of a task stands, for a reconcile; a task that has something there asks for it.
+    pub(super) fn site_and_state(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
+        let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
+        let abroad = &self.index.task(uid)?.remote;
+        let is_own = matches!(abroad.target.as_deref(), Some(RemoteTarget::Own(_)));
+        if is_own && abroad.site.is_none() && !is_there {
+            // Nothing is remembered of a cluster that a tenant only named.
+            return None;
+        }
+        let site = self.site_of(uid)?;
+        if is_there {
+            self.join(uid, &site);
+        }
+        let state = self.sites.state(&site)?;
+        Some((site, state))
+    }
+
+    fn join(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+        self.index.settle_at(uid, site);
+        if self.sites.join(site, uid) {
+            self.want(SiteRequest::Open(Arc::clone(site)));
+        }
+    }
+
+    /// A task's plan waits for its cluster.
+    pub(super) fn wait_for_site(&mut self, uid: &TaskUid) {
+        let is_new = self
+            .index
+            .task(uid)
+            .is_some_and(|record| record.remote.site.is_none());
+        if let Some(site) = self.site_of(uid) {
+            self.join(uid, &site);
+            if is_new {
+                // The next reconcile sees how the site stands.
+                ready(&mut self.queue, uid, EnqueueReason::SiteKnown);
+            }
+        }
+    }
+
+    /// Takes in what a reconcile brought of a task's cluster: it joins those that need it, or lets go of it.
+    pub(super) fn take_site(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
+        if outcome.remote.was_sent {
+            self.index.suspect(uid, true);
+        }
+        if outcome.remote.was_reached && outcome.error.is_none() {
+            self.index.suspect(uid, false);
+        }
+        self.take_leftovers(&outcome.remote);
+        let Some(record) = self
+            .index
+            .task(uid)
+            .filter(|record| record.remote.target.is_some())
+        else {
+            return;
+        };
+        let is_there = needs_site(record) || self.index.has_job(uid) || self.index.has_secret(uid);
+        // Whoever has a cluster and waits for a slot keeps it, and so does whoever is tried again.
+        let goes_on = outcome.wants_slot || outcome.error.is_some();
+        if outcome.remote.wants_site || is_there {
+            self.wait_for_site(uid);
+        } else if let Some(site) = record.remote.site.clone().filter(|_| !goes_on) {
+            self.index.unsettle(uid);
+            self.leave_site(uid, &site);
+        }
+    }
+
+    pub(super) fn leave_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+        if let Some(unused) = self.sites.part(site, uid) {
+            self.give_back(site, &unused);
+        }
+    }
+
+    pub(super) fn give_back(&mut self, site: &Arc<Site>, unused: &UnusedSite) {
+        if unused.was_recorded {
+            self.change_ledger(ledger::regain(site));
+        }
+        if unused.was_asked {
+            self.index.forget_strays(&Some(Arc::clone(site)));
+            self.want(SiteRequest::Close(Arc::clone(site)));
+        }
+    }
+
+    /// A task that was there before this process may have left something that nobody saw.
+    pub(super) fn suspect(&mut self, uid: &TaskUid) {
+        if self.unseen.is_empty() {
+            return;
+        }
+        let now = Timestamp::now();
+        let may_be = self.index.task(uid).is_some_and(|record| {
+            let ended = record.cleanup_due.or(record.ended);
+            !record.phase.is_finished() || record.deleting || ended.is_none_or(|at| now < later(at))
+        });
+        self.index.suspect(uid, may_be);
+    }
+
+    pub(super) fn take_in_site(&mut self, site: &Site, state: SiteState) {
+        tracing::debug!(
+            cluster = %site.cluster,
+            namespace = site.namespace,
+            state = state.as_str(),
+            reason = state.reason().map(Reason::as_str),
+            "the state of a site changes"
+        );
+        let turn = self.sites.transition(site, state, Timestamp::now());
+        let Some(site) = self.sites.known(site).cloned() else {
+            return;
+        };
+        match turn {
+            SiteTransition::Connected => self.lists.add(&site),
+            SiteTransition::Lost => {
+                // Before it counts as connected again, all of them are listed anew.
+                self.index.drop_strays_at(&Some(Arc::clone(&site)));
+                let tasks = self.sites.tasks(&site);
+                if tasks.iter().any(|uid| self.index.has_job(uid))
+                    && let Some(since) = self.sites.record_loss(&site)
+                {
+                    self.change_ledger(ledger::lose(&site, since));
+                }
+                self.set_aside(tasks);
+            }
+            SiteTransition::KeptAway { was_recorded } => {
+                if was_recorded {
+                    self.change_ledger(ledger::regain(&site));
+                }
+                self.set_aside(self.sites.tasks(&site));
+            }
+            SiteTransition::Nothing => {}
+        }
+    }
+
+    /// Looks at tasks whose site is not reached any more; what cannot end now holds up no other task.
+    pub(super) fn set_aside(&mut self, tasks: Vec<TaskUid>) {
+        for uid in tasks {
+            self.give_slot_back(&uid);
+            ready(&mut self.queue, &uid, EnqueueReason::SiteLost);
+        }
+    }
+    pub(super) fn objects_at(&self, site: &Site) -> Option<TaskObjectClient> {
+        let wire = self.context.site_clients.client(site)?;
+        let hub_id = self.context.hub_placement.hub_id.clone();
+        Some(TaskObjectClient::new(wire, None, site.namespace.clone(), hub_id))
+    }
+
+    /// A site is up: its tasks are looked at once, and those that run there take their slots again.
+    pub(super) fn regain(&mut self, site: &Arc<Site>) {
+        for uid in self.sites.tasks(site) {
+            self.take_slot_again(&uid);
+            ready(&mut self.queue, &uid, EnqueueReason::SiteUp);
+        }
+    }
+
+    fn take_slot_again(&mut self, uid: &TaskUid) {
+        let has_job = self.index.has_job(uid);
+        if let Some(record) = self.index.task(uid)
+            && has_job
+            && !record.phase.is_finished()
+        {
+            self.fair.adopt(ticket(record, uid));
+        }
+    }
+
+    /// What was left behind is gone.
+    pub(super) fn settle(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {
+        for task in tasks {
+            self.change_ledger(ledger::settle(&task));
+            if let Some(unused) = self.sites.settled(site, &task) {
+                self.give_back(site, &unused);
+            }
+        }
+    }
+
+    /// Says how many Jobs run on each cluster, where that changed.
+    pub(super) fn show_clusters(&mut self) {
+        let running = self.fair.running_on();
+        let running: BTreeMap<_, _> = running.map(|(name, n)| (name.to_string(), n)).collect();
+        self.active.send_if_modified(|known| {
+            let is_new = **known != running;
+            if is_new {
+                *known = Arc::new(running);
+            }
+            is_new
+        });
+    }
+
+    /// Takes in how many Jobs the platform lets run on each cluster, and how often it gives each namespace a turn.
+    pub(super) fn take_caps(&mut self) {
+        let catalog = self.catalog.borrow().clone().unwrap_or_default();
+        self.fair.set_weights(Arc::clone(&catalog.weights));
+        let gone: Vec<_> = self
+            .fair
+            .capped()
+            .filter(|name| !catalog.clusters.contains_key(&***name))
+            .map(Arc::clone)
+            .collect();
+        for name in gone {
+            self.fair.set_cap(&name, None);
+        }
+        for (name, cluster) in &catalog.clusters {
+            let cap = cluster.spec.max_active_jobs;
+            self.fair
+                .set_cap(name, cap.map(|cap| usize::try_from(cap).unwrap_or(0)));
+        }
+    }
+}
+
+/// A task as it stands in line.
+pub(super) fn ticket<'a>(record: &'a TaskRecord, uid: &'a TaskUid) -> QueuedTask<'a> {
+    QueuedTask {
+        namespace: record.namespace(),
+        created: record.created,
+        uid,
+        cluster: record.remote.target.as_ref().and_then(|target| target.platform()),
+    }
+}
+
+/// Whether a task has something on its cluster, or may have.
+fn needs_site(record: &TaskRecord) -> bool {
+    record.remote.target.is_some() && (record.phase == TaskPhase::Running || record.remote.may_be_there)
+}
+
+fn later(at: Timestamp) -> Timestamp {
+    at.checked_add(LEFTOVERS).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_finished_task_left_is_looked_for_as_long_as_is_said() {
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        assert_eq!(later(at).duration_since(at), LEFTOVERS);
+        assert_eq!(later(Timestamp::MAX), Timestamp::MAX);
+    }
+}

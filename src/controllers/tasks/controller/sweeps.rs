@@ -1,0 +1,312 @@
+//! What the controller does with what is at a site besides what its watch shows: it takes it in page by page, and has removed what
+//! is of no task.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::api::labels::SPEC_HASH;
+use crate::api::names::TaskUid;
+use crate::kubernetes::apply::{CallError, ListKind};
+use crate::kubernetes::watch::secret_task;
+use crate::plan::remote::ledger;
+use crate::plan::remote::site::Site;
+use crate::plan::task::orphans::is_orphan;
+
+use super::super::task_record::TaskRecord;
+use super::enqueue::{EnqueueReason, ready};
+use super::running_work::{WorkItem, WorkResult};
+use super::sync_sources::SyncSource;
+use super::{SWEEP_RETRY, TaskController};
+use crate::controllers::sweep::paged_sweep::{OrphanBatch, PagedSweep, PagedSweepStep};
+use crate::controllers::sweep::{
+    OrphanJob, OrphanSecret, RemoteOrphan, SweepCandidates, marked, remove_given_up, remove_orphans,
+};
+
+/// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
+const LISTS: usize = 8;
+
+impl TaskController {
+    /// Lists what is at the sites whose turn it is.
+    pub(super) fn start_lists(&mut self, now: Instant) {
+        let is_known = self.unseen.iter().all(|source| *source == SyncSource::Secrets);
+        while is_known && self.listing.len() < LISTS {
+            let Some(site) = self.lists.take(now) else { return };
+            let Some(objects) = self.objects_at(&site) else {
+                self.lists.done(&site);
+                continue;
+            };
+            self.listing.insert(Arc::clone(&site));
+            self.walk_on(site, Box::new(PagedSweep::new(objects)));
+        }
+    }
+
+    /// Asks for the next page of what is at a site.
+    fn walk_on(&mut self, site: Arc<Site>, mut walk: Box<PagedSweep>) {
+        let errand = WorkItem::SiteList(Arc::clone(&site));
+        self.running.spawn(errand, async move {
+            let stride = walk.step().await;
+            WorkResult::SiteList(site, walk, stride)
+        });
+    }
+
+    /// Takes in a page of what is at a site; with the last one everything there is known.
+    pub(super) fn take_stride(
+        &mut self,
+        site: &Arc<Site>,
+        mut walk: Box<PagedSweep>,
+        stride: Result<PagedSweepStep, CallError>,
+    ) {
+        let stride = match stride {
+            Ok(stride) => stride,
+            Err(error) => return self.not_listed(site, error),
+        };
+        self.take_page(site, &stride, &mut walk.strangers);
+        if !stride.is_last {
+            return self.walk_on(Arc::clone(site), walk);
+        }
+        if self.sites.is_reached(site) {
+            self.arrive(site, walk);
+        } else {
+            self.clear_first(site, walk);
+        }
+    }
+
+    /// What is at a site could not be listed. A right that is missing stays so for a while: it is told once, or with each sweep.
+    fn not_listed(&mut self, site: &Arc<Site>, error: CallError) {
+        let (is_forbidden, is_sweep) = (error == CallError::Forbidden, self.sites.is_reached(site));
+        if is_forbidden && (is_sweep || self.sites.forbidden(site)) {
+            tracing::warn!(
+                cluster = %site.cluster,
+                "a cluster forbids the hub to list Jobs or Secrets in its namespace there; give its user the documented Role"
+            );
+            if !is_sweep {
+                self.set_aside(self.sites.tasks(site));
+            }
+        }
+        let pause = if is_forbidden && is_sweep {
+            self.limits.gc_interval
+        } else {
+            SWEEP_RETRY
+        };
+        self.end_walk(site, pause);
+    }
+
+    /// Removes what was given up while a site was not reached, and what deleted tasks left there, before anything else of it goes
+    /// on: a Job whose task has ended could still push.
+    fn clear_first(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
+        let (jobs, left) = (self.given_up(site), self.sites.orphans(site));
+        let objects = self.objects_at(site);
+        let Some(objects) = objects.filter(|_| !jobs.is_empty() || !left.is_empty()) else {
+            return self.arrive(site, walk);
+        };
+        let (metrics, site) = (self.metrics.clone(), Arc::clone(site));
+        let left = left.into_iter().map(RemoteOrphan::from).collect();
+        let errand = WorkItem::SiteList(Arc::clone(&site));
+        self.running.spawn(errand, async move {
+            let settled = remove_given_up(&objects, &metrics, (jobs, left), walk.until()).await;
+            WorkResult::SiteCleared(site, walk, settled)
+        });
+    }
+
+    /// Jobs at a site whose tasks ended without them, or are deleted.
+    fn given_up(&self, site: &Arc<Site>) -> Vec<OrphanJob> {
+        let clock = Timestamp::now();
+        let is_over =
+            |record: &TaskRecord| record.deleting || record.cleanup_due.is_some_and(|due| due <= clock);
+        let there = self
+            .index
+            .jobs()
+            .filter(|(_, job)| job.origin.as_ref() == Some(site));
+        there
+            .filter(|(task, _)| self.index.task(task).is_some_and(is_over))
+            .map(|(_, job)| job.metadata.clone().into())
+            .collect()
+    }
+
+    /// What was given up at a site is gone, as far as it could be removed.
+    pub(super) fn take_cleared(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>, settled: Vec<TaskUid>) {
+        self.settle(site, settled);
+        self.arrive(site, walk);
+    }
+
+    /// Everything there is at a site is known.
+    fn arrive(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
+        self.end_walk(site, self.limits.gc_interval);
+        let was_reached = self.sites.is_reached(site);
+        let Some(was_lost) = self.sites.listed(site) else {
+            return;
+        };
+        if was_lost {
+            self.change_ledger(ledger::regain(site));
+        }
+        if !was_reached {
+            self.regain(site);
+        }
+        self.sweep_site(site, walk.strangers);
+    }
+
+    /// Gives the place of a list back; the next one is after a pause.
+    pub(super) fn end_walk(&mut self, site: &Arc<Site>, pause: Duration) {
+        self.listing.remove(site);
+        self.lists.done(site);
+        if self.sites.state(site).is_some() {
+            self.lists.add_at(site, Instant::now() + pause);
+        }
+    }
+
+    fn take_page(&mut self, site: &Arc<Site>, stride: &PagedSweepStep, strangers: &mut OrphanBatch) {
+        let origin = Some(Arc::clone(site));
+        match stride.listing {
+            ListKind::OthersJobs => {
+                for mark in self.meet_jobs(&origin, &stride.items) {
+                    strangers.add_job(|| mark.into());
+                }
+            }
+            ListKind::Secrets => {
+                let metas = stride.items.iter().map(|found| &found.meta);
+                self.keep_site_secrets(site, metas, strangers);
+            }
+        }
+    }
+
+    /// Keeps what is of tasks that run there; takes in what is not, where that is old enough to have no task.
+    fn keep_site_secrets<'a>(
+        &mut self,
+        site: &Arc<Site>,
+        secrets: impl Iterator<Item = &'a ObjectMeta>,
+        strangers: &mut OrphanBatch,
+    ) {
+        let (origin, now) = (Some(Arc::clone(site)), Timestamp::now());
+        for meta in secrets {
+            let Some(task) = secret_task(meta).filter(|_| self.concerns(&origin, meta)) else {
+                continue;
+            };
+            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+            let is_its = self.index.is_at(&task, site);
+            match &meta.uid {
+                Some(uid) if is_its && self.index.is_made_from(&task, hash.map(String::as_str)) => {
+                    if crate::api::names::is_uid(uid) && !self.index.is_secret_cleared(&task) {
+                        self.index.keep_secret(&task, uid);
+                        ready(&mut self.queue, &task, EnqueueReason::SecretSeen);
+                    }
+                }
+                _ if is_its => {}
+                _ if !is_orphan(&marked(meta, now), self.limits.gc_interval, None) => {}
+                _ => {
+                    if let Some(secret) = OrphanSecret::of(&self.context.hub_placement.hub_id, meta) {
+                        strangers.add_secret(secret);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes what is of no task any more, and what deleted tasks left behind.
+    fn sweep_site(&mut self, site: &Arc<Site>, mut strangers: OrphanBatch) {
+        let Some(objects) = self.objects_at(site) else {
+            return;
+        };
+        self.meet_strays(&Some(Arc::clone(site)), Timestamp::now(), &mut strangers);
+        let (left_out, illegible) = (strangers.left_out, strangers.illegible);
+        if left_out + illegible > 0 {
+            // What a cluster calls them is not repeated.
+            tracing::warn!(cluster = %site.cluster, left_out, illegible, "a cluster shows more than one sweep removes");
+        }
+        let sweep = SweepCandidates {
+            secrets: strangers.secrets,
+            jobs: strangers.jobs,
+            remote_orphans: self
+                .sites
+                .orphans(site)
+                .into_iter()
+                .map(RemoteOrphan::from)
+                .collect(),
+            scopes: self.all_scopes.clone(),
+        };
+        if sweep.is_empty() {
+            return;
+        }
+        let Some(place) = self.sites.removals.take() else {
+            tracing::warn!(cluster = %site.cluster, "too many clusters are swept at once; this one is swept later");
+            return;
+        };
+        let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
+        let errand = WorkItem::SiteRemoval(Arc::clone(&site));
+        self.running.spawn(errand, async move {
+            let settled = remove_orphans(&context.calls, &objects, &metrics, sweep).await;
+            drop(place);
+            WorkResult::SiteRemoval(site, settled)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+
+    use crate::kubernetes::apply::{ApiTransport, ResponseLimit};
+    use crate::plan::remote::site::ClusterName;
+    use crate::remote::SiteClients;
+    use crate::remote::memory_budget::ROOM;
+
+    use super::super::tests::engine;
+    use super::*;
+    use crate::controllers::sweep::paged_sweep::{REMOVALS, STRANGERS};
+
+    /// The chart's memory limit.
+    const CHART: usize = 256 << 20;
+    /// Objects on a page of a list, and bytes of one at most: its texts have less than 5 KiB.
+    const SHEET: usize = 500 * (8 << 10);
+    /// Bytes of an object that is to be removed: names, and UIDs.
+    const STRANGER: usize = 1 << 10;
+
+    /// Holds: B9.
+    #[test]
+    fn what_all_clusters_make_the_hub_hold_is_at_most_half_of_the_charts_limit() {
+        let sum = ROOM + LISTS * SHEET + (LISTS + REMOVALS) * STRANGERS * STRANGER;
+        assert!(sum <= CHART / 2, "{} MiB", sum >> 20);
+    }
+
+    /// Every cluster is there, and answers nothing.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl ApiTransport for Silent {
+        fn send(
+            &self,
+            _: http::Request<Vec<u8>>,
+            _: ResponseLimit,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl SiteClients for Silent {
+        fn client(&self, _: &Site) -> Option<Arc<dyn ApiTransport>> {
+            Some(Arc::new(Self))
+        }
+
+        fn reserve(&self, _: &Site) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
+            Ok(None)
+        }
+    }
+
+    /// Holds: B2.
+    #[tokio::test]
+    async fn no_more_sites_are_listed_at_once_than_the_bound() {
+        let mut engine = engine();
+        Arc::get_mut(&mut engine.context).unwrap().site_clients = Arc::new(Silent);
+        engine.unseen.clear();
+        for number in 0..2 * LISTS {
+            let cluster = ClusterName::Platform(format!("cluster-{number}"));
+            let namespace = "jobs".to_owned();
+            engine.lists.add(&Arc::new(Site { cluster, namespace }));
+        }
+        engine.start_lists(Instant::now());
+        assert_eq!(engine.listing.len(), LISTS);
+    }
+}

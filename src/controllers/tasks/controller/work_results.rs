@@ -1,0 +1,175 @@
+//! Takes in what ran beside the controller, and has it done again where it panicked.
+
+use std::time::Instant;
+
+use super::running_work::{EndedWork, WorkItem, WorkPanicked, WorkResult};
+use super::{SWEEP_RETRY, TaskController};
+use crate::api::names::TaskUid;
+use crate::kubernetes::apply::{CallError, TransportStage};
+
+impl TaskController {
+    pub(super) fn finish(&mut self, (errand, ended): EndedWork) {
+        match ended {
+            Ok(finished) => self.take_finished(finished),
+            Err(WorkPanicked) => self.retry(errand),
+        }
+    }
+
+    fn take_finished(&mut self, finished: WorkResult) {
+        match finished {
+            WorkResult::Pass(uid, passed) => {
+                let took = passed.started.elapsed();
+                self.metrics.pass(took);
+                if let Some(ended) = passed.outcome.ended(took) {
+                    self.queue.learn(&uid, ended);
+                }
+                self.end_journey(&uid, *passed);
+            }
+            WorkResult::Sweep(listed) => self.take_list(listed),
+            WorkResult::Removal => {}
+            WorkResult::SiteList(site, walk, stride) => self.take_stride(&site, walk, stride),
+            WorkResult::SiteCleared(site, walk, settled) => self.take_cleared(&site, walk, settled),
+            WorkResult::SiteRemoval(site, settled) => self.settle(&site, settled),
+            WorkResult::Ledger(read) => self.take_ledger(read),
+            WorkResult::LedgerWrite(changes, written) => self.wrote_ledger(changes, written),
+        }
+    }
+
+    /// Does what each kind of work needs after a panic, so that it is done again and holds up nothing for ever.
+    fn retry(&mut self, errand: WorkItem) {
+        let soon = Instant::now() + SWEEP_RETRY;
+        match errand {
+            WorkItem::Pass(uid) => {
+                self.fail(&uid, "Panic", None);
+                self.end_pass(&uid);
+                return;
+            }
+            WorkItem::Sweep => {
+                self.is_sweeping = false;
+                self.sweep_due = soon;
+            }
+            // What was to be removed is found by the next list.
+            WorkItem::Removal => self.sweep_due = self.sweep_due.min(soon),
+            WorkItem::SiteList(site) => self.end_walk(&site, SWEEP_RETRY),
+            WorkItem::SiteRemoval(site) => {
+                if self.sites.state(&site).is_some() {
+                    self.lists.add_at(&site, soon);
+                }
+            }
+            WorkItem::LedgerRead => self.take_ledger(Err(CallError::Transport(TransportStage::Internal))),
+            WorkItem::LedgerWrite(changes) => self.write_ledger_later(changes),
+        }
+        tracing::warn!("a piece of work broke; it is repeated");
+    }
+
+    /// A worker gives a task back.
+    pub(super) fn end_pass(&mut self, uid: &TaskUid) {
+        self.take_parked(uid);
+        self.latencies.pass_ended(uid, Instant::now());
+        self.queue.done(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::sync_sources::SyncSource;
+    use super::super::tests::engine;
+    use super::*;
+    use crate::plan::queue::workqueue::WorkQueue;
+    use crate::plan::remote::ledger::LedgerChanges;
+    use crate::plan::remote::site::{ClusterName, Site, SiteState};
+
+    /// Every kind there is; a further one does not compile here without a case in [`is_tried_again`].
+    fn kinds() -> Vec<WorkItem> {
+        let (task, site) = (TaskUid::new("task"), site());
+        let changes = LedgerChanges::from([("entry".to_owned(), Some("value".to_owned()))]);
+        vec![
+            WorkItem::Pass(task),
+            WorkItem::Sweep,
+            WorkItem::Removal,
+            WorkItem::SiteList(Arc::clone(&site)),
+            WorkItem::SiteRemoval(site),
+            WorkItem::LedgerRead,
+            WorkItem::LedgerWrite(changes),
+        ]
+    }
+
+    fn site() -> Arc<Site> {
+        Arc::new(Site {
+            cluster: ClusterName::Platform("west".to_owned()),
+            namespace: "jobs".to_owned(),
+        })
+    }
+
+    /// An engine that does this now and nothing else.
+    fn busy_with(errand: &WorkItem) -> TaskController {
+        let mut engine = engine();
+        let now = Instant::now();
+        engine.unseen.clear();
+        engine.sweep_due = now + Duration::from_secs(3600);
+        let site = engine
+            .sites
+            .intern(Site::clone(&site()), k8s_openapi::jiff::Timestamp::now());
+        engine.sites.request(&site);
+        engine
+            .sites
+            .transition(&site, SiteState::Up, k8s_openapi::jiff::Timestamp::now());
+        match errand {
+            WorkItem::Pass(uid) => {
+                engine.queue.add(uid);
+                engine.queue.take(now);
+            }
+            WorkItem::Sweep => engine.is_sweeping = true,
+            WorkItem::Removal | WorkItem::SiteRemoval(_) => {}
+            WorkItem::SiteList(site) => {
+                engine.lists.add(site);
+                engine.lists.take(now);
+                engine.listing.insert(Arc::clone(site));
+            }
+            WorkItem::LedgerRead => _ = engine.unseen.insert(SyncSource::Ledger),
+            WorkItem::LedgerWrite(_) => engine.is_writing_ledger = true,
+        }
+        engine
+    }
+
+    fn is_due<K: std::hash::Hash + Eq + Ord + Clone>(queue: &mut WorkQueue<K>, key: &K) -> bool {
+        queue.take(Instant::now() + Duration::from_secs(60)).as_ref() == Some(key)
+    }
+
+    /// Whether the owner does it again, soon.
+    fn is_tried_again(engine: &mut TaskController, errand: &WorkItem) -> bool {
+        let soon = Instant::now() + Duration::from_secs(60);
+        let is_under_way = engine.running.errands.values().any(|other| other == errand);
+        match errand {
+            WorkItem::Pass(uid) => is_due(&mut engine.queue, uid),
+            WorkItem::Sweep => !engine.is_sweeping && engine.sweep_due < soon,
+            WorkItem::Removal => engine.sweep_due < soon,
+            WorkItem::SiteList(site) => engine.listing.is_empty() && is_due(&mut engine.lists, site),
+            WorkItem::SiteRemoval(site) => is_due(&mut engine.lists, site),
+            WorkItem::LedgerRead | WorkItem::LedgerWrite(_) => is_under_way,
+        }
+    }
+
+    /// Holds: B21, D4.
+    #[tokio::test]
+    async fn a_panic_in_any_kind_of_work_is_a_retry() {
+        for errand in kinds() {
+            let mut engine = busy_with(&errand);
+            assert!(
+                !is_tried_again(&mut engine, &errand),
+                "{errand:?}: nothing is due before"
+            );
+            let mut engine = busy_with(&errand);
+            engine
+                .running
+                .spawn(errand.clone(), async { panic!("on purpose") });
+            let ended = engine.running.next().await.unwrap();
+            assert!(ended.1.is_err());
+            engine.finish(ended);
+            assert!(is_tried_again(&mut engine, &errand), "{errand:?}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What a reconcile needs to know and to do where its task runs on another cluster than the hub's.
+
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::api::conditions::Reason;
+use crate::api::names::{is_uid, job_name};
+use crate::kubernetes::apply::{CallError, TaskObjectClient, TransportStage};
+use crate::kubernetes::events::{EventMessage, EventSubject};
+use crate::kubernetes::watch::{JobMetadata, job_mark};
+use crate::plan::platform::catalog::{CopiedCredentials, CopyRequest};
+use crate::plan::remote::ledger::{OrphanRecord, leave};
+use crate::plan::remote::lost_cluster::RemoteLeftovers;
+use crate::plan::remote::placement::target;
+use crate::plan::remote::site::{JobSiteState, SiteState};
+use crate::plan::task::adoption::{ObjectCreator, maker};
+use crate::plan::task::job::JobPlacement;
+use crate::plan::task::job_state::CompletionHint;
+use crate::plan::task::model::Task;
+use crate::plan::task::refusal::Refusal;
+use crate::plan::task::tenant::login;
+use crate::plan::task::{CreateBlocked, CreatePermission};
+
+use super::super::outcome::ReconcileError;
+use super::Reconciler;
+
+/// ServiceAccount of pods on other clusters: it is in every namespace, and the pods hold no token of it.
+const REMOTE_ACCOUNT: &str = "default";
+
+impl Reconciler<'_> {
+    /// Tells where the task's Job runs.
+    pub(super) fn find_place(&mut self, task: &Task) {
+        let spec = task.spec.as_ref();
+        let target = spec.and_then(|spec| target(&task.id, spec, &self.context.tenancy).transpose());
+        self.target = target;
+        if let Some((site, _)) = &self.view.remote.site {
+            self.placement = JobPlacement {
+                hub_id: self.context.hub_placement.hub_id.clone(),
+                cluster: Some(site.cluster.to_string()),
+                namespace: site.namespace.clone(),
+                service_account: REMOTE_ACCOUNT.to_owned(),
+            };
+        }
+    }
+
+    /// How the place of the Job stands.
+    pub(super) fn site(&self) -> JobSiteState<'_> {
+        match (&self.target, &self.view.remote.site) {
+            (None, _) => JobSiteState::Hub,
+            (Some(_), None) => JobSiteState::Unasked,
+            (Some(_), Some((_, state))) => JobSiteState::At(state),
+        }
+    }
+
+    /// Calls to where the Job runs.
+    pub(super) fn objects(&self) -> Result<TaskObjectClient, ReconcileError> {
+        if self.target.is_none() {
+            return Ok(self.context.calls.objects().clone());
+        }
+        let (site, _) = self
+            .view
+            .remote
+            .site
+            .as_ref()
+            .ok_or(ReconcileError::NotConnected)?;
+        let way = self.view.remote.way.clone().ok_or(ReconcileError::NotConnected)?;
+        let hub_id = self.context.hub_placement.hub_id.clone();
+        Ok(TaskObjectClient::new(way, None, site.namespace.clone(), hub_id))
+    }
+
+    /// The UID of something that was made. One of another cluster is repeated only where it looks like one.
+    pub(super) fn believed_uid(&self, uid: String) -> Result<String, ReconcileError> {
+        if self.target.is_none() || is_uid(&uid) {
+            Ok(uid)
+        } else {
+            Err(CallError::Transport(TransportStage::Decode).into())
+        }
+    }
+
+    /// The Job by its metadata. What another cluster says is looked at twice: nothing of it is repeated that is not ours.
+    pub(super) fn own_mark(&self, metadata: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
+        let mark = JobMetadata {
+            hint,
+            ..job_mark(metadata)?
+        };
+        if self.target.is_none() {
+            return Some(mark);
+        }
+        let is_a_hubs = maker(&self.context.hub_placement.hub_id, metadata) != ObjectCreator::Foreign;
+        (is_uid(&mark.uid) && is_a_hubs).then_some(mark)
+    }
+
+    /// Whether something was removed. What a cluster does not let the hub remove is as good as out of reach: nobody's
+    /// deletion waits for rights that may never come.
+    pub(super) fn was_removed(&mut self, answer: Result<(), CallError>) -> Result<bool, ReconcileError> {
+        let reason = match answer {
+            Ok(()) => return Ok(true),
+            Err(CallError::Forbidden) => Reason::Forbidden,
+            Err(CallError::Unauthorized) => Reason::Unauthorized,
+            Err(error) => return Err(error.into()),
+        };
+        let Some((_, state)) = self.view.remote.site.as_mut().filter(|_| self.target.is_some()) else {
+            return Err(CallError::Forbidden.into());
+        };
+        let since = Timestamp::now();
+        *state = SiteState::Down { since, reason };
+        Ok(false)
+    }
+
+    /// Looks whether another cluster took no objects because the hub may not create them there: a quota that is used up is answered
+    /// alike. On the hub's own cluster rights are looked at before it starts.
+    pub(super) async fn look_for_rights(&mut self, task: &Task) -> Result<(), ReconcileError> {
+        if self.target.is_none() || self.view.create_blocked != Some(CreateBlocked::NotAdmitted) {
+            return Ok(());
+        }
+        let objects = self.objects()?;
+        for right in [CreatePermission::Secrets, CreatePermission::Jobs] {
+            if objects.lacks(right).await {
+                let (cluster, what) = (self.placement.cluster.as_deref(), right.resource().1);
+                tracing::warn!(task = %task.id.uid, cluster, what, "the hub may not create these on a cluster; it is tried again");
+                self.view.create_blocked = Some(CreateBlocked::Forbidden(right));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what of the platform's goes along to another cluster.
+    pub(super) async fn load(
+        &self,
+        cargo: &CopyRequest,
+    ) -> Result<Result<CopiedCredentials, Refusal>, ReconcileError> {
+        let calls = &self.context.calls;
+        let mut carried = CopiedCredentials {
+            login: None,
+            certificates: None,
+        };
+        if let Some((name, host)) = &cargo.secret {
+            let secret = calls.get_secret(name).await?;
+            let Some(login) = secret.and_then(|secret| login(&secret, host).ok()) else {
+                return Ok(Err(CopyRequest::without_secret()));
+            };
+            carried.login = Some(login);
+        }
+        if let Some((name, key)) = &cargo.certificates {
+            let map = calls.get_config_map(name).await?;
+            let bundle = map.and_then(|map| map.data?.remove(key));
+            let Some(bundle) = bundle.filter(|text| CopyRequest::fits(text)) else {
+                return Ok(Err(CopyRequest::without_certificates()));
+            };
+            carried.certificates = Some(bundle);
+        }
+        Ok(Ok(carried))
+    }
+
+    /// Writes down what may be left on a cluster that is not reached, as far as there is room for it, and tells people.
+    pub(super) async fn abandon(&mut self, task: &Arc<Task>) -> Result<(), ReconcileError> {
+        let Some((site, _)) = &self.view.remote.site else {
+            self.leftovers = RemoteLeftovers::WrittenDown;
+            return Ok(());
+        };
+        let recorded =
+            |object: &Option<crate::api::TaskObjectReference>| object.as_ref().and_then(|o| o.uid.clone());
+        let orphan = OrphanRecord {
+            site: Arc::unwrap_or_clone(Arc::clone(site)),
+            task: task.id.uid.clone(),
+            tenant: task.id.namespace.clone(),
+            name: job_name(&task.id.name, &task.id.uid),
+            job_uid: self
+                .view
+                .job
+                .uid()
+                .map(str::to_owned)
+                .or_else(|| recorded(&task.status.job_ref)),
+            secret_uid: self
+                .view
+                .secret
+                .clone()
+                .or_else(|| recorded(&task.status.config_secret_ref)),
+            since: Timestamp::now(),
+        };
+        let written = self.context.calls.write_ledger(&leave(&orphan)).await?;
+        self.outcome.remote.forgotten = written.forgotten;
+        self.leftovers = RemoteLeftovers::WrittenDown;
+        let is_recorded = written.refused == 0;
+        self.context.events.record(EventMessage {
+            subject: EventSubject::Task(task.id.clone()),
+            is_warning: true,
+            reason: Reason::TeardownForced,
+            note: forced(is_recorded, &orphan.name),
+        });
+        tracing::warn!(task = %task.id.uid, is_recorded, "a task was let go although its cluster was not reached");
+        self.outcome.remote.orphan = is_recorded.then(|| Box::new(orphan));
+        Ok(())
+    }
+}
+
+/// What people are told of a task that was let go.
+fn forced(is_recorded: bool, name: &str) -> String {
+    if is_recorded {
+        return "the task was deleted although its cluster could not be reached; its Job and Secret may be left there; the hub has \
+                recorded them, and removes them when it reaches the cluster again"
+            .to_owned();
+    }
+    format!(
+        "the task was deleted although its cluster could not be reached; its Job and Secret may be left there; the hub has not \
+         recorded them, because too many of this namespace are recorded already: when the cluster is back, delete the Job and the \
+         Secret {name} there, if they are still there"
+    )
+}

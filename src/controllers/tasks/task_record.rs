@@ -1,0 +1,184 @@
+//! The few words that are kept of each task and of each Job.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::names::{TaskKind, TaskUid};
+use crate::kubernetes::watch::JobMetadata;
+use crate::plan::remote::site::{RemoteTarget, Site};
+use crate::plan::task::model::{Task, TaskId, TaskPhase};
+use crate::plan::task::retention::RemovalState;
+use crate::plan::task::{CreateBlocked, JobState};
+
+use super::last_status::LastStatus;
+
+/// Time between two writes that put one task's status right: who forges it over and over costs no more than this.
+const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+/// Time after which a task that is held by something nobody watches is tried again.
+pub const HELD_RETRY: Duration = Duration::from_secs(300);
+/// The same where a quota is used up, which passes by itself.
+pub const QUOTA_RETRY: Duration = Duration::from_secs(30);
+/// Bytes that are kept of a task beyond which a reconcile of it is one of the large ones, of which there are few at once.
+pub const LARGE: usize = 32 << 10;
+
+/// When a task that is held is tried again.
+pub const fn retry(held: CreateBlocked) -> Duration {
+    match held {
+        CreateBlocked::NotAdmitted | CreateBlocked::Forbidden(_) => QUOTA_RETRY,
+        CreateBlocked::NameConflict | CreateBlocked::JobRefused => HELD_RETRY,
+    }
+}
+
+/// Who must change something before a task can start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StartBlocker {
+    /// Nobody.
+    #[default]
+    No,
+    /// The platform.
+    ByPlatform,
+    /// A tenant of this namespace.
+    ByTenant(Arc<str>),
+}
+
+/// Where a task runs that does not run on the hub.
+#[derive(Clone, Debug, Default)]
+pub struct RemotePlacement {
+    /// Where it runs, if not on the hub.
+    pub target: Option<Arc<RemoteTarget>>,
+    /// The namespace there in which its Job was put.
+    pub job_namespace: Option<Arc<str>>,
+    /// The site that it is at, once that was told.
+    pub site: Option<Arc<Site>>,
+    /// Whether something of it may be there that was not seen, as after a restart.
+    pub may_be_there: bool,
+}
+
+/// How much a reconcile of a task holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReconcileSize {
+    /// No more than [`LARGE`], and what is made of it.
+    Small,
+    /// More.
+    Large,
+}
+
+impl ReconcileSize {
+    /// That of a task.
+    pub const fn of(task: &Task) -> Self {
+        if task.bare_bytes > LARGE {
+            Self::Large
+        } else {
+            Self::Small
+        }
+    }
+}
+
+/// What is remembered of a task.
+#[derive(Debug)]
+pub struct TaskRecord {
+    pub(super) kind: TaskKind,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Box<str>,
+    /// When the task was made.
+    pub created: Timestamp,
+    /// Where it stands.
+    pub phase: TaskPhase,
+    /// Whether somebody asked for its deletion.
+    pub deleting: bool,
+    /// Who must change something before it can start.
+    pub blocked: StartBlocker,
+    /// Since when it waits for a slot.
+    pub waits_since: Option<Instant>,
+    /// What keeps its objects from being created, and until when that is believed.
+    pub(super) create_blocked: Option<(CreateBlocked, Instant)>,
+    /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
+    pub(super) cleared_job: Option<Box<str>>,
+    /// Whether its config Secret was deleted after its end; late lists of it are ignored.
+    pub(super) cleared_secret: bool,
+    /// When its Job ended.
+    pub(super) ended: Option<Timestamp>,
+    /// When a failed task's objects go, and when the task itself goes.
+    pub(super) cleanup_due: Option<Timestamp>,
+    pub(super) removal_due: Option<Timestamp>,
+    /// Whether it is its turn to be removed.
+    pub(super) removal: RemovalState,
+    /// Resource version of the newest state seen or written; older events are late.
+    pub(super) version: u64,
+    /// Which list of the watch showed it last.
+    pub(super) epoch: u32,
+    /// What the hub said of it last.
+    pub(super) last_status: LastStatus,
+    /// Whether something else stands on the object.
+    pub(super) is_forged: bool,
+    /// How much a reconcile of it holds; a spec does not change.
+    pub(super) size: ReconcileSize,
+    /// When its status was put right last.
+    pub(super) restored: Option<Instant>,
+    /// Where it runs, if not on the hub.
+    pub remote: RemotePlacement,
+    /// The whole task, while there is something to do and the budget allows.
+    pub(super) whole: Option<Arc<Task>>,
+}
+
+impl TaskRecord {
+    /// Who the task is.
+    pub fn id(&self, uid: &TaskUid) -> TaskId {
+        TaskId {
+            kind: self.kind,
+            namespace: self.namespace.to_string(),
+            name: self.name.to_string(),
+            uid: uid.clone(),
+        }
+    }
+
+    /// When its status may be put right, where somebody forged it.
+    pub fn restore_due(&self, now: Instant) -> Option<Instant> {
+        let due = self.restored.map_or(now, |at| at + RESTORE_PAUSE);
+        self.is_forged.then_some(due)
+    }
+
+    /// Whether a forged status may be put right now.
+    pub(super) fn may_restore(&self, now: Instant) -> bool {
+        self.restored.is_none_or(|at| at + RESTORE_PAUSE <= now)
+    }
+
+    /// What keeps its objects from being created, as far as that is believed.
+    pub(super) fn held_at(&self, now: Instant) -> Option<CreateBlocked> {
+        let believed = self.create_blocked.filter(|(_, until)| now < *until);
+        believed.map(|(held, _)| held)
+    }
+
+    /// The tenant's namespace.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.namespace
+    }
+}
+
+/// Where a Job was seen: at a site, or in the rendering namespace.
+pub type JobLocation = Option<Arc<Site>>;
+
+/// A Job of a task, and when to read it.
+#[derive(Debug)]
+pub struct KnownJob {
+    /// The Job.
+    pub metadata: JobMetadata,
+    pub(super) read_due: Instant,
+    /// Where it was seen.
+    pub origin: JobLocation,
+    pub(super) epoch: u32,
+}
+
+impl KnownJob {
+    /// The Job as a plan looks at it.
+    pub(super) fn state(&self, now: Instant) -> JobState {
+        JobState::Seen {
+            uid: self.metadata.uid.clone(),
+            spec_hash: self.metadata.spec_hash.clone(),
+            chart_url: self.metadata.chart_url.clone(),
+            may_have_ended: self.read_due <= now,
+        }
+    }
+}

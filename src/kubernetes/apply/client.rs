@@ -1,0 +1,317 @@
+//! Calls for tasks, for what the platform keeps in the rendering namespace, and for Secrets that tenants name.
+
+use std::sync::Arc;
+
+use http::Request as HttpRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{GetParams, Patch};
+use kube::core::Request;
+use kube::{Client, Resource as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::api::RenderTaskStatus;
+use crate::api::labels::FINALIZER;
+use crate::api::names::{HubId, TaskKind};
+use crate::api::zeroized::ZeroizedSecret;
+use crate::base::metrics::Metrics;
+use crate::kubernetes::object::SlimObject;
+use crate::plan::remote::ledger::LedgerBudget;
+use crate::plan::task::finalizers::FinalizerSummary;
+use crate::plan::task::model::{Task, TaskId, TaskRevision};
+use crate::plan::task::path::TaskPath;
+
+use super::error::{CallError, done, found};
+use super::objects::TaskObjectClient;
+use super::response::{WriteResponse, delete, manager};
+use super::secret::SecretBody;
+use super::transport::{HubTransport, ResponseLimit};
+use super::transport_stage::TransportStage;
+
+/// Whole tasks that are read at a time: each comes with all of its metadata, of which hardly anything is kept.
+const READS: usize = 4;
+
+/// The ledger as it was read or written last: what its entries take, not what they say.
+#[derive(Debug)]
+pub(super) struct CachedLedger {
+    /// Version of the object; `None` where there is none.
+    pub(super) version: Option<String>,
+    pub(super) room: LedgerBudget,
+}
+
+/// Calls to the hub's own cluster.
+#[derive(Clone, Debug)]
+pub struct HubClient {
+    pub(super) objects: TaskObjectClient,
+    /// The ledger, which one call at a time changes.
+    pub(super) ledger: Arc<Mutex<Option<CachedLedger>>>,
+    reads: Arc<Semaphore>,
+}
+
+impl HubClient {
+    /// Calls of this hub, with Jobs and Secrets in `namespace`.
+    #[must_use]
+    pub fn new(client: Client, metrics: Metrics, namespace: String, hub_id: HubId) -> Self {
+        let wire = Arc::new(HubTransport(client));
+        Self::over(TaskObjectClient::new(wire, Some(metrics), namespace, hub_id))
+    }
+
+    pub(super) fn over(objects: TaskObjectClient) -> Self {
+        Self {
+            objects,
+            ledger: Arc::default(),
+            reads: Arc::new(Semaphore::new(READS)),
+        }
+    }
+
+    /// Who the hub is.
+    #[must_use]
+    pub fn hub_id(&self) -> &HubId {
+        self.objects.hub_id()
+    }
+
+    /// Calls for what the hub makes in the rendering namespace.
+    #[must_use]
+    pub fn objects(&self) -> &TaskObjectClient {
+        &self.objects
+    }
+
+    /// Puts the hub's finalizer on a task; the new resource version, and what finalizers there are then.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the task changed since it was read.
+    pub async fn add_finalizer(&self, task: &Task) -> Result<(String, FinalizerSummary), CallError> {
+        let change = if task.finalizers.count == 0 {
+            json!({"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]})
+        } else {
+            json!({"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER})
+        };
+        self.patch_finalizers(task, vec![change]).await
+    }
+
+    /// Takes the hub's finalizer off a task; what finalizers there are then. A task that is gone has none.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the task changed since it was read.
+    pub async fn remove_finalizer(&self, task: &Task) -> Result<FinalizerSummary, CallError> {
+        let Some(place) = task.finalizers.hub_index else {
+            return Ok(task.finalizers);
+        };
+        let path = format!("/metadata/finalizers/{place}");
+        let changes = vec![
+            json!({"op": "test", "path": path, "value": FINALIZER}),
+            json!({"op": "remove", "path": path}),
+        ];
+        let left = found(self.patch_finalizers(task, changes).await)?;
+        Ok(left.map(|(_, left)| left).unwrap_or_default())
+    }
+
+    /// Changes one finalizer and sends none of the others, of which there may be 1.4 MB.
+    async fn patch_finalizers(
+        &self,
+        task: &Task,
+        changes: Vec<Value>,
+    ) -> Result<(String, FinalizerSummary), CallError> {
+        let as_read = [
+            json!({"op": "replace", "path": "/metadata/uid", "value": task.id.uid.as_str()}),
+            json!({"op": "replace", "path": "/metadata/resourceVersion", "value": task.resource_version}),
+        ];
+        let body = as_read.into_iter().chain(changes).collect();
+        let patch = Patch::Json::<()>(
+            serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
+        );
+        let request = tasks(&task.id)?.patch(&task.id.name, &manager(), &patch);
+        let answer: Result<WriteResponse, _> = self.send("patch", resource(task.id.kind), request).await;
+        match answer {
+            Ok(WriteResponse { metadata }) => Ok((metadata.resource_version, metadata.finalizers)),
+            // What is named by its place is somewhere else by now.
+            Err(CallError::Invalid) => Err(CallError::Conflict),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a task; `None` when it does not exist or another one has its name.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
+        let request = tasks(id)?.get(&id.name, &GetParams::default());
+        // Never closed.
+        let _turn = self.reads.acquire().await;
+        let read: Option<SlimObject> = found(self.send("get", resource(id.kind), request).await)?;
+        Ok(read
+            .and_then(|o| o.into_task(id.kind))
+            .filter(|t| t.id.uid == id.uid))
+    }
+
+    /// Writes a task's status in the place of whatever is there; what became of the rest of the task.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the task is another one of the same name.
+    pub async fn write_status(
+        &self,
+        id: &TaskId,
+        status: &RenderTaskStatus,
+    ) -> Result<TaskRevision, CallError> {
+        // Unlike a merge, it leaves nothing of what others wrote, and needs no read before.
+        let body = json!([
+            {"op": "replace", "path": "/metadata/uid", "value": id.uid.as_str()},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        let patch = Patch::Json::<()>(
+            serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
+        );
+        let request = tasks(id)?.patch_subresource("status", &id.name, &manager(), &patch);
+        let answer: WriteResponse = self.send("patch", status_resource(id.kind), request).await?;
+        Ok(TaskRevision {
+            resource_version: answer.metadata.resource_version,
+            generation: answer.metadata.generation,
+            deleted_at: answer.metadata.deletion_timestamp.map(|time| time.0),
+            finalizers: answer.metadata.finalizers,
+        })
+    }
+
+    /// Deletes a task whose time to live is over.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being deleted.
+    pub async fn delete_task(&self, id: &TaskId) -> Result<(), CallError> {
+        let request = tasks(id)?.delete(&id.name, &delete(id.uid.as_str()));
+        let resource = resource(id.kind);
+        done(
+            self.objects
+                .exchange("delete", resource, request, ResponseLimit::Status)
+                .await,
+        )
+    }
+
+    /// Reads a platform credential of the rendering namespace; it is wiped when it is dropped, and the answer it came in too.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_secret(&self, name: &str) -> Result<Option<ZeroizedSecret>, CallError> {
+        let request = self.objects.own::<Secret>().get(name, &GetParams::default());
+        let answer = self
+            .objects
+            .exchange("get", "secrets", request, ResponseLimit::Object)
+            .await;
+        let body = found(answer.map(|body| SecretBody::new(body.into())))?;
+        body.map(|body| body.whole().ok_or(CallError::Transport(TransportStage::Decode)))
+            .transpose()
+    }
+
+    /// Reads a Secret of a namespace as it is; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_secret_body(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<SecretBody>, CallError> {
+        let path = Secret::url_path(&(), Some(namespace));
+        let request = Request::new(path).get(name, &GetParams::default());
+        let answer = self
+            .objects
+            .exchange("get", "secrets", request, ResponseLimit::Object)
+            .await;
+        found(answer.map(|body| SecretBody::new(body.into())))
+    }
+
+    /// Reads certificates of the platform's, a ConfigMap of the rendering namespace.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read.
+    pub async fn get_config_map(&self, name: &str) -> Result<Option<ConfigMap>, CallError> {
+        let request = self.objects.own::<ConfigMap>().get(name, &GetParams::default());
+        found(self.send("get", "configmaps", request).await)
+    }
+
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
+        self.objects.send(verb, resource, request).await
+    }
+}
+
+/// Requests on the tasks beside this one.
+fn tasks(id: &TaskId) -> Result<Request, CallError> {
+    let path = TaskPath::of(id).ok_or(CallError::Invalid)?;
+    Ok(Request::new(path.into_text()))
+}
+
+const fn resource(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::RenderTask => "rendertasks",
+        TaskKind::ClusterRenderTask => "clusterrendertasks",
+    }
+}
+
+const fn status_resource(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::RenderTask => "rendertasks/status",
+        TaskKind::ClusterRenderTask => "clusterrendertasks/status",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures::future::{BoxFuture, join_all};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::api::names::TaskUid;
+    use crate::kubernetes::apply::ApiTransport;
+
+    /// Time that the API server takes for a task.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    /// An API server that knows no task: how many are asked for at the moment, and how many were at most.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicUsize, AtomicUsize);
+
+    impl ApiTransport for Counting {
+        fn send(&self, _: HttpRequest<Vec<u8>>, _: ResponseLimit) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            Box::pin(async {
+                let now = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+                self.1.fetch_max(now, Ordering::Relaxed);
+                sleep(PAUSE).await;
+                self.0.fetch_sub(1, Ordering::Relaxed);
+                Err(CallError::NotFound)
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_whole_tasks_are_read_at_a_time_and_each_gets_its_turn() {
+        let wire = Arc::new(Counting::default());
+        let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+        let calls = HubClient::over(TaskObjectClient::new(
+            wire.clone(),
+            None,
+            "rendering".to_owned(),
+            hub,
+        ));
+        let (begin, id) = (Instant::now(), |number: usize| TaskId {
+            kind: TaskKind::RenderTask,
+            namespace: "team-a".to_owned(),
+            name: format!("task-{number}"),
+            uid: TaskUid::new("t"),
+        });
+        let ids: Vec<_> = (0..3 * READS).map(id).collect();
+        let read = join_all(ids.iter().map(|id| calls.get_task(id))).await;
+        assert!(read.into_iter().all(|task| task.unwrap().is_none()));
+        assert_eq!(
+            (wire.1.load(Ordering::Relaxed), begin.elapsed()),
+            (READS, 3 * PAUSE)
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Objects of hubs as lists show them, page by page: what is looked at of each and nothing else, whatever a server that is not
+//! trusted puts there.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Resource;
+use kube::api::{ListParams, ObjectMeta};
+use serde::Deserialize;
+
+use crate::api::labels::{all_objects, others_objects};
+use crate::api::names::is_uid;
+use crate::plan::task::adoption::{ObjectCreator, maker};
+use crate::plan::task::job_state::CompletionHint;
+
+use super::client::HubClient;
+use super::error::CallError;
+use super::lean::{BoundedItem, BoundedList, LeanMetadata, ShortText};
+use super::objects::TaskObjectClient;
+use super::transport::ResponseLimit;
+use super::transport_stage::TransportStage;
+
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
+/// Longest mark for the next page that is sent back: far longer than any that an API server gives.
+const NEXT_MAX: usize = 4_096;
+
+/// An object of a hub, by its metadata.
+#[derive(Clone, Debug)]
+pub struct ListedObject {
+    /// What of the metadata is looked at.
+    pub meta: ObjectMeta,
+    /// What they say of the end of a Job.
+    pub hint: CompletionHint,
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub struct ListPage {
+    /// The objects of hubs of this cluster on it.
+    pub items: Vec<ListedObject>,
+    /// The mark for the next one; none on the last.
+    pub next: Option<String>,
+    /// Objects that carry a hub's labels, and whose name or UID is none.
+    pub illegible: usize,
+}
+
+/// The kinds that are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListKind {
+    /// The Jobs that other hubs of this cluster made.
+    OthersJobs,
+    /// The config Secrets that hubs of this cluster made, this one and others.
+    Secrets,
+}
+
+/// The objects on a page, and the mark for the next one. `None` where it is no list, or one of more objects than were asked
+/// for, or its mark is too long.
+#[must_use]
+pub fn read(body: &[u8]) -> Option<(impl Iterator<Item = ListedObject> + use<>, Option<String>)> {
+    let page: LeanPage = serde_json::from_slice(body).ok()?;
+    let next = match page.metadata.next {
+        Some(mark) => Some(mark.0?),
+        None => None,
+    };
+    let items = page.items.unwrap_or_default();
+    let found = items.kept.into_iter().map(LeanItem::found);
+    (!items.is_cut).then_some((found, next.filter(|mark| !mark.is_empty())))
+}
+
+#[derive(Deserialize)]
+struct LeanPage {
+    #[serde(default)]
+    metadata: LeanListMetadata,
+    items: Option<BoundedList<LeanItem>>,
+}
+
+#[derive(Default, Deserialize)]
+struct LeanListMetadata {
+    #[serde(rename = "continue")]
+    next: Option<ShortText<NEXT_MAX>>,
+}
+
+#[derive(Deserialize)]
+struct LeanItem {
+    #[serde(default)]
+    metadata: LeanMetadata,
+}
+
+impl BoundedItem for LeanItem {
+    const MOST: usize = PAGE as usize;
+}
+
+impl LeanItem {
+    fn found(self) -> ListedObject {
+        let (meta, hint) = self.metadata.read();
+        ListedObject { meta, hint }
+    }
+}
+
+impl TaskObjectClient {
+    /// One page of what hubs of this cluster made, the first one or the one of a mark. A name or a UID that is none is not
+    /// taken in.
+    ///
+    /// # Errors
+    /// Whatever keeps the page from being read.
+    pub async fn list(&self, listing: ListKind, next: Option<&str>) -> Result<ListPage, CallError> {
+        match listing {
+            ListKind::OthersJobs => {
+                let labels = others_objects(self.hub_id());
+                self.sheet::<Job>("jobs", &labels, next).await
+            }
+            ListKind::Secrets => self.sheet::<Secret>("secrets", &all_objects(), next).await,
+        }
+    }
+
+    async fn sheet<K>(
+        &self,
+        resource: &'static str,
+        labels: &str,
+        next: Option<&str>,
+    ) -> Result<ListPage, CallError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let mut parameters = ListParams::default().labels(labels).limit(PAGE);
+        parameters.continue_token = next.map(str::to_owned);
+        let request = self.own::<K>().list_metadata(&parameters);
+        let body = self
+            .exchange("list", resource, request, ResponseLimit::Page)
+            .await?;
+        let (all, next) = read(&body).ok_or(CallError::Transport(TransportStage::Decode))?;
+        let (mut found, mut illegible) = (Vec::new(), 0);
+        for object in all {
+            let is_legible = self.is_home() || object.meta.uid.as_deref().is_some_and(is_uid);
+            if !is_legible {
+                illegible += 1;
+            } else if maker(self.hub_id(), &object.meta) != ObjectCreator::Foreign {
+                found.push(object);
+            }
+        }
+        Ok(ListPage {
+            items: found,
+            next,
+            illegible,
+        })
+    }
+}
+
+impl HubClient {
+    /// All that is listed of a kind in the rendering namespace.
+    ///
+    /// # Errors
+    /// Whatever keeps a page from being read.
+    pub async fn list_all(&self, listing: ListKind) -> Result<Vec<ListedObject>, CallError> {
+        let mut sheet = self.objects().list(listing, None).await?;
+        let mut all = sheet.items;
+        while let Some(next) = sheet.next {
+            sheet = self.objects().list(listing, Some(&next)).await?;
+            all.append(&mut sheet.items);
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::lean::{TEXT_MAX, URL_MAX};
+    use super::*;
+    use crate::api::labels::{CHART_URL, HUB_ID, TASK_UID};
+
+    fn page(items: &Value, next: &str) -> Option<(Vec<ListedObject>, Option<String>)> {
+        let page = json!({"metadata": {"resourceVersion": "7", "continue": next}, "items": items});
+        read(page.to_string().as_bytes()).map(|(found, next)| (found.collect(), next))
+    }
+
+    fn job(fields: &Value) -> Value {
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {
+            "name": "render-x", "namespace": "rendering", "uid": "j1", "resourceVersion": "12",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"any": "thing"}],
+            "labels": {"renderhub.dev/task-uid": "t1", "renderhub.dev/hub-id": "a-0f5a4e0c", "other": "x"},
+            "annotations": {"renderhub.dev/spec-hash": "abc", "note": "x"},
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:status": fields}}],
+        }})
+    }
+
+    #[test]
+    fn of_an_object_is_kept_what_is_looked_at() {
+        let (found, next) = page(&json!([job(&json!({}))]), "more").unwrap();
+        let meta = &found[0].meta;
+        assert_eq!(
+            (found[0].hint, next.as_deref()),
+            (CompletionHint::No, Some("more"))
+        );
+        let texts = (
+            meta.name.as_deref(),
+            meta.uid.as_deref(),
+            meta.resource_version.as_deref(),
+        );
+        assert_eq!(texts, (Some("render-x"), Some("j1"), Some("12")));
+        let labels = meta.labels.as_ref().unwrap();
+        assert_eq!(labels.keys().collect::<Vec<_>>(), [HUB_ID, TASK_UID]);
+        assert_eq!(meta.annotations.as_ref().unwrap().len(), 1);
+        assert!(meta.creation_timestamp.is_some() && meta.owner_references.is_none());
+        let ended = json!([job(&json!({"f:completionTime": {}, "f:conditions": {}}))]);
+        assert_eq!(page(&ended, "").unwrap().0[0].hint, CompletionHint::Now);
+        assert_eq!(page(&ended, "").unwrap().1, None);
+    }
+
+    /// Holds: H5, B9.
+    #[test]
+    fn a_page_that_is_longer_than_was_asked_for_is_none_and_long_texts_are_not_kept() {
+        let full = vec![json!({}); PAGE as usize];
+        assert_eq!(page(&json!(full), "").unwrap().0.len(), PAGE as usize);
+        assert!(page(&json!(vec![json!({}); PAGE as usize + 1]), "").is_none());
+        assert!(page(&json!([]), &"x".repeat(NEXT_MAX + 1)).is_none());
+        let mut long = job(&json!({}));
+        long["metadata"]["labels"][HUB_ID] = json!("x".repeat(TEXT_MAX + 1));
+        long["metadata"]["name"] = json!("x".repeat(TEXT_MAX + 1));
+        long["metadata"]["annotations"][CHART_URL] = json!("x".repeat(URL_MAX));
+        let (found, _) = page(&json!([long]), "").unwrap();
+        let meta = &found[0].meta;
+        assert!(meta.name.is_none() && !meta.labels.as_ref().unwrap().contains_key(HUB_ID));
+        assert_eq!(meta.annotations.as_ref().unwrap()[CHART_URL].len(), URL_MAX);
+        for body in [
+            "",
+            "{}x",
+            "[]",
+            r#"{"items": 1}"#,
+            r#"{"items": [{"metadata": {"labels": []}}]}"#,
+        ] {
+            assert!(read(body.as_bytes()).is_none(), "{body}");
+        }
+        let of = |body: &[u8]| read(body).unwrap().0.count();
+        assert_eq!((of(b"{}"), of(br#"{"items": null}"#)), (0, 0));
+    }
+}

@@ -1,0 +1,39 @@
+//! What is said with a write, and what is looked at of the answer to it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, PatchParams, Preconditions};
+use serde::Deserialize;
+
+use crate::api::labels::FIELD_MANAGER;
+use crate::plan::task::finalizers::FinalizerSummary;
+
+/// What is looked at of the answer to a write.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct WriteResponse {
+    pub(super) metadata: WriteResponseMetadata,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WriteResponseMetadata {
+    #[serde(default)]
+    pub(super) resource_version: String,
+    pub(super) generation: Option<i64>,
+    pub(super) deletion_timestamp: Option<Time>,
+    #[serde(default)]
+    pub(super) finalizers: FinalizerSummary,
+}
+
+pub(super) fn manager() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+pub(super) fn delete(uid: &str) -> DeleteParams {
+    DeleteParams::background().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    })
+}

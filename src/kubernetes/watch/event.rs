@@ -1,0 +1,85 @@
+//! What watches tell the controller.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::api::ReferenceGrantSpec;
+use crate::api::names::TaskUid;
+use crate::plan::remote::site::{Site, SiteState};
+use crate::plan::task::model::Task;
+
+use super::job_metadata::JobMetadata;
+use super::scope::TaskWatchScope;
+
+/// One thing a watch saw, or a turn of the watch itself.
+#[derive(Debug)]
+pub enum WatchChange<T> {
+    /// Everything that exists follows, then [`WatchChange::Synced`].
+    Restart,
+    /// An object is there, new or changed.
+    Seen(T),
+    /// What was not seen since [`WatchChange::Restart`] is gone.
+    Synced,
+    /// An object is gone.
+    Gone(TaskUid),
+}
+
+/// A grant as it is remembered.
+#[derive(Clone, Debug)]
+pub struct ObservedGrant {
+    /// The namespace that grants.
+    pub namespace: String,
+    /// UID of the object.
+    pub uid: String,
+    /// What it allows; `None` where the Rust type cannot decode it.
+    pub spec: Option<ReferenceGrantSpec>,
+}
+
+/// What a watch of grants saw. The scope is the one namespace that is watched, or all.
+#[derive(Clone, Debug)]
+pub enum GrantChange {
+    /// Everything that exists follows, then [`GrantChange::Synced`].
+    Restart(Option<Arc<str>>),
+    /// A grant is there, new or changed.
+    Seen(Option<Arc<str>>, ObservedGrant),
+    /// A grant is gone.
+    Gone(ObservedGrant),
+    /// What was not seen since [`GrantChange::Restart`] is gone.
+    Synced(Option<Arc<str>>),
+}
+
+/// What the controller learns from its watches.
+#[derive(Debug)]
+pub enum EngineEvent {
+    /// Tasks of one scope.
+    Task(TaskWatchScope, WatchChange<Box<Task>>),
+    /// Jobs with the hub's mark, in the rendering namespace or at a site.
+    Job(Option<Arc<Site>>, WatchChange<JobMetadata>),
+    /// A site is connected, or not any more.
+    Site(Arc<Site>, SiteState),
+    /// Every pod that ended was noted.
+    PodsSeen,
+    /// A reference that a namespace allows, or not any more.
+    Grant(GrantChange),
+    /// A tenant's registry changed in this namespace.
+    Registry(String),
+    /// The hub may not look at the tasks of this scope.
+    Refused(TaskWatchScope),
+}
+
+/// What the controller learns, and when it came to the hub.
+#[derive(Debug)]
+pub struct ReceivedEvent {
+    /// When it was decoded.
+    pub at: Instant,
+    /// What it is.
+    pub input: EngineEvent,
+}
+
+impl From<EngineEvent> for ReceivedEvent {
+    /// It came now.
+    fn from(input: EngineEvent) -> Self {
+        let at = Instant::now();
+        Self { at, input }
+    }
+}

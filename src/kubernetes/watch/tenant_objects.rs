@@ -1,0 +1,95 @@
+//! Watches of what tenants own and others wait for: registries, of which only the namespace counts, and grants.
+
+use std::sync::Arc;
+
+use kube::api::{Api, ApiResource};
+use kube::runtime::watcher::{Config, Event};
+use kube::{Client, Resource};
+use tokio::sync::mpsc;
+
+use crate::api::names::TaskKind;
+use crate::api::{ReferenceGrant, Registry};
+use crate::base::metrics::Metrics;
+use crate::kubernetes::object::SlimObject;
+
+use super::endless::run;
+use super::event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent};
+use super::scope::TaskWatchScope;
+
+/// Objects in a page of what tenants make, where a server cannot stream its lists. An object is 1.5 MiB at the most, so a page
+/// is 12 MiB, and takes three times that while it is read; a page of 500, which is usual, could be 750 MiB.
+const TENANT_PAGE: u32 = 8;
+
+/// The namespaces whose tenants a hub of these scopes serves; `None` is all.
+pub fn tenants(scopes: &[TaskWatchScope]) -> impl Iterator<Item = Option<Arc<str>>> {
+    let of_tenants = scopes.iter().filter(|scope| scope.kind == TaskKind::RenderTask);
+    of_tenants.map(|scope| scope.namespace.clone())
+}
+
+/// Watches grants until the channel closes.
+pub async fn grants(
+    client: Client,
+    scope: Option<Arc<str>>,
+    metrics: Metrics,
+    out: mpsc::Sender<ReceivedEvent>,
+) {
+    let api = api::<ReferenceGrant>(client, scope.as_deref());
+    run(api, of_tenants(), metrics, "referencegrants", out, move |event| {
+        let change = match event {
+            Event::Init => GrantChange::Restart(scope.clone()),
+            Event::InitDone => GrantChange::Synced(scope.clone()),
+            Event::Apply(object) | Event::InitApply(object) => {
+                GrantChange::Seen(scope.clone(), grant(object)?)
+            }
+            Event::Delete(object) => GrantChange::Gone(grant(object)?),
+        };
+        Some(EngineEvent::Grant(change))
+    })
+    .await;
+}
+
+/// Watches tenants' registries until the channel closes.
+pub async fn registries(
+    client: Client,
+    scope: Option<Arc<str>>,
+    metrics: Metrics,
+    out: mpsc::Sender<ReceivedEvent>,
+) {
+    let api = api::<Registry>(client, scope.as_deref());
+    run(
+        api,
+        of_tenants(),
+        metrics,
+        "registries",
+        out,
+        |event| match event {
+            Event::Init | Event::InitDone => None,
+            Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => {
+                object.into_spec().0.namespace.map(EngineEvent::Registry)
+            }
+        },
+    )
+    .await;
+}
+
+/// How what tenants make is watched.
+pub(super) fn of_tenants() -> Config {
+    Config::default().page_size(TENANT_PAGE)
+}
+
+fn api<K: Resource<DynamicType = ()>>(client: Client, namespace: Option<&str>) -> Api<SlimObject> {
+    let resource = ApiResource::erase::<K>(&());
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    }
+}
+
+fn grant(object: SlimObject) -> Option<ObservedGrant> {
+    let (meta, spec) = object.into_spec();
+    Some(ObservedGrant {
+        namespace: meta.namespace?,
+        uid: meta.uid?,
+        spec: serde_json::from_value(spec).ok(),
+    })
+}

@@ -1,0 +1,21 @@
+//! Lets writes through only while the hub may take itself for the holder of its Lease.
+//!
+//! The claim ends by itself; nobody has to be asked, and nobody has to say so. A process that was paused finds it over when
+//! it wakes. What was sent before cannot be called back; what was not is not sent any more.
+
+mod body;
+mod client;
+mod fence;
+mod in_flight;
+mod layer;
+mod resolver;
+mod socket;
+
+pub use body::FencedBody;
+pub use client::client;
+#[cfg(test)]
+pub(crate) use fence::tests;
+pub use fence::{FenceClosed, LeaseValidity, WriteFence, tell};
+pub use in_flight::WritesInFlight;
+pub use layer::{FencedService, WriteFenceLayer, is_closed};
+pub use resolver::NameResolutionError;

@@ -1,0 +1,48 @@
+//! The name of the hub's own API server, looked up as the machine does.
+//!
+//! Where there is no address, the error is a type of this module: what the system's resolver says of it differs from what a
+//! socket says by its text alone.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use futures::future::{MapErr, TryFutureExt as _};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiFuture, GaiResolver, Name};
+use tower_service::Service;
+
+/// The name of the API server has no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the name of the API server has no address")]
+pub struct NameResolutionError;
+
+/// The system's resolver.
+#[derive(Clone, Debug)]
+pub(super) struct SystemResolver(GaiResolver);
+
+/// Connects sockets to names and addresses.
+pub(super) type HubConnector = HttpConnector<SystemResolver>;
+
+/// A connector that knows by the type of its errors whether there was an address.
+pub(super) fn connector() -> HubConnector {
+    HttpConnector::new_with_resolver(SystemResolver(GaiResolver::new()))
+}
+
+fn unresolved(_: io::Error) -> NameResolutionError {
+    NameResolutionError
+}
+
+impl Service<Name> for SystemResolver {
+    type Response = GaiAddrs;
+    type Error = NameResolutionError;
+    type Future = MapErr<GaiFuture, fn(io::Error) -> NameResolutionError>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NameResolutionError>> {
+        self.0.poll_ready(context).map_err(unresolved)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let unresolved: fn(io::Error) -> NameResolutionError = unresolved;
+        self.0.call(name).map_err(unresolved)
+    }
+}

@@ -1,0 +1,63 @@
+//! What was learned of a cluster, for the checks to judge.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::authorization::v1::ResourceRule;
+use k8s_openapi::api::core::v1::ResourceQuotaSpec;
+use k8s_openapi::api::networking::v1::NetworkPolicySpec;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+
+use super::tenants::TenantPermissions;
+use crate::api::ClusterRegistrySpec;
+
+/// Why a fact is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactError {
+    /// The hub may not ask.
+    Forbidden,
+    /// The API server does not serve it, or in another form.
+    Unreadable,
+    /// Nobody wanted to know.
+    NotAsked,
+}
+
+/// What was learned.
+pub type Fact<T> = Result<T, FactError>;
+
+/// What preflight looks at.
+#[derive(Clone, Debug)]
+pub struct PreflightFacts {
+    /// Name of the rendering namespace.
+    pub rendering: String,
+    /// Whether one team owns the whole cluster.
+    pub is_single_tenant: bool,
+    /// Whom the API server takes the hub for.
+    pub user: Option<String>,
+    /// Labels of the rendering namespace; `None` where it does not exist.
+    pub namespace: Fact<Option<BTreeMap<String, String>>>,
+    /// Whether a task lies in the rendering namespace.
+    pub has_tasks: Fact<bool>,
+    /// What tenants may do in the rendering namespace.
+    pub rights: Fact<TenantPermissions>,
+    /// Bindings of the rendering namespace.
+    pub bindings: Fact<Vec<RoleBinding>>,
+    /// Network policies of the rendering namespace.
+    pub policies: Fact<Vec<NetworkPolicySpec>>,
+    /// Quotas of the rendering namespace.
+    pub quotas: Fact<Vec<ResourceQuotaSpec>>,
+    /// What the hub may do.
+    pub own_rules: Fact<HubPermissions>,
+    /// Every registry of the platform, by name.
+    pub registries: Fact<Vec<(String, ClusterRegistrySpec)>>,
+}
+
+/// What the hub may do, as the API server tells it.
+#[derive(Clone, Debug, Default)]
+pub struct HubPermissions {
+    /// In the rendering namespace.
+    pub rendering: Vec<ResourceRule>,
+    /// In the namespace of the kubeconfigs, where that is another.
+    pub kubeconfigs: Vec<ResourceRule>,
+    /// In a namespace that it has nothing to do with.
+    pub elsewhere: Vec<ResourceRule>,
+}

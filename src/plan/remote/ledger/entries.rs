@@ -1,0 +1,346 @@
+//! What the entries of the ledger say, and how they are written.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::api::names::{TaskUid, hex};
+use crate::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
+use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
+
+/// Most orphans that an instance remembers; of more, the oldest go. The ledger has no room for as many, so this is a net.
+pub const MAX_ORPHANS: usize = 2_000;
+
+/// What the key of a loss starts with.
+pub(super) const LOST: &str = "lost.";
+/// What the key of an orphan starts with.
+pub(super) const ORPHAN: &str = "orphan.";
+
+/// What a deleted task may have left on a cluster that was not reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrphanRecord {
+    /// Where.
+    pub site: Site,
+    /// UID of the task.
+    pub task: TaskUid,
+    /// Its namespace, which the record counts for; empty for the platform's own tasks.
+    pub tenant: String,
+    /// Name of the Job and of the config Secret.
+    pub name: String,
+    /// UID of the Job, if it was known.
+    pub job_uid: Option<String>,
+    /// UID of the config Secret, if it was known.
+    pub secret_uid: Option<String>,
+    /// When the task was let go.
+    pub since: Timestamp,
+}
+
+/// All that is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// When each site that is lost was lost first.
+    pub lost: Vec<(Site, Timestamp)>,
+    /// What was left, the oldest first.
+    pub orphans: Vec<OrphanRecord>,
+}
+
+/// Entries to write, or to remove.
+pub type LedgerChanges = BTreeMap<String, Option<String>>;
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct SiteEntry {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kube_config: Option<KubeconfigEntry>,
+    namespace: String,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct KubeconfigEntry {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    service_account: Option<[String; 2]>,
+    namespace: String,
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    crosses: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LostSiteEntry {
+    pub(super) place: SiteEntry,
+    pub(super) since: Timestamp,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct OrphanEntry {
+    pub(super) place: SiteEntry,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tenant: Option<String>,
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job_uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    secret_uid: Option<String>,
+    pub(super) since: Timestamp,
+}
+
+impl Ledger {
+    /// Reads it; an entry that cannot be read counts for nothing.
+    #[must_use]
+    pub fn read(data: &BTreeMap<String, String>) -> Self {
+        let lost = data.iter().filter(|(key, _)| key.starts_with(LOST));
+        let orphans = data
+            .iter()
+            .filter_map(|(key, text)| orphan(key.strip_prefix(ORPHAN)?, text));
+        let mut ledger = Self {
+            lost: lost.filter_map(|(_, text)| loss(text)).collect(),
+            orphans: orphans.collect(),
+        };
+        ledger.orphans.sort_by_key(|orphan| orphan.since);
+        ledger
+    }
+}
+
+/// The change that remembers a loss.
+#[must_use]
+pub fn lose(site: &Site, since: Timestamp) -> LedgerChanges {
+    let entry = LostSiteEntry {
+        place: place(site),
+        since,
+    };
+    [(lost_key(site), serde_json::to_string(&entry).ok())].into()
+}
+
+/// The change that forgets a loss.
+#[must_use]
+pub fn regain(site: &Site) -> LedgerChanges {
+    [(lost_key(site), None)].into()
+}
+
+/// The change that remembers an orphan.
+#[must_use]
+pub fn leave(orphan: &OrphanRecord) -> LedgerChanges {
+    let place = place(&orphan.site);
+    // Only where the place does not tell it: the release before this one passes over an entry with a field that it does not know.
+    let tenant = Some(&orphan.tenant).filter(|tenant| !tenant.is_empty() && *tenant != tenant_of(&place));
+    let entry = OrphanEntry {
+        tenant: tenant.cloned(),
+        place,
+        name: orphan.name.clone(),
+        job_uid: orphan.job_uid.clone(),
+        secret_uid: orphan.secret_uid.clone(),
+        since: orphan.since,
+    };
+    [(orphan_key(&orphan.task), serde_json::to_string(&entry).ok())].into()
+}
+
+/// The change that forgets an orphan.
+#[must_use]
+pub fn settle(task: &TaskUid) -> LedgerChanges {
+    [(orphan_key(task), None)].into()
+}
+
+fn orphan_key(task: &TaskUid) -> String {
+    format!("{ORPHAN}{task}")
+}
+
+fn lost_key(site: &Site) -> String {
+    let text = serde_json::to_string(&place(site)).unwrap_or_default();
+    let digest = hex(&Sha256::digest(text.as_bytes()));
+    format!("{LOST}{}", digest.get(..32).unwrap_or(&digest))
+}
+
+fn place(site: &Site) -> SiteEntry {
+    let (cluster, kube_config) = match &site.cluster {
+        ClusterName::Platform(name) => (Some(name.clone()), None),
+        ClusterName::Own(own) => (None, Some(kube_config(own))),
+    };
+    SiteEntry {
+        cluster,
+        kube_config,
+        namespace: site.namespace.clone(),
+    }
+}
+
+/// The namespace whose tasks are at a place: of a tenant's own it is in its name, and the platform's is of no one namespace.
+pub(super) fn tenant_of(place: &SiteEntry) -> &str {
+    let named = place.kube_config.as_ref();
+    named.map_or("", |named| match &named.service_account {
+        Some([namespace, _]) => namespace,
+        None => &named.namespace,
+    })
+}
+
+fn kube_config(own: &TenantKubeconfig) -> KubeconfigEntry {
+    let service_account = match &own.reader {
+        ReadIdentity::ServiceAccount(account) => {
+            Some([account.namespace(), account.name()].map(str::to_owned))
+        }
+        ReadIdentity::Hub => None,
+    };
+    KubeconfigEntry {
+        service_account,
+        namespace: own.namespace.clone(),
+        name: own.name.clone(),
+        key: own.key.clone(),
+        crosses: own.crosses,
+    }
+}
+
+fn loss(text: &str) -> Option<(Site, Timestamp)> {
+    let entry: LostSiteEntry = serde_json::from_str(text).ok()?;
+    Some((site(entry.place)?, entry.since))
+}
+
+fn orphan(task: &str, text: &str) -> Option<OrphanRecord> {
+    let entry: OrphanEntry = serde_json::from_str(text).ok()?;
+    let tenant = entry.tenant.unwrap_or_else(|| tenant_of(&entry.place).to_owned());
+    Some(OrphanRecord {
+        site: site(entry.place)?,
+        task: TaskUid::new(task),
+        tenant,
+        name: entry.name,
+        job_uid: entry.job_uid,
+        secret_uid: entry.secret_uid,
+        since: entry.since,
+    })
+}
+
+fn site(place: SiteEntry) -> Option<Site> {
+    let cluster = match (place.cluster, place.kube_config) {
+        (Some(name), None) => ClusterName::Platform(name),
+        (None, Some(named)) => ClusterName::Own(TenantKubeconfig {
+            reader: match named.service_account {
+                Some([namespace, name]) => {
+                    ReadIdentity::ServiceAccount(ServiceAccount::new(&namespace, &name)?)
+                }
+                None => ReadIdentity::Hub,
+            },
+            namespace: named.namespace,
+            name: named.name,
+            key: named.key,
+            crosses: named.crosses,
+        }),
+        _ => return None,
+    };
+    Some(Site {
+        cluster,
+        namespace: place.namespace,
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The ledger after changes.
+    pub(in crate::plan::remote::ledger) fn apply(
+        data: &mut BTreeMap<String, String>,
+        changes: LedgerChanges,
+    ) {
+        for (key, value) in changes {
+            match value {
+                Some(value) => _ = data.insert(key, value),
+                None => _ = data.remove(&key),
+            }
+        }
+    }
+
+    /// One of the platform's, and two of a tenant's.
+    pub(in crate::plan::remote::ledger) fn sites() -> [Site; 3] {
+        let own = |reader, key: Option<&str>| Site {
+            cluster: ClusterName::Own(TenantKubeconfig {
+                reader,
+                namespace: "team-a".to_owned(),
+                name: "kubeconfig".to_owned(),
+                key: key.map(str::to_owned),
+                crosses: false,
+            }),
+            namespace: "renders".to_owned(),
+        };
+        let account = ServiceAccount::new("team-a", "builder").unwrap();
+        [
+            Site {
+                cluster: ClusterName::Platform("east".to_owned()),
+                namespace: "renders".to_owned(),
+            },
+            own(ReadIdentity::ServiceAccount(account), Some("eu")),
+            own(ReadIdentity::Hub, None),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_can_be_forgotten() {
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        let mut data = BTreeMap::new();
+        let orphan = |site: &Site, n: i64| OrphanRecord {
+            site: site.clone(),
+            task: TaskUid::new(&format!("1111-{n}")),
+            tenant: if n > 0 { "team-a".to_owned() } else { String::new() },
+            name: "render-shop-0011223344556677".to_owned(),
+            job_uid: (n > 0).then(|| "j1".to_owned()),
+            secret_uid: None,
+            since: Timestamp::from_second(1_700_000_100 - n).unwrap(),
+        };
+        for (n, site) in (0..).zip(&sites()) {
+            apply(&mut data, lose(site, at));
+            apply(&mut data, leave(&orphan(site, n)));
+        }
+        assert!(data.keys().all(|key| key.len() <= 253 && !key.contains('/')));
+        let read = Ledger::read(&data);
+        assert_eq!((read.lost.len(), read.orphans.len()), (3, 3));
+        assert!(sites().iter().all(|site| read.lost.contains(&(site.clone(), at))));
+        assert_eq!(read.orphans[0], orphan(&sites()[2], 2), "the oldest first");
+        for site in &sites() {
+            apply(&mut data, regain(site));
+        }
+        for orphan in &read.orphans {
+            apply(&mut data, settle(&orphan.task));
+        }
+        assert!(data.is_empty());
+    }
+
+    #[test]
+    fn what_is_left_on_a_tenants_own_cluster_is_known_to_the_release_before_too() {
+        for site in &sites()[1..] {
+            let changes = leave(&OrphanRecord {
+                site: site.clone(),
+                task: TaskUid::new("t1"),
+                tenant: "team-a".to_owned(),
+                name: "render-shop".to_owned(),
+                job_uid: Some("j1".to_owned()),
+                secret_uid: Some("s1".to_owned()),
+                since: Timestamp::UNIX_EPOCH,
+            });
+            let text = changes.values().flatten().next().unwrap();
+            let entry: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).unwrap();
+            let fields: Vec<_> = entry.keys().map(String::as_str).collect();
+            assert_eq!(fields, ["jobUid", "name", "place", "secretUid", "since"]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_for_nothing() {
+        let entries = [
+            ("lost.x", "{}"),
+            ("orphan.y", "nonsense"),
+            ("other", "{}"),
+            (
+                "orphan.z",
+                r#"{"place":{"namespace":"n"},"name":"a","since":"2026-01-01T00:00:00Z"}"#,
+            ),
+        ];
+        let data = entries
+            .map(|(key, text)| (key.to_owned(), text.to_owned()))
+            .into();
+        assert_eq!(Ledger::read(&data), Ledger::default());
+    }
+}

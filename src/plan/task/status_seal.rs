@@ -1,0 +1,99 @@
+//! The seal on a status: what tells the hub's word from that of somebody else who may write statuses.
+//!
+//! It binds the status to its task, so that it cannot be carried to another. An older status of the same task has a seal
+//! too; what the hub remembers of its last word is what tells that one from the last.
+
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use k8s_openapi::jiff::Timestamp;
+use ring::hmac;
+use secrecy::{ExposeSecret, SecretBox};
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
+
+use crate::api::RenderTaskStatus;
+use crate::api::names::{TaskUid, hex};
+
+use super::model::Task;
+use super::status_digest::StatusDigest;
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 32;
+/// What is sealed, so that a seal on something else can never be taken for one on a status.
+const PURPOSE: &[u8] = b"renderhub.dev/task-status\0";
+
+/// What the hub remembers of its last word on a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastStatusDigest {
+    /// The status it wrote last, or found at its start; `None` where there was none.
+    pub digest: Option<StatusDigest>,
+    /// Whether a later write may or may not have come through, because its answer was lost.
+    pub in_doubt: bool,
+}
+
+/// The key that the hub seals with.
+#[derive(Debug)]
+pub struct SealKey {
+    key: SecretBox<[u8; KEY_BYTES]>,
+    made: Timestamp,
+}
+
+impl ZeroizeOnDrop for SealKey {}
+
+impl SealKey {
+    /// A key, and when the Secret that holds it was made.
+    #[must_use]
+    pub fn new(mut key: [u8; KEY_BYTES], made: Timestamp) -> Self {
+        // Copied to where it stays, because a move would leave what it moves from as it was.
+        let kept = SecretBox::init_with_mut(|kept: &mut [u8; KEY_BYTES]| kept.copy_from_slice(&key));
+        key.zeroize();
+        Self { key: kept, made }
+    }
+
+    /// Puts the seal on a status of the task; one that says nothing needs none.
+    #[must_use]
+    pub fn sealed(&self, task: &TaskUid, status: RenderTaskStatus) -> RenderTaskStatus {
+        let seal = StatusDigest::of_typed(&status)
+            .map(|digest| hex(hmac::sign(&self.hmac_key(), &message(task, digest)).as_ref()));
+        RenderTaskStatus { seal, ..status }
+    }
+
+    /// Whether the status on the task is the hub's last word; `last` is `None` for a task that the hub has not seen before.
+    ///
+    /// A task that is older than the key has a status from before there were seals, or from before the key was lost. When
+    /// an object was made is the API server's word alone, so nobody can bring a new task into that state.
+    #[must_use]
+    pub fn is_genuine(&self, task: &Task, last: Option<LastStatusDigest>) -> bool {
+        let Some(last) = last else {
+            return task.status_digest.is_none() || task.created < self.made || self.is_sealed(task);
+        };
+        task.status_digest == last.digest || (last.in_doubt && self.is_sealed(task))
+    }
+
+    fn is_sealed(&self, task: &Task) -> bool {
+        let seal = task.status.seal.as_deref().and_then(unhex);
+        task.status_digest.zip(seal).is_some_and(|(digest, seal)| {
+            hmac::verify(&self.hmac_key(), &message(&task.id.uid, digest), &seal).is_ok()
+        })
+    }
+
+    fn hmac_key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.key.expose_secret())
+    }
+}
+
+fn message(task: &TaskUid, digest: StatusDigest) -> Vec<u8> {
+    [PURPOSE, task.as_str().as_bytes(), b"\0", digest.bytes()].concat()
+}
+
+/// The 32 bytes that 64 hex digits stand for.
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
+        .collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect();
+    bytes.try_into().ok().filter(|_| digits.len() == 64)
+}
