@@ -109,7 +109,7 @@ fn connections(
     };
     Ok(ConnectionSettings {
         hub_id,
-        link: RemoteClientSettings {
+        client: RemoteClientSettings {
             guard: Arc::new(guard),
             resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
             limits: Arc::new(RemoteClientLimits::default()),

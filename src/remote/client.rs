@@ -1,7 +1,7 @@
-//! Calls to one API server that is not the hub's own, each bounded in time, bytes and number.
+//! Calls to one remote API server, each bounded in time, bytes and number.
 //!
-//! Nothing that the server says is kept, told or logged but the status of its answers, and for a name that is taken the one
-//! known word. Redirects are not followed, and nothing is compressed.
+//! Of a response only the status code is kept, shown or logged, and of an error whether its reason is `AlreadyExists`. Redirects
+//! are not followed, and nothing is compressed.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

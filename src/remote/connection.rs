@@ -1,7 +1,7 @@
-//! One connection to one cluster: the task that owns it, the watches on it, and what is told of it.
+//! One connection to one cluster: the task that owns it, its site watches, and its reports.
 //!
-//! The task does what [`crate::plan::remote::health`] says, and everything else comes to it as news: what is wanted of it by a
-//! channel that keeps only the newest, outcomes from tasks of its own, which end with it.
+//! [`crate::plan::remote::health`] decides what the task does. Its inputs are the desired state, on a channel that keeps only the
+//! newest value, and the results of the tasks that it spawns, which end with it.
 
 mod actor;
 mod announce_permit;

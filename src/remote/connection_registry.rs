@@ -1,8 +1,8 @@
-//! All connections to other clusters, by the kubeconfig that leads to each, and the way to them by site.
+//! All connections to other clusters, by kubeconfig, and the clients of their sites.
 //!
-//! Only the cluster controller binds, opens, closes and unbinds; none of that waits, or touches the network. Whoever works
-//! looks up a [`SiteClient`], which never waits either. Each connection is a task of its own; a lock is held here only to say what
-//! is wanted of it.
+//! Only the cluster controller binds, opens, closes and unbinds; none of that waits, or uses the network. A reconcile looks up a
+//! [`SiteClient`], which never waits either. Each connection is a task of its own; the lock here is held only to change its
+//! desired state.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,54 +31,54 @@ use super::{ConnectionKey, SiteClients};
 pub use super::connection::SiteClient;
 pub use super::settings::{ConnectionSettings, HubNamespaceLookup, RateLimit};
 
-/// Attempts to connect that begin at a time: about as many handshakes as a core does in a quarter of a second.
+/// Attempts to connect that start at a time: about as many handshakes as a core does in a quarter of a second.
 const STARTS: usize = 64;
 
-/// All connections. Cheap to clone; clones are one, and all ends with the last of them.
+/// All connections. Clones share them, and the connections end with the last clone.
 #[derive(Clone, Debug)]
 pub struct ConnectionRegistry(Arc<ConnectionRegistryInner>);
 
 #[derive(Debug)]
 struct ConnectionRegistryInner {
-    /// First, so that every task ends before what it listens to.
+    /// The first field, so that it is dropped before the channels that the tasks use.
     _end: DropGuard,
     end: CancellationToken,
     common: Arc<ConnectionContext>,
     tasks: TaskTracker,
-    /// Held for moments, never while anything is awaited.
+    /// Never held across an await.
     control: Mutex<ConnectionTable>,
 }
 
-/// Who leads where.
+/// Which connections exist, and which site is bound to which.
 #[derive(Debug, Default)]
 struct ConnectionTable {
     handles: HashMap<ConnectionKey, ActorHandle>,
-    places: HashMap<Arc<Site>, SiteBinding>,
-    /// Sites that nobody holds any more, and somebody may still speak of.
-    leaving: Vec<Arc<Site>>,
+    bindings: HashMap<Arc<Site>, SiteBinding>,
+    /// Sites that no connection holds any more, but whose state may still be announced.
+    closing: Vec<Arc<Site>>,
 }
 
-/// The way to the task of one connection.
+/// Handle of the task of one connection.
 struct ActorHandle {
-    line: Arc<SharedConnection>,
+    shared: Arc<SharedConnection>,
     desired: watch::Sender<DesiredConnection>,
 }
 
 impl fmt::Debug for ActorHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handle")
+        f.write_str("ActorHandle")
     }
 }
 
-/// Which connection leads to a site.
+/// The connection that a site is bound to, and its announcers.
 #[derive(Debug)]
 struct SiteBinding {
     key: Option<ConnectionKey>,
-    speakers: Announcers,
+    announcers: Announcers,
 }
 
 impl ConnectionRegistry {
-    /// One without connections. What is seen goes into `inputs`, what became of connections into `reports`.
+    /// A registry without connections. Watch events go into `inputs`, states of connections into `reports`.
     #[must_use]
     pub fn new(
         settings: ConnectionSettings,
@@ -104,117 +104,119 @@ impl ConnectionRegistry {
         }))
     }
 
-    /// Connects with a kubeconfig, or goes on with another state of it. The same tuple as before changes nothing; another
-    /// token alone is carried by the next request; anything else is a new connection, which takes the old one's place when
-    /// it stands, and whose failure ends the old one too. The answer to [`crate::plan::remote::health::ConnectionHealth::reread`] is to bind
-    /// what was read, changed or not.
+    /// Connects with a kubeconfig, or updates a bound one. The same kubeconfig changes nothing; a new token alone is sent with
+    /// the next request; any other change opens a new connection, which replaces the old one when it is up, and whose failure
+    /// ends the old one too. After [`crate::plan::remote::health::ConnectionHealth::reread`] the caller binds again what it read.
     ///
-    /// `name` labels its metrics, from the first bind on: connections have names of their own. Needs a tokio runtime.
-    pub fn bind(&self, key: ConnectionKey, name: &str, config: RemoteConfig, pace: RateLimit) {
+    /// `name` labels its metrics, from the first bind on; names must be unique. Needs a tokio runtime.
+    pub fn bind(&self, key: ConnectionKey, name: &str, config: RemoteConfig, rate_limit: RateLimit) {
         if self.0.end.is_cancelled() {
             return;
         }
         let mut control = self.control();
         if let Some(handle) = control.handles.get(&key) {
-            let next = DesiredConnection::new(config, pace);
-            handle.line.renew(&next);
+            let next = DesiredConnection::new(config, rate_limit);
+            handle.shared.renew(&next);
             handle.desired.send_modify(|desired| desired.rebind(next));
             return;
         }
         let clusters = self.0.common.metrics.clusters.clone();
-        let line = Arc::new(SharedConnection::new(name, clusters, self.0.end.child_token()));
-        let (desired, wanted) = watch::channel(DesiredConnection::new(config, pace));
+        let shared = Arc::new(SharedConnection::new(name, clusters, self.0.end.child_token()));
+        let (desired, wanted) = watch::channel(DesiredConnection::new(config, rate_limit));
         let common = Arc::clone(&self.0.common);
-        let actor = ConnectionActor::new(key.clone(), common, Arc::clone(&line), wanted);
+        let actor = ConnectionActor::new(key.clone(), common, Arc::clone(&shared), wanted);
         let span = tracing::debug_span!("connection", cluster = name);
         self.0.tasks.spawn(actor.run().instrument(span));
-        control.handles.insert(key, ActorHandle { line, desired });
+        control.handles.insert(key, ActorHandle { shared, desired });
     }
 
-    /// Watches a site through a bound connection; one that is open through another is closed there first. From then on
-    /// the engine is told how the site stands, at first that it is not connected. Through a connection that is not bound
-    /// nothing is opened.
+    /// Watches a site through a bound connection; a site that is open through another one is closed there first. From then on
+    /// the engine gets the states of the site, the first of which is that it is not connected. Does nothing if the connection
+    /// is not bound.
     pub fn open(&self, key: &ConnectionKey, site: Arc<Site>) {
         let mut control = self.control();
         if !control.handles.contains_key(key) {
             return;
         }
-        let held = control.places.get(&site).and_then(|place| place.key.as_ref());
+        let held = control
+            .bindings
+            .get(&site)
+            .and_then(|binding| binding.key.as_ref());
         if held == Some(key) {
             return;
         }
-        control.leave(&site, &self.0.common);
+        control.close(&site, &self.0.common);
         let Some(handle) = control.handles.get(key) else {
             return;
         };
-        let cut = handle.line.cancel.clone();
-        let turn = control.next_permit(&site, Some(key.clone()), &cut);
+        let cut = handle.shared.cancel.clone();
+        let permit = control.next_permit(&site, Some(key.clone()), &cut);
         if let Some(handle) = control.handles.get(key) {
             handle.desired.send_modify(|desired| {
-                desired.sites.insert(site, Arc::new(turn));
+                desired.sites.insert(site, Arc::new(permit));
             });
         }
     }
 
-    /// Stops to watch a site, and tells the engine nothing more of it.
+    /// Stops to watch a site, and announces nothing more of it to the engine.
     pub fn close(&self, site: &Site) {
-        self.control().leave(site, &self.0.common);
+        self.control().close(site, &self.0.common);
     }
 
-    /// Closes a site, if it is open, and tells the engine this of it, after everything else that was told of it. Needs a
-    /// tokio runtime.
+    /// Closes a site, if it is open, and announces `last` to the engine, after all earlier states of the site. Needs a tokio
+    /// runtime.
     pub fn refuse(&self, site: Arc<Site>, last: SiteState) {
         let mut control = self.control();
-        control.leave(&site, &self.0.common);
-        let turn = control.next_permit(&site, None, &self.0.end);
-        control.leaving.push(Arc::clone(&site));
+        control.close(&site, &self.0.common);
+        let permit = control.next_permit(&site, None, &self.0.end);
+        control.closing.push(Arc::clone(&site));
         let (inputs, end) = (self.0.common.inputs.clone(), self.0.end.clone());
         self.0.tasks.spawn(async move {
-            let told = async {
-                turn.before.done().await;
-                // Without an engine there is nobody to tell.
+            let announce = async {
+                permit.before.done().await;
+                // The send fails only when the engine has ended.
                 _ = inputs.send(EngineEvent::Site(site, last).into()).await;
             };
-            end.run_until_cancelled(told).await;
+            end.run_until_cancelled(announce).await;
         });
     }
 
-    /// Ends a connection at once, with all that is under way on it. Its sites are down for this reason, and closed.
+    /// Ends a connection at once, with all its calls and watches. Its sites are announced as down for this reason, and closed.
     pub fn unbind(&self, key: &ConnectionKey, reason: Reason) {
         let mut control = self.control();
         let Some(handle) = control.handles.remove(key) else {
             return;
         };
         handle.desired.send_modify(|desired| desired.end = Some(reason));
-        handle.line.cancel.cancel();
+        handle.shared.cancel.cancel();
         let sites: Vec<_> = handle.desired.borrow().sites.keys().map(Arc::clone).collect();
         for site in sites {
             self.0
                 .common
                 .site_clients
-                .remove_if(&site, |_, seat| !seat.is_valid());
-            if let Some(place) = control.places.get_mut(&site) {
-                place.key = None;
-                control.leaving.push(site);
+                .remove_if(&site, |_, client| !client.is_valid());
+            if let Some(binding) = control.bindings.get_mut(&site) {
+                binding.key = None;
+                control.closing.push(site);
             }
         }
         control.forget();
     }
 
-    /// The way to a site that is up; `None` to any other. Never waits.
+    /// Client of a site that is up; `None` for any other. Never waits.
     #[must_use]
     pub fn client(&self, site: &Site) -> Option<SiteClient> {
-        let seat = self.0.common.site_clients.get(site)?.value().clone();
-        seat.is_valid().then_some(seat)
+        let client = self.0.common.site_clients.get(site)?.value().clone();
+        client.is_valid().then_some(client)
     }
 
-    /// Connections that are bound, standing or not.
+    /// Number of bound connections, up or not.
     #[must_use]
     pub fn bound(&self) -> usize {
         self.control().handles.len()
     }
 
-    /// Ends all connections, and waits until nothing of them runs any more. The engine is told nothing of it.
+    /// Ends all connections, and waits until their tasks have ended. Nothing of that is announced to the engine.
     pub async fn shutdown(&self) {
         self.0.end.cancel();
         self.0.tasks.close();
@@ -228,68 +230,70 @@ impl ConnectionRegistry {
 
 impl SiteClients for ConnectionRegistry {
     fn client(&self, site: &Site) -> Option<Arc<dyn ApiTransport>> {
-        let seat = Self::client(self, site)?;
-        Some(Arc::new(seat))
+        let client = Self::client(self, site)?;
+        Some(Arc::new(client))
     }
 
     fn reserve(&self, site: &Site) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
-        match Self::client(self, site).map(SiteClient::paid) {
+        match Self::client(self, site).map(SiteClient::with_reservation) {
             None => Ok(None),
-            Some(Ok(seat)) => Ok(Some(Arc::new(seat))),
+            Some(Ok(client)) => Ok(Some(Arc::new(client))),
             Some(Err(pause)) => Err(Instant::now() + pause),
         }
     }
 }
 
 impl ConnectionTable {
-    /// The next turn of a site, for this connection.
+    /// The next announce permit of a site, for this connection.
     fn next_permit(
         &mut self,
         site: &Arc<Site>,
         key: Option<ConnectionKey>,
         cut: &CancellationToken,
     ) -> AnnouncePermit {
-        let before = self.places.remove(site).map(|place| place.speakers);
-        let (turn, speakers) = AnnouncePermit::after(before.unwrap_or_default(), cut);
-        self.places
-            .insert(Arc::clone(site), SiteBinding { key, speakers });
-        turn
+        let before = self.bindings.remove(site).map(|binding| binding.announcers);
+        let (permit, announcers) = AnnouncePermit::after(before.unwrap_or_default(), cut);
+        self.bindings
+            .insert(Arc::clone(site), SiteBinding { key, announcers });
+        permit
     }
 
-    /// Takes a site from its connection, if it has one.
-    fn leave(&mut self, site: &Site, common: &ConnectionContext) {
-        if let Some((site, place)) = self.places.get_key_value(site)
-            && let Some(key) = place.key.clone()
+    /// Unbinds a site from its connection, if it has one.
+    fn close(&mut self, site: &Site, common: &ConnectionContext) {
+        if let Some((site, binding)) = self.bindings.get_key_value(site)
+            && let Some(key) = binding.key.clone()
         {
             let site = Arc::clone(site);
             if let Some(handle) = self.handles.get(&key) {
                 handle.desired.send_modify(|desired| {
-                    if let Some(turn) = desired.sites.remove(&site) {
-                        turn.closed.cancel();
+                    if let Some(permit) = desired.sites.remove(&site) {
+                        permit.closed.cancel();
                     }
                 });
             }
-            common.site_clients.remove_if(&site, |_, seat| !seat.is_valid());
-            if let Some(place) = self.places.get_mut(&site) {
-                place.key = None;
+            common
+                .site_clients
+                .remove_if(&site, |_, client| !client.is_valid());
+            if let Some(binding) = self.bindings.get_mut(&site) {
+                binding.key = None;
             }
-            self.leaving.push(site);
+            self.closing.push(site);
         }
         self.forget();
     }
 
-    /// Forgets the sites of which nobody speaks any more.
+    /// Forgets the closed sites whose announcers are all done.
     fn forget(&mut self) {
-        let places = &mut self.places;
-        self.leaving.retain(|site| {
-            let Some(place) = places.get(site) else {
+        let bindings = &mut self.bindings;
+        self.closing.retain(|site| {
+            let Some(binding) = bindings.get(site) else {
                 return false;
             };
-            if place.key.is_some() {
+            if binding.key.is_some() {
                 return false;
             }
-            if place.speakers.are_done() {
-                places.remove(site);
+            if binding.announcers.are_done() {
+                bindings.remove(site);
                 return false;
             }
             true

@@ -183,7 +183,7 @@ impl JobWatch<'_> {
         let mut batch = ChangeBatch::default();
         let (mut cost, mut lines) = (0, 0);
         let mut next = watching.next(&self.pace).await;
-        let window = if self.pace.is_short() {
+        let window = if self.pace.is_below_half() {
             WINDOW
         } else {
             Duration::ZERO

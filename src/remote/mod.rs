@@ -1,6 +1,6 @@
-//! Clusters that are not the hub's: one connection for each kubeconfig, shared by everybody who names it.
+//! Connections to other clusters: one for each kubeconfig, shared by all tasks that name it.
 //!
-//! Only the cluster controller makes and removes connections; everybody else looks them up, which never waits.
+//! Only the cluster controller makes and removes connections; other callers look them up, which never waits.
 
 mod body;
 pub mod client;
@@ -29,7 +29,7 @@ use crate::plan::remote::site::Site;
 
 pub use tls::RemoteClientError;
 
-/// A kubeconfig by where it came from: another Secret of the same name is another cluster.
+/// A kubeconfig by its source: another Secret of the same name is another cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionKey {
     /// UID of the Secret.
@@ -38,24 +38,24 @@ pub struct ConnectionKey {
     pub key: Box<str>,
 }
 
-/// Where the ways to sites are looked up.
+/// Looks up the clients of sites.
 pub trait SiteClients: fmt::Debug + Send + Sync {
-    /// The way to a site, if it is connected. Never waits, and never asks the network.
+    /// The client of a site, if it is connected. Never waits, and never uses the network.
     fn client(&self, site: &Site) -> Option<Arc<dyn ApiTransport>>;
 
-    /// The same for one pass over a task, with a turn and the calls that it may make, as the pace of the cluster allows; what
-    /// is not used is given back with the way. Never waits either.
+    /// The same for one reconcile of a task, with a reservation of a slot and of some calls within the cluster's rate limit;
+    /// dropping the client gives unused calls back. Never waits either.
     ///
     /// # Errors
-    /// When it is worth asking again, where the cluster may not be asked now.
+    /// The time of the next try, where the rate limit allows no calls now.
     fn reserve(&self, site: &Site) -> Result<Option<Arc<dyn ApiTransport>>, Instant>;
 }
 
-/// What the engine asks the cluster controller for.
+/// A request of the engine to the cluster controller.
 #[derive(Clone, Debug)]
 pub enum SiteRequest {
-    /// Tasks run there, or want to, or left something there: connect, and stay so.
+    /// Tasks run at the site, wait for it, or left something there: connect, and stay connected.
     Open(Arc<Site>),
-    /// Nothing of this hub's is there any more.
+    /// No object of this hub is left at the site.
     Close(Arc<Site>),
 }

@@ -1,4 +1,4 @@
-//! A token bucket with a line before it: who came first goes first, and who gives up leaves no gap.
+//! A token bucket with a queue: callers are served in order, and a cancelled caller takes no token.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-/// Lets through so many in a second, and so many at once after a rest.
+/// Limits calls to a rate per second, with a burst after a pause.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
     /// Per second in the upper half, burst in the lower, so that both change at once.
     rates: AtomicU64,
-    /// Held while waiting: the line is that of the mutex, which is first in, first out.
+    /// Held while waiting: the queue is that of the mutex, which is first in, first out.
     bucket: Mutex<TokenBucket>,
-    /// Turns that were given back; they are back in the bucket when that is looked at next.
+    /// Tokens that were given back; the next caller that holds the bucket adds them.
     returned: AtomicU32,
 }
 
@@ -39,57 +39,57 @@ impl RateLimiter {
         self.rates.store(packed(per_second, burst), Ordering::Relaxed);
     }
 
-    /// Waits for a turn. Whoever stops waiting has taken none.
+    /// Waits for a token. A cancelled wait takes none.
     pub(super) async fn acquire(&self) {
         self.acquire_many(1).await;
     }
 
-    /// Waits for so many turns at once; for more than the burst only until it is full.
+    /// Waits for so many tokens at once; for more than the burst it waits only until the bucket is full.
     pub(super) async fn acquire_many(&self, count: u32) {
         let mut bucket = self.bucket.lock().await;
         loop {
-            match self.pay(&mut bucket, count) {
+            match self.take(&mut bucket, count) {
                 Ok(_) => return,
                 Err(pause) => sleep(pause).await,
             }
         }
     }
 
-    /// Takes so many turns if they are there, or of a smaller burst all, and says how many.
+    /// Takes so many tokens without waiting, at most the burst, and returns how many it took.
     ///
     /// # Errors
-    /// When they may be there at the earliest; those who wait come first.
-    pub(super) fn try_turns(&self, count: u32) -> Result<u32, Duration> {
+    /// How long to wait before they may be there at the earliest; callers that wait already come first.
+    pub(super) fn try_acquire_many(&self, count: u32) -> Result<u32, Duration> {
         match self.bucket.try_lock() {
-            Ok(mut bucket) => self.pay(&mut bucket, count),
+            Ok(mut bucket) => self.take(&mut bucket, count),
             Err(_) => Err(pause(f64::from(count) / self.rates().0)),
         }
     }
 
-    /// Gives back turns that were taken and not used.
+    /// Gives back tokens that were taken and not used.
     pub(super) fn give_back(&self, count: u32) {
         self.returned.fetch_add(count, Ordering::Relaxed);
     }
 
-    fn pay(&self, bucket: &mut TokenBucket, count: u32) -> Result<u32, Duration> {
+    fn take(&self, bucket: &mut TokenBucket, count: u32) -> Result<u32, Duration> {
         let (per_second, burst) = self.rates();
         let now = Instant::now();
         let gained = (now - bucket.filled).as_secs_f64() * per_second;
         let returned = f64::from(self.returned.swap(0, Ordering::Relaxed));
         bucket.tokens = (bucket.tokens + gained + returned).min(burst);
         bucket.filled = now;
-        let price = (0..count)
+        let needed = (0..count)
             .take_while(|n| f64::from(*n) < burst)
-            .fold(0, |price, _| price + 1);
-        if bucket.tokens >= f64::from(price) {
-            bucket.tokens -= f64::from(price);
-            return Ok(price);
+            .fold(0, |needed, _| needed + 1);
+        if bucket.tokens >= f64::from(needed) {
+            bucket.tokens -= f64::from(needed);
+            return Ok(needed);
         }
-        Err(pause((f64::from(price) - bucket.tokens) / per_second))
+        Err(pause((f64::from(needed) - bucket.tokens) / per_second))
     }
 
-    /// Whether more was taken lately than goes on for long: less than half of the burst is left.
-    pub(super) fn is_short(&self) -> bool {
+    /// Whether less than half of the burst is left, as after a flood.
+    pub(super) fn is_below_half(&self) -> bool {
         let Ok(bucket) = self.bucket.try_lock() else {
             return true;
         };
@@ -104,7 +104,7 @@ impl RateLimiter {
     }
 }
 
-/// No longer than a second, so that a new pace counts for who is waiting.
+/// At most a second, so that a new rate soon applies to callers that wait.
 fn pause(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.001, 1.0))
 }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_goes_through_and_the_rest_at_its_pace() {
+    async fn a_burst_passes_at_once_and_the_rest_at_the_rate() {
         let pace = RateLimiter::new(20, 30);
         let begin = Instant::now();
         for _ in 0..30 {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn first_come_first_served_and_who_gives_up_takes_nothing() {
+    async fn waiters_are_served_in_order_and_a_cancelled_one_takes_no_token() {
         let pace = Arc::new(RateLimiter::new(1, 1));
         pace.acquire().await;
         let begin = Instant::now();
@@ -158,39 +158,43 @@ mod tests {
         let took = begin.elapsed();
         assert!(
             took < Duration::from_millis(2_100),
-            "the one that gave up took a turn: {took:?}"
+            "the cancelled caller took a token: {took:?}"
         );
     }
 
     /// Holds: B2.
     #[tokio::test(start_paused = true)]
-    async fn what_is_paid_in_advance_never_waits_and_comes_back_unless_it_is_used() {
+    async fn reserved_calls_never_wait_and_unused_ones_are_given_back() {
         let pace = Arc::new(RateLimiter::new(1, 6));
-        assert_eq!(pace.try_turns(4), Ok(4));
-        assert_eq!(pace.try_turns(4), Err(Duration::from_secs(1)), "two are left");
+        assert_eq!(pace.try_acquire_many(4), Ok(4));
+        assert_eq!(
+            pace.try_acquire_many(4),
+            Err(Duration::from_secs(1)),
+            "two are left"
+        );
         pace.give_back(3);
-        assert_eq!(pace.try_turns(4), Ok(4));
-        assert_eq!(pace.try_turns(1), Ok(1));
+        assert_eq!(pace.try_acquire_many(4), Ok(4));
+        assert_eq!(pace.try_acquire_many(1), Ok(1));
         tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(pace.try_turns(1), Err(Duration::from_millis(500)));
-        // Who waits comes first.
+        assert_eq!(pace.try_acquire_many(1), Err(Duration::from_millis(500)));
+        // A caller that waits comes first.
         let waits = tokio::spawn({
             let pace = Arc::clone(&pace);
             async move { pace.acquire().await }
         });
         tokio::task::yield_now().await;
         pace.give_back(6);
-        assert!(pace.try_turns(4).is_err());
+        assert!(pace.try_acquire_many(4).is_err());
         waits.await.unwrap();
         assert_eq!(
-            RateLimiter::new(1, 2).try_turns(4),
+            RateLimiter::new(1, 2).try_acquire_many(4),
             Ok(2),
-            "no more than there can be"
+            "no more than the burst"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_pace_counts_for_who_waits() {
+    async fn a_new_rate_applies_to_callers_that_wait() {
         let pace = RateLimiter::new(1, 1);
         pace.acquire_many(1).await;
         let begin = Instant::now();

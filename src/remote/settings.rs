@@ -1,4 +1,4 @@
-//! What all connections to other clusters have in common, and the pace of each.
+//! Settings of all connections to other clusters, and the rate limit of each.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::plan::remote::health::ConnectionTiming;
 
 use super::client::RemoteClientSettings;
 
-/// How many requests a cluster gets.
+/// Rate limit of the requests to one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// A second, in the long run.
+    /// Requests per second, in the long run.
     pub qps: u32,
-    /// At once after a pause.
+    /// Requests at once after a pause.
     pub burst: u32,
 }
 
@@ -23,20 +23,20 @@ impl Default for RateLimit {
     }
 }
 
-/// UID of one of the hub's own namespaces by its name; `None` for one that does not exist, or is not known. At the least
-/// `kube-system` is to be known. It must not wait.
+/// UID of one of the hub's own namespaces by its name; `None` for one that does not exist, or is not known. At least
+/// `kube-system` must be known. The function must not block.
 pub type HubNamespaceLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What all connections have in common.
+/// Settings of all connections.
 #[derive(Clone)]
 pub struct ConnectionSettings {
-    /// Whose Jobs are watched.
+    /// The hub whose Jobs are watched.
     pub hub_id: HubId,
-    /// How connections are made.
-    pub link: RemoteClientSettings,
+    /// Settings of the remote clients.
+    pub client: RemoteClientSettings,
     /// The hub's own namespaces; a cluster that has one of them is the hub's own.
     pub own_namespaces: HubNamespaceLookup,
-    /// How long things take.
+    /// Intervals and deadlines.
     pub timing: ConnectionTiming,
 }
 

@@ -231,10 +231,10 @@ impl Stage {
 
     /// Asserts that the log has the transitions of a connection, and says of each liar with another certificate how far it came.
     fn log_tells_of(&self, honest: &str, liars: &[String]) {
-        let heard = self.log_lines("a connection heard of something");
+        let events = self.log_lines("a connection handled an event");
         let span = json!([{"name": "connection", "cluster": honest}]);
         let is_told = |line: &Value| line["to"] == "connected" && line["spans"] == span;
-        assert!(heard.iter().any(is_told), "{honest}");
+        assert!(events.iter().any(is_told), "{honest}");
         let lost = self.log_lines("a cluster is not connected");
         for (liar, name) in LIARS.iter().zip(liars) {
             let mut lines = lost.iter().filter(|line| line["cluster"] == *name);

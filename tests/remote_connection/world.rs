@@ -122,7 +122,7 @@ impl World {
             allowed: vec!["127.0.0.0/8".parse().expect("a network")],
             denied: Vec::new(),
         };
-        let link = RemoteClientSettings {
+        let client = RemoteClientSettings {
             guard: Arc::new(guard),
             resolver: Resolver::system().expect("this machine has name servers"),
             limits: Arc::new(limits),
@@ -134,7 +134,7 @@ impl World {
         let (reports, reported) = mpsc::channel(8);
         let settings = ConnectionSettings {
             hub_id: hub_id(),
-            link,
+            client,
             own_namespaces,
             timing,
         };

@@ -318,7 +318,7 @@ async fn start(
         .context("it has a UID")?;
     let (metrics, shown) = Metrics::new();
     let hub_id = HubId::new("test", &system)?;
-    let link = RemoteClientSettings {
+    let client_settings = RemoteClientSettings {
         guard: Arc::new(AddressPolicy {
             allowed: vec!["127.0.0.0/8".parse()?],
             denied: Vec::new(),
@@ -330,7 +330,7 @@ async fn start(
     };
     let settings = ConnectionSettings {
         hub_id: hub_id.clone(),
-        link,
+        client: client_settings,
         own_namespaces: Arc::new(move |name| (name == "kube-system").then(|| system.clone())),
         timing: ConnectionTiming::since(Instant::now()),
     };

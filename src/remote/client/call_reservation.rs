@@ -1,4 +1,4 @@
-//! What a pass over a task pays for its calls to a cluster before it begins, so that none of it waits while others could work.
+//! Reserves the calls of a reconcile to a cluster before it begins, so that it holds no worker while it waits for the rate limit.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,47 +8,47 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::state::RemoteClient;
 
-/// Calls that are paid for in advance: the most that a pass makes where nothing is in its way, which reads a Job and its pods
-/// and deletes the Job and its Secret. What it does not use is given back; a further call waits as any other.
-pub(super) const CALLS_OF_PASS: u32 = 4;
-/// Pause before it is tried again where all calls at a time are under way: about one round trip.
-pub(super) const NO_TURN: Duration = Duration::from_millis(50);
+/// Calls that are reserved in advance: the most that a reconcile without retries makes, which reads a Job and its pods and
+/// deletes the Job and its Secret. Unused calls are given back; a further call waits as any other.
+pub(super) const CALLS_PER_RECONCILE: u32 = 4;
+/// Pause before the next try where all call slots are taken: about one round trip.
+pub(super) const NO_SLOT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A turn, and calls that are paid for.
+/// A call slot, and calls that the rate limiter has admitted already.
 pub(in crate::remote) struct CallReservation {
-    link: RemoteClient,
+    client: RemoteClient,
     calls: AtomicU32,
-    _turn: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl fmt::Debug for CallReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fare")
+        f.write_str("CallReservation")
     }
 }
 
 impl CallReservation {
-    pub(super) fn new(link: RemoteClient, calls: u32, turn: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(client: RemoteClient, calls: u32, slot: OwnedSemaphorePermit) -> Self {
         Self {
-            link,
+            client,
             calls: AtomicU32::new(calls),
-            _turn: turn,
+            _slot: slot,
         }
     }
 
-    /// Whether a call over this link is paid for; it is used up by that.
-    pub(super) fn pays(&self, link: &RemoteClient) -> bool {
-        let pay = |calls: u32| calls.checked_sub(1);
-        self.link.is(link)
+    /// Takes one reserved call for this client; `false` where none is left, or the reservation is for another client.
+    pub(super) fn take_call(&self, client: &RemoteClient) -> bool {
+        let take = |calls: u32| calls.checked_sub(1);
+        self.client.is(client)
             && self
                 .calls
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay)
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
                 .is_ok()
     }
 }
 
 impl Drop for CallReservation {
     fn drop(&mut self) {
-        self.link.give_back(*self.calls.get_mut());
+        self.client.give_back(*self.calls.get_mut());
     }
 }

@@ -1,4 +1,4 @@
-//! Calls over a link: sent once or a few times, and their answers read as far as they are wanted.
+//! Calls of a remote client: sent with retries, and their responses read up to a limit.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
@@ -21,11 +21,11 @@ use crate::remote::connection_pool::{RemoteRequestBody, RemoteResponse, RequestS
 use crate::remote::headers::{headers, is_busy, retry_after, with_timeout};
 use crate::remote::rate_limiter::RateLimiter;
 
-/// Longest that a body is waited for whose status says all that counts.
+/// Longest wait for a body of which only the status code is needed.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 
 impl RemoteClient {
-    /// Sends a request for one object; as [`RemoteClient::fetch`].
+    /// Sends a request for one object, as [`RemoteClient::fetch`] does.
     ///
     /// # Errors
     /// As [`RemoteClient::fetch`].
@@ -37,43 +37,43 @@ impl RemoteClient {
         self.fetch(request, user, ResponseLimit::Object).await
     }
 
-    /// Sends a request whose path has no host, as `user` where one is given, and reads the body of a success, as far as it is
-    /// wanted. It waits for its turn. A GET is repeated a few times when the connection fails or the server is busy, anything else never.
+    /// Sends a request without a host, as `user` where one is given, and reads the body of a success up to `extent`. It waits for
+    /// a slot. Only a GET is retried, a few times, when the connection fails or the server is busy.
     ///
     /// # Errors
-    /// Any [`CallError`]; [`CallError::Timeout`] when the whole took too long, [`CallError::NoClaim`] when a request that is
-    /// no GET must not be sent, or not be waited for any more.
+    /// Any [`CallError`]; [`CallError::Timeout`] at the deadline of the whole call, [`CallError::NoClaim`] when the write fence
+    /// is closed before a write is sent or answered.
     pub async fn fetch(
         &self,
         request: Request<Vec<u8>>,
         user: Option<&HeaderValue>,
         extent: ResponseLimit,
     ) -> Result<Bytes, CallError> {
-        self.send_paid(request, user, None, extent).await.answer
+        self.send_reserved(request, user, None, extent).await.answer
     }
 
-    /// Asks for the version, which tells whether the server is there and knows who asks. It waits for no turn.
+    /// Requests the version, which shows whether the server answers and accepts the credential. It waits for no slot.
     ///
     /// # Errors
     /// As [`RemoteClient::send`], with a shorter time.
     pub async fn probe(&self) -> Result<Bytes, CallError> {
         let request = Request::get("/version").body(Vec::new());
         let call = self.call(request.map_err(|_| INTERNAL)?, None)?;
-        // In memory of its own, as the rest: whoever probes does so for as long as the hub lives.
-        let asked = Box::pin(async {
+        // Boxed: the caller's future lives as long as the connection, and must not keep space for a probe.
+        let probing = Box::pin(async {
             let answer = self.exchange(&call, None).await?;
             let read = self.success(answer, ResponseLimit::Object).await;
             read.map_err(|failed| failed.error)
         });
-        self.until(Instant::now() + self.0.limits.probe, asked).await
+        self.until(Instant::now() + self.0.limits.probe, probing).await
     }
 
-    /// Opens a watch, and gives its lines until it ends: after the last one when the server ends it, with a [`WatchEnd`]
-    /// when the connection does. It has no deadline; over HTTP/2 pings tell when nobody is there, over HTTP/1.1 it is asked
-    /// for in short parts.
+    /// Opens a watch, and yields its lines until it ends: without an error when the server ends it, with a [`WatchEnd`] when
+    /// the connection is lost. It has no deadline: over HTTP/2 pings detect a dead peer, and over HTTP/1.1 each watch request
+    /// has a short timeout.
     ///
     /// # Errors
-    /// As [`RemoteClient::send`], when the server does not begin.
+    /// As [`RemoteClient::send`], when the watch does not start.
     pub async fn watch(
         &self,
         request: Request<Vec<u8>>,
@@ -109,16 +109,16 @@ impl RemoteClient {
         want: ResponseMode,
     ) -> Result<ResponseContent, CallError> {
         let deadline = Instant::now() + self.0.limits.total;
-        let sent = self.repeat(call, want, deadline);
+        let sent = self.send_with_retries(call, want, deadline);
         if call.method == Method::GET {
             return self.until(deadline, Box::pin(sent)).await;
         }
-        // Also while it waits for its turn and for the connection; the last look is the connection's own, at the body.
-        let gated = async { self.0.gate.during(sent).await.unwrap_or(Err(CallError::NoClaim)) };
-        self.until(deadline, Box::pin(gated)).await
+        // The fence also ends the wait for a slot and a connection; the connection checks it once more when it sends the body.
+        let fenced = async { self.0.fence.during(sent).await.unwrap_or(Err(CallError::NoClaim)) };
+        self.until(deadline, Box::pin(fenced)).await
     }
 
-    /// Does it before the deadline, and while the link is not cut.
+    /// Runs `work` until the deadline, or until the client is cut.
     async fn until<T>(
         &self,
         deadline: Instant,
@@ -131,7 +131,7 @@ impl RemoteClient {
         }
     }
 
-    async fn repeat(
+    async fn send_with_retries(
         &self,
         call: &RemoteRequest,
         want: ResponseMode,
@@ -141,10 +141,10 @@ impl RemoteClient {
         let mut attempt = 1;
         loop {
             let failed = {
-                // Given back while waiting for the next attempt.
-                let _turn = self.acquire(call).await?;
-                Self::leaves(call);
-                match self.once(call, want).await {
+                // The slot is released during the pause before a retry.
+                let _slot = self.acquire(call).await?;
+                Self::mark_sent(call);
+                match self.send_once(call, want).await {
                     Ok(done) => return Ok(done),
                     Err(failed) => failed,
                 }
@@ -160,7 +160,11 @@ impl RemoteClient {
         }
     }
 
-    async fn once(&self, call: &RemoteRequest, want: ResponseMode) -> Result<ResponseContent, AttemptError> {
+    async fn send_once(
+        &self,
+        call: &RemoteRequest,
+        want: ResponseMode,
+    ) -> Result<ResponseContent, AttemptError> {
         let (short, extent) = match want {
             ResponseMode::Body(extent) => (None, extent),
             ResponseMode::Lines => (Some(self.0.limits.http1_watch), ResponseLimit::Status),
@@ -172,7 +176,7 @@ impl RemoteClient {
         self.success(answer, extent).await.map(ResponseContent::Body)
     }
 
-    /// Sends it once. Only a request of which not a byte has left is sent on another connection.
+    /// Sends the request once. Only if no byte of it was sent it is repeated on another connection.
     async fn exchange(
         &self,
         call: &RemoteRequest,
@@ -193,7 +197,7 @@ impl RemoteClient {
         }
     }
 
-    /// The body of a success, as far as it is wanted, or what another answer means.
+    /// The body of a success up to `extent`, or the error that the status means.
     async fn success(&self, answer: RemoteResponse, extent: ResponseLimit) -> Result<Bytes, AttemptError> {
         let limits = &self.0.limits;
         let status = answer.head.status();
@@ -201,10 +205,10 @@ impl RemoteClient {
             let (is_passing, asked) = (is_busy(status), retry_after(answer.head.headers()));
             let reason = timeout(
                 limits.idle.min(ERROR_BODY_TIME),
-                body::reason(answer.head.into_body(), limits.idle, &self.0.room),
+                body::reason(answer.head.into_body(), limits.idle, &self.0.memory_budget),
             );
             let (reason, is_whole) = reason.await.unwrap_or_default();
-            self.done(answer.sender, is_whole);
+            self.release(answer.sender, is_whole);
             let error = CallError::of_status(status.as_u16(), if reason { "AlreadyExists" } else { "" });
             return Err(AttemptError {
                 error,
@@ -216,18 +220,18 @@ impl RemoteClient {
             ResponseLimit::Status => {
                 let skipped = body::skip(answer.head.into_body(), limits.idle);
                 let is_whole = timeout(limits.idle.min(ERROR_BODY_TIME), skipped).await;
-                self.done(answer.sender, is_whole.unwrap_or_default());
+                self.release(answer.sender, is_whole.unwrap_or_default());
                 return Ok(Bytes::new());
             }
             ResponseLimit::Object => limits.answer,
             ResponseLimit::Page => limits.page,
         };
-        let read = body::read(answer.head.into_body(), max, limits.idle, &self.0.room).await?;
-        self.done(answer.sender, true);
+        let read = body::read(answer.head.into_body(), max, limits.idle, &self.0.memory_budget).await?;
+        self.release(answer.sender, true);
         Ok(read)
     }
 
-    fn done(&self, sender: RequestSender, is_whole: bool) {
+    fn release(&self, sender: RequestSender, is_whole: bool) {
         if let RequestSender::Http1(sender, in_flight) = sender
             && is_whole
         {
@@ -248,12 +252,12 @@ impl RemoteClient {
             method: parts.method,
             uri,
             body: body.into(),
-            fare: None,
+            reservation: None,
             was_sent: AtomicBool::new(false),
         })
     }
 
-    /// With the token of this moment; `short` is how long a watch may live.
+    /// The request with the current token; `short` is the timeout of a watch.
     fn request(
         &self,
         call: &RemoteRequest,
@@ -264,7 +268,7 @@ impl RemoteClient {
             None => call.uri.clone(),
         };
         let body = Full::new(call.body.clone());
-        let mut request = Request::new(Box::new(FencedBody::new(body, &call.method, &self.0.gate)));
+        let mut request = Request::new(Box::new(FencedBody::new(body, &call.method, &self.0.fence)));
         *request.method_mut() = call.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = call.headers.clone();
@@ -300,7 +304,7 @@ mod tests {
 
     fn is_send<T: Send>(_: &T) {}
 
-    fn link(limits: RemoteClientLimits) -> RemoteClient {
+    fn remote_client(limits: RemoteClientLimits) -> RemoteClient {
         let config = RemoteConfig {
             host: ApiServerHost::Address([192, 0, 2, 1].into()),
             port: 6443,
@@ -320,20 +324,20 @@ mod tests {
 
     #[tokio::test]
     async fn every_future_can_be_spawned_and_nothing_is_shown() {
-        let link = link(RemoteClientLimits::default());
+        let client = remote_client(RemoteClientLimits::default());
         let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
-        is_send(&link.send(Request::new(Vec::new()), None));
-        is_send(&link.probe());
-        is_send(&link.watch(Request::new(Vec::new()), None));
-        is_send(&watch_jobs(&link, None, "render", &hub, async |_| ()));
-        assert_eq!(format!("{link:?}"), "Link");
+        is_send(&client.send(Request::new(Vec::new()), None));
+        is_send(&client.probe());
+        is_send(&client.watch(Request::new(Vec::new()), None));
+        is_send(&watch_jobs(&client, None, "render", &hub, async |_| ()));
+        assert_eq!(format!("{client:?}"), "RemoteClient");
         let other = SecretString::from("a\nb");
-        assert_eq!(link.set_token(&other), Err(RemoteClientError::Token));
+        assert_eq!(client.set_token(&other), Err(RemoteClientError::Token));
     }
 
     #[test]
-    fn only_what_a_call_may_say_is_sent() {
-        let link = link(RemoteClientLimits::default());
+    fn only_permitted_headers_are_sent() {
+        let client = remote_client(RemoteClientLimits::default());
         let request = Request::post("/api/v1/namespaces?x=1")
             .header("accept", "application/json")
             .header("content-type", "application/json")
@@ -344,8 +348,8 @@ mod tests {
             .body(b"{}".to_vec())
             .unwrap();
         let user = HeaderValue::from_static("system:serviceaccount:team-a:deployer");
-        let call = link.call(request, Some(&user)).unwrap();
-        let sent = link.request(&call, Some(Duration::from_secs(45))).unwrap();
+        let call = client.call(request, Some(&user)).unwrap();
+        let sent = client.request(&call, Some(Duration::from_secs(45))).unwrap();
         assert_eq!(
             sent.uri(),
             "https://192.0.2.1:6443/api/v1/namespaces?x=1&timeoutSeconds=45"

@@ -1,4 +1,4 @@
-//! One call of a link: what is sent, what is wanted of the answer, and what came of it.
+//! One call of a remote client: the request, the expected form of the response, and the error of an attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,37 +11,37 @@ use super::call_reservation::CallReservation;
 use super::watch_stream::WatchStream;
 use crate::kubernetes::apply::{CallError, ResponseLimit, TransportStage};
 
-/// A request that cannot be made, or an answer to another question.
+/// A request that cannot be built, or a response of the wrong kind.
 pub(super) const INTERNAL: CallError = CallError::Transport(TransportStage::Internal);
 
-/// A request as often as it is sent.
+/// A request, kept for all its attempts.
 pub(super) struct RemoteRequest {
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// What pays for it.
-    pub(super) fare: Option<Arc<CallReservation>>,
-    /// Whether it was sent, and not only waited.
+    /// The reservation that it uses, if there is one.
+    pub(super) reservation: Option<Arc<CallReservation>>,
+    /// Whether it was sent, and did not only wait for a slot.
     pub(super) was_sent: AtomicBool,
 }
 
-/// What is wanted of an answer.
+/// The expected form of a response.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum ResponseMode {
-    /// Its body, as far as that.
+    /// Its body, up to this limit.
     Body(ResponseLimit),
-    /// Its lines, as they come.
+    /// Its lines, as they arrive.
     Lines,
 }
 
-/// What an answer brought.
+/// The content of a response.
 pub(super) enum ResponseContent {
     Body(Bytes),
     Lines(WatchStream),
 }
 
-/// Why one attempt failed, whether another one may do better, and when the server wants it.
+/// Why one attempt failed, whether a retry may succeed, and the `Retry-After` of the server.
 pub(super) struct AttemptError {
     pub(super) error: CallError,
     pub(super) is_passing: bool,

@@ -1,4 +1,4 @@
-//! Calls that wait for a turn and for the pace, or were paid for in advance.
+//! Calls that wait for a slot and for the rate limiter, or use a reservation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,30 +9,30 @@ use http::{HeaderValue, Request};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-use super::call_reservation::{CALLS_OF_PASS, CallReservation, NO_TURN};
+use super::call_reservation::{CALLS_PER_RECONCILE, CallReservation, NO_SLOT_PAUSE};
 use super::request::{INTERNAL, RemoteRequest, ResponseContent, ResponseMode};
 use super::state::RemoteClient;
 use crate::base::metrics::event_latency;
 use crate::kubernetes::apply::{CallError, ResponseLimit};
 
-/// What became of a call.
+/// The result of a call.
 pub(in crate::remote) struct SendResult {
     pub(in crate::remote) answer: Result<Bytes, CallError>,
-    /// Whether the server had all the time there is and did not answer.
+    /// Whether the request was sent, and the server did not answer before the deadline.
     pub(in crate::remote) is_unanswered: bool,
 }
 
 impl RemoteClient {
-    /// The same at this fare, as long as that pays for it.
-    pub(in crate::remote) async fn send_paid(
+    /// As [`RemoteClient::fetch`], with a call of the reservation as long as it has one.
+    pub(in crate::remote) async fn send_reserved(
         &self,
         request: Request<Vec<u8>>,
         user: Option<&HeaderValue>,
-        fare: Option<Arc<CallReservation>>,
+        reservation: Option<Arc<CallReservation>>,
         extent: ResponseLimit,
     ) -> SendResult {
         let call = match self.call(request, user) {
-            Ok(call) => RemoteRequest { fare, ..call },
+            Ok(call) => RemoteRequest { reservation, ..call },
             Err(error) => {
                 return SendResult {
                     answer: Err(error),
@@ -52,36 +52,40 @@ impl RemoteClient {
         }
     }
 
-    /// A turn and some calls, paid for in advance.
+    /// Reserves a slot and some calls in advance.
     ///
     /// # Errors
-    /// How long to wait before it is worth trying again.
+    /// How long to wait before the next try.
     pub(in crate::remote) fn reserve(&self) -> Result<CallReservation, Duration> {
-        let turn = Arc::clone(&self.0.turns)
+        let slot = Arc::clone(&self.0.in_flight)
             .try_acquire_owned()
-            .map_err(|_| NO_TURN)?;
-        let calls = self.0.pace.try_turns(CALLS_OF_PASS)?;
-        Ok(CallReservation::new(self.clone(), calls, turn))
+            .map_err(|_| NO_SLOT_PAUSE)?;
+        let calls = self.0.pace.try_acquire_many(CALLS_PER_RECONCILE)?;
+        Ok(CallReservation::new(self.clone(), calls, slot))
     }
 
-    /// Waits for a turn and for the pace, unless both are paid for.
+    /// Waits for a slot and for the rate limiter, unless the call is reserved.
     pub(super) async fn acquire(
         &self,
         call: &RemoteRequest,
     ) -> Result<Option<SemaphorePermit<'_>>, CallError> {
-        if call.fare.as_ref().is_some_and(|fare| fare.pays(self)) {
+        if call
+            .reservation
+            .as_ref()
+            .is_some_and(|reservation| reservation.take_call(self))
+        {
             return Ok(None);
         }
         let began = Instant::now();
-        // Never closed.
-        let turn = self.0.turns.acquire().await.map_err(|_| INTERNAL)?;
+        // The semaphore is never closed.
+        let slot = self.0.in_flight.acquire().await.map_err(|_| INTERNAL)?;
         self.0.pace.acquire().await;
         event_latency::paced(began.elapsed());
-        Ok(Some(turn))
+        Ok(Some(slot))
     }
 
-    /// The call leaves now.
-    pub(super) fn leaves(call: &RemoteRequest) {
+    /// Records that the call is sent now.
+    pub(super) fn mark_sent(call: &RemoteRequest) {
         call.was_sent.store(true, Ordering::Relaxed);
         event_latency::leaves();
     }

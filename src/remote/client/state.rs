@@ -1,4 +1,4 @@
-//! What a link is: its connections, its token and its pace, which all its clones share.
+//! The state of a remote client: its connections, its token and its rate limiter, which all its clones share.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,22 +20,22 @@ use crate::remote::rate_limiter::RateLimiter;
 use crate::remote::resolve::Resolver;
 use crate::remote::tls::RemoteClientError;
 
-/// What a link needs besides its configuration.
+/// What a remote client needs besides its kubeconfig.
 #[derive(Clone, Debug)]
 pub struct RemoteClientSettings {
     /// Which addresses may be connected to.
     pub guard: Arc<AddressPolicy>,
-    /// Resolves names; one for all links.
+    /// Resolves names; one for all clients.
     pub resolver: Resolver,
-    /// Bounds of all that is done.
+    /// Bounds of each call and each watch.
     pub limits: Arc<RemoteClientLimits>,
-    /// Memory for what is said; one for all links.
+    /// Memory for responses; one for all clients.
     pub memory_budget: MemoryBudget,
-    /// What every request but a GET goes through.
+    /// The write fence, which every request but a GET goes through.
     pub fence: WriteFence,
 }
 
-/// The way to one API server. Clones share their connection, their pace and their token; the connection ends with the last.
+/// Client of one remote API server. Clones share connections, rate limiter and token; the connections end with the last clone.
 #[derive(Clone)]
 pub struct RemoteClient(pub(super) Arc<RemoteClientInner>);
 
@@ -45,24 +45,24 @@ pub(super) struct RemoteClientInner {
     pub(super) limits: Arc<RemoteClientLimits>,
     pub(super) token: RwLock<Option<HeaderValue>>,
     pub(super) pace: RateLimiter,
-    pub(super) turns: Arc<Semaphore>,
-    pub(super) room: MemoryBudget,
-    pub(super) gate: WriteFence,
+    pub(super) in_flight: Arc<Semaphore>,
+    pub(super) memory_budget: MemoryBudget,
+    pub(super) fence: WriteFence,
     pub(super) cut: CancellationToken,
     _cut_at_end: DropGuard,
 }
 
 impl fmt::Debug for RemoteClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Link")
+        f.write_str("RemoteClient")
     }
 }
 
 impl RemoteClient {
-    /// Makes a link. Nothing is connected until the first call.
+    /// Makes a client. It connects with the first call.
     ///
     /// # Errors
-    /// If the configuration is none that a connection can be made of, such as a key of another certificate.
+    /// If no connection can be made with the configuration, for example because the key belongs to another certificate.
     pub fn new(config: &RemoteConfig, settings: &RemoteClientSettings) -> Result<Self, RemoteClientError> {
         let limits = Arc::clone(&settings.limits);
         let token = match &config.login {
@@ -81,17 +81,16 @@ impl RemoteClient {
             ),
             token: RwLock::new(token),
             pace: RateLimiter::new(limits.qps, limits.burst),
-            turns: Arc::new(Semaphore::new(limits.in_flight)),
+            in_flight: Arc::new(Semaphore::new(limits.in_flight)),
             limits,
-            room: settings.memory_budget.clone(),
-            gate: settings.fence.clone(),
+            memory_budget: settings.memory_budget.clone(),
+            fence: settings.fence.clone(),
             cut: cut.clone(),
             _cut_at_end: cut.drop_guard(),
         })))
     }
 
-    /// Sends another token from the next request on, over the same connections. A link that logs in by certificate keeps to
-    /// that.
+    /// Sends another token from the next request on, over the same connections. A client with a certificate ignores it.
     ///
     /// # Errors
     /// [`RemoteClientError::Token`] when the token cannot be sent; the old one stays.
@@ -104,17 +103,17 @@ impl RemoteClient {
         Ok(())
     }
 
-    /// Lets through so many calls in a second from now on, and so many at once after a rest; each at least one.
+    /// Sets the calls per second and the burst from now on; each is at least one.
     pub fn set_pace(&self, qps: u32, burst: u32) {
         self.0.pace.set(qps, burst);
     }
 
-    /// Ends every connection, call and watch at once, and for good.
+    /// Ends every connection, call and watch at once and permanently.
     pub fn cut(&self) {
         self.0.cut.cancel();
     }
 
-    /// Connections that the link opened since it was made.
+    /// Number of connections that the client has opened.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.0.pool.opened()
@@ -124,16 +123,16 @@ impl RemoteClient {
         &self.0.limits
     }
 
-    pub(in crate::remote) fn room(&self) -> &MemoryBudget {
-        &self.0.room
+    pub(in crate::remote) fn memory_budget(&self) -> &MemoryBudget {
+        &self.0.memory_budget
     }
 
-    /// Gives back calls that were paid for.
+    /// Gives unused reserved calls back to the rate limiter.
     pub(super) fn give_back(&self, calls: u32) {
         self.0.pace.give_back(calls);
     }
 
-    /// Whether both are clones of one.
+    /// Whether both are clones of one client.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -1,4 +1,4 @@
-//! A watch that was opened: its lines, until it ends.
+//! The lines of an open watch, until it ends.
 
 use std::future;
 
@@ -14,72 +14,72 @@ use crate::remote::line_decoder::LineDecoder;
 use crate::remote::memory_budget::MemoryShare;
 use crate::remote::rate_limiter::RateLimiter;
 
-/// Why a watch ended. Holds no text of the server's.
+/// Why a watch ended. It holds no text of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchEnd {
     /// The connection is lost, or the watch ends as soon as it is opened.
     #[error("the connection to the API server is lost")]
     Lost,
-    /// The server refused, or did not answer.
+    /// The server refused the request, or did not answer.
     #[error("the API server refused the list or the watch: {0}")]
     Call(CallError),
-    /// A line is longer than is read.
+    /// A line is longer than the limit.
     #[error("the API server sent an event that is too large")]
     TooLong,
-    /// There are more Jobs than are remembered, or all clusters together leave no room for what it says.
+    /// There are more Jobs than the limit, or the memory budget of all clusters is used up.
     #[error("the API server shows more Jobs than are remembered, or there is no room for what it says")]
     TooMuch,
-    /// What came is no event of a watch.
+    /// The server sent something that is no watch event.
     #[error("the API server sent what is no event")]
     Unreadable,
-    /// Each version of the list is too old as soon as it is used.
+    /// The server forgets each resource version before it can be used.
     #[error("the API server forgets each version that it gave")]
     Expired,
 }
 
-/// The lines of one watch. It keeps its link, and so its connection.
+/// The lines of one watch. It holds its client, and so keeps the connection open.
 pub(in crate::remote) struct WatchStream {
-    link: RemoteClient,
+    client: RemoteClient,
     body: Incoming,
     lines: LineDecoder,
-    /// Room for a line that is not whole.
+    /// Share of the memory budget for an incomplete line.
     share: MemoryShare,
-    /// What the parts cost that came and are not paid for.
-    debt: u32,
-    /// Over HTTP/1.1, which has no pings, the time at which it must have ended by itself.
+    /// Units of the parts that arrived and were not yet taken from the rate limiter.
+    unpaid_units: u32,
+    /// Over HTTP/1.1, which has no pings, the deadline by which the server must have ended the watch.
     end: Option<Instant>,
-    /// Ends the connection of its own with the watch.
+    /// Over HTTP/1.1 its drop closes the connection of the watch.
     _sender: RequestSender,
 }
 
 impl WatchStream {
-    pub(super) fn new(link: RemoteClient, answer: RemoteResponse) -> Self {
-        let (limits, share) = (link.limits(), link.room().share());
+    pub(super) fn new(client: RemoteClient, answer: RemoteResponse) -> Self {
+        let (limits, share) = (client.limits(), client.memory_budget().share());
         let end = matches!(answer.sender, RequestSender::Http1(..))
             .then(|| Instant::now() + limits.http1_watch + limits.http1_grace);
         Self {
-            link,
+            client,
             body: answer.head.into_body(),
             lines: LineDecoder::default(),
             share,
-            debt: 0,
+            unpaid_units: 0,
             end,
             _sender: answer.sender,
         }
     }
 
-    /// The next line, `None` after the last. What came is paid for before it is looked at, so that a server is read no
-    /// faster than `pace` allows, whatever it sends. Whoever stops waiting loses nothing.
+    /// The next line, `None` after the last. A part that arrived waits for `pace` before it is decoded, so that a server is
+    /// read no faster than that, whatever it sends. The future is cancel-safe.
     ///
     /// # Errors
     /// If the connection is lost, or a line is too long.
     pub(in crate::remote) async fn next(&mut self, pace: &RateLimiter) -> Result<Option<Bytes>, WatchEnd> {
         loop {
-            if self.debt > 0 {
-                pace.acquire_many(self.debt).await;
-                self.debt = 0;
+            if self.unpaid_units > 0 {
+                pace.acquire_many(self.unpaid_units).await;
+                self.unpaid_units = 0;
             }
-            let line = self.lines.next(self.link.limits().line);
+            let line = self.lines.next(self.client.limits().line);
             let line = line.map_err(|_| WatchEnd::TooLong)?;
             if !self.share.hold(self.lines.held()) {
                 return Err(WatchEnd::TooMuch);
@@ -95,13 +95,13 @@ impl WatchStream {
             let Some(part) = part else {
                 return Ok(None);
             };
-            self.debt = price(part.len());
+            self.unpaid_units = price(part.len());
             self.lines.push(part);
         }
     }
 }
 
-/// Units that a part of a watch, or a line of it, costs: one, and one more for each 4 KiB.
+/// Rate limiter units that a part or a line of a watch costs: one, and one more for each 4 KiB.
 pub(in crate::remote) fn price(len: usize) -> u32 {
     u32::try_from(len >> 12).unwrap_or(u32::MAX).saturating_add(1)
 }

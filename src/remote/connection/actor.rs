@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until};
 
-use super::checks::{ConnectionCheckError, greet};
+use super::checks::{ConnectionCheckError, check_cluster};
 use super::common::{ConnectionContext, now};
 use super::desired::DesiredConnection;
 use super::report::ReportBuffer;
@@ -27,144 +27,145 @@ use crate::plan::remote::site::Site;
 use crate::remote::ConnectionKey;
 use crate::remote::client::RemoteClient;
 
-/// Notes of watches that wait; one of each of a few sites, and a watch that finds no room waits.
-const NOTES: usize = 16;
-/// Longest that an attempt keeps others from beginning.
+/// Messages of site watches that may wait in the channel; a watch that finds it full waits.
+const WATCH_MESSAGES: usize = 16;
+/// Longest time for which an attempt to connect keeps others from starting.
 const START: Duration = Duration::from_millis(250);
 
-/// What a task of the connection brings at its end.
+/// The result of a task that the connection spawned.
 pub(super) enum ConnectionTaskResult {
     Attempt(
         u64,
         Result<(KubernetesVersion, Arc<ConnectionSession>), ConnectionCheckError>,
     ),
     Probe(u64, Result<(), ConnectionCheckError>),
-    /// Whoever spoke of the site before is done.
-    Turn(Arc<Site>),
+    /// All earlier holders of the site's announce permit are done.
+    Permitted(Arc<Site>),
     Drained,
 }
 
-/// One connection, from its first bind to its end.
+/// One connection, from its first bind until it is cut.
 pub(in crate::remote) struct ConnectionActor {
     pub(super) key: ConnectionKey,
     pub(super) common: Arc<ConnectionContext>,
-    pub(super) line: Arc<SharedConnection>,
+    pub(super) shared: Arc<SharedConnection>,
     pub(super) desired: watch::Receiver<DesiredConnection>,
-    /// What was wanted when it was last looked at.
+    /// The desired state that was applied last.
     pub(super) current: DesiredConnection,
     pub(super) connection: ConnectionStateMachine,
     pub(super) session: Option<Arc<ConnectionSession>>,
-    pub(super) posts: HashMap<Arc<Site>, SiteWatch>,
-    /// Whether all sites of this connection were looked at once.
+    pub(super) site_watches: HashMap<Arc<Site>, SiteWatch>,
+    /// Whether each site of this connection has synced or failed once.
     pub(super) is_settled: bool,
     pub(super) report: ReportBuffer,
-    /// The call that failed last of those that told how the connection stands.
+    /// The last failed call among those that decide the connection's state.
     pub(super) failure: Option<CallError>,
     pub(super) seed: u64,
     pub(super) watch_messages: mpsc::Sender<SiteWatchMessage>,
     pub(super) tasks: JoinSet<ConnectionTaskResult>,
     inbox: mpsc::Receiver<SiteWatchMessage>,
-    /// The attempt or the probe that is under way, and its number.
+    /// The attempt or the probe that is in flight; `number` is its number.
     under_way: Option<AbortHandle>,
     number: u64,
-    has_stood: bool,
+    has_connected: bool,
 }
 
 impl ConnectionActor {
     pub(in crate::remote) fn new(
         key: ConnectionKey,
         common: Arc<ConnectionContext>,
-        line: Arc<SharedConnection>,
+        shared: Arc<SharedConnection>,
         desired: watch::Receiver<DesiredConnection>,
     ) -> Self {
         let seed = RandomState::new().hash_one(&key);
-        let (notes, inbox) = mpsc::channel(NOTES);
+        let (watch_messages, inbox) = mpsc::channel(WATCH_MESSAGES);
         let mut current = desired.borrow().clone();
-        // Those are news to be looked at.
+        // The first comparison with the desired state must find every site new.
         current.sites.clear();
         Self {
             connection: ConnectionStateMachine::new(common.settings.timing, seed, now()),
             key,
             common,
-            line,
+            shared,
             desired,
             current,
             session: None,
-            posts: HashMap::new(),
+            site_watches: HashMap::new(),
             is_settled: false,
             report: ReportBuffer::default(),
             failure: None,
             seed,
-            watch_messages: notes,
+            watch_messages,
             tasks: JoinSet::new(),
             inbox,
             under_way: None,
             number: 0,
-            has_stood: false,
+            has_connected: false,
         }
     }
 
     /// Runs until the connection is cut.
     pub(in crate::remote) async fn run(mut self) {
         self.desired.mark_changed();
-        let cut = self.line.cancel.clone();
+        let cut = self.shared.cancel.clone();
         while !cut.is_cancelled() {
-            self.act();
+            self.start_due_work();
             if !self.connection.is_up() {
                 self.drop_session().await;
             }
-            cut.run_until_cancelled(self.tell()).await;
-            cut.run_until_cancelled(self.next()).await;
+            cut.run_until_cancelled(self.announce_changes()).await;
+            cut.run_until_cancelled(self.handle_next_input()).await;
         }
         self.end().await;
     }
 
-    /// Does what is due.
-    fn act(&mut self) {
+    /// Starts the attempt or the probe that is due, and lets site watches see the time.
+    fn start_due_work(&mut self) {
         let now = now();
-        for post in self.posts.values_mut() {
-            if post.is_broken() {
-                post.watching
+        for site_watch in self.site_watches.values_mut() {
+            if site_watch.is_broken() {
+                site_watch
+                    .watching
                     .ended(ConnectionFault::Unusable, &self.common.settings.timing, now);
             }
-            post.watching.wake(now);
+            site_watch.watching.wake(now);
         }
         let from = self.connection.state();
-        let todo = self.connection.wake(now);
+        let action = self.connection.wake(now);
         let to = self.connection.state();
         if from != to {
-            tracing::debug!(todo = ?todo, from, to, "the time has come for a connection");
+            tracing::debug!(action = ?action, from, to, "a timer of a connection fired");
         }
-        match todo {
+        match action {
             Some(ConnectionAction::Connect) => self.connect(),
             Some(ConnectionAction::Probe) => self.probe(),
             None => {}
         }
     }
 
-    /// Takes in the next news.
-    async fn next(&mut self) {
+    /// Waits for the next input or timer, and handles it.
+    async fn handle_next_input(&mut self) {
         let due = self.due();
-        let (line, reports) = (Arc::clone(&self.line), self.common.reports.clone());
+        let (shared, reports) = (Arc::clone(&self.shared), self.common.reports.clone());
         tokio::select! {
-            _ = self.desired.changed() => self.apply().await,
-            Some(done) = self.tasks.join_next() => match done {
-                Ok(done) => self.done(done).await,
-                Err(ended) => self.fell(ended.is_panic()),
+            _ = self.desired.changed() => self.apply_desired().await,
+            Some(ended) = self.tasks.join_next() => match ended {
+                Ok(result) => self.handle_task_result(result).await,
+                Err(error) => self.handle_task_failure(error.is_panic()),
             },
-            Some(note) = self.inbox.recv() => self.note(&note),
-            () = line.counted.notified() => {
-                let calls = line.unanswered();
+            Some(message) = self.inbox.recv() => self.handle_watch_message(&message),
+            () = shared.unanswered_changed.notified() => {
+                let calls = shared.unanswered();
                 self.handle(ConnectionEvent::Unanswered(calls), (calls > 0).then_some(CallError::Timeout));
             }
-            () = line.doubt.notified() => self.handle(ConnectionEvent::Doubt, None),
-            Ok(permit) = reports.reserve(), if self.report.has_news() => self.report.send(permit),
+            () = shared.suspected_loss.notified() => self.handle(ConnectionEvent::SuspectedLoss, None),
+            Ok(permit) = reports.reserve(), if self.report.has_pending() => self.report.send(permit),
             () = until(due) => {}
         }
     }
 
-    /// A task that ended without an outcome; one that was given up is no news.
-    fn fell(&mut self, is_panic: bool) {
+    /// Handles a task that ended without a result; an aborted one changes nothing.
+    fn handle_task_failure(&mut self, is_panic: bool) {
         if is_panic {
             self.handle(ConnectionEvent::Failed(ConnectionFault::Unusable), None);
             self.handle(ConnectionEvent::Missed(ConnectionFault::Unusable), None);
@@ -172,16 +173,19 @@ impl ConnectionActor {
     }
 
     fn due(&self) -> Option<Instant> {
-        let sites = self.posts.values().filter_map(|post| post.watching.due());
+        let sites = self
+            .site_watches
+            .values()
+            .filter_map(|site_watch| site_watch.watching.due());
         sites.chain(self.connection.due(now())).min()
     }
 
-    /// Compares what is wanted with what was.
-    async fn apply(&mut self) {
+    /// Compares the desired state with the one applied last, and acts on the difference.
+    async fn apply_desired(&mut self) {
         let wanted = self.desired.borrow_and_update().clone();
         let before = std::mem::replace(&mut self.current, wanted);
         if self.current.binds != before.binds {
-            self.bound(&before);
+            self.handle_bind(&before);
         }
         if self.current.rate_limit != before.rate_limit
             && let Some(session) = &self.session
@@ -190,11 +194,11 @@ impl ConnectionActor {
                 .client
                 .set_pace(self.current.rate_limit.qps, self.current.rate_limit.burst);
         }
-        self.place_sites().await;
+        self.update_sites().await;
     }
 
-    /// Another kubeconfig, or the same once more.
-    fn bound(&mut self, before: &DesiredConnection) {
+    /// Handles a new bind, of another kubeconfig or of the same one again.
+    fn handle_bind(&mut self, before: &DesiredConnection) {
         if self.current.identity == before.identity {
             self.handle(ConnectionEvent::Same, None);
             return;
@@ -206,19 +210,19 @@ impl ConnectionActor {
                 under_way.abort();
             }
         }
-        self.line.renew(&self.current);
-        let heard = if is_token {
+        self.shared.renew(&self.current);
+        let event = if is_token {
             ConnectionEvent::Token
         } else {
             ConnectionEvent::Replaced
         };
-        self.handle(heard, None);
+        self.handle(event, None);
     }
 
     fn connect(&mut self) {
         self.number += 1;
-        let attempts = &self.line.metrics.attempts;
-        attempts.get_or_create(&label(&self.line.name)).inc();
+        let attempts = &self.shared.metrics.attempts;
+        attempts.get_or_create(&label(&self.shared.name)).inc();
         let attempt = attempt(Arc::clone(&self.common), self.current.clone(), self.number);
         self.under_way = Some(self.tasks.spawn(attempt));
     }
@@ -226,55 +230,59 @@ impl ConnectionActor {
     fn probe(&mut self) {
         self.number += 1;
         let number = self.number;
-        let link = self.session.as_ref().map(|session| session.client.clone());
+        let client = self.session.as_ref().map(|session| session.client.clone());
         self.under_way = Some(self.tasks.spawn(async move {
-            let probed = match link {
-                Some(link) => link.probe().await.map(|_| ()).map_err(ConnectionCheckError::from),
+            let probed = match client {
+                Some(client) => client
+                    .probe()
+                    .await
+                    .map(|_| ())
+                    .map_err(ConnectionCheckError::from),
                 None => Err(ConnectionFault::Unreachable.into()),
             };
             ConnectionTaskResult::Probe(number, probed)
         }));
     }
 
-    async fn done(&mut self, done: ConnectionTaskResult) {
-        match done {
+    async fn handle_task_result(&mut self, result: ConnectionTaskResult) {
+        match result {
             ConnectionTaskResult::Attempt(number, attempt) if number == self.number => {
                 self.under_way = None;
                 match attempt {
-                    Ok((version, session)) => self.connected(version, session).await,
+                    Ok((version, session)) => self.handle_connected(version, session).await,
                     Err(failure) => self.handle(ConnectionEvent::Failed(failure.fault), failure.call),
                 }
             }
             ConnectionTaskResult::Probe(number, probed) if number == self.number => {
                 self.under_way = None;
-                self.probed(probed);
+                self.handle_probe_result(probed);
             }
-            ConnectionTaskResult::Turn(site) => self.take_turn(&site),
+            ConnectionTaskResult::Permitted(site) => self.start_permitted_site(&site),
             ConnectionTaskResult::Attempt(..)
             | ConnectionTaskResult::Probe(..)
             | ConnectionTaskResult::Drained => {}
         }
     }
 
-    fn probed(&mut self, probed: Result<(), ConnectionCheckError>) {
+    fn handle_probe_result(&mut self, probed: Result<(), ConnectionCheckError>) {
         let call = probed.err().and_then(|failure| failure.call);
-        let (result, heard) = match probed.map_err(|failure| failure.fault) {
+        let (result, event) = match probed.map_err(|failure| failure.fault) {
             Ok(()) => ("answered", ConnectionEvent::Answered),
             Err(fault @ ConnectionFault::Unauthorized) => ("unauthorized", ConnectionEvent::Missed(fault)),
             Err(fault @ ConnectionFault::Forbidden) => ("forbidden", ConnectionEvent::Missed(fault)),
             Err(fault) => ("missed", ConnectionEvent::Missed(fault)),
         };
-        self.line.metrics.probe(&self.line.name, result);
-        self.handle(heard, call);
+        self.shared.metrics.probe(&self.shared.name, result);
+        self.handle(event, call);
     }
 
-    /// Takes in what became of the connection, with the call that failed, if one did, and says what comes of it.
-    pub(super) fn handle(&mut self, heard: ConnectionEvent, call: Option<CallError>) {
+    /// Passes an event to the state machine and logs the transition; `call` is the call that failed, if one did.
+    pub(super) fn handle(&mut self, event: ConnectionEvent, call: Option<CallError>) {
         let from = self.connection.state();
-        self.connection.handle(heard, now());
+        self.connection.handle(event, now());
         let to = self.connection.state();
         let (kind, stage) = (call.map(CallError::kind), call.and_then(CallError::stage));
-        match heard {
+        match event {
             ConnectionEvent::Connected(_) => self.failure = None,
             ConnectionEvent::Answered if from == to => {
                 tracing::trace!("a probe was answered");
@@ -285,26 +293,26 @@ impl ConnectionActor {
             }
             _ => {}
         }
-        tracing::debug!(heard = ?heard, from, to, kind, stage, "a connection heard of something");
+        tracing::debug!(event = ?event, from, to, kind, stage, "a connection handled an event");
     }
 
-    /// Puts the new session in the place of the old one, whose calls go on for a while.
-    async fn connected(&mut self, version: KubernetesVersion, session: Arc<ConnectionSession>) {
+    /// Replaces the old session, whose calls go on for a while.
+    async fn handle_connected(&mut self, version: KubernetesVersion, session: Arc<ConnectionSession>) {
         self.handle(ConnectionEvent::Connected(version), None);
-        // It may have changed while the attempt was under way.
+        // The rate limit may have changed while the attempt was in flight.
         session
             .client
             .set_pace(self.current.rate_limit.qps, self.current.rate_limit.burst);
         self.session = Some(Arc::clone(&session));
-        let old = self.line.swap(Some(session));
-        if self.has_stood {
-            let reconnects = &self.line.metrics.reconnects;
-            reconnects.get_or_create(&label(&self.line.name)).inc();
+        let old = self.shared.swap(Some(session));
+        if self.has_connected {
+            let reconnects = &self.shared.metrics.reconnects;
+            reconnects.get_or_create(&label(&self.shared.name)).inc();
         }
-        self.has_stood = true;
+        self.has_connected = true;
         self.start_sites().await;
         if let Some(old) = old {
-            let cut = self.line.cancel.clone();
+            let cut = self.shared.cancel.clone();
             self.tasks.spawn(async move {
                 old.drain(cut).await;
                 ConnectionTaskResult::Drained
@@ -316,25 +324,25 @@ impl ConnectionActor {
         let Some(session) = self.session.take() else {
             return;
         };
-        self.line.swap(None);
+        self.shared.swap(None);
         session.client.cut();
-        for post in self.posts.values_mut() {
-            post.stop().await;
+        for site_watch in self.site_watches.values_mut() {
+            site_watch.stop().await;
         }
     }
 
-    /// Ends all tasks, and says of each site that it is down, if it is known why.
+    /// Ends all tasks, and announces each site as down where the desired state has a reason.
     async fn end(mut self) {
         let reason = self.desired.borrow().end.map(Reason::as_str);
         tracing::debug!(from = self.connection.state(), reason, "a connection ends");
         self.drop_session().await;
-        // Those that drain see the cut and end by themselves; the others are of no use any more.
+        // Draining sessions see the cut and end by themselves; an attempt or a probe does not.
         if let Some(under_way) = self.under_way.take() {
             under_way.abort();
         }
-        self.leave_sites().await;
+        self.close_sites().await;
         while self.tasks.join_next().await.is_some() {}
-        self.line.metrics.forget(&self.line.name);
+        self.shared.metrics.forget(&self.shared.name);
     }
 }
 
@@ -345,7 +353,7 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-/// Connects, and asks what is asked once of each connection.
+/// Connects, and makes the checks that each new connection needs once.
 async fn attempt(
     common: Arc<ConnectionContext>,
     wanted: DesiredConnection,
@@ -353,14 +361,14 @@ async fn attempt(
 ) -> ConnectionTaskResult {
     let connect = async {
         let settings = &common.settings;
-        let link =
-            RemoteClient::new(&wanted.config, &settings.link).map_err(|_| ConnectionFault::BadKubeconfig)?;
-        link.set_pace(wanted.rate_limit.qps, wanted.rate_limit.burst);
-        let version = greet(&link, &settings.own_namespaces).await?;
-        Ok((version, Arc::new(ConnectionSession::new(link, &wanted))))
+        let client = RemoteClient::new(&wanted.config, &settings.client)
+            .map_err(|_| ConnectionFault::BadKubeconfig)?;
+        client.set_pace(wanted.rate_limit.qps, wanted.rate_limit.burst);
+        let version = check_cluster(&client, &settings.own_namespaces).await?;
+        Ok((version, Arc::new(ConnectionSession::new(client, &wanted))))
     };
     let mut connect = Box::pin(connect);
-    // Never closed. Held for the handshake of a server that answers, and not for one that does not.
+    // The semaphore is never closed. A server that does not answer in time must not hold up other attempts.
     let started = common.starts.acquire().await;
     tokio::select! {
         outcome = &mut connect => return ConnectionTaskResult::Attempt(number, outcome),

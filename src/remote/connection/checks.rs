@@ -1,4 +1,4 @@
-//! What is asked of a cluster once for each credential, before anything runs there.
+//! The checks of a cluster that are made once for each credential, before anything runs there.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -12,12 +12,12 @@ use crate::plan::remote::site::{ClusterName, Site};
 use crate::remote::client::{RemoteClient, WatchEnd};
 use crate::remote::settings::HubNamespaceLookup;
 
-/// Every cluster has it, under a UID of its own.
-const EVERYWHERE: &str = "kube-system";
-const ACCESS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+/// A namespace of every cluster; its UID differs from cluster to cluster.
+const KUBE_SYSTEM: &str = "kube-system";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// What speaks against a cluster, and the call that showed it, where one failed.
+/// Why a cluster cannot be used, and the call that failed, if one did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionCheckError {
     pub(super) fault: ConnectionFault,
@@ -57,77 +57,77 @@ impl From<WatchEnd> for ConnectionCheckError {
 }
 
 /// Asks a cluster for its version, and whether it is the hub's own.
-pub(super) async fn greet(
-    link: &RemoteClient,
+pub(super) async fn check_cluster(
+    client: &RemoteClient,
     own: &HubNamespaceLookup,
 ) -> Result<KubernetesVersion, ConnectionCheckError> {
-    let answer = link.probe().await?;
+    let answer = client.probe().await?;
     let version = version(&answer).ok_or(ConnectionFault::Incompatible)?;
     if version < OLDEST {
         return Err(ConnectionFault::Incompatible.into());
     }
-    // Who may not look there is looked at once more for each site.
-    sign(link, None, EVERYWHERE, own).await?;
+    // A user that may not read this namespace is checked again for each site.
+    look_up_namespace(client, None, KUBE_SYSTEM, own).await?;
     Ok(version)
 }
 
-/// Asks what must hold for one site: it is not the hub's, its user is who arrives there, and a tenant's kubeconfig may not
-/// do everything.
-pub(super) async fn admit(
-    link: &RemoteClient,
+/// Checks one site: it is not on the hub's own cluster, impersonation of its user takes effect, and a tenant's kubeconfig is
+/// not allowed everything.
+pub(super) async fn check_site(
+    client: &RemoteClient,
     site: &Site,
     user: Option<&HeaderValue>,
     own: &HubNamespaceLookup,
 ) -> Result<(), ConnectionCheckError> {
     match site.cluster {
-        ClusterName::Own(_) => not_almighty(link).await?,
+        ClusterName::Own(_) => check_not_cluster_admin(client).await?,
         ClusterName::Platform(_) => {}
     }
     if let Some(user) = user {
-        arrives(link, user).await?;
+        check_impersonation(client, user).await?;
     }
-    not_the_hub(link, user, &site.namespace, own).await
+    check_not_own_cluster(client, user, &site.namespace, own).await
 }
 
-/// What a namespace tells of the cluster it is in.
+/// What a namespace shows about its cluster.
 enum NamespaceEvidence {
-    /// It is not the hub's.
+    /// The cluster is not the hub's own.
     Other,
-    /// Nothing: it has no such namespace.
+    /// Nothing: the cluster has no such namespace.
     Missing,
-    /// Nothing: it must not be looked at.
+    /// Nothing: the user may not read the namespace.
     Hidden,
 }
 
-/// The documented Role lets the hub look at its own namespace. Who may look at none cannot tell the cluster from the hub's
-/// own, and so is refused, wherever it leads.
-async fn not_the_hub(
-    link: &RemoteClient,
+/// The documented Role lets the hub read the site's namespace. A user that may read no namespace is refused, because the hub
+/// cannot tell that cluster from its own.
+async fn check_not_own_cluster(
+    client: &RemoteClient,
     user: Option<&HeaderValue>,
     namespace: &str,
     own: &HubNamespaceLookup,
 ) -> Result<(), ConnectionCheckError> {
-    let there = sign(link, user, namespace, own).await?;
-    if matches!(there, NamespaceEvidence::Other) {
+    let found = look_up_namespace(client, user, namespace, own).await?;
+    if matches!(found, NamespaceEvidence::Other) {
         return Ok(());
     }
-    match (there, sign(link, None, EVERYWHERE, own).await?) {
-        // A server that has not even that one says nothing by it.
+    match (found, look_up_namespace(client, None, KUBE_SYSTEM, own).await?) {
+        // Every real cluster has `kube-system`, so its absence proves nothing.
         (_, NamespaceEvidence::Missing) | (NamespaceEvidence::Hidden, NamespaceEvidence::Other) => {
             return Ok(());
         }
         (NamespaceEvidence::Missing, _) => return Err(ConnectionFault::NoNamespace.into()),
         (NamespaceEvidence::Hidden | NamespaceEvidence::Other, _) => {}
     }
-    // Who may do nothing at all is told of that.
-    match may(link, user, namespace, "watch").await? {
+    // A user without any rights gets the fault that names the missing right.
+    match may_access_jobs(client, user, namespace, "watch").await? {
         Some(true) => Err(ConnectionFault::Unrecognised.into()),
         Some(false) | None => Err(ConnectionFault::Forbidden.into()),
     }
 }
 
-async fn sign(
-    link: &RemoteClient,
+async fn look_up_namespace(
+    client: &RemoteClient,
     user: Option<&HeaderValue>,
     namespace: &str,
     own: &HubNamespaceLookup,
@@ -137,10 +137,10 @@ async fn sign(
         &format!("/api/v1/namespaces/{namespace}"),
         Vec::new(),
     )?;
-    match link.send(request, user).await {
+    match client.send(request, user).await {
         Ok(answer) => {
-            let there = uid(&answer).ok_or(ConnectionFault::Unusable)?;
-            let is_ours = own(namespace).is_some_and(|uid| uid == there);
+            let found = uid(&answer).ok_or(ConnectionFault::Unusable)?;
+            let is_ours = own(namespace).is_some_and(|uid| uid == found);
             if is_ours {
                 Err(ConnectionFault::SelfTarget.into())
             } else {
@@ -153,19 +153,22 @@ async fn sign(
     }
 }
 
-/// Whether the user has lost the right to do this with Jobs there. A cluster that does not answer the question says nothing.
+/// Whether the user has lost the right to use this verb on Jobs there; `false` where the cluster does not answer.
 pub(super) async fn has_lost_right(
-    link: &RemoteClient,
+    client: &RemoteClient,
     site: &Site,
     user: Option<&HeaderValue>,
     verb: &'static str,
 ) -> bool {
-    matches!(may(link, user, &site.namespace, verb).await, Ok(Some(false)))
+    matches!(
+        may_access_jobs(client, user, &site.namespace, verb).await,
+        Ok(Some(false))
+    )
 }
 
-/// Whether the user may do this with Jobs there, by the cluster's own word; `None` where it may not even ask.
-async fn may(
-    link: &RemoteClient,
+/// Whether the user may use this verb on Jobs there, by a SelfSubjectAccessReview; `None` where it may not create one.
+async fn may_access_jobs(
+    client: &RemoteClient,
     user: Option<&HeaderValue>,
     namespace: &str,
     verb: &'static str,
@@ -176,42 +179,44 @@ async fn may(
             "group": "batch", "resource": "jobs", "verb": verb, "namespace": namespace,
         }},
     });
-    match link.send(post(ACCESS, &body)?, user).await {
+    match client.send(post_request(ACCESS_REVIEWS, &body)?, user).await {
         Ok(answer) => Ok(Some(is_allowed(&answer).ok_or(ConnectionFault::Unusable)?)),
         Err(CallError::Forbidden) => Ok(None),
         Err(call) => Err(call.into()),
     }
 }
 
-async fn arrives(link: &RemoteClient, user: &HeaderValue) -> Result<(), ConnectionCheckError> {
+async fn check_impersonation(client: &RemoteClient, user: &HeaderValue) -> Result<(), ConnectionCheckError> {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let answer = link.send(post(WHO_AM_I, &body)?, Some(user)).await?;
-    if who(&answer).is_some_and(|who| who.as_bytes() == user.as_bytes()) {
+    let answer = client
+        .send(post_request(SELF_REVIEWS, &body)?, Some(user))
+        .await?;
+    if username(&answer).is_some_and(|name| name.as_bytes() == user.as_bytes()) {
         Ok(())
     } else {
         Err(ConnectionFault::ImpersonationNotEffective.into())
     }
 }
 
-/// As the kubeconfig's own user: whoever may do everything could be made to act as anybody.
-async fn not_almighty(link: &RemoteClient) -> Result<(), ConnectionCheckError> {
+/// Checks the kubeconfig's own user: with all rights it could impersonate any other user.
+async fn check_not_cluster_admin(client: &RemoteClient) -> Result<(), ConnectionCheckError> {
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {"group": "*", "resource": "*", "verb": "*", "version": "*"}},
     });
-    match link.send(post(ACCESS, &body)?, None).await {
+    match client.send(post_request(ACCESS_REVIEWS, &body)?, None).await {
         Ok(answer) => match is_allowed(&answer) {
             Some(false) => Ok(()),
             Some(true) => Err(ConnectionFault::Overprivileged.into()),
             None => Err(ConnectionFault::Unusable.into()),
         },
-        // Who may do everything may ask this too.
+        // A cluster admin may create this review, so a refusal shows that the user is none.
         Err(CallError::Forbidden) => Ok(()),
         Err(call) => Err(call.into()),
     }
 }
 
-fn post(path: &str, body: &Value) -> Result<Request<Vec<u8>>, ConnectionFault> {
+fn post_request(path: &str, body: &Value) -> Result<Request<Vec<u8>>, ConnectionFault> {
     let body = serde_json::to_vec(body).map_err(|_| ConnectionFault::Unusable)?;
     request(Method::POST, path, body)
 }
@@ -252,7 +257,7 @@ fn uid(answer: &[u8]) -> Option<String> {
     Some(object.metadata.uid)
 }
 
-fn who(answer: &[u8]) -> Option<String> {
+fn username(answer: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Review {
         status: Status,
@@ -283,7 +288,7 @@ fn is_allowed(answer: &[u8]) -> Option<bool> {
     Some(review.status.allowed)
 }
 
-/// What a failed call says of the cluster.
+/// The fault that a failed call shows.
 const fn fault_of(call: CallError) -> ConnectionFault {
     match call {
         CallError::Unauthorized => ConnectionFault::Unauthorized,
@@ -302,7 +307,7 @@ const fn fault_of(call: CallError) -> ConnectionFault {
     }
 }
 
-/// What the end of a watch says of the cluster.
+/// The fault that the end of a watch shows.
 const fn fault_of_watch(end: WatchEnd) -> ConnectionFault {
     match end {
         WatchEnd::Lost => ConnectionFault::Unreachable,
@@ -318,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_for_one_thing_and_must_have_it() {
+    fn responses_are_decoded_only_with_their_required_field() {
         let of = |major, minor| Some(KubernetesVersion { major, minor });
         let table: [(&[u8], Option<KubernetesVersion>); 7] = [
             (br#"{"major":"1","minor":"36","gitVersion":"v1.36.3"}"#, of(1, 36)),
@@ -337,8 +342,8 @@ mod tests {
         assert_eq!(uid(br#"{"metadata":{"uid":"u"}}"#).as_deref(), Some("u"));
         assert_eq!(uid(br#"{"metadata":{}}"#), None);
         let review = br#"{"status":{"userInfo":{"username":"me"}}}"#;
-        assert_eq!(who(review).as_deref(), Some("me"));
-        assert_eq!(who(br#"{"status":{}}"#), None);
+        assert_eq!(username(review).as_deref(), Some("me"));
+        assert_eq!(username(br#"{"status":{}}"#), None);
         assert_eq!(is_allowed(br#"{"status":{"allowed":true}}"#), Some(true));
         assert_eq!(is_allowed(br#"{"status":{"allowed":"false"}}"#), None);
     }

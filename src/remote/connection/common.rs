@@ -22,9 +22,9 @@ pub(in crate::remote) struct ConnectionContext {
     pub(in crate::remote) metrics: Metrics,
     pub(in crate::remote) inputs: mpsc::Sender<ReceivedEvent>,
     pub(in crate::remote) reports: mpsc::Sender<ConnectionReport>,
-    /// The ways to the sites that are up.
+    /// Clients of the sites that are up.
     pub(in crate::remote) site_clients: DashMap<Arc<Site>, SiteClient>,
-    /// Attempts that begin at a time, so that a thousand handshakes do not make each other late.
+    /// Limits the attempts that start at a time, so that a thousand handshakes do not delay each other.
     pub(in crate::remote) starts: Semaphore,
 }
 

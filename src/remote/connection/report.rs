@@ -1,4 +1,4 @@
-//! What is reported of a connection: the newest, once somebody takes it.
+//! Reports of a connection: only the newest waits to be sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::remote::ConnectionKey;
 /// How old the reported time of the last probe may get.
 const STALE: Duration = Duration::from_secs(240);
 
-/// What became of a connection, for whoever writes it down. Sent when something changed, and every few minutes for the
-/// time of the last probe.
+/// The state of a connection, for the cluster controller to write to a status. It is sent when something changed, and every
+/// few minutes for the time of the last probe.
 #[derive(Clone, Debug)]
 pub struct ConnectionReport {
-    /// Which connection.
+    /// The key of the connection.
     pub key: ConnectionKey,
-    /// How it stands.
+    /// Health of the connection.
     pub health: ConnectionHealth,
-    /// Sites that cannot be used although the connection stands, and why; empty while it does not stand.
+    /// Sites that cannot be used although the connection is up, with their faults; empty while it is not up.
     pub refused: Vec<(Arc<Site>, ConnectionFault)>,
-    /// The call that failed last of those that told how the connection stands: for a log, and for no tenant, who would learn of the
-    /// network what is not its own.
+    /// The last failed call among those that decide the connection's state. It goes to the log only: it would show a tenant
+    /// the network of the hub.
     pub failure: Option<CallError>,
 }
 
 impl ConnectionReport {
-    /// What keeps this site of the connection from being used; `None` where nothing does.
+    /// The fault that keeps this site from being used, if there is one.
     #[must_use]
     pub fn fault(&self, site: &Site) -> Option<ConnectionFault> {
         let own = || {
@@ -40,7 +40,7 @@ impl ConnectionReport {
         self.health.fault.or_else(own)
     }
 
-    /// The reason of the condition `Connected` of this site.
+    /// Reason of the condition `Connected` of this site.
     #[must_use]
     pub fn reason(&self, site: &Site) -> Reason {
         self.fault(site)
@@ -48,10 +48,10 @@ impl ConnectionReport {
     }
 }
 
-/// Sites that cannot be used, and why.
+/// Sites that cannot be used, with their faults.
 type RefusedSites = Vec<(Arc<Site>, ConnectionFault)>;
 
-/// The last report, and the next.
+/// The last report that was sent, and the next one to send.
 #[derive(Debug, Default)]
 pub(super) struct ReportBuffer {
     last: Option<(ConnectionHealth, RefusedSites)>,
@@ -59,13 +59,13 @@ pub(super) struct ReportBuffer {
 }
 
 impl ReportBuffer {
-    /// Takes in how the connection stands, to be sent if that is news.
-    pub(super) fn put(&mut self, report: ConnectionReport) {
-        let is_news = self.is_news(&report.health, &report.refused);
-        self.next = is_news.then_some(report);
+    /// Replaces the next report; it is dropped if it differs in nothing from the last one.
+    pub(super) fn update(&mut self, report: ConnectionReport) {
+        let must_send = self.must_send(&report.health, &report.refused);
+        self.next = must_send.then_some(report);
     }
 
-    pub(super) const fn has_news(&self) -> bool {
+    pub(super) const fn has_pending(&self) -> bool {
         self.next.is_some()
     }
 
@@ -76,8 +76,8 @@ impl ReportBuffer {
         }
     }
 
-    /// Whether somebody should hear of it.
-    fn is_news(&self, health: &ConnectionHealth, refused: &[(Arc<Site>, ConnectionFault)]) -> bool {
+    /// Whether it differs from the last report, or that one's probe time is too old.
+    fn must_send(&self, health: &ConnectionHealth, refused: &[(Arc<Site>, ConnectionFault)]) -> bool {
         let Some((last, before)) = &self.last else {
             return true;
         };
@@ -86,8 +86,8 @@ impl ReportBuffer {
             ..*health
         };
         let is_stale = match (last.last_probe, health.last_probe) {
-            (Some(told), Some(known)) => known.duration_since(told).unsigned_abs() >= STALE,
-            (told, known) => told != known,
+            (Some(reported), Some(known)) => known.duration_since(reported).unsigned_abs() >= STALE,
+            (reported, known) => reported != known,
         };
         same != *last || refused != before.as_slice() || is_stale
     }

@@ -1,4 +1,4 @@
-//! A connection that stands: its link, and the calls that are under way on it.
+//! An open connection: its client, and the calls in flight on it.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -16,26 +16,26 @@ use crate::remote::kubeconfig::{ClusterCredential, Fingerprint};
 
 use super::desired::DesiredConnection;
 
-/// Longest that calls of a connection may go on after another took its place.
+/// Longest time for which calls may go on after another session replaced theirs.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// One connection, from when it stood until it is cut.
+/// One open connection, until it is cut.
 #[derive(Debug)]
 pub(super) struct ConnectionSession {
     pub(super) client: RemoteClient,
-    /// Tells it from connections to elsewhere.
+    /// Fingerprint of the kubeconfig without its token.
     connection: Fingerprint,
-    /// Tells its credential from others.
+    /// Fingerprint of the kubeconfig with its credential.
     identity: Mutex<Fingerprint>,
     calls: TaskTracker,
-    /// Counts credentials: what is verified of one is verified anew of the next.
+    /// Counts credentials: the checks made with one are repeated with the next.
     credential: watch::Sender<u64>,
 }
 
 impl ConnectionSession {
-    pub(super) fn new(link: RemoteClient, wanted: &DesiredConnection) -> Self {
+    pub(super) fn new(client: RemoteClient, wanted: &DesiredConnection) -> Self {
         Self {
-            client: link,
+            client,
             connection: wanted.connection,
             identity: Mutex::new(wanted.identity),
             calls: TaskTracker::new(),
@@ -43,16 +43,16 @@ impl ConnectionSession {
         }
     }
 
-    /// Keeps the connection while it is held, even if another takes its place.
+    /// Keeps the session open while the token is held, even if another session replaces it.
     pub(super) fn call(&self) -> TaskTrackerToken {
         self.calls.token()
     }
 
-    /// Lets the next request carry the token that is wanted, where it is all that differs.
+    /// Sends the desired token from the next request on, if nothing else differs.
     pub(super) fn renew(&self, wanted: &DesiredConnection) {
         let token = match &wanted.config.login {
             ClusterCredential::Token(token) => token,
-            // Another certificate is another connection.
+            // Another certificate needs a new connection.
             ClusterCredential::Certificate { .. } => return,
         };
         let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,18 +60,18 @@ impl ConnectionSession {
             return;
         }
         *identity = wanted.identity;
-        // One that cannot be sent is none: the decoder lets no such token through.
+        // The kubeconfig decoder refuses tokens that cannot be sent, so this does not fail.
         if self.client.set_token(token).is_ok() {
             self.credential.send_modify(|count| *count += 1);
         }
     }
 
-    /// Tells of each other credential from now on.
+    /// Notifies of each later credential.
     pub(super) fn credentials(&self) -> watch::Receiver<u64> {
         self.credential.subscribe()
     }
 
-    /// Ends it once no call is under way, or it takes too long, or everything ends.
+    /// Ends the session once no call is in flight, after [`DRAIN`] at the latest, or with `cut`.
     pub(super) async fn drain(self: Arc<Self>, cut: CancellationToken) {
         self.calls.close();
         _ = cut.run_until_cancelled(timeout(DRAIN, self.calls.wait())).await;
@@ -97,7 +97,7 @@ mod tests {
     use crate::remote::memory_budget::MemoryBudget;
     use crate::remote::resolve::Resolver;
 
-    /// A connection to a server that takes connections and says nothing, on which a call may take longer than anything here.
+    /// A session to a server that accepts connections and never answers; calls have a deadline far beyond [`DRAIN`].
     fn session(server: &TcpListener) -> Arc<ConnectionSession> {
         let config = RemoteConfig {
             host: ApiServerHost::Address(Ipv4Addr::LOCALHOST.into()),
@@ -121,14 +121,14 @@ mod tests {
             memory_budget: MemoryBudget::default(),
             fence: crate::kubernetes::write_fence::tests::open(),
         };
-        let link = RemoteClient::new(&config, &settings).unwrap();
+        let client = RemoteClient::new(&config, &settings).unwrap();
         Arc::new(ConnectionSession::new(
-            link,
+            client,
             &DesiredConnection::new(config, RateLimit::default()),
         ))
     }
 
-    async fn ask(session: Arc<ConnectionSession>) -> Result<(), CallError> {
+    async fn get_api(session: Arc<ConnectionSession>) -> Result<(), CallError> {
         let request = Request::get("/api").body(Vec::new()).unwrap();
         session.client.send(request, None).await.map(drop)
     }
@@ -136,27 +136,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_goes_on_when_another_connection_took_its_place_and_is_ended_after_a_while() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        // How long the session is needed, and how long it lasts.
-        for (needed, lasts) in [
+        // How long a call holds the session, and how long it lasts.
+        for (held, lasts) in [
             (Duration::ZERO, Duration::ZERO),
             (DRAIN / 2, DRAIN / 2),
             (2 * DRAIN, DRAIN),
         ] {
             let session = session(&server);
             let (call, begin) = (session.call(), Instant::now());
-            let asked = tokio::spawn(ask(Arc::clone(&session)));
+            let call_task = tokio::spawn(get_api(Arc::clone(&session)));
             tokio::spawn(async move {
-                if !needed.is_zero() {
-                    sleep(needed).await;
+                if !held.is_zero() {
+                    sleep(held).await;
                 }
                 drop(call);
             });
             session.drain(CancellationToken::new()).await;
-            assert_eq!(begin.elapsed(), lasts, "needed for {needed:?}");
-            // The link is cut, and with it the call on it.
-            let answer = asked.await.unwrap();
+            assert_eq!(begin.elapsed(), lasts, "held for {held:?}");
+            // Cutting the client ends the call on it.
+            let answer = call_task.await.unwrap();
             assert!(matches!(answer, Err(CallError::Transport(_))), "{answer:?}");
-            assert_eq!(begin.elapsed(), lasts, "needed for {needed:?}");
+            assert_eq!(begin.elapsed(), lasts, "held for {held:?}");
         }
     }
 }

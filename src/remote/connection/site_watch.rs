@@ -1,4 +1,4 @@
-//! One site on a connection: its watch, and what the engine was told of it last.
+//! One site on a connection: its watch, and the state that was announced last.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::announce_permit::AnnouncePermit;
-use super::checks::{ConnectionCheckError, admit, has_lost_right};
+use super::checks::{ConnectionCheckError, check_site, has_lost_right};
 use super::common::{ConnectionContext, now};
 use super::session::ConnectionSession;
 use crate::base::metrics::KindLabel;
@@ -24,25 +24,25 @@ use crate::plan::remote::health::{ClockReading, ConnectionFault, SiteWatchStateM
 use crate::plan::remote::site::{ClusterName, Site, SiteState};
 use crate::remote::jobs::watch_jobs;
 
-/// Pause before a watch that ended is opened anew for the first time.
-const REOPEN: Duration = Duration::from_millis(200);
-/// A watch that lived longer than this did not fail.
-const LIVED: Duration = Duration::from_secs(60);
+/// Pause before a watch that ended is reopened for the first time.
+const FIRST_REOPEN_PAUSE: Duration = Duration::from_millis(200);
+/// A watch that lives longer than this resets the back-off.
+const HEALTHY_LIFE: Duration = Duration::from_secs(60);
 
-/// What the watch of a site tells the task of its connection.
+/// A message from the watch of a site to the task of its connection.
 #[derive(Debug)]
 pub(super) struct SiteWatchMessage {
     pub(super) site: Arc<Site>,
-    /// Which watch of the site.
+    /// Number of the watch, so that a message of a replaced watch is ignored.
     pub(super) number: u64,
-    pub(super) news: SiteWatchUpdate,
+    pub(super) update: SiteWatchUpdate,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SiteWatchUpdate {
-    /// Every Job was seen.
+    /// The initial list is complete.
     Synced,
-    /// It ended, and is opened anew after a while.
+    /// The watch ended, and is reopened after a pause.
     Ended(ConnectionFault),
 }
 
@@ -50,12 +50,12 @@ pub(super) enum SiteWatchUpdate {
 #[derive(Debug)]
 pub(super) struct SiteWatch {
     pub(super) permit: Arc<AnnouncePermit>,
-    /// `Err` for one that no header can carry.
+    /// The user to impersonate; `Err` where its name is no valid header value.
     pub(super) user: Result<Option<HeaderValue>, ConnectionFault>,
     pub(super) watching: SiteWatchStateMachine,
-    /// What was told last, and of which watch.
+    /// The state that was announced last, and the number of the watch at that time.
     pub(super) announced: Option<(SiteState, u64)>,
-    /// Number of the watch.
+    /// Number of the current watch.
     pub(super) number: u64,
     /// Valid while the site is up.
     pub(super) valid: CancellationToken,
@@ -63,12 +63,12 @@ pub(super) struct SiteWatch {
 }
 
 impl SiteWatch {
-    pub(super) fn new(site: &Site, turn: Arc<AnnouncePermit>, now: ClockReading) -> Self {
+    pub(super) fn new(site: &Site, permit: Arc<AnnouncePermit>, now: ClockReading) -> Self {
         let user = site.user().map(|user| HeaderValue::from_str(&user)).transpose();
         Self {
-            valid: turn.closed.child_token(),
-            permit: turn,
-            // Never without a header that it should have.
+            valid: permit.closed.child_token(),
+            permit,
+            // A site that must impersonate is never used without the header.
             user: user.map_err(|_| ConnectionFault::ImpersonationNotEffective),
             watching: SiteWatchStateMachine::new(now),
             announced: None,
@@ -77,45 +77,45 @@ impl SiteWatch {
         }
     }
 
-    /// Opens its watch on this session.
+    /// Opens the watch on this session.
     pub(super) fn start(
         &mut self,
         common: &Arc<ConnectionContext>,
         site: &Arc<Site>,
         session: Arc<ConnectionSession>,
         seed: u64,
-        notes: mpsc::Sender<SiteWatchMessage>,
+        messages: mpsc::Sender<SiteWatchMessage>,
     ) {
         self.number += 1;
         self.watching.open(&common.settings.timing, now());
-        let beat = WatchTask {
+        let task = WatchTask {
             common: Arc::clone(common),
             site: Arc::clone(site),
-            _turn: Arc::clone(&self.permit),
+            _permit: Arc::clone(&self.permit),
             user: self.user.clone(),
             session,
             seed,
-            voice: EventSink {
+            sink: EventSink {
                 inputs: common.inputs.clone(),
-                notes,
+                messages,
                 site: Arc::clone(site),
                 number: self.number,
             },
         };
         let span = tracing::debug_span!("watch", namespace = site.namespace);
-        self.task = Some(AbortOnDropHandle::new(tokio::spawn(beat.walk().instrument(span))));
+        self.task = Some(AbortOnDropHandle::new(tokio::spawn(task.run().instrument(span))));
     }
 
     pub(super) const fn is_started(&self) -> bool {
         self.task.is_some()
     }
 
-    /// Whether its watch ended as it never should: nobody opens it anew.
+    /// Whether the watch task ended by itself, as only a panic can make it: it is not reopened.
     pub(super) fn is_broken(&self) -> bool {
         self.task.as_ref().is_some_and(AbortOnDropHandle::is_finished)
     }
 
-    /// Ends its watch; nothing comes of it after that.
+    /// Ends the watch; it sends nothing after that.
     pub(super) async fn stop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -123,29 +123,29 @@ impl SiteWatch {
         }
     }
 
-    /// What the engine is told next, if anything: that the site is up once for each watch.
-    pub(super) fn news(&self, site: &Site, now: ClockReading) -> Option<SiteState> {
-        let standing = self.standing(site, now);
-        let is_known = self.announced.as_ref().is_some_and(|(told, number)| {
-            *told == standing && (standing != SiteState::Up || *number == self.number)
+    /// The state to announce next, if there is a new one; `Up` is announced once for each watch.
+    pub(super) fn next_announcement(&self, site: &Site, now: ClockReading) -> Option<SiteState> {
+        let state = self.site_state(site, now);
+        let is_known = self.announced.as_ref().is_some_and(|(announced, number)| {
+            *announced == state && (state != SiteState::Up || *number == self.number)
         });
-        // On a new connection it is told again only when all was seen there.
-        let is_early = standing == SiteState::Up && !self.watching.is_synced();
-        (!is_known && !is_early).then_some(standing)
+        // On a new connection `Up` is announced only after the initial list there.
+        let is_early = state == SiteState::Up && !self.watching.is_synced();
+        (!is_known && !is_early).then_some(state)
     }
 
-    /// How the site stands; of a tenant's own cluster with what the tenant has to change.
-    fn standing(&self, site: &Site, now: ClockReading) -> SiteState {
-        let standing = self.watching.site_state(now);
-        let (SiteState::Down { since, .. }, ClusterName::Own(own)) = (&standing, &site.cluster) else {
-            return standing;
+    /// The state of the site; for a tenant's own cluster with the refusal that the tenant has to resolve.
+    fn site_state(&self, site: &Site, now: ClockReading) -> SiteState {
+        let state = self.watching.site_state(now);
+        let (SiteState::Down { since, .. }, ClusterName::Own(own)) = (&state, &site.cluster) else {
+            return state;
         };
         let since = *since;
         let refusal = self.watching.fault().and_then(|fault| own.disconnection(fault));
-        refusal.map_or(standing, |refusal| SiteState::Refused { since, refusal })
+        refusal.map_or(state, |refusal| SiteState::Refused { since, refusal })
     }
 
-    /// Since when a site is down that is closed now.
+    /// The time since which a site that is closed now counts as down.
     pub(super) fn since(&self, now: ClockReading) -> Timestamp {
         match &self.announced {
             Some((SiteState::Down { since, .. } | SiteState::Refused { since, .. }, _)) => *since,
@@ -154,29 +154,29 @@ impl SiteWatch {
     }
 }
 
-/// The watch of one site on one session, for as long as that stands.
+/// The watch of one site on one session, until the session ends.
 struct WatchTask {
     common: Arc<ConnectionContext>,
     site: Arc<Site>,
-    /// Kept for as long as something may be told.
-    _turn: Arc<AnnouncePermit>,
+    /// Held while the task may send events: the next announcer of the site waits for its drop.
+    _permit: Arc<AnnouncePermit>,
     user: Result<Option<HeaderValue>, ConnectionFault>,
     session: Arc<ConnectionSession>,
     seed: u64,
-    voice: EventSink,
+    sink: EventSink,
 }
 
-/// Tells what a watch sees.
+/// Sends what a watch sees to the engine and to the connection.
 #[derive(Clone)]
 struct EventSink {
     inputs: mpsc::Sender<ReceivedEvent>,
-    notes: mpsc::Sender<SiteWatchMessage>,
+    messages: mpsc::Sender<SiteWatchMessage>,
     site: Arc<Site>,
     number: u64,
 }
 
 impl WatchTask {
-    async fn walk(self) {
+    async fn run(self) {
         let mut failures = 0;
         let mut credentials = self.session.credentials();
         loop {
@@ -187,36 +187,36 @@ impl WatchTask {
             tracing::debug!(fault = ?fault, kind, stage, "the watch of a site ends; it is opened again");
             let kind = KindLabel { kind: "remote jobs" };
             self.common.metrics.watch_errors.get_or_create(&kind).inc();
-            self.voice.note(SiteWatchUpdate::Ended(fault)).await;
-            if began.elapsed() >= LIVED {
+            self.sink.send_update(SiteWatchUpdate::Ended(fault)).await;
+            if began.elapsed() >= HEALTHY_LIFE {
                 failures = 0;
             }
             let pause = match failures {
-                0 if fault.is_passing() => REOPEN,
+                0 if fault.is_passing() => FIRST_REOPEN_PAUSE,
                 0 | 1 => self.common.settings.timing.wait(0, self.seed),
                 more => self.common.settings.timing.wait(more - 1, self.seed),
             };
             failures += 1;
-            // Another credential is worth another attempt at once.
+            // A new credential may succeed where the old one failed.
             _ = timeout(pause, credentials.changed()).await;
         }
     }
 
-    /// Watches until that ends, or the site must not be used any more.
+    /// Watches until the watch ends, or the site must not be used any more.
     async fn watch(&self) -> ConnectionCheckError {
         let user = match &self.user {
             Ok(user) => user.as_ref(),
             Err(fault) => return (*fault).into(),
         };
-        // Taken before anything is asked, so that no credential goes unasked.
+        // Subscribed before the first check, so that every later credential is checked.
         let credentials = self.session.credentials();
-        if let Err(failure) = self.admitted(user).await {
+        if let Err(failure) = self.check_admission(user).await {
             return failure;
         }
         let settings = &self.common.settings;
-        // It borrows nothing, or the compiler could not see that the watch runs on any thread.
-        let voice = self.voice.clone();
-        let seen = move |change| voice.clone().told(change);
+        // The closure borrows nothing, or the compiler could not see that the future is `Send`.
+        let sink = self.sink.clone();
+        let seen = move |change| sink.clone().send_change(change);
         let watched = watch_jobs(
             &self.session.client,
             user,
@@ -224,32 +224,32 @@ impl WatchTask {
             &settings.hub_id,
             seen,
         );
-        let (watched, verified) = (pin!(watched), pin!(self.verified(user, credentials)));
+        let (watched, rights) = (pin!(watched), pin!(self.watch_rights(user, credentials)));
         tokio::select! {
             end = watched => end.into(),
-            failure = verified => failure,
+            failure = rights => failure,
         }
     }
 
-    async fn admitted(&self, user: Option<&HeaderValue>) -> Result<(), ConnectionCheckError> {
-        let (own, gate) = (
+    async fn check_admission(&self, user: Option<&HeaderValue>) -> Result<(), ConnectionCheckError> {
+        let (own, fence) = (
             &self.common.settings.own_namespaces,
-            &self.common.settings.link.fence,
+            &self.common.settings.client.fence,
         );
         loop {
-            // Whoever may not ask learns nothing, which says nothing of the cluster.
-            gate.opened().await;
-            let asked = Box::pin(gate.during(admit(&self.session.client, &self.site, user, own)));
-            match asked.await {
-                Ok(told) if told.is_ok() || gate.admit().is_ok() => return told,
+            // While the write fence is closed, a check fails without a request, which is no fault of the cluster.
+            fence.opened().await;
+            let checked = Box::pin(fence.during(check_site(&self.session.client, &self.site, user, own)));
+            match checked.await {
+                Ok(result) if result.is_ok() || fence.admit().is_ok() => return result,
                 Ok(_) | Err(FenceClosed) => {}
             }
         }
     }
 
-    /// Asks anew with each other credential what was asked before the watch, and as often as is probed whether the rights are
-    /// still there: an API server goes on with a watch whose right was taken away. Ends with what speaks against the site.
-    async fn verified(
+    /// Repeats the checks of the site with each new credential, and at each probe interval asks whether the user still has the
+    /// right to watch: an API server goes on with a watch whose right was revoked. Returns the first lasting failure.
+    async fn watch_rights(
         &self,
         user: Option<&HeaderValue>,
         mut credentials: watch::Receiver<u64>,
@@ -258,7 +258,7 @@ impl WatchTask {
         for verb in ["list", "watch"].iter().cycle() {
             let probe = timing.on_beat(now().at + timing.probe_every);
             match timeout_at(probe.into(), credentials.changed()).await {
-                Ok(Ok(())) => match self.admitted(user).await {
+                Ok(Ok(())) => match self.check_admission(user).await {
                     Err(failure) if !failure.fault.is_passing() => return failure,
                     Ok(()) | Err(_) => {}
                 },
@@ -275,22 +275,22 @@ impl WatchTask {
 }
 
 impl EventSink {
-    async fn told(self, change: WatchChange<JobMetadata>) {
+    async fn send_change(self, change: WatchChange<JobMetadata>) {
         let is_synced = matches!(change, WatchChange::Synced);
         let input = EngineEvent::Job(Some(Arc::clone(&self.site)), change);
-        // Without an engine there is nobody to tell.
+        // The send fails only when the engine has ended.
         _ = self.inputs.send(input.into()).await;
         if is_synced {
-            self.note(SiteWatchUpdate::Synced).await;
+            self.send_update(SiteWatchUpdate::Synced).await;
         }
     }
 
-    async fn note(&self, news: SiteWatchUpdate) {
-        let note = SiteWatchMessage {
+    async fn send_update(&self, update: SiteWatchUpdate) {
+        let message = SiteWatchMessage {
             site: Arc::clone(&self.site),
             number: self.number,
-            news,
+            update,
         };
-        _ = self.notes.send(note).await;
+        _ = self.messages.send(message).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The sites of one connection: opened, watched, told of and closed.
+//! The sites of one connection: opened, watched, announced and closed.
 
 use std::sync::Arc;
 
@@ -13,46 +13,46 @@ use crate::plan::remote::health::{ConnectionEvent, ConnectionFault, ConnectionHe
 use crate::plan::remote::site::{Site, SiteState};
 
 impl ConnectionActor {
-    /// Opens and closes sites until they are those that are wanted.
-    pub(super) async fn place_sites(&mut self) {
-        let gone = self.posts.iter().filter(|(site, post)| {
+    /// Opens and closes sites until they match the desired state.
+    pub(super) async fn update_sites(&mut self) {
+        let gone = self.site_watches.iter().filter(|(site, site_watch)| {
             let wanted = self.current.sites.get(*site);
-            wanted.is_none_or(|turn| !Arc::ptr_eq(turn, &post.permit))
+            wanted.is_none_or(|permit| !Arc::ptr_eq(permit, &site_watch.permit))
         });
         let gone: Vec<Arc<Site>> = gone.map(|(site, _)| Arc::clone(site)).collect();
         for site in gone {
-            if let Some(mut post) = self.posts.remove(&site) {
-                self.common.unseat(&site, &post);
-                post.stop().await;
+            if let Some(mut site_watch) = self.site_watches.remove(&site) {
+                self.common.remove_site_client(&site, &site_watch);
+                site_watch.stop().await;
             }
         }
         let wanted = self.current.sites.iter();
-        let new = wanted.filter(|(site, _)| !self.posts.contains_key(*site));
+        let new = wanted.filter(|(site, _)| !self.site_watches.contains_key(*site));
         let new: Vec<_> = new
-            .map(|(site, turn)| (Arc::clone(site), Arc::clone(turn)))
+            .map(|(site, permit)| (Arc::clone(site), Arc::clone(permit)))
             .collect();
-        for (site, turn) in new {
-            let before = turn.before.clone();
-            self.posts
-                .insert(Arc::clone(&site), SiteWatch::new(&site, turn, now()));
+        for (site, permit) in new {
+            let before = permit.before.clone();
+            self.site_watches
+                .insert(Arc::clone(&site), SiteWatch::new(&site, permit, now()));
             self.tasks.spawn(async move {
                 before.done().await;
-                ConnectionTaskResult::Turn(site)
+                ConnectionTaskResult::Permitted(site)
             });
         }
     }
 
-    /// Nobody else speaks of the site any more: its watch is opened, where the connection stands.
-    pub(super) fn take_turn(&mut self, site: &Arc<Site>) {
-        let Some(post) = self.posts.get_mut(site) else {
+    /// Opens the watch of a site whose earlier announcers are done, if the connection is up.
+    pub(super) fn start_permitted_site(&mut self, site: &Arc<Site>) {
+        let Some(site_watch) = self.site_watches.get_mut(site) else {
             return;
         };
-        // Of a turn that was given up meanwhile.
-        if !post.permit.before.are_done() || post.is_started() {
+        // The result may belong to a permit that was dropped meanwhile.
+        if !site_watch.permit.before.are_done() || site_watch.is_started() {
             return;
         }
         if let Some(session) = &self.session {
-            post.start(
+            site_watch.start(
                 &self.common,
                 site,
                 Arc::clone(session),
@@ -62,16 +62,16 @@ impl ConnectionActor {
         }
     }
 
-    /// Opens the watches of all sites on a new connection, each after its last one ended.
+    /// Opens the watches of all sites on a new connection, each after its previous watch ended.
     pub(super) async fn start_sites(&mut self) {
         self.is_settled = false;
         let Some(session) = self.session.clone() else {
             return;
         };
-        for (site, post) in &mut self.posts {
-            post.stop().await;
-            if post.permit.before.are_done() {
-                post.start(
+        for (site, site_watch) in &mut self.site_watches {
+            site_watch.stop().await;
+            if site_watch.permit.before.are_done() {
+                site_watch.start(
                     &self.common,
                     site,
                     Arc::clone(&session),
@@ -82,75 +82,80 @@ impl ConnectionActor {
         }
     }
 
-    /// Takes in what a watch says; a watch that is not the site's any more says nothing.
-    pub(super) fn note(&mut self, note: &SiteWatchMessage) {
-        let Some(post) = self.posts.get_mut(&note.site) else {
+    /// Handles a message of a site watch, unless a newer watch has replaced it.
+    pub(super) fn handle_watch_message(&mut self, message: &SiteWatchMessage) {
+        let Some(site_watch) = self.site_watches.get_mut(&message.site) else {
             return;
         };
-        if post.number != note.number || self.session.is_none() {
+        if site_watch.number != message.number || self.session.is_none() {
             return;
         }
         let now = now();
-        match note.news {
-            SiteWatchUpdate::Synced => post.watching.synced(),
+        match message.update {
+            SiteWatchUpdate::Synced => site_watch.watching.synced(),
             SiteWatchUpdate::Ended(fault) => {
-                post.watching.ended(fault, &self.common.settings.timing, now);
+                site_watch
+                    .watching
+                    .ended(fault, &self.common.settings.timing, now);
                 if matches!(
                     fault,
                     ConnectionFault::Unreachable | ConnectionFault::Unauthorized
                 ) {
-                    self.handle(ConnectionEvent::Doubt, None);
+                    self.handle(ConnectionEvent::SuspectedLoss, None);
                 }
                 if fault == ConnectionFault::Forbidden {
-                    self.line.metrics.probe(&self.line.name, "forbidden");
+                    self.shared.metrics.probe(&self.shared.name, "forbidden");
                 }
             }
         }
     }
 
-    /// Tells the engine what is new of each site, and notes what is new of the connection.
-    pub(super) async fn tell(&mut self) {
+    /// Sends each changed site state to the engine, and updates the report of the connection.
+    pub(super) async fn announce_changes(&mut self) {
         let health = self.connection.health();
         let now = now();
         if !self.connection.is_up() {
-            for post in self.posts.values_mut() {
-                post.watching.lost(&health, now);
+            for site_watch in self.site_watches.values_mut() {
+                site_watch.watching.lost(&health, now);
             }
         }
-        // A site that was opened later is no reason for others to wait.
-        self.is_settled |= self.posts.values().all(|post| post.watching.is_settled());
-        let sites: Vec<Arc<Site>> = self.posts.keys().map(Arc::clone).collect();
+        // Sites that are up already must not wait for one that was opened later.
+        self.is_settled |= self
+            .site_watches
+            .values()
+            .all(|site_watch| site_watch.watching.is_settled());
+        let sites: Vec<Arc<Site>> = self.site_watches.keys().map(Arc::clone).collect();
         for site in sites {
-            self.tell_of(&site).await;
+            self.announce_site(&site).await;
         }
-        self.note_health(health);
+        self.update_report(health);
     }
 
-    /// Notes what is to be reported, and shows it in the metrics.
-    fn note_health(&mut self, health: ConnectionHealth) {
-        let refused = |(site, post): (&Arc<Site>, &SiteWatch)| {
+    /// Updates the next report, and the metric `connected`.
+    fn update_report(&mut self, health: ConnectionHealth) {
+        let refused = |(site, site_watch): (&Arc<Site>, &SiteWatch)| {
             let fault = if self.is_settled {
-                post.watching.fault()
+                site_watch.watching.fault()
             } else {
                 Some(ConnectionFault::Connecting)
             };
             fault.map(|fault| (Arc::clone(site), fault))
         };
         let refused: Vec<_> = if health.phase == ConnectionPhase::Up {
-            self.posts.iter().filter_map(refused).collect()
+            self.site_watches.iter().filter_map(refused).collect()
         } else {
             Vec::new()
         };
-        // What is refused is no use; a site that is only being opened is no loss of the others.
+        // A refused site counts as not connected; a site that is only being opened does not.
         let is_refused = refused
             .iter()
             .any(|(_, fault)| *fault != ConnectionFault::Connecting);
-        let stands = health.phase == ConnectionPhase::Up && !is_refused;
-        let connected = &self.line.metrics.connected;
+        let is_usable = health.phase == ConnectionPhase::Up && !is_refused;
+        let connected = &self.shared.metrics.connected;
         connected
-            .get_or_create(&label(&self.line.name))
-            .set(i64::from(stands));
-        self.report.put(ConnectionReport {
+            .get_or_create(&label(&self.shared.name))
+            .set(i64::from(is_usable));
+        self.report.update(ConnectionReport {
             key: self.key.clone(),
             health,
             refused,
@@ -158,32 +163,32 @@ impl ConnectionActor {
         });
     }
 
-    async fn tell_of(&mut self, site: &Arc<Site>) {
-        let Some(post) = self.posts.get_mut(site) else {
+    async fn announce_site(&mut self, site: &Arc<Site>) {
+        let Some(site_watch) = self.site_watches.get_mut(site) else {
             return;
         };
-        if !post.permit.before.are_done() {
+        if !site_watch.permit.before.are_done() {
             return;
         }
-        let Some(state) = post.news(site, now()) else {
+        let Some(state) = site_watch.next_announcement(site, now()) else {
             return;
         };
         if state == SiteState::Up && !self.is_settled {
             return;
         }
-        let was_up = matches!(post.announced, Some((SiteState::Up, _)));
-        post.announced = Some((state.clone(), post.number));
-        // The way is there before the engine hears of it, and is gone before it hears of that.
+        let was_up = matches!(site_watch.announced, Some((SiteState::Up, _)));
+        site_watch.announced = Some((state.clone(), site_watch.number));
+        // The site client exists before the engine learns that the site is up, and is gone before it learns that it is down.
         match state {
             SiteState::Up if was_up => {}
             SiteState::Up => {
-                post.valid = post.permit.closed.child_token();
-                let user = post.user.clone().unwrap_or_default();
-                let seat = SiteClient::new(Arc::clone(&self.line), user, post.valid.clone());
-                self.common.site_clients.insert(Arc::clone(site), seat);
+                site_watch.valid = site_watch.permit.closed.child_token();
+                let user = site_watch.user.clone().unwrap_or_default();
+                let client = SiteClient::new(Arc::clone(&self.shared), user, site_watch.valid.clone());
+                self.common.site_clients.insert(Arc::clone(site), client);
             }
             SiteState::Disconnected | SiteState::Down { .. } | SiteState::Refused { .. } => {
-                self.common.unseat(site, post);
+                self.common.remove_site_client(site, site_watch);
             }
         }
         _ = self
@@ -193,21 +198,21 @@ impl ConnectionActor {
             .await;
     }
 
-    /// Closes all sites at the end, and says why, if anybody is to know.
-    pub(super) async fn leave_sites(&mut self) {
+    /// Closes all sites at the end, and announces those that are still desired as down, with the reason of the end.
+    pub(super) async fn close_sites(&mut self) {
         let wanted = self.desired.borrow_and_update().clone();
-        for (site, mut post) in std::mem::take(&mut self.posts) {
-            self.common.unseat(&site, &post);
-            post.stop().await;
+        for (site, mut site_watch) in std::mem::take(&mut self.site_watches) {
+            self.common.remove_site_client(&site, &site_watch);
+            site_watch.stop().await;
             let is_own = wanted
                 .sites
                 .get(&site)
-                .is_some_and(|turn| Arc::ptr_eq(turn, &post.permit));
+                .is_some_and(|permit| Arc::ptr_eq(permit, &site_watch.permit));
             let Some(reason) = wanted.end.filter(|_| is_own) else {
                 continue;
             };
-            post.permit.before.done().await;
-            let since = post.since(now());
+            site_watch.permit.before.done().await;
+            let since = site_watch.since(now());
             let state = SiteState::Down { since, reason };
             _ = self
                 .common
@@ -219,9 +224,9 @@ impl ConnectionActor {
 }
 
 impl ConnectionContext {
-    /// Takes away the way that a post gave to its site.
-    fn unseat(&self, site: &Arc<Site>, post: &SiteWatch) {
-        post.valid.cancel();
-        self.site_clients.remove_if(site, |_, seat| !seat.is_valid());
+    /// Removes the client that a site watch published for its site.
+    fn remove_site_client(&self, site: &Arc<Site>, site_watch: &SiteWatch) {
+        site_watch.valid.cancel();
+        self.site_clients.remove_if(site, |_, client| !client.is_valid());
     }
 }

@@ -251,7 +251,7 @@ mod tests {
     use crate::kubernetes::apply::{ApiTransport, ResponseLimit};
     use crate::plan::remote::site::ClusterName;
     use crate::remote::SiteClients;
-    use crate::remote::memory_budget::ROOM;
+    use crate::remote::memory_budget::MEMORY_BUDGET;
 
     use super::super::tests::engine;
     use super::*;
@@ -267,7 +267,7 @@ mod tests {
     /// Holds: B9.
     #[test]
     fn what_all_clusters_make_the_hub_hold_is_at_most_half_of_the_charts_limit() {
-        let sum = ROOM + LISTS * SHEET + (LISTS + REMOVALS) * STRANGERS * STRANGER;
+        let sum = MEMORY_BUDGET + LISTS * SHEET + (LISTS + REMOVALS) * STRANGERS * STRANGER;
         assert!(sum <= CHART / 2, "{} MiB", sum >> 20);
     }
 

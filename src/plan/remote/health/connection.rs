@@ -211,7 +211,7 @@ impl ConnectionStateMachine {
             ) => {
                 self.missed(fault, started, in_doubt, now);
             }
-            (ConnectionEvent::Doubt, _) => self.doubt(now),
+            (ConnectionEvent::SuspectedLoss, _) => self.doubt(now),
             (ConnectionEvent::Unanswered(calls), _) => self.unanswered(calls, now),
             (ConnectionEvent::Token, state) => self.renewed(state, now),
             (ConnectionEvent::Replaced, state) => {

@@ -24,7 +24,7 @@ pub enum ConnectionEvent {
     /// The probe was not, or with a refusal.
     Missed(ConnectionFault),
     /// Something else than a probe ended as on a broken connection, or with a refused credential.
-    Doubt,
+    SuspectedLoss,
     /// So many calls in a row ran out of time, whatever probes say; with 0 one was answered since.
     Unanswered(u32),
     /// The kubeconfig has another token, which requests carry from now on. An attempt that was under way does not count; a

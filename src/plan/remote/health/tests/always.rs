@@ -22,7 +22,7 @@ fn heard() -> impl Strategy<Value = ConnectionEvent> {
         fault().prop_map(ConnectionEvent::Failed),
         Just(ConnectionEvent::Answered),
         fault().prop_map(ConnectionEvent::Missed),
-        Just(ConnectionEvent::Doubt),
+        Just(ConnectionEvent::SuspectedLoss),
         (0..8_u32).prop_map(ConnectionEvent::Unanswered),
         Just(ConnectionEvent::Token),
         Just(ConnectionEvent::Replaced),

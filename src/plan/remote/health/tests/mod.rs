@@ -120,7 +120,7 @@ fn a_log_has_a_word_for_where_a_connection_stands() {
     let mut words = vec![connection.state()];
     connection.wake(clock.now());
     words.push(connection.state());
-    for heard in [ConnectionEvent::Connected(V), ConnectionEvent::Doubt] {
+    for heard in [ConnectionEvent::Connected(V), ConnectionEvent::SuspectedLoss] {
         connection.handle(heard, clock.now());
         words.push(connection.state());
     }
@@ -170,7 +170,7 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
         (health.attempts, health.since, health.next_attempt),
         (0, None, None)
     );
-    connection.handle(ConnectionEvent::Doubt, clock.now());
+    connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
     probe(
         &mut connection,
         &mut clock,
@@ -231,7 +231,7 @@ fn probes_come_every_ten_seconds_from_start_to_start() {
 fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    connection.handle(ConnectionEvent::Doubt, clock.now());
+    connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
     assert_eq!(
         connection.wake(clock.now()),
         Some(ConnectionAction::Probe),
@@ -241,7 +241,7 @@ fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
     assert!(!connection.is_up());
     // A doubt that a probe dispels is forgotten.
     let mut connection = up(&mut clock);
-    connection.handle(ConnectionEvent::Doubt, clock.now());
+    connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
     assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Probe));
     connection.handle(ConnectionEvent::Answered, clock.now());
     probe(
@@ -253,7 +253,7 @@ fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
     // One that comes up while a probe is under way counts for that probe.
     let now = clock.to(&connection);
     assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
-    connection.handle(ConnectionEvent::Doubt, clock.now());
+    connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
     connection.handle(ConnectionEvent::Missed(ConnectionFault::Unreachable), clock.now());
     assert!(!connection.is_up());
 }
@@ -263,7 +263,7 @@ fn what_is_forbidden_is_not_dead() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     for _ in 0..20 {
-        connection.handle(ConnectionEvent::Doubt, clock.now());
+        connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
         probe(
             &mut connection,
             &mut clock,
@@ -379,7 +379,7 @@ fn a_doubt_does_not_hurry_what_waits_for_the_secret() {
         &mut clock,
         ConnectionEvent::Missed(ConnectionFault::Unauthorized),
     );
-    connection.handle(ConnectionEvent::Doubt, clock.now());
+    connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
     assert_eq!(connection.wake(clock.now()), None);
     assert!(connection.is_up());
 }
