@@ -1,4 +1,4 @@
-//! Bodies of answers, bounded in bytes and in the pauses between their parts.
+//! Response bodies, bounded in bytes and in the pauses between their parts.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use super::memory_budget::{MemoryBudget, MemoryShare};
 use crate::kubernetes::apply::{CallError, TransportStage};
 
-/// Bytes of the body of an error that are looked at.
+/// Most bytes of the body of an error that are read.
 const ERROR_BODY: usize = 64 << 10;
-/// Room that a body is given before it came.
-const FIRST_ROOM: u64 = 64 << 10;
+/// Most bytes that are allocated before a body arrives.
+const FIRST_CAPACITY: u64 = 64 << 10;
 
 /// The next part of a body, `None` after the last.
 ///
@@ -23,7 +23,7 @@ const FIRST_ROOM: u64 = 64 << 10;
 pub(super) async fn part(body: &mut Incoming) -> Result<Option<Bytes>, CallError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| CallError::Transport(TransportStage::Body))?;
-        // Trailers are nothing anybody waits for.
+        // Trailers are skipped.
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }
@@ -31,24 +31,25 @@ pub(super) async fn part(body: &mut Incoming) -> Result<Option<Bytes>, CallError
     Ok(None)
 }
 
-/// A body of at most `max` bytes. It holds its share of the room until it is dropped, twice its bytes: once as it came, and once
-/// as what it grew out of, or what is decoded of it.
+/// A body of at most `max` bytes. Until its drop it holds twice its bytes of the memory budget: once for itself, and once for
+/// the buffer that it grew out of, or for its decoded form.
 ///
 /// # Errors
-/// As [`part`]; [`CallError::Timeout`] after a pause longer than `idle`, [`CallError::TooLarge`] as soon as it is known,
-/// [`CallError::Crowded`] where there is no room for it.
+/// As [`part`]; [`CallError::Timeout`] after a pause longer than `idle`, [`CallError::TooLarge`] as soon as that is known,
+/// [`CallError::Crowded`] where the memory budget is used up.
 pub(super) async fn read(
     mut body: Incoming,
     max: usize,
     idle: Duration,
-    room: &MemoryBudget,
+    budget: &MemoryBudget,
 ) -> Result<Bytes, CallError> {
-    let told = body.size_hint().lower();
-    if told > max as u64 {
+    let announced = body.size_hint().lower();
+    if announced > max as u64 {
         return Err(CallError::TooLarge);
     }
-    let mut share = room.share();
-    let mut whole = BytesMut::with_capacity(usize::try_from(told.min(FIRST_ROOM)).unwrap_or_default());
+    let mut share = budget.share();
+    let mut whole =
+        BytesMut::with_capacity(usize::try_from(announced.min(FIRST_CAPACITY)).unwrap_or_default());
     loop {
         let part = timeout(idle, part(&mut body)).await;
         let Some(part) = part.map_err(|_| CallError::Timeout)?? else {
@@ -65,7 +66,7 @@ pub(super) async fn read(
     }
 }
 
-/// A body with its share of the room.
+/// A body with its share of the memory budget.
 struct BudgetedBody(
     BytesMut,
     #[expect(dead_code, reason = "it is given back with the body")] MemoryShare,
@@ -77,7 +78,7 @@ impl AsRef<[u8]> for BudgetedBody {
     }
 }
 
-/// Passes over a body of which nothing is wanted; whether it came to its end, so that its connection can be used again.
+/// Skips a body; returns whether it ended, so that its connection can be used again.
 pub(super) async fn skip(mut body: Incoming, idle: Duration) -> bool {
     let mut len = 0;
     loop {
@@ -89,17 +90,17 @@ pub(super) async fn skip(mut body: Incoming, idle: Duration) -> bool {
     }
 }
 
-/// Whether an error says that the name is taken, and whether its body was read to the end.
-pub(super) async fn reason(body: Incoming, idle: Duration, room: &MemoryBudget) -> (bool, bool) {
+/// Whether the reason of an error is `AlreadyExists`, and whether its body was read to the end.
+pub(super) async fn reason(body: Incoming, idle: Duration, budget: &MemoryBudget) -> (bool, bool) {
     #[derive(Deserialize)]
     struct ErrorStatus<'a> {
         #[serde(borrow)]
         reason: Option<&'a str>,
     }
-    let Ok(bytes) = read(body, ERROR_BODY, idle, room).await else {
+    let Ok(bytes) = read(body, ERROR_BODY, idle, budget).await else {
         return (false, false);
     };
-    let said: Option<ErrorStatus<'_>> = serde_json::from_slice(&bytes).ok();
-    let is_taken = said.is_some_and(|said| said.reason == Some("AlreadyExists"));
+    let status: Option<ErrorStatus<'_>> = serde_json::from_slice(&bytes).ok();
+    let is_taken = status.is_some_and(|status| status.reason == Some("AlreadyExists"));
     (is_taken, true)
 }

@@ -1,6 +1,6 @@
 //! One connection: a checked address, a socket that notices when its peer is gone, and TLS.
 //!
-//! There is no proxy here, whatever the environment says: a connection goes to the address that was checked.
+//! It ignores proxy variables of the environment: a connection goes to the address that was checked.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,9 +23,9 @@ use crate::kubernetes::write_fence::WritesInFlight;
 use crate::plan::remote::address::AddressPolicy;
 use crate::remote::kubeconfig::{ApiServerHost, RemoteConfig};
 
-/// Addresses of one name that are tried at most.
+/// Most addresses of one name that are tried.
 const ADDRESSES: usize = 4;
-/// Longest that one of several addresses is waited for.
+/// Longest wait for one of several addresses.
 const PER_ADDRESS: Duration = Duration::from_secs(3);
 /// TCP keepalives without an answer after which a connection is dead.
 const KEEPALIVES: u32 = 3;
@@ -56,10 +56,10 @@ impl RemoteConnector {
         })
     }
 
-    /// A connection whose peer showed the certificate that was asked for, and whose socket heeds what is in flight on it.
+    /// A connection whose peer showed the expected certificate, and whose socket checks the write fence for writes in flight.
     ///
     /// # Errors
-    /// [`CallError::Barred`] where the address is not permitted, [`CallError::Timeout`] when that took too long, else
+    /// [`CallError::Barred`] where the address is not permitted, [`CallError::Timeout`] when it took too long, else
     /// [`CallError::Transport`] with the stage at which it failed.
     pub(super) async fn connect(
         &self,
@@ -67,7 +67,7 @@ impl RemoteConnector {
         in_flight: WritesInFlight,
     ) -> Result<TlsStream<ThrottledSocket>, CallError> {
         let connected = timeout(limits.connect, async {
-            let addresses = self.checked(limits).await?;
+            let addresses = self.permitted_addresses(limits).await?;
             let tcp = self.dial(&addresses, limits).await?;
             let socket = ThrottledSocket::new(tcp, limits.read_rate, limits.read_burst, in_flight);
             let tls = self.tls.connect(self.name.clone(), socket).await;
@@ -76,9 +76,9 @@ impl RemoteConnector {
         connected.await.unwrap_or(Err(CallError::Timeout))
     }
 
-    /// The addresses, all of which may be connected to. One that may not be refuses the name: whoever answers for it tries
-    /// what the hub lets through.
-    async fn checked(&self, limits: &RemoteClientLimits) -> Result<Vec<IpAddr>, CallError> {
+    /// The addresses of the host, all of which must be permitted. One forbidden address refuses the name, because the owner of
+    /// its DNS zone then probes the hub's network.
+    async fn permitted_addresses(&self, limits: &RemoteClientLimits) -> Result<Vec<IpAddr>, CallError> {
         let addresses = match &self.host {
             ApiServerHost::Address(address) => vec![*address],
             ApiServerHost::Name(name) => self.resolver.addresses(name, limits.resolve).await,
@@ -102,7 +102,7 @@ impl RemoteConnector {
         let mut error = CallError::Transport(TransportStage::Connect);
         for address in addresses.iter().take(ADDRESSES) {
             let to = SocketAddr::new(*address, self.port);
-            match timeout(limit, dial(to, limits)).await {
+            match timeout(limit, dial_address(to, limits)).await {
                 Ok(Ok(tcp)) => return Ok(tcp),
                 Ok(Err(_)) => {}
                 Err(_) => error = CallError::Timeout,
@@ -112,7 +112,7 @@ impl RemoteConnector {
     }
 }
 
-async fn dial(to: SocketAddr, limits: &RemoteClientLimits) -> io::Result<TcpStream> {
+async fn dial_address(to: SocketAddr, limits: &RemoteClientLimits) -> io::Result<TcpStream> {
     let socket = if to.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -138,8 +138,7 @@ mod tests {
     use super::*;
     use crate::remote::kubeconfig::ClusterCredential;
 
-    /// An address at which Linux answers nothing, because as many connections as it keeps there wait to be taken; and what has to
-    /// be held for that.
+    /// An address at which Linux answers nothing, because its accept queue is full, and the values that keep it full.
     fn silent() -> (SocketAddr, impl Sized) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -149,7 +148,7 @@ mod tests {
         while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500))
         {
             full.push(connection);
-            assert!(full.len() < 16, "there is always room for another");
+            assert!(full.len() < 16, "the accept queue never fills");
         }
         (address, (listener, full))
     }
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_does_not_answer_has_less_time_where_there_is_another_which_is_tried_then() {
+    async fn of_several_addresses_one_that_does_not_answer_has_less_time_and_the_next_is_tried() {
         let (silent, _full) = silent();
         let limits = RemoteClientLimits::default();
         let alone = Instant::now();
@@ -196,7 +195,7 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!dialled.is_finished());
         advance(PER_ADDRESS.mul_f64(0.2)).await;
-        // The clock stands still as long as something is always ready: it is the kernel that is waited for.
+        // The paused clock does not advance while the test waits for the kernel.
         for _ in 0..5_000 {
             if dialled.is_finished() {
                 break;

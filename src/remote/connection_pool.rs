@@ -1,4 +1,4 @@
-//! The connections of one link: one over HTTP/2 for everything, or where the server has none, one idle over HTTP/1.1.
+//! The connections of one client: one over HTTP/2 for all calls, or over HTTP/1.1 one for each call, of which one idle is kept.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -21,37 +21,37 @@ use super::socket::ThrottledSocket;
 use crate::kubernetes::apply::{CallError, TransportStage};
 use crate::kubernetes::write_fence::{FencedBody, WriteFence, WritesInFlight};
 
-/// In memory of its own, because a connection keeps room for 32 requests.
+/// Boxed, because a connection keeps space for 32 requests.
 pub(super) type RemoteRequestBody = Box<FencedBody<Full<Bytes>>>;
 type TlsIo = TokioIo<TlsStream<ThrottledSocket>>;
 
 /// Bytes that a server may send on one stream before they are read.
 const STREAM_WINDOW: u32 = 64 << 10;
-/// The same for all streams: several watches that nobody reads for a while leave room for calls.
+/// The same for all streams: several watches that are not read for a while leave a part of the window to calls.
 const CONNECTION_WINDOW: u32 = 192 << 10;
 /// Bytes of the headers of an answer.
 const HEADERS: u32 = 16 << 10;
-/// Bytes of headers that are remembered for the next answer. Each answer has another audit ID, so that any table fills up; this
-/// much keeps the rest for a few answers.
+/// Bytes of the header compression table. Each response has another audit ID, so that any table fills up; this size keeps the
+/// other headers for a few responses.
 const HEADER_TABLE: u32 = 1 << 10;
 /// Headers of an answer over HTTP/1.1.
 const HEADER_COUNT: usize = 64;
 /// Bytes that are buffered over HTTP/1.1 at most.
 const HTTP1_BUFFER: usize = 32 << 10;
-/// Streams that either side may have ended early and that are remembered.
+/// Most streams, ended early by either side, that are remembered.
 const RESET_STREAMS: usize = 16;
 /// Broken frames of the server's after which the connection ends.
 const BROKEN_FRAMES: usize = 64;
 
-/// Something to send a request with.
+/// A connection that can send a request.
 pub(super) enum RequestSender {
-    /// A connection of its own until the answer is read.
+    /// A connection for one request, until its response is read.
     Http1(http1::SendRequest<RemoteRequestBody>, WritesInFlight),
-    /// The connection that all share.
+    /// The connection that all requests share.
     Http2(http2::SendRequest<RemoteRequestBody>, WritesInFlight),
 }
 
-/// An answer whose body is not read, and the connection that is its own until then.
+/// A response whose body is not read yet, and its connection.
 pub(super) struct RemoteResponse {
     pub(super) head: Response<Incoming>,
     pub(super) sender: RequestSender,
@@ -60,8 +60,8 @@ pub(super) struct RemoteResponse {
 pub(super) struct ConnectionPool {
     connector: RemoteConnector,
     limits: Arc<RemoteClientLimits>,
-    gate: WriteFence,
-    /// Held while connecting, so that many calls make one connection.
+    fence: WriteFence,
+    /// Locked while connecting, so that many calls make one connection.
     shared: Mutex<PoolState>,
     idle: StdMutex<Option<(http1::SendRequest<RemoteRequestBody>, WritesInFlight)>>,
     opened: AtomicU64,
@@ -71,17 +71,17 @@ pub(super) struct ConnectionPool {
 #[derive(Default)]
 struct PoolState {
     http2: Option<(http2::SendRequest<RemoteRequestBody>, WritesInFlight)>,
-    /// When connecting failed last; whoever waited since before then has failed too.
+    /// The last failure to connect; a call that waited for this attempt fails with it.
     failed: Option<(Instant, CallError)>,
 }
 
-/// What became of a request that was not answered.
+/// Why a request got no response.
 pub(super) enum SendFailure {
-    /// Not a byte of it left.
+    /// No byte of it was sent.
     Returned,
-    /// It may have arrived.
+    /// It may have reached the server.
     Lost,
-    /// It could not be made.
+    /// It could not be built.
     Unmade,
 }
 
@@ -89,13 +89,13 @@ impl ConnectionPool {
     pub(super) fn new(
         connector: RemoteConnector,
         limits: Arc<RemoteClientLimits>,
-        gate: WriteFence,
+        fence: WriteFence,
         cut: CancellationToken,
     ) -> Self {
         Self {
             connector,
             limits,
-            gate,
+            fence,
             shared: Mutex::default(),
             idle: StdMutex::default(),
             opened: AtomicU64::new(0),
@@ -103,12 +103,12 @@ impl ConnectionPool {
         }
     }
 
-    /// Connections that were opened since the start.
+    /// Number of connections opened since the start.
     pub(super) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// A connection that takes requests: the one there is, or a new one.
+    /// A connection that accepts requests: an open one, or a new one.
     ///
     /// # Errors
     /// As [`RemoteConnector::connect`].
@@ -128,7 +128,7 @@ impl ConnectionPool {
         if let Some((_, error)) = shared.failed.filter(|(at, _)| *at > began) {
             return Err(error);
         }
-        // In memory of its own, or each call and each watch would keep room for a handshake as long as it lasts.
+        // Boxed, or the future of each call and each watch would keep space for a handshake.
         let made = Box::pin(self.open()).await;
         match &made {
             Ok(RequestSender::Http2(http2, in_flight)) => {
@@ -140,7 +140,7 @@ impl ConnectionPool {
         made
     }
 
-    /// Keeps a connection whose answer was read to its end; one at most.
+    /// Keeps a connection whose response was read to its end; at most one.
     pub(super) fn keep(&self, sender: http1::SendRequest<RemoteRequestBody>, in_flight: WritesInFlight) {
         if !sender.is_closed() {
             *self.idle() = Some((sender, in_flight));
@@ -154,7 +154,7 @@ impl ConnectionPool {
     }
 
     async fn open(&self) -> Result<RequestSender, CallError> {
-        let in_flight = WritesInFlight::new(self.gate.clone());
+        let in_flight = WritesInFlight::new(self.fence.clone());
         let tls = self.connector.connect(&self.limits, in_flight.clone()).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -200,14 +200,14 @@ impl ConnectionPool {
         Ok(sender)
     }
 
-    /// Runs a connection until it ends, nobody needs it, or the link is cut.
+    /// Runs a connection until it ends, all its senders are dropped, or the client is cut.
     fn drive(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-        // How it ended is told to whoever waits for an answer on it.
+        // The calls on the connection get its error.
         CancellableExecutor(self.cut.clone()).execute(async { _ = connection.await });
     }
 }
 
-/// Runs what a connection consists of, which over HTTP/2 is more than one task, until the link is cut.
+/// Runs the tasks of a connection, of which HTTP/2 has several, until the client is cut.
 #[derive(Clone)]
 struct CancellableExecutor(CancellationToken);
 
@@ -217,20 +217,20 @@ where
 {
     fn execute(&self, part: F) {
         let cut = self.0.clone();
-        // In memory of its own: each future around it would keep room for it once more, of every connection there is.
+        // Boxed: each future around it would reserve its size once more, for every connection.
         let part = Box::pin(part);
         tokio::spawn(async move { cut.run_until_cancelled_owned(part).await.is_some() });
     }
 }
 
 impl RequestSender {
-    /// Sends a request with the whole URI of what it asks for.
+    /// Sends a request with an absolute URI.
     pub(super) async fn send(
         &mut self,
         request: Request<RemoteRequestBody>,
     ) -> Result<Response<Incoming>, SendFailure> {
         let (Self::Http1(_, in_flight) | Self::Http2(_, in_flight)) = &*self;
-        let under_way = in_flight.begin(request.method());
+        let request_in_flight = in_flight.begin(request.method());
         let answer = match self {
             Self::Http2(sender, _) => sender.try_send_request(request).await,
             Self::Http1(sender, _) => match with_host(request) {
@@ -238,16 +238,13 @@ impl RequestSender {
                 Err(_) => return Err(SendFailure::Unmade),
             },
         };
-        under_way.over();
+        request_in_flight.over();
         answer.map_err(unsent)
     }
 }
 
-/// Only a request that was never written comes back with its error.
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "an error is used up by looking at it"
-)]
+/// An error has its request only if no byte of it was sent.
+#[allow(clippy::needless_pass_by_value, reason = "the error is not needed after this")]
 fn unsent(failed: TrySendError<Request<RemoteRequestBody>>) -> SendFailure {
     if failed.message().is_some() {
         SendFailure::Returned

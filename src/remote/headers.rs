@@ -1,4 +1,4 @@
-//! The head of a request as a link sends it, and what counts in the head of an answer.
+//! The headers of a request, and the headers of a response that the hub reads.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::tls::RemoteClientError;
 use crate::kubernetes::apply::{CallError, TransportStage};
 use crate::remote::kubeconfig::{ApiServerHost, RemoteConfig};
 
-/// What the server sees who asks.
+/// The user agent of each request.
 const USER_AGENT: HeaderValue = HeaderValue::from_static("renderhub");
-/// Header with whom the hub acts for.
+/// Header with the user that the hub impersonates.
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
 /// The scheme and the host of every request.
@@ -34,7 +34,7 @@ pub(super) fn bearer(token: &SecretString) -> Result<HeaderValue, RemoteClientEr
     Ok(value)
 }
 
-/// Only what a call may say: who asks is a matter of the link.
+/// Copies only the headers that a call may set: the credential and the user are set by the client alone.
 pub(super) fn headers(parts: &request::Parts, user: Option<&HeaderValue>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for name in [header::ACCEPT, header::CONTENT_TYPE] {

@@ -1,7 +1,6 @@
-//! The hub's Jobs in one namespace of another cluster, by their metadata: listed once, then watched, for as long as the
-//! cluster lets it.
+//! The hub's Jobs in one namespace of another cluster, by their metadata: listed once, then watched until the watch ends.
 //!
-//! A server that floods is read at a bounded pace, and what it says of one Job in between counts once. It cannot make the
+//! A server that sends a flood of events is read at a bounded rate, and several events of one Job become one. It cannot make the
 //! hub remember more than a bounded number of Jobs, nor list or watch in a loop.
 
 mod change_batch;
@@ -23,31 +22,31 @@ use crate::kubernetes::watch::{JobMetadata, WatchChange};
 use change_batch::{ChangeBatch, JobInventory};
 use slim::{JobFilter, JobPage, PAGE, WatchLine, WatchLineEvent};
 
-/// Pages of one list, so that a server that always has another one is no endless list.
+/// Most pages of one list, so that a server that always has another page does not make the list endless.
 const PAGES: usize = 100;
-/// Lines that are told of at once.
+/// Most lines of a watch in one batch.
 const BATCH: usize = 256;
-/// How long a server that floods is listened to before the loop is told.
+/// How long lines of a flood are collected before the batch is sent.
 const WINDOW: Duration = Duration::from_millis(100);
 /// Metadata only, for a list and for a watch.
 const ACCEPT_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// Lists the hub's Jobs in a namespace and watches them, and tells `seen` of each change: first [`WatchChange::Restart`], all
-/// Jobs and [`WatchChange::Synced`], then what changes. A version that is too old begins that anew. It returns when the
-/// connection is lost, the server refuses, or what it says cannot be true.
+/// Lists the hub's Jobs in a namespace and watches them, and calls `seen` with each change: first [`WatchChange::Restart`], all
+/// Jobs and [`WatchChange::Synced`], then each later change. After a resource version that is too old it lists again. It
+/// returns when the connection is lost, the server refuses, or a response cannot be valid.
 ///
-/// For a future that is to be spawned, `seen` must borrow nothing: the compiler cannot see yet that it is `Send` otherwise.
+/// In a future that is spawned, `seen` must borrow nothing: otherwise the compiler cannot prove yet that it is `Send`.
 pub async fn watch_jobs(
-    link: &RemoteClient,
+    client: &RemoteClient,
     user: Option<&HeaderValue>,
     namespace: &str,
     hub_id: &HubId,
     mut seen: impl AsyncFnMut(WatchChange<JobMetadata>),
 ) -> WatchEnd {
-    let limits = link.limits();
+    let limits = client.limits();
     let mut watch = JobWatch {
-        client: link,
+        client,
         user,
         view: JobFilter {
             hub: hub_id,
@@ -55,18 +54,18 @@ pub async fn watch_jobs(
         },
         path: path(namespace, hub_id),
         version: None,
-        known: JobInventory::new(link.room()),
+        known: JobInventory::new(client.memory_budget()),
         pace: RateLimiter::new(limits.event_rate, limits.event_burst),
         broken: 0,
     };
     loop {
         let done = match watch.version.take() {
-            // In memory of its own: a watch that is quiet for days keeps no room for it.
+            // Boxed: the future of a watch lives for days, and must not keep space for a list.
             None => Box::pin(watch.list(&mut seen)).await,
             Some(version) => watch.follow(version, &mut seen).await,
         };
         if let Err(stop) = done
-            && let Some(end) = watch.broke(stop).await
+            && let Some(end) = watch.pause_before_retry(stop).await
         {
             return end;
         }
@@ -78,7 +77,7 @@ struct JobWatch<'a> {
     user: Option<&'a HeaderValue>,
     view: JobFilter<'a>,
     path: String,
-    /// From where the watch goes on; without one, everything is listed.
+    /// Resource version at which the watch continues; without one, all Jobs are listed.
     version: Option<String>,
     known: JobInventory,
     pace: RateLimiter,
@@ -87,9 +86,9 @@ struct JobWatch<'a> {
 }
 
 enum JobWatchStop {
-    /// It is tried again after a pause, unless this was so too often.
+    /// The watch is retried after a pause, up to a number of times.
     Broken(WatchEnd),
-    /// It is over.
+    /// The watch is not retried.
     End(WatchEnd),
 }
 
@@ -104,30 +103,30 @@ impl JobWatch<'_> {
         let mut next = String::new();
         for _ in 0..PAGES {
             let path = format!("{}&limit={PAGE}{next}", self.path);
-            let asked = self
+            let request = self
                 .client
                 .fetch(get(&path, ACCEPT_LIST)?, self.user, ResponseLimit::Page);
-            let told = timeout_at(until, asked).await;
-            let bytes = told.unwrap_or(Err(CallError::Timeout)).map_err(refused)?;
+            let response = timeout_at(until, request).await;
+            let bytes = response.unwrap_or(Err(CallError::Timeout)).map_err(refused)?;
             let page = JobPage::read(&bytes).ok_or(JobWatchStop::End(WatchEnd::Unreadable))?;
             if page.is_too_long() {
                 return Err(JobWatchStop::End(WatchEnd::TooMuch));
             }
-            let mark = page
+            let continue_token = page
                 .next()
                 .map_err(|_| JobWatchStop::End(WatchEnd::Unreadable))?
                 .map(ToOwned::to_owned);
             let version = page.version();
-            for mark in page.marks(self.view) {
-                self.note(&mark)?;
-                seen(WatchChange::Seen(mark)).await;
+            for job in page.jobs(self.view) {
+                self.remember(&job)?;
+                seen(WatchChange::Seen(job)).await;
             }
-            let Some(mark) = mark else {
+            let Some(continue_token) = continue_token else {
                 self.version = Some(version.ok_or(JobWatchStop::End(WatchEnd::Unreadable))?);
                 seen(WatchChange::Synced).await;
                 return Ok(());
             };
-            next = format!("&continue={}", encoded(&mark));
+            next = format!("&continue={}", encoded(&continue_token));
         }
         Err(JobWatchStop::End(WatchEnd::TooMuch))
     }
@@ -150,7 +149,7 @@ impl JobWatch<'_> {
         self.version = Some(version);
         let opened = Instant::now();
         let ended = loop {
-            if let Err(ended) = self.turn(&mut watching, seen).await {
+            if let Err(ended) = self.send_batch(&mut watching, seen).await {
                 break ended;
             }
         };
@@ -173,9 +172,8 @@ impl JobWatch<'_> {
         }
     }
 
-    /// Waits for a line, takes those that are there already with it, in a flood also those that come soon, and tells of all
-    /// at once.
-    async fn turn(
+    /// Waits for a line, adds the lines that are there already, in a flood also those that arrive soon, and sends the batch.
+    async fn send_batch(
         &mut self,
         watching: &mut WatchStream,
         seen: &mut impl AsyncFnMut(WatchChange<JobMetadata>),
@@ -216,14 +214,14 @@ impl JobWatch<'_> {
     }
 
     fn read(&mut self, line: &Bytes, batch: &mut ChangeBatch) -> Result<(), JobWatchEnd> {
-        let (told, version) = WatchLine::told(line, self.view);
-        match told {
-            WatchLineEvent::There(mark) => {
-                self.note(&mark)
+        let (event, version) = WatchLine::parse(line, self.view);
+        match event {
+            WatchLineEvent::There(job) => {
+                self.remember(&job)
                     .map_err(|_| JobWatchEnd::Stop(WatchEnd::TooMuch))?;
-                batch.seen(mark);
+                batch.seen(job);
             }
-            WatchLineEvent::Gone(mark) if self.known.forget(&mark) => batch.gone(mark.task),
+            WatchLineEvent::Gone(job) if self.known.forget(&job) => batch.gone(job.task),
             WatchLineEvent::Gone(_) | WatchLineEvent::Nothing => {}
             WatchLineEvent::TooOld => return Err(JobWatchEnd::TooOld),
             WatchLineEvent::Ended => return Err(JobWatchEnd::Closed),
@@ -235,15 +233,15 @@ impl JobWatch<'_> {
         Ok(())
     }
 
-    fn note(&mut self, mark: &JobMetadata) -> Result<(), JobWatchStop> {
-        if self.known.note(mark, self.client.limits().jobs) {
+    fn remember(&mut self, job: &JobMetadata) -> Result<(), JobWatchStop> {
+        if self.known.remember(job, self.client.limits().jobs) {
             return Ok(());
         }
         Err(JobWatchStop::End(WatchEnd::TooMuch))
     }
 
-    /// Waits before the next try; why there is none, if that was too often.
-    async fn broke(&mut self, stop: JobWatchStop) -> Option<WatchEnd> {
+    /// Waits before the next try; returns the reason of the end where there is none.
+    async fn pause_before_retry(&mut self, stop: JobWatchStop) -> Option<WatchEnd> {
         let end = match stop {
             JobWatchStop::End(end) => return Some(end),
             JobWatchStop::Broken(end) => end,
@@ -258,17 +256,17 @@ impl JobWatch<'_> {
     }
 }
 
-/// How a watch came to its end.
+/// How a watch ended.
 enum JobWatchEnd {
     /// The server closed it.
     Closed,
-    /// Its version is too old.
+    /// Its resource version is too old.
     TooOld,
-    /// No other is opened.
+    /// No other watch is opened.
     Stop(WatchEnd),
 }
 
-/// A version or a page that is too old is asked for anew.
+/// A resource version or a page that is too old is retried; any other refusal ends the watch.
 fn refused(error: CallError) -> JobWatchStop {
     match error {
         CallError::Code(410) => JobWatchStop::Broken(WatchEnd::Expired),
@@ -286,7 +284,7 @@ fn path(namespace: &str, hub_id: &HubId) -> String {
     format!("/apis/batch/v1/namespaces/{namespace}/jobs?labelSelector={selector}")
 }
 
-/// As a value in a query.
+/// Percent-encodes a value for a query.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {

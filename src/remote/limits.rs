@@ -1,11 +1,11 @@
-//! How long, how much and how often: every bound on what a remote API server can make the hub do.
+//! Every bound in time, bytes and number on what a remote API server can make the hub do.
 
 use std::time::Duration;
 
-/// Bounds of one link. The default is production; a test shortens what it waits for.
+/// Bounds of one remote client. Production uses the default; a test shortens the times that it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteClientLimits {
-    /// Longest that a call takes, with its wait for a turn, its connection and its retries.
+    /// Longest that a call takes, with its wait for a slot, its connection and its retries.
     pub total: Duration,
     /// Longest pause between two parts of a body.
     pub idle: Duration,
@@ -15,11 +15,11 @@ pub struct RemoteClientLimits {
     pub resolve: Duration,
     /// Longest that a probe takes.
     pub probe: Duration,
-    /// Bytes of a single answer at most. What the hub makes on a cluster has a few KiB by its metadata, and as a Job.
+    /// Bytes of a single response at most. An object that the hub makes on a cluster has a few KiB.
     pub answer: usize,
     /// Bytes of a page of a list at most: 500 objects of 16 KiB by their metadata.
     pub page: usize,
-    /// Longest that a whole list takes that a watch begins with, all its pages.
+    /// Longest that the initial list of a watch takes, with all its pages.
     pub list: Duration,
     /// Bytes of one line of a watch at most.
     pub line: usize,
@@ -33,15 +33,15 @@ pub struct RemoteClientLimits {
     pub in_flight: usize,
     /// Calls in a second.
     pub qps: u32,
-    /// Calls at once after a rest.
+    /// Calls at once after a pause.
     pub burst: u32,
-    /// Silence over HTTP/2 after which a ping is sent; longer than the pause between two probes, which tell the same.
+    /// Silence over HTTP/2 after which a ping is sent; longer than the pause between two probes, which have the same effect.
     pub ping: Duration,
     /// Longest that the answer to a ping takes.
     pub ping_timeout: Duration,
     /// Life of one watch over HTTP/1.1, which has no pings.
     pub http1_watch: Duration,
-    /// What a watch over HTTP/1.1 may live longer than it was asked to.
+    /// Time by which a watch over HTTP/1.1 may exceed its requested timeout.
     pub http1_grace: Duration,
     /// Pause after which the first TCP keepalive is sent, and between two; after three without an answer the connection is
     /// dead.
@@ -50,13 +50,13 @@ pub struct RemoteClientLimits {
     pub user_timeout: Duration,
     /// Bytes that are read from a connection in a second.
     pub read_rate: u32,
-    /// Bytes that are read from a connection at once after a rest.
+    /// Bytes that are read from a connection at once after a pause.
     pub read_burst: u32,
     /// Jobs that a watch remembers at most.
     pub jobs: usize,
     /// Units of events in a second, a unit being an event or 4 KiB of one.
     pub event_rate: u32,
-    /// Units of events at once after a rest.
+    /// Units of events at once after a pause.
     pub event_burst: u32,
     /// A watch that lives shorter than this counts as broken.
     pub watch_life: Duration,
@@ -90,11 +90,11 @@ impl Default for RemoteClientLimits {
             http1_grace: Duration::from_secs(5),
             keepalive: Duration::from_secs(5),
             user_timeout: Duration::from_secs(15),
-            // Three of the largest pages at once; as frames of nothing it is a sixth of a core.
+            // Three of the largest pages at once; as empty frames it takes a sixth of a core.
             read_rate: 4 << 20,
             read_burst: 24 << 20,
             jobs: 20_000,
-            // An API server under full load sends a hundredth of it for one namespace; the hub reads it in 2 % of a core.
+            // An API server under full load sends 1 % of this for one namespace; reading it takes the hub 2 % of a core.
             event_rate: 2_000,
             event_burst: 10_000,
             watch_life: Duration::from_secs(10),

@@ -1,32 +1,32 @@
-//! The lines of a watch, each bounded, out of parts that are cut anywhere.
+//! Decodes the lines of a watch, each bounded, from parts that may be split anywhere.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// A line is longer than is read.
+/// A line is longer than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineTooLong;
 
-/// Puts lines together. Between two lines it holds nothing.
+/// Joins parts into lines. Between two lines it holds nothing.
 #[derive(Debug, Default)]
 pub(super) struct LineDecoder {
-    /// What came last and was not looked at.
+    /// The rest of the last part.
     part: Bytes,
     /// The beginning of a line.
     begin: BytesMut,
 }
 
 impl LineDecoder {
-    /// Takes the next part; the one before must be used up.
+    /// Takes the next part; the previous one must be used up.
     pub(super) fn push(&mut self, part: Bytes) {
         self.part = part;
     }
 
-    /// Bytes of the line that is not whole.
+    /// Bytes of the incomplete line.
     pub(super) fn held(&self) -> usize {
         self.begin.len()
     }
 
-    /// The next line without its end, `None` where another part is needed. Empty lines are none.
+    /// The next line without its end, `None` where another part is needed. Empty lines are skipped.
     ///
     /// # Errors
     /// If a line has more bytes than `max`.
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_be_cut_anywhere_and_has_a_longest_length() {
+    fn a_line_may_be_split_anywhere_and_has_a_longest_length() {
         assert_eq!(
             read(&[b"ab", b"c\n\nde\nf", b"", b"\n"], 3).unwrap(),
             ["abc", "de", "f"]

@@ -1,8 +1,8 @@
-//! Names to addresses, without a thread that a slow server could hold.
+//! Resolves names to addresses, without a thread that a slow server could block.
 //!
-//! A name is looked up exactly as it is written: no search list of the hub's own network turns a tenant's name into one of
-//! the hub's Services. A name that was answered before, a new one, and one that ran out of time each wait in a line of
-//! their own, so that no number of dead names delays a cluster that is known.
+//! A name is looked up exactly as it is written: no DNS search list turns a tenant's name into one of the hub's Services. Names
+//! that were resolved before, new names, and names that timed out each have a queue of their own, so that no number of dead
+//! names delays a known cluster.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,18 +19,18 @@ use hickory_resolver::{TokioResolver, system_conf};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Lookups at a time of names that were answered before, and of new ones; each holds a socket.
+/// Lookups at a time of names that were resolved before, and of new ones; each holds a socket.
 const AT_ONCE: usize = 256;
-/// Lookups at a time of names that ran out of time before.
+/// Lookups at a time of names that timed out before.
 const SLOW_AT_ONCE: usize = 32;
-/// Names of which it is remembered whether they were answered.
+/// Most names whose last result is remembered.
 const NAMES: usize = 8_192;
-/// Answers that are remembered for as long as they say.
+/// Most DNS answers that are cached, each until its TTL.
 const CACHE: u64 = 1_024;
-/// Addresses of one name that are looked at.
+/// Most addresses of one name that are used.
 const ADDRESSES: usize = 16;
 
-/// Resolves names for all links of the hub.
+/// Resolves names for all remote clients of the hub.
 #[derive(Clone)]
 pub struct Resolver(Arc<ResolverInner>);
 
@@ -44,7 +44,7 @@ struct ResolverInner {
     known: Semaphore,
     new: Semaphore,
     slow: Semaphore,
-    /// Names, and whether they were answered last.
+    /// Names, and whether their last lookup was answered.
     answered: Mutex<HashMap<Box<str>, bool>>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Asks the name servers of `/etc/resolv.conf`, after `/etc/hosts`.
+    /// Uses the name servers of `/etc/resolv.conf`, after `/etc/hosts`.
     ///
     /// # Errors
     /// If there is no such file, or it cannot be read.
@@ -64,17 +64,17 @@ impl Resolver {
         Self::build(config.name_servers().to_vec(), ResolveHosts::Always)
     }
 
-    /// Asks these name servers over UDP, and TCP for what is too long.
+    /// Uses these name servers over UDP, and over TCP where an answer is too long.
     ///
     /// # Errors
     /// None that is known.
     pub fn with_servers(servers: &[SocketAddr]) -> Result<Self, ResolverError> {
         let at = |server: &SocketAddr| {
-            let mut ways = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
-            for way in &mut ways {
-                way.port = server.port();
+            let mut protocols = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+            for protocol in &mut protocols {
+                protocol.port = server.port();
             }
-            NameServerConfig::new(server.ip(), true, ways.into())
+            NameServerConfig::new(server.ip(), true, protocols.into())
         };
         Self::build(servers.iter().map(at).collect(), ResolveHosts::Never)
     }
@@ -95,13 +95,13 @@ impl Resolver {
     /// The addresses of a name, IPv4 before IPv6; none where there is no such name, or no answer within the limit.
     pub(super) async fn addresses(&self, name: &str, limit: Duration) -> Vec<IpAddr> {
         let before = self.answered().get(name).copied();
-        let line = match before {
+        let queue = match before {
             Some(true) => &self.0.known,
             None => &self.0.new,
             Some(false) => &self.0.slow,
         };
-        // Never closed.
-        let Ok(_turn) = line.acquire().await else {
+        // The semaphore is never closed.
+        let Ok(_slot) = queue.acquire().await else {
             return Vec::new();
         };
         let found = timeout(limit, self.look_up(name)).await;
@@ -130,7 +130,7 @@ impl Resolver {
 
 fn options(hosts: ResolveHosts) -> ResolverOpts {
     let mut options = ResolverOpts::default();
-    // Two datagrams fit into the limit of a link.
+    // Two tries fit into `RemoteClientLimits::resolve`.
     options.timeout = Duration::from_millis(900);
     options.attempts = 1;
     options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
@@ -146,7 +146,7 @@ mod tests {
 
     /// Holds: K14.
     #[tokio::test]
-    async fn names_without_end_are_not_remembered() {
+    async fn the_number_of_remembered_names_is_bounded() {
         let resolver = Resolver::with_servers(&[]).unwrap();
         for number in 0..NAMES + 100 {
             resolver

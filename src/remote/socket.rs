@@ -1,7 +1,7 @@
-//! A socket that is read no faster than at a bounded rate, and sends nothing of a write without a claim.
+//! A socket that is read at a bounded rate, and sends no byte of a write while the write fence is closed.
 //!
-//! A server that sends frames of nothing, or TLS records of nothing, keeps a processor busy below everything that counts
-//! lines and bodies; what arrives at a bounded rate is work at a bounded rate.
+//! A server that sends empty frames or empty TLS records costs CPU time that no bound on lines and bodies counts, so the bytes
+//! are bounded here.
 
 use std::io;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::kubernetes::write_fence::WritesInFlight;
 
-/// Bytes that are waited for at once, so that a connection at its rate does not wake for each packet.
+/// Bytes that a wait lasts for, so that a throttled connection does not wake for each packet.
 const STEP: f64 = 16_384.0;
 
 pub(super) struct ThrottledSocket {
     tcp: TcpStream,
     rate: f64,
     burst: f64,
-    /// Bytes that may be read.
+    /// Bytes that may be read now.
     left: f64,
     filled: Instant,
     /// Set while nothing may be read.
@@ -42,7 +42,7 @@ impl ThrottledSocket {
         }
     }
 
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_allowance(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
@@ -67,7 +67,7 @@ impl AsyncRead for ThrottledSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(context));
+        ready!(this.poll_allowance(context));
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.tcp).poll_read(context, buffer))?;
         let read = u32::try_from(buffer.filled().len() - before).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! TLS as one cluster wants it: its own authorities and nobody else's, its own login, nothing remembered between connections.
+//! TLS settings of one cluster: only its own authorities, its own credential, and no session resumption.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 
 use crate::remote::kubeconfig::{ApiServerHost, ClusterCredential, PrivateKeyEncoding, RemoteConfig};
 
-/// Why no link can be made of a configuration.
+/// Why no remote client can be made of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteClientError {
     /// An authority's certificate cannot be used.
@@ -31,10 +31,10 @@ pub enum RemoteClientError {
     Token,
 }
 
-/// One for all links, because each would cost as much as a connection.
+/// One for all clients, because each would take as much memory as a connection.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
 
-/// How the connections of a link are secured.
+/// TLS settings of the connections of a client.
 pub(super) fn client_config(config: &RemoteConfig) -> Result<ClientConfig, RemoteClientError> {
     let mut roots = RootCertStore::empty();
     for authority in &config.authorities {

@@ -1,4 +1,4 @@
-//! What a watch saw since the loop was told last, once for each Job, and the Jobs that are there.
+//! The changes of one batch, one for each Job, and the Jobs that a watch remembers.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use crate::api::names::TaskUid;
 use crate::kubernetes::watch::{JobMetadata, WatchChange};
 use crate::remote::memory_budget::{MemoryBudget, MemoryShare};
 
-/// Bytes that a Job takes besides its texts: here, and as the engine remembers it for as long as it is here.
-const MARK: usize = 1 << 10;
+/// Bytes that a Job takes besides its texts: in this inventory, and in the engine's index.
+const JOB_OVERHEAD: usize = 1 << 10;
 
-/// The Jobs that a list or a watch showed, by their tasks, with their share of the room.
+/// The Jobs that a list or a watch showed, by task, with their share of the memory budget.
 #[derive(Debug)]
 pub(super) struct JobInventory {
     jobs: HashMap<TaskUid, JobInventoryEntry>,
@@ -23,10 +23,10 @@ struct JobInventoryEntry {
 }
 
 impl JobInventory {
-    pub(super) fn new(room: &MemoryBudget) -> Self {
+    pub(super) fn new(budget: &MemoryBudget) -> Self {
         Self {
             jobs: HashMap::new(),
-            share: room.share(),
+            share: budget.share(),
         }
     }
 
@@ -36,38 +36,38 @@ impl JobInventory {
         self.share.hold(0);
     }
 
-    /// Notes a Job. `false` where there are more than `max`, or no room for it.
-    pub(super) fn note(&mut self, mark: &JobMetadata, max: usize) -> bool {
-        let noted = JobInventoryEntry {
-            uid: mark.uid.as_str().into(),
-            weight: weight(mark),
+    /// Remembers a Job; `false` where there are more than `max`, or the memory budget is used up.
+    pub(super) fn remember(&mut self, job: &JobMetadata, max: usize) -> bool {
+        let entry = JobInventoryEntry {
+            uid: job.uid.as_str().into(),
+            weight: weight(job),
         };
-        if !self.share.grow(noted.weight) {
+        if !self.share.grow(entry.weight) {
             return false;
         }
-        if let Some(before) = self.jobs.insert(mark.task.clone(), noted) {
+        if let Some(before) = self.jobs.insert(job.task.clone(), entry) {
             self.share.shrink(before.weight);
         }
         self.jobs.len() <= max
     }
 
-    /// Forgets a Job; `false` where another one, or none, was noted.
-    pub(super) fn forget(&mut self, mark: &JobMetadata) -> bool {
-        let is_noted = self.jobs.get(&mark.task).is_some_and(|job| *job.uid == *mark.uid);
-        if let Some(job) = is_noted.then(|| self.jobs.remove(&mark.task)).flatten() {
-            self.share.shrink(job.weight);
+    /// Forgets a Job; `false` where another one, or none, is known for its task.
+    pub(super) fn forget(&mut self, job: &JobMetadata) -> bool {
+        let is_known = self.jobs.get(&job.task).is_some_and(|known| *known.uid == *job.uid);
+        if let Some(entry) = is_known.then(|| self.jobs.remove(&job.task)).flatten() {
+            self.share.shrink(entry.weight);
         }
-        is_noted
+        is_known
     }
 }
 
-fn weight(mark: &JobMetadata) -> usize {
-    let texts = [mark.task.as_str(), &mark.name, &mark.uid, &mark.spec_hash];
-    let url = mark.chart_url.as_deref().map_or(0, str::len);
-    MARK + url + texts.into_iter().map(str::len).sum::<usize>()
+fn weight(job: &JobMetadata) -> usize {
+    let texts = [job.task.as_str(), &job.name, &job.uid, &job.spec_hash];
+    let url = job.chart_url.as_deref().map_or(0, str::len);
+    JOB_OVERHEAD + url + texts.into_iter().map(str::len).sum::<usize>()
 }
 
-/// Changes in their order, of each Job only the last. What follows the end of a Job is kept apart from it.
+/// Changes in their order, of each Job only the last. A Job that is created after a deletion does not replace the deletion.
 #[derive(Debug, Default)]
 pub(super) struct ChangeBatch {
     changes: Vec<WatchChange<JobMetadata>>,
@@ -75,13 +75,13 @@ pub(super) struct ChangeBatch {
 }
 
 impl ChangeBatch {
-    pub(super) fn seen(&mut self, mark: JobMetadata) {
-        if let Some(WatchChange::Seen(before)) = self.last(&mark.task) {
-            *before = mark;
+    pub(super) fn seen(&mut self, job: JobMetadata) {
+        if let Some(WatchChange::Seen(before)) = self.last(&job.task) {
+            *before = job;
             return;
         }
-        self.at.insert(mark.task.clone(), self.changes.len());
-        self.changes.push(WatchChange::Seen(mark));
+        self.at.insert(job.task.clone(), self.changes.len());
+        self.changes.push(WatchChange::Seen(job));
     }
 
     pub(super) fn gone(&mut self, task: TaskUid) {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::plan::task::job_state::CompletionHint;
 
-    fn mark(task: &str, uid: &str, hint: CompletionHint) -> JobMetadata {
+    fn job(task: &str, uid: &str, hint: CompletionHint) -> JobMetadata {
         JobMetadata {
             task: TaskUid::new(task),
             name: format!("render-{task}"),
@@ -119,73 +119,76 @@ mod tests {
     }
 
     #[test]
-    fn of_each_job_the_last_word_counts_and_its_end_is_not_lost() {
+    fn a_batch_keeps_the_last_event_of_each_job_and_its_deletion() {
         let mut batch = ChangeBatch::default();
         for hint in [CompletionHint::No, CompletionHint::Soon, CompletionHint::Now] {
-            batch.seen(mark("a", "1", hint));
-            batch.seen(mark("b", "2", hint));
+            batch.seen(job("a", "1", hint));
+            batch.seen(job("b", "2", hint));
         }
         batch.gone(TaskUid::new("a"));
-        batch.seen(mark("a", "3", CompletionHint::No));
-        batch.seen(mark("a", "3", CompletionHint::Soon));
+        batch.seen(job("a", "3", CompletionHint::No));
+        batch.seen(job("a", "3", CompletionHint::Soon));
         batch.gone(TaskUid::new("c"));
-        let told: Vec<String> = batch
+        let changes: Vec<String> = batch
             .into_changes()
             .into_iter()
             .map(|change| match change {
-                WatchChange::Seen(mark) => format!("{} {} {:?}", mark.task, mark.uid, mark.hint),
+                WatchChange::Seen(job) => format!("{} {} {:?}", job.task, job.uid, job.hint),
                 WatchChange::Gone(task) => format!("{task} gone"),
                 other => format!("{other:?}"),
             })
             .collect();
-        assert_eq!(told, ["a gone", "b 2 Now", "a 3 Soon", "c gone"]);
+        assert_eq!(changes, ["a gone", "b 2 Now", "a 3 Soon", "c gone"]);
     }
 
     #[test]
-    fn only_the_job_that_was_there_can_go_and_no_number_of_them_is_too_large_to_say_so() {
-        let room = MemoryBudget::new(10 * MARK);
-        let mut known = JobInventory::new(&room);
-        assert!(known.note(&mark("a", "1", CompletionHint::No), 1));
+    fn only_a_known_job_can_be_forgotten_even_beyond_the_limit() {
+        let budget = MemoryBudget::new(10 * JOB_OVERHEAD);
+        let mut known = JobInventory::new(&budget);
+        assert!(known.remember(&job("a", "1", CompletionHint::No), 1));
         assert!(
-            known.note(&mark("a", "2", CompletionHint::No), 1),
+            known.remember(&job("a", "2", CompletionHint::No), 1),
             "it replaces the first"
         );
         assert!(
-            !known.forget(&mark("a", "1", CompletionHint::No)),
-            "that one went before"
+            !known.forget(&job("a", "1", CompletionHint::No)),
+            "it was replaced before"
         );
         assert!(
-            !known.forget(&mark("b", "1", CompletionHint::No)),
+            !known.forget(&job("b", "1", CompletionHint::No)),
             "it was never there"
         );
         assert!(
-            !known.note(&mark("b", "3", CompletionHint::No), 1),
+            !known.remember(&job("b", "3", CompletionHint::No), 1),
             "one too many"
         );
         assert!(
-            known.forget(&mark("a", "2", CompletionHint::No))
-                && known.forget(&mark("b", "3", CompletionHint::No))
+            known.forget(&job("a", "2", CompletionHint::No))
+                && known.forget(&job("b", "3", CompletionHint::No))
         );
-        assert_eq!(room.used(), 0);
+        assert_eq!(budget.used(), 0);
     }
 
     /// Holds: B9.
     #[test]
-    fn a_watch_remembers_as_many_jobs_as_leave_room_for_others() {
-        let room = MemoryBudget::new(40 * MARK);
-        let (mut greedy, mut other) = (JobInventory::new(&room), JobInventory::new(&room));
-        let note = |known: &mut JobInventory, n: usize| {
-            known.note(&mark(&n.to_string(), "u", CompletionHint::No), 1_000)
+    fn a_watch_remembers_as_many_jobs_as_leave_memory_for_others() {
+        let budget = MemoryBudget::new(40 * JOB_OVERHEAD);
+        let (mut greedy, mut other) = (JobInventory::new(&budget), JobInventory::new(&budget));
+        let remember = |known: &mut JobInventory, n: usize| {
+            known.remember(&job(&n.to_string(), "u", CompletionHint::No), 1_000)
         };
-        let most = (0..1_000).take_while(|n| note(&mut greedy, *n)).count();
+        let most = (0..1_000).take_while(|n| remember(&mut greedy, *n)).count();
         assert!((15..20).contains(&most), "{most}");
-        assert!((0..5).all(|n| note(&mut other, n)), "what needs little finds it");
         assert!(
-            (0..5).all(|n| note(&mut other, n)),
+            (0..5).all(|n| remember(&mut other, n)),
+            "a small holder gets its share"
+        );
+        assert!(
+            (0..5).all(|n| remember(&mut other, n)),
             "shown again it costs no more"
         );
         greedy.clear();
         drop(other);
-        assert_eq!(room.used(), 0);
+        assert_eq!(budget.used(), 0);
     }
 }

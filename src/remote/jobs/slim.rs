@@ -1,7 +1,6 @@
-//! Of what a server says of Jobs only the few fields that count, each of a shape that can be true.
+//! Decodes of Jobs only the few fields that the hub uses, and checks the shape of each.
 //!
-//! Everything else is passed over without being kept, so that a page of a list or a line of a watch takes no more memory
-//! than its own bytes.
+//! Other fields are skipped, so that a page of a list or a line of a watch takes no more memory than its own bytes.
 
 use std::fmt;
 
@@ -14,18 +13,18 @@ use crate::kubernetes::apply::lean::ManagedStatusFields;
 use crate::kubernetes::watch::JobMetadata;
 use crate::plan::task::job_state::CompletionHint;
 
-/// Jobs on one page of a list. A page with more is none that was asked for.
+/// Most Jobs on one page of a list. A longer page is refused, as the hub did not request it.
 pub(super) const PAGE: usize = 500;
 /// Longest UID: those of Kubernetes have 36 characters.
 const UID_MAX: usize = 64;
-/// Longest place of a chart.
+/// Longest URL of a chart.
 const URL_MAX: usize = 2_048;
-/// Longest version of a list.
+/// Longest resource version.
 const VERSION_MAX: usize = 64;
-/// Longest mark for the next page.
+/// Longest continue token.
 const CONTINUE_MAX: usize = 4_096;
 
-/// Whose Jobs are looked at.
+/// Selects the Jobs of one hub in one namespace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobFilter<'a> {
     pub(super) hub: &'a HubId,
@@ -62,7 +61,7 @@ pub(super) struct WatchLine {
     object: WatchObject,
 }
 
-/// A Job by its metadata, or the word that a watch ends with.
+/// A Job by its metadata, or the status with which a watch ends.
 #[derive(Debug, Deserialize)]
 struct WatchObject {
     #[serde(default)]
@@ -100,24 +99,24 @@ struct JobAnnotations {
     chart_url: Option<String>,
 }
 
-/// What should lead to the next page is no mark.
+/// The continue token of a page is too long.
 #[derive(Debug)]
 pub(super) struct BadContinueToken;
 
-/// What a line of a watch tells.
+/// The event in a line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WatchLineEvent {
     /// A Job is there, new or changed.
     There(JobMetadata),
     /// A Job is gone.
     Gone(JobMetadata),
-    /// Nothing that concerns the hub.
+    /// The event does not concern the hub.
     Nothing,
-    /// The version is too old; everything has to be listed anew.
+    /// The resource version is too old; all Jobs have to be listed again.
     TooOld,
     /// The server ends the watch for another reason.
     Ended,
-    /// It is no event.
+    /// The line is no event.
     Unreadable,
 }
 
@@ -126,15 +125,15 @@ impl JobPage {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Version of the list, from which a watch goes on.
+    /// Resource version of the list, at which a watch continues.
     pub(super) fn version(&self) -> Option<String> {
         version(self.metadata.resource_version.as_deref())
     }
 
-    /// Mark for the next page, `None` on the last one.
+    /// Continue token of the next page, `None` on the last one.
     ///
     /// # Errors
-    /// If it is longer than any that a server has use for.
+    /// If it is longer than [`CONTINUE_MAX`].
     pub(super) fn next(&self) -> Result<Option<&str>, BadContinueToken> {
         match self.metadata.next.as_deref() {
             Some(next) if next.len() > CONTINUE_MAX => Err(BadContinueToken),
@@ -142,21 +141,21 @@ impl JobPage {
         }
     }
 
-    /// Whether it has more Jobs than were asked for.
+    /// Whether it has more Jobs than the hub requested.
     pub(super) fn is_too_long(&self) -> bool {
         self.items.as_ref().is_some_and(|items| items.is_too_long)
     }
 
     /// The hub's Jobs on it.
-    pub(super) fn marks(self, view: JobFilter<'_>) -> impl Iterator<Item = JobMetadata> {
+    pub(super) fn jobs(self, view: JobFilter<'_>) -> impl Iterator<Item = JobMetadata> {
         let items = self.items.unwrap_or_default().kept.into_iter();
-        items.filter_map(move |item| item.metadata?.mark(view))
+        items.filter_map(move |item| item.metadata?.into_job(view))
     }
 }
 
 impl WatchLine {
-    /// What a line tells, and the version of the list after it.
-    pub(super) fn told(line: &[u8], view: JobFilter<'_>) -> (WatchLineEvent, Option<String>) {
+    /// The event in a line, and the resource version after it.
+    pub(super) fn parse(line: &[u8], view: JobFilter<'_>) -> (WatchLineEvent, Option<String>) {
         let Ok(Self { kind, object }) = serde_json::from_slice(line) else {
             return (WatchLineEvent::Unreadable, None);
         };
@@ -175,23 +174,23 @@ impl WatchLine {
             return (WatchLineEvent::Unreadable, None);
         };
         let version = version(meta.resource_version.as_deref());
-        let told = match kind.as_str() {
+        let event = match kind.as_str() {
             "ADDED" | "MODIFIED" => meta
-                .mark(view)
+                .into_job(view)
                 .map_or(WatchLineEvent::Nothing, WatchLineEvent::There),
             "DELETED" => meta
-                .mark(view)
+                .into_job(view)
                 .map_or(WatchLineEvent::Nothing, WatchLineEvent::Gone),
             "BOOKMARK" => WatchLineEvent::Nothing,
             _ => WatchLineEvent::Unreadable,
         };
-        (told, version)
+        (event, version)
     }
 }
 
 impl SlimJobMetadata {
-    /// The Job, if it is one of the hub's in this namespace, whatever the server selected.
-    fn mark(self, view: JobFilter<'_>) -> Option<JobMetadata> {
+    /// The Job, if it is one of the hub's in this namespace: the server may ignore the label selector.
+    fn into_job(self, view: JobFilter<'_>) -> Option<JobMetadata> {
         let labels = self.labels?;
         let is_ours = labels.hub_id.as_deref() == Some(view.hub.as_str())
             && labels.managed_by.as_deref() == Some(labels::MANAGED_BY_VALUE)
@@ -289,11 +288,11 @@ mod tests {
             namespace: "render",
         };
         let line = json!({"object": {"metadata": metadata}, "type": "ADDED"}).to_string();
-        WatchLine::told(line.as_bytes(), view).0
+        WatchLine::parse(line.as_bytes(), view).0
     }
 
     #[test]
-    fn a_job_is_read_as_by_the_watch_of_the_hubs_own_cluster() {
+    fn a_job_is_decoded_as_by_the_watch_of_the_hubs_own_cluster() {
         let fields = [
             json!([]),
             Value::Null,
@@ -311,7 +310,7 @@ mod tests {
 
     /// Holds: H4.
     #[test]
-    fn what_cannot_be_true_is_left_out() {
+    fn fields_of_an_invalid_shape_are_dropped() {
         let long = "a".repeat(3_000);
         for (annotation, value) in [
             ("renderhub.dev/spec-hash", json!("canary")),
@@ -321,11 +320,11 @@ mod tests {
         ] {
             let mut metadata = full();
             metadata["annotations"][annotation] = value;
-            let WatchLineEvent::There(mark) = read(&metadata) else {
+            let WatchLineEvent::There(job) = read(&metadata) else {
                 panic!("{metadata}");
             };
-            let is_dropped = mark.spec_hash.is_empty() || mark.chart_url.is_none();
-            assert!(is_dropped, "{mark:?}");
+            let is_dropped = job.spec_hash.is_empty() || job.chart_url.is_none();
+            assert!(is_dropped, "{job:?}");
         }
         for odd in ["", "1 2", "1\n", &"1".repeat(65)] {
             assert_eq!(version(Some(odd)), None, "{odd:?}");
