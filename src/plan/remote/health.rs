@@ -1,8 +1,8 @@
-//! The life of one connection to a cluster, and of the watches on it, as pure state machines: time is passed in.
+//! State machines of one connection to a cluster, and of its site watches. They are pure: the caller passes the time.
 //!
-//! `Connecting → Up → Lost`: a connection that is down has a next attempt or one under way, one that is up has a next
-//! probe or one under way. When it was lost is kept until it stands again, whatever is tried meanwhile. Only the hub's
-//! own clock counts, never that of the cluster.
+//! `Connecting → Up → Lost`: a connection that is down has an attempt in flight or scheduled, one that is up has a probe in
+//! flight or scheduled. The time of the loss is kept until the connection is up again. Only the hub's clock is used, never
+//! that of the cluster.
 
 mod condition;
 mod connection;

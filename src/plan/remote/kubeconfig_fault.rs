@@ -1,4 +1,4 @@
-//! Why a kubeconfig leads nowhere, in words for whoever can mend it.
+//! Why a kubeconfig cannot be used, with messages for the platform operator and the tenant.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -9,33 +9,33 @@ use super::site::TenantKubeconfig;
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::tenant::crossing;
 
-/// Why a kubeconfig leads nowhere.
+/// Why a kubeconfig cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeconfigFault {
     /// The `RenderCluster` does not exist.
     NoCluster,
-    /// The `RenderCluster` says that the hub keeps away.
+    /// The `RenderCluster` is disconnected.
     Disconnected,
     /// The Secret does not exist.
     Missing,
-    /// The Secret has none of the keys that are looked for, or an empty one.
+    /// The Secret has none of the expected keys, or an empty value.
     NoKey,
-    /// The ServiceAccount does not exist, or the hub may not act as it.
+    /// The ServiceAccount does not exist, or the hub may not impersonate it.
     Account,
     /// The ServiceAccount may not read the Secret, or not watch it.
     Right,
-    /// Its namespace has as many clusters as one may have, or all namespaces together have.
+    /// The quota of clusters of its namespace, or of all namespaces, is used up.
     Full,
-    /// What it holds is refused.
+    /// The kubeconfig is refused.
     Flaw(KubeconfigFlaw),
 }
 
-/// What is wrong with a kubeconfig; only our words.
+/// What is wrong with a kubeconfig; it holds none of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeconfigFlaw {
     /// The enumerated reason.
     pub reason: Reason,
-    /// The same for people.
+    /// The message for readers of a status.
     pub message: &'static str,
 }
 
@@ -53,7 +53,7 @@ impl KubeconfigFault {
         }
     }
 
-    /// What the platform operator is told.
+    /// The message for the platform operator.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -82,10 +82,10 @@ impl KubeconfigFault {
 }
 
 impl TenantKubeconfig {
-    /// What the tenant is told. Of another namespace nothing is told but that it was not to be, whatever is there.
+    /// The refusal that the tenant sees. For a Secret in another namespace it is always the same, whatever is there.
     #[must_use]
     pub fn refusal(&self, fault: KubeconfigFault) -> Refusal {
-        // How many clusters the tenant has is no secret of the other namespace, and is looked at first.
+        // The quota is checked first: it does not depend on the other namespace.
         if self.crosses && fault != KubeconfigFault::Full {
             return crossing();
         }
@@ -124,13 +124,13 @@ impl TenantKubeconfig {
         Refusal::new(fault.reason(), message)
     }
 
-    /// What the tenant is told of a connection that does not stand; `None` where that may pass by itself, and of a
-    /// kubeconfig of another namespace.
+    /// The refusal for a connection that is not up; `None` where the fault may pass by itself, and for a kubeconfig in another
+    /// namespace.
     #[must_use]
     pub fn disconnection(&self, fault: health::ConnectionFault) -> Option<Refusal> {
         use health::ConnectionFault as Lost;
         let message = match fault {
-            // Where the hub may connect to is looked at after names are resolved, and which names are is not told.
+            // Addresses are checked after names are resolved, and a tenant must not learn which names resolve.
             Lost::Connecting | Lost::Unreachable | Lost::Denied | Lost::KubeconfigNotFound => return None,
             Lost::Forbidden => {
                 "the cluster does not let the kubeconfig's user act as the task's ServiceAccount, or that one list and watch \
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn why_a_connection_does_not_stand_is_told_where_only_a_person_can_help() {
+    fn a_connection_fault_is_a_refusal_only_where_the_tenant_must_act() {
         for fault in health::ConnectionFault::ALL {
-            let told = own(false).disconnection(fault);
+            let refusal = own(false).disconnection(fault);
             let passes = matches!(fault.reason(), Reason::Connecting | Reason::Unreachable)
                 || fault == health::ConnectionFault::KubeconfigNotFound;
-            assert_eq!(told.is_none(), passes, "{fault:?}");
-            if let Some(refusal) = told {
+            assert_eq!(refusal.is_none(), passes, "{fault:?}");
+            if let Some(refusal) = refusal {
                 assert_eq!(refusal.reason, fault.reason());
                 assert!(!refusal.message.contains("by itself"), "{fault:?}");
             }
@@ -215,33 +215,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_to_the_tenant_with_the_keys_that_were_looked_for() {
-        let told = |key: Option<&str>, fault| {
+    fn a_missing_secret_or_key_is_named_to_the_tenant() {
+        let message = |key: Option<&str>, fault| {
             let own = TenantKubeconfig {
                 key: key.map(str::to_owned),
                 ..own(false)
             };
             own.refusal(fault).message
         };
-        let missing = told(None, KubeconfigFault::Missing);
+        let missing = message(None, KubeconfigFault::Missing);
         assert!(missing.contains("the Secret kubeconfig of the namespace a does not exist"));
-        assert!(told(None, KubeconfigFault::NoKey).contains("neither a key value nor value.yaml"));
-        assert!(told(Some("eu"), KubeconfigFault::NoKey).contains("no key eu"));
+        assert!(message(None, KubeconfigFault::NoKey).contains("neither a key value nor value.yaml"));
+        assert!(message(Some("eu"), KubeconfigFault::NoKey).contains("no key eu"));
     }
 
     #[test]
-    fn of_another_namespace_all_that_can_be_learned_is_one_answer() {
-        let told: Vec<_> = FAULTS.iter().map(|fault| own(true).refusal(*fault)).collect();
-        let there = FAULTS
+    fn all_faults_in_another_namespace_give_the_same_refusal() {
+        let refusals: Vec<_> = FAULTS.iter().map(|fault| own(true).refusal(*fault)).collect();
+        let of_the_namespace = FAULTS
             .iter()
-            .zip(&told)
+            .zip(&refusals)
             .filter(|(fault, _)| **fault != KubeconfigFault::Full);
-        for (fault, refusal) in there {
-            assert_eq!(refusal, &told[0], "{fault:?}");
+        for (fault, refusal) in of_the_namespace {
+            assert_eq!(refusal, &refusals[0], "{fault:?}");
             assert_eq!(refusal.reason, Reason::CrossNamespaceRefDenied);
         }
         assert_eq!(
-            told[6],
+            refusals[6],
             own(false).refusal(KubeconfigFault::Full),
             "it depends on the tenant alone"
         );

@@ -1,7 +1,8 @@
-//! What the hub must know after a restart although no object of its tasks says it: which clusters are lost since when, and
-//! what was left on them.
+//! The ledger: which clusters are lost since when, and which orphans are on them. It must survive a restart, and no other object
+//! records it.
 //!
-//! Kept in one ConfigMap, an entry a key, so that a change writes nothing else. What it may hold is bounded, and shared out.
+//! It is one ConfigMap with one key for each entry, so that a change writes only its entry. Its size is bounded, in total and
+//! for each namespace.
 
 mod budget;
 mod entries;

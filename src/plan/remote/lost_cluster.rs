@@ -1,17 +1,17 @@
-//! How long the hub waits for a cluster that is not reached, and what may be left there.
+//! How long the hub waits for a cluster that it cannot reach, and what may be left there.
 
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::plan::task::retention::KEPT_AT_MOST;
 
-/// How long the hub waits before it gives something up: a lost cluster, or what a failure left to be looked at.
+/// How long the hub waits for a lost cluster, and keeps the objects of a failed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskTimeouts {
-    /// Time from the first loss at which what ran there is given up.
+    /// Time from the first loss after which the hub gives up the Jobs there.
     pub lost_timeout: SignedDuration,
     /// Longest that a deletion waits.
     pub orphan_grace: SignedDuration,
-    /// Longest that a failed Job and its config Secret are kept, whatever the task says.
+    /// Longest that a failed Job and its config Secret are kept, whatever the task's spec says.
     pub kept_at_most: SignedDuration,
 }
 
@@ -25,14 +25,14 @@ impl Default for TaskTimeouts {
     }
 }
 
-/// What may be on the task's cluster besides what was seen there.
+/// Objects that may be on the task's cluster besides those that the hub has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RemoteLeftovers {
     /// Nothing.
     #[default]
     None,
-    /// Something that nobody saw, as after a restart.
+    /// Objects that the hub has not seen, as after a restart.
     Possible,
-    /// What there is was given up and written down.
+    /// The hub has given the objects up, and recorded them in the ledger.
     WrittenDown,
 }

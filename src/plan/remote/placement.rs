@@ -1,4 +1,4 @@
-//! Where a task's Job runs: on the hub, on a cluster of the platform's, or on one of the tenant's own.
+//! Where a task's Job runs: on the hub's cluster, on a cluster of the platform, or on a cluster of the tenant.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -17,7 +17,7 @@ use crate::plan::task::tenant::missing::uncrossed;
 use crate::plan::task::tenant::read_identity::reader;
 
 impl RemoteTarget {
-    /// The site, if it can be told: in the namespace where the Job was put, else in the one that the platform names.
+    /// The site, if it is known: in the namespace where the Job was created, else in the one that the RenderCluster names.
     #[must_use]
     pub fn site(&self, there: Option<&str>, catalog: &Catalog) -> Option<Site> {
         match self {
@@ -33,10 +33,10 @@ impl RemoteTarget {
     }
 }
 
-/// Whether the spec uses something that is turned off.
+/// Checks that the feature gates allow the spec.
 ///
 /// # Errors
-/// The gate that is closed.
+/// The spec uses a feature whose gate is closed.
 pub fn open(task: &TaskId, spec: &RenderTaskSpec, gates: &FeatureGates) -> Result<(), Refusal> {
     let Some(named) = spec.kube_config.as_ref().map(|config| &config.secret_ref) else {
         return Ok(());
@@ -60,10 +60,10 @@ pub fn open(task: &TaskId, spec: &RenderTaskSpec, gates: &FeatureGates) -> Resul
     Err(Refusal::new(Reason::FeatureDisabled, message))
 }
 
-/// Where the spec wants the Job; `None` is the hub.
+/// The cluster that the spec names; `None` is the hub's own.
 ///
 /// # Errors
-/// Nobody is named who may read the kubeconfig, or a name is no name.
+/// The spec names no identity that may read the kubeconfig, or a name is invalid.
 pub fn target(
     task: &TaskId,
     spec: &RenderTaskSpec,
@@ -99,11 +99,11 @@ pub fn target(
     })))
 }
 
-/// Whether a task may start at its target.
+/// Checks whether a task may start at its target.
 ///
 /// # Errors
-/// Why it may not: a grant that is missing, or the platform's word on its cluster. A cluster that is not for this namespace reads the
-/// same as one that does not exist.
+/// A grant is missing, or the RenderCluster is disconnected or suspended. A cluster that is not for this namespace gives the
+/// same error as one that does not exist.
 pub fn admit(
     task: &Task,
     target: &RemoteTarget,

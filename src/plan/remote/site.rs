@@ -1,4 +1,4 @@
-//! Where a Job runs that does not run on the hub's cluster: a namespace of another one, as one user.
+//! A site: a namespace of another cluster where Jobs run, reached as one user.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -11,19 +11,19 @@ use crate::api::conditions::Reason;
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::tenant::read_identity::ReadIdentity;
 
-/// Which kubeconfig leads to a cluster.
+/// The source of the kubeconfig of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ClusterName {
-    /// That of the `RenderCluster` with this name.
+    /// The `RenderCluster` with this name.
     Platform(String),
-    /// A tenant's own.
+    /// A Secret of a tenant.
     Own(TenantKubeconfig),
 }
 
-/// A kubeconfig in a Secret of a tenant's.
+/// A kubeconfig in a Secret of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantKubeconfig {
-    /// As whom the Secret is read.
+    /// The identity that reads the Secret.
     pub reader: ReadIdentity,
     /// Namespace of the Secret.
     pub namespace: String,
@@ -31,11 +31,11 @@ pub struct TenantKubeconfig {
     pub name: String,
     /// Key in the Secret; else `value`, then `value.yaml`.
     pub key: Option<String>,
-    /// Whether that is another namespace than the task's: then nothing is told of what is there.
+    /// Whether the namespace differs from the task's: then no message shows what is in it.
     pub crosses: bool,
 }
 
-/// Where Jobs run on a cluster that is not the hub's.
+/// A namespace of another cluster where Jobs run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
     /// The cluster.
@@ -45,7 +45,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Whom each request there impersonates: on a tenant's cluster the ServiceAccount of its task.
+    /// The user that each request there impersonates: on a tenant's cluster the ServiceAccount of the task.
     #[must_use]
     pub fn user(&self) -> Option<String> {
         match &self.cluster {
@@ -68,7 +68,7 @@ impl fmt::Display for ClusterName {
     }
 }
 
-/// A place that is not the hub, as the spec names it.
+/// The other cluster that a spec names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RemoteTarget {
     /// The `RenderCluster` with this name.
@@ -87,7 +87,7 @@ impl RemoteTarget {
         }
     }
 
-    /// Whether what is seen at the site can be of a task with this target.
+    /// Whether an object at the site can be of a task with this target.
     #[must_use]
     pub fn is_at(&self, site: &Site) -> bool {
         match self {
@@ -97,31 +97,31 @@ impl RemoteTarget {
     }
 }
 
-/// How a site stands.
+/// State of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SiteState {
-    /// It is connected, and every Job of the hub's there was seen.
+    /// It is connected, and the initial list of the hub's Jobs there is complete.
     Up,
-    /// The platform operator keeps the hub away from it: that is no loss, and no time counts.
+    /// The platform operator has disconnected it: that is no loss, and no timeout runs.
     Disconnected,
     /// It is not connected.
     Down {
-        /// Since when: the first loss, whatever was tried since.
+        /// Time of the first loss; failed attempts do not change it.
         since: Timestamp,
         /// Why.
         reason: Reason,
     },
     /// Its kubeconfig cannot be read as the tenant, for this reason; that is a loss too.
     Refused {
-        /// Since when.
+        /// Time of the first loss or refusal.
         since: Timestamp,
-        /// Why, for the tenant.
+        /// The refusal that the tenant sees.
         refusal: Refusal,
     },
 }
 
 impl SiteState {
-    /// The state in a word, for a log.
+    /// Name of the state, for a log.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl SiteState {
         }
     }
 
-    /// Why it is not up; `None` where it is, or is away on purpose.
+    /// Why it is not up; `None` where it is up or disconnected on purpose.
     #[must_use]
     pub const fn reason(&self) -> Option<Reason> {
         match self {
@@ -143,25 +143,25 @@ impl SiteState {
     }
 }
 
-/// How the place of a task's Job stands.
+/// State of the place of a task's Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobSiteState<'a> {
     /// It is the hub's own cluster.
     Hub,
-    /// It is a site that nobody asked for yet.
+    /// It is a site that no task has requested yet.
     Unasked,
     /// It is a site.
     At(&'a SiteState),
 }
 
 impl JobSiteState<'_> {
-    /// Whether what is there can be looked at and changed.
+    /// Whether the hub can read and write objects there.
     #[must_use]
     pub const fn is_reached(&self) -> bool {
         matches!(self, Self::Hub | Self::At(SiteState::Up))
     }
 
-    /// Since when it is lost; `None` where it is not, or is away on purpose.
+    /// Time of the loss; `None` where it is not lost, or disconnected on purpose.
     #[must_use]
     pub const fn lost_since(&self) -> Option<Timestamp> {
         match self {

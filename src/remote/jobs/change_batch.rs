@@ -53,7 +53,10 @@ impl JobInventory {
 
     /// Forgets a Job; `false` where another one, or none, is known for its task.
     pub(super) fn forget(&mut self, job: &JobMetadata) -> bool {
-        let is_known = self.jobs.get(&job.task).is_some_and(|known| *known.uid == *job.uid);
+        let is_known = self
+            .jobs
+            .get(&job.task)
+            .is_some_and(|known| *known.uid == *job.uid);
         if let Some(entry) = is_known.then(|| self.jobs.remove(&job.task)).flatten() {
             self.share.shrink(entry.weight);
         }

@@ -1,4 +1,4 @@
-//! What is secret or vouches for something: authorities, tokens, client certificates and their keys.
+//! Decodes authorities, tokens, client certificates and their keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -16,13 +16,13 @@ use zeroize::Zeroizing;
 use super::error::KubeconfigError;
 use super::remote::PrivateKeyEncoding;
 
-/// Most certificates in one field; each is looked at in every handshake.
+/// Most certificates in one field; each handshake reads all of them.
 const MAX_CERTIFICATES: usize = 16;
 
 /// A part of a PEM file.
 type PemSection = (SectionKind, Vec<u8>);
 
-/// A bearer token, of characters that every header can carry.
+/// A bearer token, of characters that are valid in every header.
 ///
 /// # Errors
 /// When it is empty, or holds anything but visible ASCII characters.
@@ -36,7 +36,7 @@ pub(super) fn token(characters: &str) -> Result<SecretString, KubeconfigError> {
     Ok(SecretString::from(characters))
 }
 
-/// The authorities that vouch for a server.
+/// The authorities that sign a server's certificate.
 ///
 /// # Errors
 /// When they are not between one and 16 certificates in PEM, in base64.
@@ -48,7 +48,7 @@ pub(super) fn authorities(data: &str) -> Result<Vec<Vec<u8>>, KubeconfigError> {
     Ok(authorities)
 }
 
-/// A client's certificate, and those that vouch for it.
+/// A client's certificate, and its intermediate certificates.
 ///
 /// # Errors
 /// When they are not between one and 16 certificates in PEM, in base64.
@@ -68,7 +68,7 @@ pub(super) fn chain(data: &str) -> Result<Vec<Vec<u8>>, KubeconfigError> {
 /// When it is not one key in PEM, in base64; is protected by a passphrase; or is of a kind or a size that is not used.
 #[allow(
     clippy::wildcard_enum_match_arm,
-    reason = "more kinds of sections may come to be, and what is no key of these three kinds is refused"
+    reason = "new kinds of sections may be added, and all but these three are refused"
 )]
 pub(super) fn private_key(data: &str) -> Result<(PrivateKeyEncoding, SecretSlice<u8>), KubeconfigError> {
     let pem = decoded(data).ok_or(KubeconfigError::BadKey)?;
@@ -109,7 +109,7 @@ fn certificates(data: &str, unreadable: KubeconfigError) -> Result<Vec<Vec<u8>>,
     Ok(found)
 }
 
-/// Bytes of base64, which may be a key even where none belongs.
+/// Decodes base64; the bytes are wiped, as any field may hold a key by mistake.
 fn decoded(data: &str) -> Option<Zeroizing<Vec<u8>>> {
     BASE64.decode(data).ok().map(Zeroizing::new)
 }
@@ -137,7 +137,7 @@ fn can_sign(kind: PrivateKeyEncoding, der: &[u8]) -> bool {
 /// An elliptic curve of ECDSA.
 struct Curve {
     algorithm: &'static EcdsaSigningAlgorithm,
-    /// What a PKCS #8 key of the curve begins with, behind its length: version and algorithm.
+    /// Start of a PKCS #8 key of the curve, after its length: version and algorithm.
     prefix: &'static [u8],
 }
 
@@ -157,7 +157,7 @@ impl Curve {
         EcdsaKeyPair::from_pkcs8(self.algorithm, pkcs8, &SystemRandom::new()).is_ok()
     }
 
-    /// A SEC 1 key as PKCS #8, which is all that ring reads.
+    /// Wraps a SEC 1 key as PKCS #8, the only encoding that ring reads.
     fn wrap(&self, sec1: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let key = header(0x04, sec1.len())?;
         let all = header(0x30, self.prefix.len() + key.len() + sec1.len())?;

@@ -1,7 +1,7 @@
-//! The whole of a kubeconfig as it is written: a closed schema, read within small limits.
+//! The schema of a kubeconfig, which is closed and read within small limits.
 //!
-//! Every field that Kubernetes defines is named here, so that one which is refused is told from one that nobody knows.
-//! What no field says is never kept.
+//! Every field that Kubernetes defines is named here, so that the error differs for a refused field and an unknown one. Values
+//! that the hub does not use are never kept.
 
 use std::fmt;
 
@@ -72,7 +72,7 @@ pub(super) struct KubeconfigCluster {
     extensions: Option<Vec<Extension>>,
 }
 
-/// How to log in.
+/// The credential of a user.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KubeconfigUser {
@@ -108,13 +108,13 @@ pub(super) struct KubeconfigUser {
 pub(super) struct KubeconfigContext {
     pub cluster: SecretText,
     pub user: Option<SecretText>,
-    /// Where kubectl works by default; the hub is told by others.
+    /// Default namespace of kubectl; the hub takes the namespace from the RenderCluster or the task.
     #[serde(rename = "namespace")]
     _namespace: Option<SecretText>,
     extensions: Option<Vec<Extension>>,
 }
 
-/// How kubectl looks.
+/// Display preferences of kubectl.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Preferences {
@@ -123,7 +123,7 @@ struct Preferences {
     extensions: Option<Vec<Extension>>,
 }
 
-/// What a tool keeps for itself, such as minikube's notes.
+/// Data of a tool, such as minikube.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Extension {
@@ -133,13 +133,13 @@ struct Extension {
     _extension: IgnoredValue,
 }
 
-/// A text. Any may hold a secret, be it by mistake: it is wiped when it is dropped, and cannot be printed.
+/// A text. Any may hold a secret by mistake, so it is wiped when it is dropped, and cannot be printed.
 pub(super) struct SecretText(Zeroizing<String>);
 
-/// A boolean, which a text in quotes is not.
+/// A boolean; a quoted text is refused.
 pub(super) struct StrictBool(pub bool);
 
-/// Whether a field is there at all, whatever is in it.
+/// Whether a field is present, with any value.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FieldPresence(pub bool);
 
@@ -157,7 +157,7 @@ impl std::ops::Deref for SecretText {
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Tagged(SecretCharacters(characters), tag) = Tagged::deserialize(deserializer)?;
-        // `!!binary` and its like mean another text than the one that stands there.
+        // A tag such as `!!binary` means another text than the written one.
         if tag.is_some() {
             return Err(D::Error::custom("a tag"));
         }
@@ -272,7 +272,7 @@ impl NamedEntry for NamedContext {
 }
 
 impl KubeconfigDocument {
-    /// Reads it.
+    /// Parses a kubeconfig.
     ///
     /// # Errors
     /// When it is not one document of the schema, within the limits.
@@ -284,7 +284,7 @@ impl KubeconfigDocument {
     /// Cluster and user of the current context.
     ///
     /// # Errors
-    /// When it is not said which context is meant, or a name leads nowhere.
+    /// When the current context is ambiguous, or a name has no entry.
     pub fn current(&self) -> Result<(&KubeconfigCluster, &KubeconfigUser), KubeconfigError> {
         let contexts = self.contexts.as_deref().unwrap_or_default();
         // kubectl writes an empty name where none is set.
@@ -323,7 +323,7 @@ impl KubeconfigDocument {
     }
 }
 
-/// What is in the entries of a list, where there is anything.
+/// The contents of the entries of a list; empty entries are skipped.
 pub(super) fn contents<E: NamedEntry>(list: Option<&[E]>) -> impl Iterator<Item = &E::Content> {
     list.into_iter().flatten().filter_map(NamedEntry::content)
 }
@@ -352,15 +352,15 @@ fn options() -> serde_saphyr::Options {
         merge_keys: MergeKeyPolicy::Error,
         reject_unsupported_tags: true,
         reject_tagged_field_names: true,
-        // What others read as a number or a boolean is no text.
+        // A value that other parsers read as a number or a boolean is refused as a text.
         no_schema: true,
         emit_comments: false,
-        // An error would otherwise carry the lines around it.
+        // Errors must not hold lines of the kubeconfig.
         with_snippet: false,
     }
 }
 
-/// What the parser ran into, without a word of it.
+/// The error of the parser, without any text of the kubeconfig.
 #[allow(
     clippy::wildcard_enum_match_arm,
     reason = "the parser has dozens of errors, and each is a refusal"

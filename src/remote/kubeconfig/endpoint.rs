@@ -1,7 +1,7 @@
-//! Where a server is, in the one spelling that every reader takes for the same place.
+//! Host and port of a server, in the one spelling that every parser reads alike.
 //!
-//! What an address leads to is judged when it is connected to, by [`AddressPolicy`](crate::plan::remote::address::AddressPolicy): a name may mean
-//! another address by then.
+//! [`AddressPolicy`](crate::plan::remote::address::AddressPolicy) checks addresses when the hub connects, as a name may resolve
+//! to another address by then.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,16 +12,16 @@ use super::remote::ApiServerHost;
 
 /// Longest DNS name.
 const MAX_NAME: usize = 253;
-/// Port of a URL that says none.
+/// Port of a URL without one.
 const HTTPS_PORT: u16 = 443;
 const SCHEME: &str = "https://";
 
-/// Host and port of a server's URL, which is `https://HOST[:PORT][/]` and nothing more.
+/// Host and port of a server's URL, which must be `https://HOST[:PORT][/]`.
 ///
 /// A host is a DNS name, an IPv4 address of four decimal numbers, or an IPv6 address in its shortest form in brackets.
 ///
 /// # Errors
-/// When it is anything else, or says that it is the machine itself.
+/// When it is anything else, or the host is the machine itself.
 pub fn server(url: &str) -> Result<(ApiServerHost, u16), KubeconfigError> {
     let (scheme, rest) = url
         .split_at_checked(SCHEME.len())
@@ -55,7 +55,7 @@ pub(super) fn certificate_name(text: &str) -> Result<ApiServerHost, KubeconfigEr
     name.ok_or(KubeconfigError::BadServerName)
 }
 
-/// The host, and what stands behind its colon.
+/// The host, and the text after its colon.
 fn split(authority: &str) -> Option<(ApiServerHost, Option<&str>)> {
     if let Some(bracketed) = authority.strip_prefix('[') {
         let (address, after) = bracketed.split_once(']')?;
@@ -72,7 +72,7 @@ fn split(authority: &str) -> Option<(ApiServerHost, Option<&str>)> {
     Some((name_or_ipv4(host)?, port))
 }
 
-/// An IPv6 address as it is printed; the same one can be written in many ways, some with a zone behind it.
+/// An IPv6 address in its printed form; other forms of the same address, and zones, are refused.
 fn canonical_ipv6(text: &str) -> Option<ApiServerHost> {
     let address: Ipv6Addr = text.parse().ok()?;
     (address.to_string() == text).then_some(ApiServerHost::Address(IpAddr::V6(address)))
@@ -88,14 +88,14 @@ fn name_or_ipv4(text: &str) -> Option<ApiServerHost> {
     (is_name && !ends_in_a_number(&name)).then_some(ApiServerHost::Name(name))
 }
 
-/// Whether some readers take the name for an address, such as `127.1`, `2130706433` or `0x7f.1`.
+/// Whether some parsers read the name as an address, such as `127.1`, `2130706433` or `0x7f.1`.
 fn ends_in_a_number(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_hex = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     last.bytes().all(|digit| digit.is_ascii_digit()) || last.strip_prefix("0x").is_some_and(is_hex)
 }
 
-/// RFC 6761: such a name is the machine itself, whatever a name server says.
+/// RFC 6761: such a name is the machine itself, whatever a name server answers.
 fn is_local(name: &str) -> bool {
     name.rsplit('.').next() == Some("localhost")
 }
@@ -113,11 +113,11 @@ mod tests {
     use super::*;
 
     /// A URL, and the host and port in it.
-    type Read = (&'static str, Result<(&'static str, u16), KubeconfigError>);
+    type UrlCase = (&'static str, Result<(&'static str, u16), KubeconfigError>);
 
     #[test]
     fn a_server_is_a_host_and_a_port() {
-        let table: [Read; 24] = [
+        let table: [UrlCase; 24] = [
             ("https://api.example.com:6443", Ok(("api.example.com", 6443))),
             ("https://api.example.com", Ok(("api.example.com", 443))),
             ("https://api.example.com/", Ok(("api.example.com", 443))),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is read and printed is read as the same again.
+        /// A printed result parses to the same result.
         #[test]
         fn a_host_is_in_its_one_form(url in "https://[a-z0-9.:\\[\\]x-]{0,20}(:[0-9]{1,5})?/?") {
             if let Ok((host, port)) = server(&url) {

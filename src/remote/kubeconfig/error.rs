@@ -1,13 +1,13 @@
-//! Why a kubeconfig is refused, in words that hold nothing of it.
+//! Why a kubeconfig is refused, in messages that hold none of its text.
 
 use crate::api::conditions::Reason;
 
-/// Declares [`KubeconfigError`]: each variant with its reason and the sentence that is told.
+/// Declares [`KubeconfigError`]: each variant with its reason and its message.
 macro_rules! errors {
     ($($(#[doc = $doc:literal])+ $variant:ident: $reason:ident, $message:literal;)+) => {
-        /// Why a kubeconfig is refused; one variant for each thing that a person mends.
+        /// Why a kubeconfig is refused; one variant for each flaw that its author has to correct.
         ///
-        /// It has no fields, so that nothing of a kubeconfig can be in one.
+        /// It has no fields, so that it cannot hold any text of a kubeconfig.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
         pub enum KubeconfigError {
             $($(#[doc = $doc])+ #[error($message)] $variant,)+
@@ -17,7 +17,7 @@ macro_rules! errors {
             /// Every variant.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The reason of the condition that tells of it.
+            /// Reason of the condition that shows it.
             #[must_use]
             pub const fn reason(self) -> Reason {
                 match self {
@@ -25,7 +25,7 @@ macro_rules! errors {
                 }
             }
 
-            /// What is wrong, and what to do about it.
+            /// What is wrong, and how to correct it.
             #[must_use]
             pub const fn message(self) -> &'static str {
                 match self {
@@ -74,19 +74,19 @@ errors! {
     NoContext: BadKubeconfig, "the kubeconfig has no context; add one that names the cluster and the user";
     /// Several contexts, and none is current.
     NoCurrentContext: BadKubeconfig, "the kubeconfig has several contexts and no current-context; set it";
-    /// The current context is not there.
+    /// The current context does not exist.
     UnknownContext: BadKubeconfig, "the kubeconfig has no context of the name that current-context says; correct one of the two";
-    /// The context's cluster is not there.
+    /// The context's cluster does not exist.
     UnknownCluster: BadKubeconfig, "the current context names a cluster that the kubeconfig does not have; correct the name, or add the cluster";
-    /// The context's user is not there.
+    /// The context's user does not exist.
     UnknownUser: BadKubeconfig, "the current context names a user that the kubeconfig does not have; correct the name, or add the user";
 
     /// No server.
     NoServer: BadKubeconfig, "the cluster has no server; set it to the API server's https:// URL";
-    /// The host or the port is not in the one form that everybody reads alike.
+    /// The host or the port is not in the one form that every parser reads alike.
     BadServer: BadKubeconfig,
         "the server is not written as https://HOST or https://HOST:PORT with a DNS name, an IPv4 address or an IPv6 address in brackets, in its usual form; write it so";
-    /// Something behind host and port.
+    /// Something after host and port.
     ServerPath: BadKubeconfig, "the server has a path, a query or a fragment; leave only https://HOST:PORT";
     /// `tls-server-name` is no name.
     BadServerName: BadKubeconfig, "tls-server-name is not a DNS name or an IP address; correct it, or remove it";
@@ -105,13 +105,13 @@ errors! {
     HalfCertificate: BadKubeconfig, "the user has only one of client-certificate-data and client-key-data; add the other";
     /// An empty token.
     EmptyToken: BadKubeconfig, "the user's token is empty; put a valid one there";
-    /// A token that no header can carry.
+    /// A token that is no valid header value.
     BadToken: BadKubeconfig,
         "the user's token holds blanks, line breaks or other characters that no token has; remove them";
     /// The client certificate cannot be read.
     BadCertificate: BadKubeconfig,
         "client-certificate-data is not base64 on one line of PEM certificates; correct it";
-    /// The key cannot be read, or is of a kind that is not used.
+    /// The key cannot be read, or is of an unsupported kind.
     BadKey: BadKubeconfig,
         "client-key-data is not base64 on one line of one PEM key without a passphrase: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519; put such a key there";
 
@@ -129,7 +129,7 @@ errors! {
         "the kubeconfig sets insecure-skip-tls-verify; remove it and add certificate-authority-data";
     /// `proxy-url`.
     Proxy: InsecureKubeconfig, "the kubeconfig sets proxy-url, and the hub uses no proxy; remove it";
-    /// `as` and its kin.
+    /// `as` and the similar fields.
     Impersonation: InsecureKubeconfig,
         "the kubeconfig acts as another user; remove as, as-uid, as-groups and as-user-extra";
     /// `username` or `password`.
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_says_something_of_its_own() {
+    fn each_error_has_a_message_of_its_own() {
         let mut messages: Vec<&str> = KubeconfigError::ALL.iter().map(|e| e.message()).collect();
         assert!(messages.iter().all(|message| message.len() > 20));
         for error in KubeconfigError::ALL {

@@ -1,7 +1,7 @@
-//! What the hub takes from a kubeconfig, which is hostile input: a few validated values, and nothing else of it.
+//! Decodes a kubeconfig, which is hostile input, to a few validated values.
 //!
-//! No command of it is run, no file that it names is opened, and none of its text is ever shown. A kubeconfig that asks
-//! for something unsafe is refused as a whole, in entries that are not used as well: nothing is left out in silence.
+//! The hub runs no command of it, opens no file that it names, and never shows its text. A kubeconfig with an unsafe field is
+//! refused as a whole, even where the field is in an unused entry: no field is ignored in silence.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -23,7 +23,7 @@ pub use endpoint::server;
 pub use error::KubeconfigError;
 pub use remote::{ApiServerHost, ClusterCredential, Fingerprint, PrivateKeyEncoding, RemoteConfig};
 
-/// Keys of a Secret that are looked at when none is named, in this order.
+/// Keys of a Secret that are tried when none is named, in this order.
 const DEFAULT_KEYS: [&str; 2] = ["value", "value.yaml"];
 
 /// The bytes of a kubeconfig in a Secret, with the key they are under: the named one, otherwise `value` or `value.yaml`.
@@ -38,10 +38,10 @@ pub fn pick<'a>(data: &'a BTreeMap<String, ByteString>, key: Option<&str>) -> Op
     key.map_or_else(|| DEFAULT_KEYS.into_iter().find_map(filled), filled)
 }
 
-/// What the current context of a kubeconfig comes down to. YAML and JSON are read by one parser.
+/// Decodes the current context of a kubeconfig. YAML and JSON are read by one parser.
 ///
 /// # Errors
-/// When it is not exactly what a cluster can be reached with safely; nothing has been connected to or run by then.
+/// When the kubeconfig is invalid or unsafe. Decoding connects to nothing and runs nothing.
 pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigError> {
     if bytes.len() > MAX_BYTES {
         return Err(KubeconfigError::TooLarge);
@@ -65,7 +65,7 @@ pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigError> {
     })
 }
 
-/// The one way in which the user logs in.
+/// The single credential of the user.
 fn login(user: &KubeconfigUser) -> Result<ClusterCredential, KubeconfigError> {
     let chain = user.client_certificate_data.as_deref();
     let key = user.client_key_data.as_deref();
@@ -86,7 +86,7 @@ fn login(user: &KubeconfigUser) -> Result<ClusterCredential, KubeconfigError> {
 mod tests {
     use super::*;
 
-    type Picked = Option<(&'static str, &'static [u8])>;
+    type PickedValue = Option<(&'static str, &'static [u8])>;
 
     #[test]
     fn a_value_is_picked_by_name_or_by_default() {
@@ -99,7 +99,7 @@ mod tests {
         let both = secret(&[("value", "a"), ("value.yaml", "b"), ("other", "c"), ("empty", "")]);
         let second = secret(&[("value", ""), ("value.yaml", "b")]);
         let neither = secret(&[("kubeconfig", "d")]);
-        let table: [(&BTreeMap<String, ByteString>, Option<&str>, Picked); 9] = [
+        let table: [(&BTreeMap<String, ByteString>, Option<&str>, PickedValue); 9] = [
             (&both, None, Some(("value", b"a"))),
             (&both, Some("other"), Some(("other", b"c"))),
             (&both, Some("value.yaml"), Some(("value.yaml", b"b"))),

@@ -1,4 +1,4 @@
-//! What is refused wherever it stands: an entry that is not used today is used after one edit of a name.
+//! Refuses unsafe fields in every entry, as an edit of one name can make an unused entry the current one.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::error::KubeconfigError;
 /// Most entries of a list.
 const MAX_ENTRIES: usize = 16;
 
-/// Refuses what is unsafe in any entry, then what is ambiguous.
+/// Refuses unsafe fields in any entry, then ambiguous names.
 ///
 /// # Errors
-/// The first thing that is.
+/// The first flaw.
 pub(super) fn refuse(document: &KubeconfigDocument) -> Result<(), KubeconfigError> {
     let users = document.users.as_deref().unwrap_or_default();
     let clusters = document.clusters.as_deref().unwrap_or_default();
@@ -74,13 +74,13 @@ fn unsafe_cluster(cluster: &KubeconfigCluster) -> Option<KubeconfigError> {
     let rule = rules
         .into_iter()
         .find_map(|(is_there, error)| is_there.then_some(error));
-    // That a server cannot be read matters only where it is used.
+    // An unreadable server is an error only in the current cluster.
     let server = cluster.server.as_deref().filter(|url| !url.is_empty());
     let insecure = |error: &KubeconfigError| error.reason() == Reason::InsecureKubeconfig;
     rule.or_else(|| endpoint::server(server?).err().filter(insecure))
 }
 
-/// Few entries, each with a name of its own: of two with one name, some readers take the first and some the last.
+/// Checks that entries are few and their names unique: of two with one name, some parsers take the first and some the last.
 fn unambiguous<T: NamedEntry>(list: &[T]) -> Result<(), KubeconfigError> {
     if list.len() > MAX_ENTRIES {
         return Err(KubeconfigError::TooManyEntries);

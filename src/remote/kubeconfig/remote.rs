@@ -1,4 +1,4 @@
-//! A cluster as the hub connects to it: the validated tuple, and what tells one from another.
+//! The validated settings with which the hub connects to a cluster, and their fingerprints.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::api::names::hex;
 
-/// Where an API server is. `Debug` shows nothing of it, because somebody else wrote it.
+/// Host of an API server. `Debug` hides it, because it comes from a tenant or a platform operator.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ApiServerHost {
     /// A DNS name in lower case.
@@ -46,14 +46,14 @@ pub enum PrivateKeyEncoding {
     Pkcs8,
 }
 
-/// How the hub shows the cluster who it is.
+/// The credential with which the hub authenticates to a cluster.
 #[derive(Clone)]
 pub enum ClusterCredential {
-    /// By a bearer token.
+    /// A bearer token.
     Token(SecretString),
-    /// By a client certificate.
+    /// A client certificate.
     Certificate {
-        /// The certificate and those that vouch for it, each as DER.
+        /// The certificate and its intermediate certificates, each as DER.
         chain: Vec<Vec<u8>>,
         /// How the key is encoded.
         kind: PrivateKeyEncoding,
@@ -81,10 +81,10 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Everything that a connection to a cluster is made of; all of it is validated. `Debug` shows a fingerprint.
+/// All settings of a connection to a cluster, validated. `Debug` shows a fingerprint.
 #[derive(Clone)]
 pub struct RemoteConfig {
-    /// Where the API server is.
+    /// Host of the API server.
     pub host: ApiServerHost,
     /// Its port.
     pub port: u16,
@@ -92,7 +92,7 @@ pub struct RemoteConfig {
     pub tls_server_name: Option<ApiServerHost>,
     /// Certificates of the authorities that its certificate is verified against, each as DER; at least one.
     pub authorities: Vec<Vec<u8>>,
-    /// How the hub shows who it is.
+    /// The hub's credential.
     pub login: ClusterCredential,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for RemoteConfig {
 }
 
 impl RemoteConfig {
-    /// Tells whether two connections would be the same in everything.
+    /// Fingerprint of all settings, with the token.
     #[must_use]
     pub fn identity(&self) -> Fingerprint {
         let mut hash = self.hashed();
@@ -113,7 +113,7 @@ impl RemoteConfig {
         Fingerprint(hash.finalize().into())
     }
 
-    /// Tells whether two connections would be the same but for the token, which each request carries by itself.
+    /// Fingerprint of all settings but the token, which each request carries by itself.
     #[must_use]
     pub fn connection(&self) -> Fingerprint {
         Fingerprint(self.hashed().finalize().into())
@@ -143,7 +143,7 @@ impl RemoteConfig {
     }
 }
 
-/// With its length before it, so that no two lists of parts look the same.
+/// Hashes a part after its length, so that no two lists of parts have the same hash.
 fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update(bytes.len().to_be_bytes());
     hash.update(bytes);

@@ -1,4 +1,4 @@
-//! What is known of a connection.
+//! Health of a connection.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,40 +6,40 @@ use super::fault::ConnectionFault;
 use super::version::KubernetesVersion;
 use crate::api::conditions::Reason;
 
-/// Where a connection stands.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionPhase {
-    /// It never stood, and nothing failed yet.
+    /// It was never up, and no attempt has failed yet.
     Connecting,
-    /// It stands.
+    /// It is up.
     Up,
-    /// It does not stand.
+    /// It is down.
     Lost,
 }
 
-/// What is known of a connection.
+/// Health of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionHealth {
-    /// Where it stands.
+    /// Its phase.
     pub phase: ConnectionPhase,
-    /// Why it does not stand; `None` while it does.
+    /// Why it is down; `None` while it is up.
     pub fault: Option<ConnectionFault>,
-    /// When it was lost first, or made; `None` while it stands.
+    /// When it was lost first, or made; `None` while it is up.
     pub since: Option<Timestamp>,
-    /// Version of Kubernetes there, as last told.
+    /// Last known version of Kubernetes there.
     pub version: Option<KubernetesVersion>,
     /// When the cluster answered last.
     pub last_probe: Option<Timestamp>,
-    /// Attempts since the loss; 0 while the connection stands.
+    /// Attempts since the loss; 0 while the connection is up.
     pub attempts: u32,
-    /// When the next attempt is made; `None` while one is under way or the connection stands.
+    /// When the next attempt is made; `None` while one is in flight or the connection is up.
     pub next_attempt: Option<Timestamp>,
-    /// The cluster refused the credential: read the Secret once more, and bind what it holds, changed or not.
+    /// The cluster refused the credential: the cluster controller reads the Secret again, and binds its content, changed or not.
     pub reread: bool,
 }
 
 impl ConnectionHealth {
-    /// The reason of the condition `Connected`.
+    /// Reason of the condition `Connected`.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.fault.map_or(Reason::Connected, ConnectionFault::reason)

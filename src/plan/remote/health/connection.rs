@@ -1,4 +1,4 @@
-//! One connection: when to try, when to probe, and when it is lost.
+//! One connection: when to connect, when to probe, and when it is lost.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,24 @@ use super::version::KubernetesVersion;
 
 #[derive(Clone, Copy, Debug)]
 enum ConnectionState {
-    /// Down until then, which is told as that time.
-    Waiting { not_before: Instant, told: Timestamp },
-    /// Down, and an attempt is under way.
+    /// Down until the next attempt, whose time the status shows.
+    Waiting {
+        not_before: Instant,
+        next_attempt: Timestamp,
+    },
+    /// Down, and an attempt is in flight.
     Trying,
-    /// Up, and probed at that time; a doubt makes one miss enough.
-    Up { probe_at: Instant, in_doubt: bool },
-    /// Up, and a probe is under way; with another token meanwhile, its refusal is none of that token's.
+    /// Up, and probed at that time; if a loss is suspected, one missed probe is enough.
+    Up { probe_at: Instant, is_suspect: bool },
+    /// Up, and a probe is in flight; `is_stale` after a change of the token, which its refusal does not concern.
     Probing {
         started: Instant,
-        in_doubt: bool,
+        is_suspect: bool,
         is_stale: bool,
     },
-    /// Up on the old connection; the new one is tried at once.
+    /// Up on the old connection; an attempt for the new one is due at once.
     Replacing,
-    /// Up on the old connection, while the new one is tried.
+    /// Up on the old connection; an attempt for the new one is in flight.
     Swapping,
 }
 
@@ -34,25 +37,25 @@ impl ConnectionState {
     fn probe(now: ClockReading) -> Self {
         Self::Up {
             probe_at: now.at,
-            in_doubt: false,
+            is_suspect: false,
         }
     }
 
     fn wait(now: ClockReading, wait: Duration) -> Self {
         Self::Waiting {
             not_before: now.at + wait,
-            told: now.wall.checked_add(wait).unwrap_or(now.wall),
+            next_attempt: now.wall.checked_add(wait).unwrap_or(now.wall),
         }
     }
 }
 
-/// Whether the Secret was asked for since the credential worked last.
+/// Whether the Secret was read again since the credential last worked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CredentialReread {
     No,
-    /// It was, and the answer is waited for until then.
+    /// A read was requested; the connection waits for it until then.
     Until(Instant),
-    /// It was, and that did not help.
+    /// The Secret was read again, without success.
     InVain,
 }
 
@@ -62,15 +65,15 @@ pub struct ConnectionStateMachine {
     timing: ConnectionTiming,
     seed: u64,
     state: ConnectionState,
-    asked: CredentialReread,
+    reread: CredentialReread,
     since: Option<Timestamp>,
     fault: Option<ConnectionFault>,
     misses: u32,
-    /// Attempts by which the waits grow.
+    /// Attempts that the back-off counts.
     attempts: u32,
-    /// Those of them that are told: since the loss, with this kubeconfig.
-    told: u32,
-    /// Times that it was lost for calls that were not answered, since one was, and when that was first.
+    /// Attempts that the status shows: since the loss, with this kubeconfig.
+    attempts_shown: u32,
+    /// Losses by unanswered calls since the last answered call, and the time of the first.
     stalls: u32,
     stalled: Option<Timestamp>,
     version: Option<KubernetesVersion>,
@@ -78,19 +81,19 @@ pub struct ConnectionStateMachine {
 }
 
 impl ConnectionStateMachine {
-    /// One that never stood, and so is lost from now on; the seed spreads its attempts.
+    /// A connection that was never up, and so counts as lost from now on; the seed spreads its attempts.
     #[must_use]
     pub fn new(timing: ConnectionTiming, seed: u64, now: ClockReading) -> Self {
         Self {
             timing,
             seed,
             state: ConnectionState::wait(now, Duration::ZERO),
-            asked: CredentialReread::No,
+            reread: CredentialReread::No,
             since: Some(now.wall),
             fault: Some(ConnectionFault::Connecting),
             misses: 0,
             attempts: 0,
-            told: 0,
+            attempts_shown: 0,
             stalls: 0,
             stalled: None,
             version: None,
@@ -98,7 +101,7 @@ impl ConnectionStateMachine {
         }
     }
 
-    /// Where it stands in a word, for a log.
+    /// Name of the state, for a log.
     #[must_use]
     pub const fn state(&self) -> &'static str {
         match self.state {
@@ -107,15 +110,14 @@ impl ConnectionStateMachine {
             }
             ConnectionState::Waiting { .. } => "lost",
             ConnectionState::Trying => "connecting",
-            ConnectionState::Up { in_doubt: true, .. } | ConnectionState::Probing { in_doubt: true, .. } => {
-                "doubted"
-            }
+            ConnectionState::Up { is_suspect: true, .. }
+            | ConnectionState::Probing { is_suspect: true, .. } => "suspected",
             ConnectionState::Up { .. } | ConnectionState::Probing { .. } => "connected",
             ConnectionState::Replacing | ConnectionState::Swapping => "replacing",
         }
     }
 
-    /// Whether it stands.
+    /// Whether it is up.
     #[must_use]
     pub const fn is_up(&self) -> bool {
         !matches!(
@@ -124,7 +126,7 @@ impl ConnectionStateMachine {
         )
     }
 
-    /// Whether an attempt or a probe is under way, so that its outcome will be told.
+    /// Whether an attempt or a probe is in flight, so that an event with its result follows.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(
@@ -133,13 +135,13 @@ impl ConnectionStateMachine {
         )
     }
 
-    /// Whether a probe is under way, which another token leaves so.
+    /// Whether a probe is in flight; a change of the token does not abort it.
     #[must_use]
     pub const fn is_probing(&self) -> bool {
         matches!(self.state, ConnectionState::Probing { .. })
     }
 
-    /// When [`ConnectionStateMachine::wake`] has something to do; `None` where only an outcome is waited for.
+    /// When [`ConnectionStateMachine::wake`] is due; `None` where only a result is awaited.
     #[must_use]
     pub fn due(&self, now: ClockReading) -> Option<Instant> {
         let own = match self.state {
@@ -148,35 +150,35 @@ impl ConnectionStateMachine {
             ConnectionState::Replacing => Some(now.at),
             ConnectionState::Trying | ConnectionState::Probing { .. } | ConnectionState::Swapping => None,
         };
-        let answer = match self.asked {
+        let answer = match self.reread {
             CredentialReread::Until(until) => Some(until),
             CredentialReread::No | CredentialReread::InVain => None,
         };
         own.into_iter().chain(answer).min()
     }
 
-    /// What is to be done now, if anything.
+    /// The action that is due now, if there is one.
     pub fn wake(&mut self, now: ClockReading) -> Option<ConnectionAction> {
-        if let CredentialReread::Until(until) = self.asked
+        if let CredentialReread::Until(until) = self.reread
             && until <= now.at
         {
-            self.refused_for_good(now);
+            self.give_up_credential(now);
         }
         match self.state {
             ConnectionState::Waiting { not_before, .. } if not_before <= now.at => {
                 self.state = ConnectionState::Trying;
                 self.attempts = self.attempts.saturating_add(1);
-                self.told = self.told.saturating_add(1);
+                self.attempts_shown = self.attempts_shown.saturating_add(1);
                 Some(ConnectionAction::Connect)
             }
             ConnectionState::Replacing => {
                 self.state = ConnectionState::Swapping;
                 Some(ConnectionAction::Connect)
             }
-            ConnectionState::Up { probe_at, in_doubt } if probe_at <= now.at => {
+            ConnectionState::Up { probe_at, is_suspect } if probe_at <= now.at => {
                 self.state = ConnectionState::Probing {
                     started: now.at,
-                    in_doubt,
+                    is_suspect,
                     is_stale: false,
                 };
                 Some(ConnectionAction::Probe)
@@ -185,9 +187,9 @@ impl ConnectionStateMachine {
         }
     }
 
-    /// Takes in what became of something; an outcome of what is not under way any more changes nothing.
-    pub fn handle(&mut self, heard: ConnectionEvent, now: ClockReading) {
-        match (heard, self.state) {
+    /// Handles an event; the result of an action that is not in flight any more changes nothing.
+    pub fn handle(&mut self, event: ConnectionEvent, now: ClockReading) {
+        match (event, self.state) {
             (ConnectionEvent::Connected(version), ConnectionState::Trying | ConnectionState::Swapping) => {
                 self.connected(version, now);
             }
@@ -206,32 +208,32 @@ impl ConnectionStateMachine {
             (
                 ConnectionEvent::Missed(fault),
                 ConnectionState::Probing {
-                    started, in_doubt, ..
+                    started, is_suspect, ..
                 },
             ) => {
-                self.missed(fault, started, in_doubt, now);
+                self.missed(fault, started, is_suspect, now);
             }
-            (ConnectionEvent::SuspectedLoss, _) => self.doubt(now),
+            (ConnectionEvent::SuspectedLoss, _) => self.suspect_loss(now),
             (ConnectionEvent::Unanswered(calls), _) => self.unanswered(calls, now),
-            (ConnectionEvent::Token, state) => self.renewed(state, now),
+            (ConnectionEvent::Token, state) => self.restart_attempts(state, now),
             (ConnectionEvent::Replaced, state) => {
-                self.renewed(state, now);
+                self.restart_attempts(state, now);
                 if self.is_up() {
                     self.state = ConnectionState::Replacing;
                 }
             }
-            (ConnectionEvent::Same, _) if matches!(self.asked, CredentialReread::Until(_)) => {
-                self.refused_for_good(now);
+            (ConnectionEvent::Same, _) if matches!(self.reread, CredentialReread::Until(_)) => {
+                self.give_up_credential(now);
             }
             _ => {}
         }
     }
 
-    /// What is known of it.
+    /// Health of the connection.
     #[must_use]
     pub fn health(&self) -> ConnectionHealth {
         let next_attempt = match self.state {
-            ConnectionState::Waiting { told, .. } => Some(told),
+            ConnectionState::Waiting { next_attempt, .. } => Some(next_attempt),
             _ => None,
         };
         let phase = match self.fault {
@@ -245,9 +247,9 @@ impl ConnectionStateMachine {
             since: self.since,
             version: self.version,
             last_probe: self.last_probe,
-            attempts: self.told,
+            attempts: self.attempts_shown,
             next_attempt,
-            reread: matches!(self.asked, CredentialReread::Until(_)),
+            reread: matches!(self.reread, CredentialReread::Until(_)),
         }
     }
 
@@ -255,13 +257,13 @@ impl ConnectionStateMachine {
         self.version = Some(version);
         self.since = None;
         self.fault = None;
-        (self.attempts, self.told) = (0, 0);
+        (self.attempts, self.attempts_shown) = (0, 0);
         self.answered(now.at, now);
     }
 
     fn answered(&mut self, started: Instant, now: ClockReading) {
         self.misses = 0;
-        self.asked = CredentialReread::No;
+        self.reread = CredentialReread::No;
         self.last_probe = Some(now.wall);
         self.probe_later(started, now);
     }
@@ -270,36 +272,36 @@ impl ConnectionStateMachine {
         let probe_at = self.timing.on_beat(started + self.timing.probe_every).max(now.at);
         self.state = ConnectionState::Up {
             probe_at,
-            in_doubt: false,
+            is_suspect: false,
         };
     }
 
     fn failed(&mut self, fault: ConnectionFault, now: ClockReading) {
-        if fault == ConnectionFault::Unauthorized && self.asked == CredentialReread::No {
-            self.asked = CredentialReread::Until(now.at + self.timing.reread);
+        if fault == ConnectionFault::Unauthorized && self.reread == CredentialReread::No {
+            self.reread = CredentialReread::Until(now.at + self.timing.reread);
         }
         if self.is_up() {
-            (self.attempts, self.told) = (1, 1);
+            (self.attempts, self.attempts_shown) = (1, 1);
         }
         self.lose(fault, now);
     }
 
-    fn missed(&mut self, fault: ConnectionFault, started: Instant, in_doubt: bool, now: ClockReading) {
+    fn missed(&mut self, fault: ConnectionFault, started: Instant, is_suspect: bool, now: ClockReading) {
         match fault {
-            // Who answers that something is forbidden is alive.
+            // A cluster that answers with a refusal is alive.
             ConnectionFault::Forbidden => self.answered(started, now),
-            ConnectionFault::Unauthorized if self.asked == CredentialReread::No => {
-                self.asked = CredentialReread::Until(now.at + self.timing.reread);
+            ConnectionFault::Unauthorized if self.reread == CredentialReread::No => {
+                self.reread = CredentialReread::Until(now.at + self.timing.reread);
                 self.probe_later(started, now);
             }
-            // The same credential is refused once more, while the Secret is read: no news.
-            ConnectionFault::Unauthorized if matches!(self.asked, CredentialReread::Until(_)) => {
+            // The refused credential is refused again while the Secret is read, which changes nothing.
+            ConnectionFault::Unauthorized if matches!(self.reread, CredentialReread::Until(_)) => {
                 self.probe_later(started, now);
             }
-            ConnectionFault::Unauthorized => self.refused_for_good(now),
+            ConnectionFault::Unauthorized => self.give_up_credential(now),
             _ => {
                 self.misses = self.misses.saturating_add(1);
-                if in_doubt || self.misses >= self.timing.misses {
+                if is_suspect || self.misses >= self.timing.misses {
                     self.lose(fault, now);
                 } else {
                     self.probe_later(started, now);
@@ -308,16 +310,16 @@ impl ConnectionStateMachine {
         }
     }
 
-    fn doubt(&mut self, now: ClockReading) {
+    fn suspect_loss(&mut self, now: ClockReading) {
         match &mut self.state {
-            ConnectionState::Up { probe_at, in_doubt } => {
-                *in_doubt = true;
-                // While the Secret is read anew, the old credential's refusal is no news.
-                if !matches!(self.asked, CredentialReread::Until(_)) {
+            ConnectionState::Up { probe_at, is_suspect } => {
+                *is_suspect = true;
+                // While the Secret is read again, a refusal of the old credential is expected.
+                if !matches!(self.reread, CredentialReread::Until(_)) {
                     *probe_at = now.at;
                 }
             }
-            ConnectionState::Probing { in_doubt, .. } => *in_doubt = true,
+            ConnectionState::Probing { is_suspect, .. } => *is_suspect = true,
             ConnectionState::Waiting { .. }
             | ConnectionState::Trying
             | ConnectionState::Replacing
@@ -325,13 +327,13 @@ impl ConnectionStateMachine {
         }
     }
 
-    /// A cluster that answers probes and does no work is as good as down. What was lost so is tried less and less often, and
-    /// counts as lost since the first time, until a call is answered.
+    /// A cluster that answers probes and no calls counts as lost. Until a call is answered, its attempts back off, and the loss
+    /// counts from the first time.
     fn unanswered(&mut self, calls: u32, now: ClockReading) {
         if calls == 0 {
             (self.stalls, self.stalled) = (0, None);
         } else if !self.is_up() {
-            // Of before the loss.
+            // The calls were sent before the loss.
         } else if calls >= self.timing.unanswered {
             let since = *self.stalled.get_or_insert(now.wall);
             (self.since, self.attempts) = (Some(since), self.stalls.saturating_add(1));
@@ -339,35 +341,35 @@ impl ConnectionStateMachine {
             self.stalls = self.stalls.saturating_add(1);
             self.attempts = 0;
         } else {
-            self.doubt(now);
+            self.suspect_loss(now);
         }
     }
 
-    /// Another credential deserves an attempt at once, but no fresh start of the waits.
-    fn renewed(&mut self, state: ConnectionState, now: ClockReading) {
-        if matches!(self.asked, CredentialReread::Until(_)) {
-            self.asked = CredentialReread::InVain;
+    /// A new credential is tried at once, but does not reset the back-off.
+    fn restart_attempts(&mut self, state: ConnectionState, now: ClockReading) {
+        if matches!(self.reread, CredentialReread::Until(_)) {
+            self.reread = CredentialReread::InVain;
         }
-        self.told = 0;
+        self.attempts_shown = 0;
         self.state = match state {
             ConnectionState::Waiting { .. } | ConnectionState::Trying => {
                 ConnectionState::wait(now, Duration::ZERO)
             }
             ConnectionState::Up { .. } => ConnectionState::probe(now),
-            // Not given up: servers take many requests that are given up for an attack.
+            // The probe is not aborted: API servers treat many aborted requests as an attack.
             ConnectionState::Probing {
-                started, in_doubt, ..
+                started, is_suspect, ..
             } => ConnectionState::Probing {
                 started,
-                in_doubt,
+                is_suspect,
                 is_stale: true,
             },
             ConnectionState::Replacing | ConnectionState::Swapping => ConnectionState::Replacing,
         };
     }
 
-    fn refused_for_good(&mut self, now: ClockReading) {
-        self.asked = CredentialReread::InVain;
+    fn give_up_credential(&mut self, now: ClockReading) {
+        self.reread = CredentialReread::InVain;
         if self.is_up() {
             self.lose(ConnectionFault::Unauthorized, now);
         }

@@ -1,37 +1,36 @@
-//! What happens to a connection, and what it asks for.
+//! Events of a connection, and the actions that it requests.
 
 use super::fault::ConnectionFault;
 use super::version::KubernetesVersion;
 
-/// What is to be done next; what became of it is a [`ConnectionEvent`].
+/// The next action for a connection; its result is a [`ConnectionEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionAction {
-    /// Connect, and ask what is asked once.
+    /// Connect, and make the checks of a new connection.
     Connect,
     /// Probe.
     Probe,
 }
 
-/// What became of something, or came from outside.
+/// The result of an action, or a change from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
-    /// The attempt to connect came through, to a cluster of this version.
+    /// The attempt to connect succeeded, to a cluster of this version.
     Connected(KubernetesVersion),
     /// The attempt failed.
     Failed(ConnectionFault),
     /// The probe was answered.
     Answered,
-    /// The probe was not, or with a refusal.
+    /// The probe was not answered, or was refused.
     Missed(ConnectionFault),
-    /// Something else than a probe ended as on a broken connection, or with a refused credential.
+    /// A call or a watch ended as on a broken connection, or with a refused credential.
     SuspectedLoss,
-    /// So many calls in a row ran out of time, whatever probes say; with 0 one was answered since.
+    /// So many calls in a row timed out, even if probes are answered; 0 after a call was answered.
     Unanswered(u32),
-    /// The kubeconfig has another token, which requests carry from now on. An attempt that was under way does not count; a
-    /// probe goes on.
+    /// The kubeconfig has another token, which requests carry from now on. An attempt in flight is aborted; a probe goes on.
     Token,
-    /// The kubeconfig leads elsewhere, or proves who the hub is in another way; nothing that was under way counts.
+    /// The kubeconfig has another server or another kind of credential; an attempt or a probe in flight is aborted.
     Replaced,
-    /// The Secret was read once more, and holds the same.
+    /// The Secret was read again, and is unchanged.
     Same,
 }

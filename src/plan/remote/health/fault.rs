@@ -1,37 +1,37 @@
-//! What keeps a connection from being used, and what people can do about it.
+//! Faults of a connection, with their reasons and messages.
 
 use crate::api::conditions::Reason;
 
-/// What keeps a connection, or a site on it, from being used.
+/// Why a connection, or a site on it, cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConnectionFault {
-    /// The first attempt is under way.
+    /// The first attempt is in flight.
     Connecting,
-    /// No answer, or none in time, or none that can be read.
+    /// No answer, no answer in time, or an unreadable one.
     Unreachable,
     /// The cluster does not know the user.
     Unauthorized,
     /// The address of the server is one that the hub may not connect to.
     Denied,
-    /// The user may not do what the hub must.
+    /// The user lacks a right that the hub needs.
     Forbidden,
     /// The namespace for Jobs does not exist there.
     NoNamespace,
-    /// The kubeconfig's certificates or key are none.
+    /// The kubeconfig's certificates or key are invalid.
     BadKubeconfig,
     /// It is the hub's own cluster.
     SelfTarget,
-    /// It may be the hub's own cluster: its user may look at nothing that tells.
+    /// It may be the hub's own cluster: the user may read no namespace that would show it.
     Unrecognised,
     /// Kubernetes there is too old, or lacks what the hub needs.
     Incompatible,
-    /// The cluster's answers are more than the hub takes, or not what an API server answers.
+    /// The cluster's answers are larger than the hub accepts, or not those of an API server.
     Unusable,
-    /// A tenant's kubeconfig that may do everything on its cluster.
+    /// A tenant's kubeconfig that has all rights on its cluster.
     Overprivileged,
-    /// Requests as the task's ServiceAccount arrive as somebody else's.
+    /// The cluster does not see requests as those of the task's ServiceAccount.
     ImpersonationNotEffective,
-    /// The Secret or the key is gone.
+    /// The Secret or its key does not exist.
     KubeconfigNotFound,
 }
 
@@ -54,7 +54,7 @@ impl ConnectionFault {
         Self::KubeconfigNotFound,
     ];
 
-    /// The fault as a condition tells it.
+    /// Reason of the condition that shows the fault.
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
@@ -72,7 +72,7 @@ impl ConnectionFault {
         }
     }
 
-    /// The same for people, with what they can do about it.
+    /// Message for the platform operator or the tenant, with the remedy.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -106,12 +106,12 @@ impl ConnectionFault {
             | Self::NoNamespace
             | Self::Unrecognised
             | Self::Overprivileged
-            | Self::ImpersonationNotEffective => self.of_rights(),
+            | Self::ImpersonationNotEffective => self.rights_message(),
         }
     }
 
-    /// What is said of the rights of the kubeconfig's user.
-    const fn of_rights(self) -> &'static str {
+    /// Message about the rights of the kubeconfig's user.
+    const fn rights_message(self) -> &'static str {
         match self {
             Self::NoNamespace => {
                 "the cluster does not have the namespace that spec.renderNamespace names; make it there, with the Role of \
@@ -137,7 +137,7 @@ impl ConnectionFault {
         }
     }
 
-    /// Whether another attempt right now may well come through: the network broke, or the credential is being replaced.
+    /// Whether a retry may soon succeed: the network broke, or the credential is being replaced.
     #[must_use]
     pub const fn is_passing(self) -> bool {
         matches!(self, Self::Connecting | Self::Unreachable | Self::Unauthorized)

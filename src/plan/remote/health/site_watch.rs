@@ -1,4 +1,4 @@
-//! The watch of one site on a connection that stands: when the site may be used, and when it is to be given up.
+//! The watch of one site: when the site may be used, and when it counts as down.
 
 use std::time::Instant;
 
@@ -11,15 +11,15 @@ use crate::plan::remote::site::SiteState;
 
 #[derive(Clone, Copy, Debug)]
 enum SiteWatchState {
-    /// No connection stands.
+    /// The connection is down.
     Idle,
-    /// The first watch on this connection is being opened; the others need not wait longer than until then.
+    /// The first watch on this connection is being opened; other sites wait for it at most until then.
     Opening { until: Instant },
-    /// Every Job was seen.
+    /// The initial list is complete.
     Synced,
-    /// It was synced, and is being opened anew; until then the site counts as up.
+    /// The watch was synced, and is being reopened; until then the site counts as up.
     Reopening { until: Instant },
-    /// It is not to be had, for the time being.
+    /// The watch failed, or did not open in time.
     Down,
 }
 
@@ -32,7 +32,7 @@ pub struct SiteWatchStateMachine {
 }
 
 impl SiteWatchStateMachine {
-    /// Of a site on a connection that does not stand, or not yet.
+    /// A site on a connection that is not up.
     #[must_use]
     pub const fn new(now: ClockReading) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl SiteWatchStateMachine {
         }
     }
 
-    /// A connection stands: the watch is being opened. What was synced on the one before stays up for a while.
+    /// The connection is up, and the watch is being opened. A site that was synced before counts as up for a while.
     pub fn open(&mut self, timing: &ConnectionTiming, now: ClockReading) {
         self.state = match self.state {
             SiteWatchState::Synced | SiteWatchState::Reopening { .. } => SiteWatchState::Reopening {
@@ -56,7 +56,7 @@ impl SiteWatchStateMachine {
         };
     }
 
-    /// The connection is lost, since then and for that reason.
+    /// The connection is lost, since the time and for the fault in `health`.
     pub fn lost(&mut self, health: &ConnectionHealth, now: ClockReading) {
         self.state = SiteWatchState::Idle;
         let since = health.since.unwrap_or(now.wall);
@@ -64,7 +64,7 @@ impl SiteWatchStateMachine {
         self.fault = health.fault.unwrap_or(ConnectionFault::Unreachable);
     }
 
-    /// Every Job was seen.
+    /// The initial list is complete.
     pub fn synced(&mut self) {
         if !matches!(self.state, SiteWatchState::Idle) {
             self.state = SiteWatchState::Synced;
@@ -80,7 +80,7 @@ impl SiteWatchStateMachine {
                     until: now.at + timing.rewatch,
                 };
             }
-            // Not had within the grace: the timer decides.
+            // The timer ends the grace period.
             SiteWatchState::Reopening { .. } if fault.is_passing() => {}
             SiteWatchState::Idle => {}
             SiteWatchState::Opening { .. }
@@ -92,7 +92,7 @@ impl SiteWatchStateMachine {
         }
     }
 
-    /// When [`SiteWatchStateMachine::wake`] has something to do.
+    /// When [`SiteWatchStateMachine::wake`] is due.
     #[must_use]
     pub const fn due(&self) -> Option<Instant> {
         match self.state {
@@ -101,14 +101,14 @@ impl SiteWatchStateMachine {
         }
     }
 
-    /// Gives up what took too long.
+    /// Counts the site as down if its watch took too long to open.
     pub fn wake(&mut self, now: ClockReading) {
         if self.due().is_some_and(|until| until <= now.at) {
             self.down(ConnectionFault::Unreachable, now);
         }
     }
 
-    /// Whether the others need not wait for it any more.
+    /// Whether other sites need not wait for this one any more.
     #[must_use]
     pub const fn is_settled(&self) -> bool {
         !matches!(
@@ -117,13 +117,13 @@ impl SiteWatchStateMachine {
         )
     }
 
-    /// Whether every Job was seen, and the watch stands.
+    /// Whether the initial list is complete, and the watch is open.
     #[must_use]
     pub const fn is_synced(&self) -> bool {
         matches!(self.state, SiteWatchState::Synced)
     }
 
-    /// What keeps the site from being used; `None` where nothing does.
+    /// Why the site cannot be used; `None` where it can.
     #[must_use]
     pub const fn fault(&self) -> Option<ConnectionFault> {
         match self.state {
@@ -132,7 +132,7 @@ impl SiteWatchStateMachine {
         }
     }
 
-    /// How the site stands.
+    /// State of the site.
     #[must_use]
     pub fn site_state(&self, now: ClockReading) -> SiteState {
         match self.fault() {

@@ -1,34 +1,34 @@
-//! How long things take on a connection, by which clock.
+//! Intervals and deadlines of a connection, and its clocks.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-/// One moment by both clocks: the one that never jumps for waiting, the other for telling.
+/// The same moment by the monotonic clock and by the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
     /// For timers.
     pub at: Instant,
-    /// For people, and for what outlives the hub.
+    /// For statuses, logs and the ledger.
     pub wall: Timestamp,
 }
 
-/// How long things take.
+/// Intervals and deadlines.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionTiming {
     /// From the start of a probe to the start of the next.
     pub probe_every: Duration,
-    /// Probes start on multiples of it, so that those of many clusters wake the hub together; zero is any time.
+    /// Probes start on multiples of it, so that probes of many clusters wake the hub together; zero allows any time.
     pub beat: Duration,
-    /// What the beats are counted from; the same for all connections.
+    /// Start of the first beat; the same for all connections.
     pub origin: Instant,
     /// Probes in a row without an answer after which a connection is lost.
     pub misses: u32,
-    /// Calls in a row that are not answered in time after which it is lost too, whatever it says to probes; once it was lost so,
-    /// one more is enough until a call is answered.
+    /// Calls in a row without an answer in time after which a connection is lost, even if probes are answered; after such a loss
+    /// one more is enough, until a call is answered.
     pub unanswered: u32,
-    /// Longest wait for the Secret to be read anew, after the cluster refused what was read before.
+    /// Longest wait for the Secret to be read again, after the cluster refused the credential.
     pub reread: Duration,
     /// First wait between two attempts to connect; doubled each time.
     pub backoff: Duration,
@@ -41,7 +41,7 @@ pub struct ConnectionTiming {
 }
 
 impl ConnectionTiming {
-    /// What a hub runs with, whose beats are counted from there.
+    /// The timing of a production hub, with beats from `origin` on.
     #[must_use]
     pub const fn since(origin: Instant) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl ConnectionTiming {
         }
     }
 
-    /// The last beat that is not later.
+    /// The last beat that is not after `at`.
     #[must_use]
     pub fn on_beat(&self, at: Instant) -> Instant {
         let since = at.saturating_duration_since(self.origin).as_nanos();
@@ -67,7 +67,7 @@ impl ConnectionTiming {
         at.checked_sub(late).unwrap_or(at)
     }
 
-    /// How long to wait after so many failures, spread over the upper half so that many do not come back at once.
+    /// The back-off after so many failures, with a jitter of its upper half, so that many connections do not retry at once.
     #[must_use]
     pub fn wait(&self, failures: u32, seed: u64) -> Duration {
         let full = self

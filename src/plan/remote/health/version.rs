@@ -15,7 +15,7 @@ pub struct KubernetesVersion {
 }
 
 impl KubernetesVersion {
-    /// The version by the two words of `/version`; vendors write a minor such as `29+`.
+    /// Parses the two fields of `/version`; vendors write a minor such as `29+`.
     #[must_use]
     pub fn parse(major: &str, minor: &str) -> Option<Self> {
         let number = |text: &str| {

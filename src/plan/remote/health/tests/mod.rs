@@ -133,7 +133,7 @@ fn a_log_has_a_word_for_where_a_connection_stands() {
     attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
     connection.handle(ConnectionEvent::Replaced, clock.now());
     words.push(connection.state());
-    let expected = ["new", "connecting", "connected", "doubted", "lost", "replacing"];
+    let expected = ["new", "connecting", "connected", "suspected", "lost", "replacing"];
     assert_eq!(words, expected);
 }
 
