@@ -1,4 +1,4 @@
-//! Decisions about clusters that are not the hub's: which are reached, how they stand, and what becomes of tasks there.
+//! Decisions about other clusters: which are reached, their health, and the tasks there.
 
 pub mod address;
 pub mod cluster_quota;

@@ -44,7 +44,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/controller/metrics_update.rs LOOK",
         "controllers/clusters/mod.rs FOREVER",
         "controllers/clusters/status.rs RETRY",
-        "controllers/clusters/kubeconfig_watcher.rs BREATH",
+        "controllers/clusters/kubeconfig_watcher.rs MIN_WATCH_TIME",
         "controllers/tasks/index/jobs.rs SOON",
         "controllers/tasks/index/jobs.rs LINGER",
         "controllers/tasks/index/jobs.rs QUIET",

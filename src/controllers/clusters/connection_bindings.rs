@@ -1,6 +1,6 @@
-//! Which sites are reached through which kubeconfig, and which connection each kubeconfig leads to.
+//! The kubeconfig of each site, and the connection of each kubeconfig.
 //!
-//! Decides only: what is to be done with connections is returned as a list of [`BindingAction`]s, in the order to do them in.
+//! It only decides, and returns a list of [`BindingAction`]s for the caller to apply in their order.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,53 +13,53 @@ use crate::plan::remote::site::{ClusterName, Site, SiteState, TenantKubeconfig};
 use crate::remote::ConnectionKey;
 use crate::remote::kubeconfig::RemoteConfig;
 
-/// Where a kubeconfig is.
+/// The source of a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KubeconfigRef {
-    /// In a Secret of the platform's.
+    /// A Secret of the platform.
     Platform {
         /// Name of the Secret.
         secret: String,
         /// Key in it; `None` for `value`, then `value.yaml`.
         key: Option<String>,
     },
-    /// In a Secret of a tenant's.
+    /// A Secret of a tenant.
     Own(Arc<TenantKubeconfig>),
-    /// Nowhere: the platform operator keeps the hub away.
+    /// None: the platform operator has disconnected the cluster.
     Away,
 }
 
-/// What is to be done with a connection.
+/// An action for the connection registry.
 #[derive(Debug)]
 pub enum BindingAction {
-    /// Connect, or go on with another state of the kubeconfig.
+    /// Connect, or apply another version of the kubeconfig.
     Bind(ConnectionKey, RemoteConfig),
     /// Watch a site.
     Open(ConnectionKey, Arc<Site>),
-    /// Let a site be that nobody wants any more.
+    /// Close a site that is no longer requested.
     Close(Arc<Site>),
-    /// Close a site, and say why it is not reached.
+    /// Close a site, and announce why it cannot be reached.
     Refuse(Arc<Site>, SiteState),
     /// End a connection.
     Unbind(ConnectionKey, KubeconfigFault),
 }
 
-/// What a lead came to: a connection and what it was made of, or nothing.
+/// The result of a kubeconfig: a connection with the hash of its content, or a fault.
 type BindingResult = Result<(ConnectionKey, KubeconfigHash), KubeconfigFault>;
 
 #[derive(Default)]
 struct BindingState {
     sites: HashSet<Arc<Site>>,
-    /// `None` until it was looked at.
+    /// `None` until the kubeconfig was read.
     outcome: Option<BindingResult>,
-    /// Since when nothing is reached by it.
+    /// Time since which the kubeconfig has a fault.
     since: Option<Timestamp>,
 }
 
 impl BindingState {
-    /// One that was not looked at yet; where the hub keeps away there is nothing to look at.
-    fn new(lead: &KubeconfigRef) -> Self {
-        let outcome = match lead {
+    /// The state before the first read; a disconnected cluster has no kubeconfig to read.
+    fn new(kubeconfig: &KubeconfigRef) -> Self {
+        let outcome = match kubeconfig {
             KubeconfigRef::Platform { .. } | KubeconfigRef::Own(_) => None,
             KubeconfigRef::Away => Some(Err(KubeconfigFault::Disconnected)),
         };
@@ -70,139 +70,147 @@ impl BindingState {
     }
 }
 
-/// Leads, the sites that are reached by them, and the connections that they lead to.
+/// Kubeconfigs, their sites, and their connections.
 #[derive(Default)]
 pub struct ConnectionBindings {
-    followed: HashMap<KubeconfigRef, BindingState>,
+    states: HashMap<KubeconfigRef, BindingState>,
     sites: HashMap<Arc<Site>, KubeconfigRef>,
-    /// Who leads to a connection; it ends with the last of them.
+    /// The kubeconfigs of each connection; it ends with the last of them.
     holders: HashMap<ConnectionKey, HashSet<KubeconfigRef>>,
 }
 
 impl ConnectionBindings {
-    /// Lets a site be reached by a lead, whatever it was reached by before. What is known of the lead is said of the site
-    /// again, also if it is not new there.
-    pub fn bind(&mut self, site: &Arc<Site>, lead: &KubeconfigRef, now: Timestamp) -> Vec<BindingAction> {
-        let mut acts = Vec::new();
-        let before = self.sites.insert(Arc::clone(site), lead.clone());
-        if let Some(before) = before.filter(|before| before != lead) {
-            if let Some(followed) = self.followed.get_mut(&before) {
-                followed.sites.remove(site);
+    /// Binds a site to a kubeconfig instead of its former one. The known result of the kubeconfig is applied to the site again,
+    /// even if the binding is not new.
+    pub fn bind(
+        &mut self,
+        site: &Arc<Site>,
+        kubeconfig: &KubeconfigRef,
+        now: Timestamp,
+    ) -> Vec<BindingAction> {
+        let mut actions = Vec::new();
+        let before = self.sites.insert(Arc::clone(site), kubeconfig.clone());
+        if let Some(before) = before.filter(|before| before != kubeconfig) {
+            if let Some(state) = self.states.get_mut(&before) {
+                state.sites.remove(site);
             }
-            self.let_go(&before, &mut acts);
+            self.drop_unused(&before, &mut actions);
         }
-        let followed = self.followed.entry(lead.clone());
-        let followed = followed.or_insert_with(|| BindingState::new(lead));
-        followed.sites.insert(Arc::clone(site));
-        match &followed.outcome {
-            Some(Ok((key, _))) => acts.insert(0, BindingAction::Open(key.clone(), Arc::clone(site))),
+        let state = self.states.entry(kubeconfig.clone());
+        let state = state.or_insert_with(|| BindingState::new(kubeconfig));
+        state.sites.insert(Arc::clone(site));
+        match &state.outcome {
+            Some(Ok((key, _))) => actions.insert(0, BindingAction::Open(key.clone(), Arc::clone(site))),
             Some(Err(fault)) => {
-                let since = followed.since.unwrap_or(now);
-                acts.insert(0, refuse(site, *fault, since));
+                let since = state.since.unwrap_or(now);
+                actions.insert(0, refuse(site, *fault, since));
             }
             None => {}
         }
-        acts
+        actions
     }
 
-    /// Lets go of a site. A lead of the platform's goes with its last site; a tenant's stays until [`ConnectionBindings::forget`].
+    /// Unbinds a site. A platform's kubeconfig goes with its last site; a tenant's stays until [`ConnectionBindings::forget`].
     pub fn unbind(&mut self, site: &Arc<Site>) -> Vec<BindingAction> {
-        let Some(lead) = self.sites.remove(site) else {
+        let Some(kubeconfig) = self.sites.remove(site) else {
             return Vec::new();
         };
-        let mut acts = vec![BindingAction::Close(Arc::clone(site))];
-        if let Some(followed) = self.followed.get_mut(&lead) {
-            followed.sites.remove(site);
+        let mut actions = vec![BindingAction::Close(Arc::clone(site))];
+        if let Some(state) = self.states.get_mut(&kubeconfig) {
+            state.sites.remove(site);
         }
-        self.let_go(&lead, &mut acts);
-        acts
+        self.drop_unused(&kubeconfig, &mut actions);
+        actions
     }
 
-    fn let_go(&mut self, lead: &KubeconfigRef, acts: &mut Vec<BindingAction>) {
-        let stays = matches!(lead, KubeconfigRef::Own(_));
-        if !stays && self.is_idle(lead) {
-            acts.extend(self.forget(lead));
+    fn drop_unused(&mut self, kubeconfig: &KubeconfigRef, actions: &mut Vec<BindingAction>) {
+        let stays = matches!(kubeconfig, KubeconfigRef::Own(_));
+        if !stays && self.is_idle(kubeconfig) {
+            actions.extend(self.forget(kubeconfig));
         }
     }
 
-    /// Forgets a lead that no site is reached by.
-    pub fn forget(&mut self, lead: &KubeconfigRef) -> Vec<BindingAction> {
-        let followed = self.followed.remove(lead);
-        match followed.and_then(|followed| followed.outcome) {
+    /// Forgets a kubeconfig without sites.
+    pub fn forget(&mut self, kubeconfig: &KubeconfigRef) -> Vec<BindingAction> {
+        let state = self.states.remove(kubeconfig);
+        match state.and_then(|state| state.outcome) {
             Some(Ok((key, _))) => self
-                .release(&key, lead, KubeconfigFault::Missing)
+                .release(&key, kubeconfig, KubeconfigFault::Missing)
                 .into_iter()
                 .collect(),
             Some(Err(_)) | None => Vec::new(),
         }
     }
 
-    /// Takes in what a lead came to, which is so since `now`, or since the connection was lost.
+    /// Applies the verdict on a kubeconfig, which holds since `now`, or since the connection was lost.
     pub fn resolve(
         &mut self,
-        lead: &KubeconfigRef,
+        kubeconfig: &KubeconfigRef,
         verdict: KubeconfigVerdict,
         now: Timestamp,
     ) -> Vec<BindingAction> {
         match verdict {
-            KubeconfigVerdict::Leads(found) => self.leads_to(lead, *found),
-            KubeconfigVerdict::Nowhere(fault) => self.leads_nowhere(lead, fault, now),
-            KubeconfigVerdict::Same => Vec::new(),
+            KubeconfigVerdict::Valid(found) => self.apply_valid(kubeconfig, *found),
+            KubeconfigVerdict::Invalid(fault) => self.apply_fault(kubeconfig, fault, now),
+            KubeconfigVerdict::Unchanged => Vec::new(),
         }
     }
 
-    fn leads_to(&mut self, lead: &KubeconfigRef, found: ValidKubeconfig) -> Vec<BindingAction> {
-        let Some(followed) = self.followed.get_mut(lead) else {
+    fn apply_valid(&mut self, kubeconfig: &KubeconfigRef, found: ValidKubeconfig) -> Vec<BindingAction> {
+        let Some(state) = self.states.get_mut(kubeconfig) else {
             return Vec::new();
         };
         let key = found.key;
-        let before = followed.outcome.replace(Ok((key.clone(), found.content)));
-        followed.since = None;
-        let mut acts = vec![BindingAction::Bind(key.clone(), found.config)];
+        let before = state.outcome.replace(Ok((key.clone(), found.content)));
+        state.since = None;
+        let mut actions = vec![BindingAction::Bind(key.clone(), found.config)];
         let before = before.and_then(Result::ok).map(|(key, _)| key);
         if before.as_ref() != Some(&key) {
-            let sites = followed.sites.iter();
-            acts.extend(sites.map(|site| BindingAction::Open(key.clone(), Arc::clone(site))));
+            let sites = state.sites.iter();
+            actions.extend(sites.map(|site| BindingAction::Open(key.clone(), Arc::clone(site))));
         }
-        self.holders.entry(key.clone()).or_default().insert(lead.clone());
+        self.holders
+            .entry(key.clone())
+            .or_default()
+            .insert(kubeconfig.clone());
         // After its sites have moved.
         if let Some(before) = before.filter(|before| *before != key) {
-            acts.extend(self.release(&before, lead, KubeconfigFault::Missing));
+            actions.extend(self.release(&before, kubeconfig, KubeconfigFault::Missing));
         }
-        acts
+        actions
     }
 
-    fn leads_nowhere(
+    fn apply_fault(
         &mut self,
-        lead: &KubeconfigRef,
+        kubeconfig: &KubeconfigRef,
         fault: KubeconfigFault,
         now: Timestamp,
     ) -> Vec<BindingAction> {
-        let Some(followed) = self.followed.get_mut(lead) else {
+        let Some(state) = self.states.get_mut(kubeconfig) else {
             return Vec::new();
         };
-        let before = followed.outcome.replace(Err(fault));
+        let before = state.outcome.replace(Err(fault));
         if before == Some(Err(fault)) {
             return Vec::new();
         }
-        let since = *followed.since.get_or_insert(now);
-        // Told before the connection ends, whose own words are less.
-        let sites = followed.sites.iter();
-        let mut acts: Vec<BindingAction> = sites.map(|site| refuse(site, fault, since)).collect();
+        let since = *state.since.get_or_insert(now);
+        // The refusal precedes the end of the connection, whose reason is less specific.
+        let sites = state.sites.iter();
+        let mut actions: Vec<BindingAction> = sites.map(|site| refuse(site, fault, since)).collect();
         if let Some(Ok((key, _))) = before {
-            acts.extend(self.release(&key, lead, fault));
+            actions.extend(self.release(&key, kubeconfig, fault));
         }
-        acts
+        actions
     }
 
     fn release(
         &mut self,
         key: &ConnectionKey,
-        lead: &KubeconfigRef,
+        kubeconfig: &KubeconfigRef,
         fault: KubeconfigFault,
     ) -> Option<BindingAction> {
         let holders = self.holders.get_mut(key)?;
-        holders.remove(lead);
+        holders.remove(kubeconfig);
         let is_last = holders.is_empty();
         is_last.then(|| {
             self.holders.remove(key);
@@ -210,89 +218,89 @@ impl ConnectionBindings {
         })
     }
 
-    /// Whether a connection is led to.
+    /// Whether a connection has a kubeconfig.
     pub fn is_held(&self, key: &ConnectionKey) -> bool {
         self.holders.contains_key(key)
     }
 
-    /// Whether a lead is followed.
-    pub fn is_followed(&self, lead: &KubeconfigRef) -> bool {
-        self.followed.contains_key(lead)
+    /// Whether a kubeconfig is known.
+    pub fn is_bound(&self, kubeconfig: &KubeconfigRef) -> bool {
+        self.states.contains_key(kubeconfig)
     }
 
-    /// Whether it is known what a lead comes to.
-    pub fn is_settled(&self, lead: &KubeconfigRef) -> bool {
-        self.followed
-            .get(lead)
-            .is_some_and(|followed| followed.outcome.is_some())
+    /// Whether a kubeconfig has a result.
+    pub fn is_settled(&self, kubeconfig: &KubeconfigRef) -> bool {
+        self.states
+            .get(kubeconfig)
+            .is_some_and(|state| state.outcome.is_some())
     }
 
-    /// Whether no site is reached by a lead.
-    pub fn is_idle(&self, lead: &KubeconfigRef) -> bool {
-        self.followed
-            .get(lead)
-            .is_none_or(|followed| followed.sites.is_empty())
+    /// Whether a kubeconfig has no site.
+    pub fn is_idle(&self, kubeconfig: &KubeconfigRef) -> bool {
+        self.states
+            .get(kubeconfig)
+            .is_none_or(|state| state.sites.is_empty())
     }
 
-    /// By what a site is reached.
+    /// The kubeconfig of a site.
     pub fn kubeconfig_of(&self, site: &Site) -> Option<&KubeconfigRef> {
         self.sites.get(site)
     }
 
-    /// The connection that a site is reached by, or why there is none; `None` until that is known.
-    pub fn way_to(&self, site: &Site) -> Option<Result<&ConnectionKey, KubeconfigFault>> {
-        let followed = self.followed.get(self.sites.get(site)?)?;
-        let outcome = followed.outcome.as_ref()?;
+    /// The connection of a site, or why there is none; `None` until that is known.
+    pub fn connection_of(&self, site: &Site) -> Option<Result<&ConnectionKey, KubeconfigFault>> {
+        let state = self.states.get(self.sites.get(site)?)?;
+        let outcome = state.outcome.as_ref()?;
         Some(outcome.as_ref().map(|(key, _)| key).map_err(|fault| *fault))
     }
 
-    /// The leads to a connection.
+    /// The kubeconfigs of a connection.
     pub fn kubeconfigs_of(&self, key: &ConnectionKey) -> impl Iterator<Item = &KubeconfigRef> {
         self.holders.get(key).into_iter().flatten()
     }
 
-    /// The leads into a Secret of the platform's.
-    pub fn leads_into(&self, secret: &str) -> Vec<KubeconfigRef> {
-        let is_in = |lead: &&KubeconfigRef| matches!(lead, KubeconfigRef::Platform { secret: name, .. } if name == secret);
-        self.followed.keys().filter(is_in).cloned().collect()
+    /// The kubeconfigs in a Secret of the platform.
+    pub fn kubeconfigs_in(&self, secret: &str) -> Vec<KubeconfigRef> {
+        let is_in = |source: &&KubeconfigRef| matches!(source, KubeconfigRef::Platform { secret: name, .. } if name == secret);
+        self.states.keys().filter(is_in).cloned().collect()
     }
 
-    /// What is asked for of a lead: nothing new where it is known, unless it `is_told_anyway`.
-    pub fn query(&self, lead: &KubeconfigRef, is_told_anyway: bool) -> KubeconfigQuery {
+    /// The query for a kubeconfig; its known content gives no new verdict, unless it `must_report`.
+    pub fn query(&self, kubeconfig: &KubeconfigRef, must_report: bool) -> KubeconfigQuery {
         let known = self
-            .followed
-            .get(lead)
-            .and_then(|followed| followed.outcome.clone());
+            .states
+            .get(kubeconfig)
+            .and_then(|state| state.outcome.clone());
         KubeconfigQuery {
-            key: match lead {
+            key: match kubeconfig {
                 KubeconfigRef::Platform { key, .. } => key.clone(),
                 KubeconfigRef::Own(own) => own.key.clone(),
                 KubeconfigRef::Away => None,
             },
-            known: known.and_then(Result::ok).filter(|_| !is_told_anyway),
+            known: known.and_then(Result::ok).filter(|_| !must_report),
         }
     }
 
-    /// Sites of the platform's cluster of this name.
+    /// Sites of the `RenderCluster` of this name.
     pub fn sites_of(&self, name: &str) -> Vec<Arc<Site>> {
         let is_of =
             |site: &&Arc<Site>| matches!(&site.cluster, ClusterName::Platform(other) if other == name);
         self.sites.keys().filter(is_of).cloned().collect()
     }
 
-    /// The connection that a lead leads to.
-    pub fn key_of(&self, lead: &KubeconfigRef) -> Option<&ConnectionKey> {
-        let outcome = self.followed.get(lead)?.outcome.as_ref()?;
+    /// The connection of a kubeconfig.
+    pub fn key_of(&self, kubeconfig: &KubeconfigRef) -> Option<&ConnectionKey> {
+        let outcome = self.states.get(kubeconfig)?.outcome.as_ref()?;
         outcome.as_ref().ok().map(|(key, _)| key)
     }
 
-    /// Names of the platform's clusters that are reached by a lead.
-    pub fn names_by(&self, lead: &KubeconfigRef) -> BTreeSet<String> {
+    /// Names of the `RenderClusters` of a kubeconfig.
+    pub fn names_by(&self, kubeconfig: &KubeconfigRef) -> BTreeSet<String> {
         let sites = self
-            .followed
-            .get(lead)
+            .states
+            .get(kubeconfig)
             .into_iter()
-            .flat_map(|followed| &followed.sites);
+            .flat_map(|state| &state.sites);
         let names = sites.filter_map(|site| match &site.cluster {
             ClusterName::Platform(name) => Some(name.clone()),
             ClusterName::Own(_) => None,
@@ -300,15 +308,15 @@ impl ConnectionBindings {
         names.collect()
     }
 
-    /// Names of the platform's clusters that are reached by a connection.
+    /// Names of the `RenderClusters` of a connection.
     pub fn names_at(&self, key: &ConnectionKey) -> BTreeSet<String> {
         self.kubeconfigs_of(key)
-            .flat_map(|lead| self.names_by(lead))
+            .flat_map(|kubeconfig| self.names_by(kubeconfig))
             .collect()
     }
 }
 
-/// What is said of a site that is not reached.
+/// The action that refuses a site.
 pub fn refuse(site: &Arc<Site>, fault: KubeconfigFault, since: Timestamp) -> BindingAction {
     let state = match (&site.cluster, fault) {
         (ClusterName::Platform(_), KubeconfigFault::Disconnected) => SiteState::Disconnected,

@@ -1,7 +1,7 @@
-//! From a Secret to what its kubeconfig comes down to.
+//! Decodes the kubeconfigs in a Secret.
 //!
-//! A kubeconfig is hostile input: it is decoded on a thread that may be given up, for a limited time, few at once, and
-//! what was refused once is not decoded again as long as it is the same.
+//! A kubeconfig is hostile input: it is decoded on a thread of its own, for a limited time, and few at once. Content that was
+//! refused is not decoded again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,18 +18,18 @@ use crate::remote::ConnectionKey;
 use crate::remote::kubeconfig;
 use crate::remote::kubeconfig::RemoteConfig;
 
-/// Kubeconfigs that are decoded at once; one that takes too long keeps its place until it is through.
+/// Kubeconfigs that are decoded at once; one that takes too long keeps its slot until its thread ends.
 const AT_ONCE: usize = 4;
 /// Refused contents that are remembered.
 const REMEMBERED: usize = 1024;
 
-/// What decodes a kubeconfig.
+/// Function that decodes a kubeconfig.
 pub type KubeconfigDecoder = fn(&[u8]) -> Result<RemoteConfig, KubeconfigFlaw>;
 
 /// The decoder of kubeconfigs.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The flaw of the kubeconfig.
 pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigFlaw> {
     kubeconfig::decode(bytes).map_err(|error| KubeconfigFlaw {
         reason: error.reason(),
@@ -42,127 +42,127 @@ pub fn decode(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigFlaw> {
 pub struct KubeconfigHash([u8; 32]);
 
 impl KubeconfigHash {
-    /// That of these bytes.
+    /// The hash of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 }
 
-/// One key of a Secret that is asked for.
+/// A query for one key of a Secret.
 #[derive(Clone)]
 pub struct KubeconfigQuery {
     /// The key; `None` for `value`, then `value.yaml`.
     pub key: Option<String>,
-    /// What was found there before, if that need not be told again.
+    /// The known content, for which no new verdict is needed.
     pub known: Option<(ConnectionKey, KubeconfigHash)>,
 }
 
-/// What one key of a Secret comes to.
+/// The verdict on one key of a Secret.
 pub enum KubeconfigVerdict {
-    /// What is known.
-    Same,
-    /// It leads to a cluster.
-    Leads(Box<ValidKubeconfig>),
-    /// It leads nowhere.
-    Nowhere(KubeconfigFault),
+    /// The content is the known one.
+    Unchanged,
+    /// The kubeconfig is valid.
+    Valid(Box<ValidKubeconfig>),
+    /// The kubeconfig is missing or refused.
+    Invalid(KubeconfigFault),
 }
 
-/// A kubeconfig that leads to a cluster.
+/// A valid kubeconfig.
 pub struct ValidKubeconfig {
-    /// Where it was.
+    /// Its source.
     pub key: ConnectionKey,
-    /// What it comes down to.
+    /// Its decoded settings.
     pub config: RemoteConfig,
-    /// What it was read from.
+    /// Hash of its bytes.
     pub content: KubeconfigHash,
 }
 
-/// What a Secret comes to.
+/// The verdicts on a Secret.
 pub struct SecretVerdicts {
     /// UID of the Secret.
     pub uid: String,
     /// Its resource version.
     pub version: String,
-    /// The verdict on each key, in the order asked.
+    /// The verdict for each query, in order.
     pub verdicts: Vec<KubeconfigVerdict>,
-    /// Whether a kubeconfig took too long, which may be the machine's fault.
+    /// Whether the decoding of a kubeconfig timed out, which a busy node may cause.
     pub is_late: bool,
 }
 
-/// Gives verdicts on kubeconfigs.
+/// Validates kubeconfigs.
 pub struct KubeconfigValidator {
     decode: KubeconfigDecoder,
     budget: Duration,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     refused: Mutex<RefusedKubeconfigs>,
 }
 
-/// What keeps a kubeconfig from a verdict of its own.
+/// Why a kubeconfig was not decoded.
 enum DecodeFailure {
     Flaw(KubeconfigFlaw),
     Late,
 }
 
 impl KubeconfigValidator {
-    /// A judge that gives each kubeconfig this time.
+    /// A validator with this deadline for each kubeconfig.
     #[must_use]
     pub fn new(decode: KubeconfigDecoder, budget: Duration) -> Self {
         Self {
             decode,
             budget,
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
             refused: Mutex::default(),
         }
     }
 
-    /// The verdicts on what is asked for of a Secret; `None` where the body is none.
-    pub async fn judge(&self, body: SecretBody, asked: &[KubeconfigQuery]) -> Option<SecretVerdicts> {
+    /// The verdicts for the queries on a Secret; `None` where the body cannot be decoded.
+    pub async fn validate(&self, body: SecretBody, queries: &[KubeconfigQuery]) -> Option<SecretVerdicts> {
         let is_wanted = |key: &str| {
-            let fits = |asked: &KubeconfigQuery| match &asked.key {
+            let fits = |query: &KubeconfigQuery| match &query.key {
                 Some(named) => named == key,
                 None => key.starts_with("value"),
             };
-            asked.iter().any(fits)
+            queries.iter().any(fits)
         };
         let read = body.read(is_wanted, kubeconfig::MAX_BYTES)?;
         drop(body);
-        let mut judged = SecretVerdicts {
+        let mut validated = SecretVerdicts {
             uid: read.uid.clone(),
             version: read.version.clone(),
-            verdicts: Vec::with_capacity(asked.len()),
+            verdicts: Vec::with_capacity(queries.len()),
             is_late: false,
         };
-        for asked in asked {
-            let verdict = self.one(&read, asked).await.unwrap_or_else(|stop| {
+        for query in queries {
+            let verdict = self.verdict(&read, query).await.unwrap_or_else(|stop| {
                 let flaw = match stop {
                     DecodeFailure::Flaw(flaw) => flaw,
                     DecodeFailure::Late => {
-                        judged.is_late = true;
-                        LATE
+                        validated.is_late = true;
+                        TOO_SLOW
                     }
                 };
-                KubeconfigVerdict::Nowhere(KubeconfigFault::Flaw(flaw))
+                KubeconfigVerdict::Invalid(KubeconfigFault::Flaw(flaw))
             });
-            judged.verdicts.push(verdict);
+            validated.verdicts.push(verdict);
         }
-        Some(judged)
+        Some(validated)
     }
 
-    async fn one(
+    async fn verdict(
         &self,
         read: &SecretData,
-        asked: &KubeconfigQuery,
+        query: &KubeconfigQuery,
     ) -> Result<KubeconfigVerdict, DecodeFailure> {
-        let Some((name, bytes)) = kubeconfig::pick(&read.data, asked.key.as_deref()) else {
-            return Ok(KubeconfigVerdict::Nowhere(KubeconfigFault::NoKey));
+        let Some((name, bytes)) = kubeconfig::pick(&read.data, query.key.as_deref()) else {
+            return Ok(KubeconfigVerdict::Invalid(KubeconfigFault::NoKey));
         };
         let key = ConnectionKey {
             secret_uid: read.uid.as_str().into(),
             key: name.into(),
         };
         let content = KubeconfigHash::of(bytes);
-        if asked.known.as_ref() == Some(&(key.clone(), content)) {
-            return Ok(KubeconfigVerdict::Same);
+        if query.known.as_ref() == Some(&(key.clone(), content)) {
+            return Ok(KubeconfigVerdict::Unchanged);
         }
         if let Some(flaw) = self.refused().get(content) {
             return Err(DecodeFailure::Flaw(flaw));
@@ -172,7 +172,7 @@ impl KubeconfigValidator {
             self.refused().put(content, flaw);
             DecodeFailure::Flaw(flaw)
         })?;
-        Ok(KubeconfigVerdict::Leads(Box::new(ValidKubeconfig {
+        Ok(KubeconfigVerdict::Valid(Box::new(ValidKubeconfig {
             key,
             config,
             content,
@@ -180,10 +180,10 @@ impl KubeconfigValidator {
     }
 
     async fn decode(&self, bytes: &[u8]) -> Result<Result<RemoteConfig, KubeconfigFlaw>, DecodeFailure> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
+        let slot = Arc::clone(&self.slots).acquire_owned().await;
         let (decode, bytes) = (self.decode, Zeroizing::new(bytes.to_vec()));
         let work = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _slot = slot;
             decode(&bytes)
         });
         let outcome = tokio::time::timeout(self.budget, work).await;
@@ -197,12 +197,12 @@ impl KubeconfigValidator {
     }
 }
 
-const LATE: KubeconfigFlaw = KubeconfigFlaw {
+const TOO_SLOW: KubeconfigFlaw = KubeconfigFlaw {
     reason: Reason::BadKubeconfig,
     message: "the kubeconfig takes too long to read; put a plain one into the Secret",
 };
 
-/// Contents that were refused, the oldest of which is forgotten first.
+/// Refused contents, of which the oldest is forgotten first.
 #[derive(Default)]
 struct RefusedKubeconfigs {
     flaws: HashMap<KubeconfigHash, KubeconfigFlaw>,

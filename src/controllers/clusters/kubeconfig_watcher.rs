@@ -1,7 +1,7 @@
-//! Follows one kubeconfig of a tenant's, with the rights of the ServiceAccount that names it and no others.
+//! Watches one kubeconfig of a tenant, with only the rights of the task's ServiceAccount.
 //!
-//! The Secret is read when it changed. Its values are not asked for otherwise, but at least once a minute it is asked
-//! whether the account may still read it, so that a right that was taken away does not outlive that minute.
+//! The hub reads the Secret's values only after a change. At least once a minute it checks that the account may still read the
+//! Secret, so that a revoked right ends within that minute.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,42 +16,42 @@ use crate::kubernetes::tenant::{IdentityError, SecretWatch, TenantReadError, Ten
 use crate::plan::remote::kubeconfig_fault::KubeconfigFault;
 use crate::plan::remote::site::TenantKubeconfig;
 
-/// Shortest time between two questions of one watch, for a server that ends each at once.
-const BREATH: Duration = Duration::from_secs(1);
+/// Shortest time between two watch requests, for a server that ends each watch at once.
+const MIN_WATCH_TIME: Duration = Duration::from_secs(1);
 
-/// What became of a tenant's kubeconfig.
+/// The verdict on a tenant's kubeconfig.
 pub struct KubeconfigReport {
-    /// Which.
+    /// The kubeconfig.
     pub kubeconfig: Arc<TenantKubeconfig>,
-    /// What it comes to.
+    /// The verdict on it.
     pub verdict: KubeconfigVerdict,
-    /// Its namespace's turn to connect, to be given back when the first attempt has ended.
+    /// A connect permit of its namespace, to be dropped when the first attempt has ended.
     pub connect_permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Follows one kubeconfig.
+/// Watches one kubeconfig.
 pub struct KubeconfigWatcher {
-    /// Which.
+    /// The kubeconfig.
     pub kubeconfig: Arc<TenantKubeconfig>,
-    /// As whom it is read.
+    /// Sessions that read Secrets as tenants.
     pub identities: Arc<TenantSessions>,
-    /// Who gives the verdict.
-    pub judge: Arc<KubeconfigValidator>,
-    /// Turns of its namespace to connect.
+    /// Decodes the kubeconfig.
+    pub validator: Arc<KubeconfigValidator>,
+    /// Connect permits of its namespace.
     pub connect_permits: Arc<Semaphore>,
-    /// Asks for the Secret to be read anew.
+    /// Notified to make the watcher read the Secret again.
     pub again: Arc<Notify>,
-    /// How long things take.
+    /// Intervals and deadlines.
     pub limits: ClusterControllerLimits,
-    /// Where verdicts go.
+    /// Channel for the verdicts.
     pub out: mpsc::Sender<KubeconfigReport>,
 }
 
-/// Why there is no answer.
+/// Why a read gave no result.
 enum KubeconfigReadError {
-    /// The tenant has to do something.
+    /// The tenant has to correct something.
     Fault(KubeconfigFault),
-    /// A call failed; what was so before stays so.
+    /// A call failed; the last verdict stays valid.
     Failed(CallError),
 }
 
@@ -67,143 +67,145 @@ enum SecretResponse {
     Watch(SecretWatch),
 }
 
-/// What a look brought.
+/// The result of one read of the Secret.
 struct SecretObservation {
     /// Version of the Secret.
     version: String,
     verdict: KubeconfigVerdict,
-    /// Opened before anything is done with the verdict: a right to look that ends with the look is none.
+    /// Opened before the verdict is used, which proves that the account may watch the Secret, and not only get it.
     watch: SecretWatch,
 }
 
 impl KubeconfigWatcher {
-    /// Runs until nobody wants to hear of it.
+    /// Runs until the receiver of the verdicts is closed.
     pub async fn run(self) {
-        let mut asked = KubeconfigQuery {
+        let mut query = KubeconfigQuery {
             key: self.kubeconfig.key.clone(),
             known: None,
         };
         let mut pause = self.limits.first_pause;
-        while self.round(&mut asked, &mut pause).await.is_some() {}
+        while self.read_and_wait(&mut query, &mut pause).await.is_some() {}
     }
 
-    /// One look, and the wait for the next; `None` once nobody wants to hear of it.
-    async fn round(&self, asked: &mut KubeconfigQuery, pause: &mut Duration) -> Option<()> {
-        // Who is connected already is not kept waiting by those who are not.
-        let turn = match &asked.known {
+    /// Reads the Secret once, and waits for the next read; `None` once the receiver is closed.
+    async fn read_and_wait(&self, query: &mut KubeconfigQuery, pause: &mut Duration) -> Option<()> {
+        // A kubeconfig that is connected already needs no connect permit.
+        let permit = match &query.known {
             None => Arc::clone(&self.connect_permits).acquire_owned().await.ok(),
             Some(_) => None,
         };
-        let stop = match self.look(asked).await {
-            Ok(looked) => {
+        let stop = match self.read_secret(query).await {
+            Ok(observed) => {
                 *pause = self.limits.first_pause;
-                self.tell(looked.verdict, turn, asked).await?;
-                let changed = self.until_changed(&looked.version, Some(looked.watch), asked);
+                self.send_verdict(observed.verdict, permit, query).await?;
+                let changed = self.until_changed(&observed.version, Some(observed.watch), query);
                 match changed.await {
                     Ok(()) => return Some(()),
                     Err(stop) => stop,
                 }
             }
             Err(stop) => {
-                // Who connects to nothing keeps nobody from connecting.
-                drop(turn);
+                // A kubeconfig that was not read does not connect, and must not hold a permit.
+                drop(permit);
                 stop
             }
         };
         let is_missing = matches!(stop, KubeconfigReadError::Fault(KubeconfigFault::Missing));
         match stop {
             KubeconfigReadError::Fault(fault) => {
-                self.tell(KubeconfigVerdict::Nowhere(fault), None, asked).await?;
+                self.send_verdict(KubeconfigVerdict::Invalid(fault), None, query)
+                    .await?;
             }
             KubeconfigReadError::Failed(error) => {
                 let (kind, stage) = (error.kind(), error.stage());
                 tracing::warn!(kind, stage, "a tenant's kubeconfig was not read; it is repeated");
             }
         }
-        self.rest(is_missing, *pause, asked).await;
+        self.wait(is_missing, *pause, query).await;
         *pause = (*pause * 2).min(self.limits.last_pause);
         Some(())
     }
 
-    /// Waits before the next look, or until something says that it is worth it.
-    async fn rest(&self, is_missing: bool, pause: Duration, asked: &mut KubeconfigQuery) {
+    /// Waits before the next read, or until a missing Secret appears.
+    async fn wait(&self, is_missing: bool, pause: Duration, query: &mut KubeconfigQuery) {
         let appears = async {
-            // One that the account may not watch is looked at after the pause alone.
-            if !is_missing || self.until_changed("", None, asked).await.is_err() {
+            // A Secret that the account may not watch is read after the pause only.
+            if !is_missing || self.until_changed("", None, query).await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
         _ = tokio::time::timeout(pause, appears).await;
     }
 
-    /// Hands on a verdict; `None` where nobody wants it.
-    async fn tell(
+    /// Sends a verdict; `None` where the receiver is closed.
+    async fn send_verdict(
         &self,
         verdict: KubeconfigVerdict,
-        turn: Option<OwnedSemaphorePermit>,
-        asked: &mut KubeconfigQuery,
+        permit: Option<OwnedSemaphorePermit>,
+        query: &mut KubeconfigQuery,
     ) -> Option<()> {
         match &verdict {
-            KubeconfigVerdict::Same => return Some(()),
-            KubeconfigVerdict::Leads(found) => asked.known = Some((found.key.clone(), found.content)),
-            KubeconfigVerdict::Nowhere(_) => asked.known = None,
+            KubeconfigVerdict::Unchanged => return Some(()),
+            KubeconfigVerdict::Valid(found) => query.known = Some((found.key.clone(), found.content)),
+            KubeconfigVerdict::Invalid(_) => query.known = None,
         }
         let own = Arc::clone(&self.kubeconfig);
         self.out
             .send(KubeconfigReport {
                 kubeconfig: own,
                 verdict,
-                connect_permit: turn,
+                connect_permit: permit,
             })
             .await
             .ok()
     }
 
-    async fn look(&self, asked: &KubeconfigQuery) -> Result<SecretObservation, KubeconfigReadError> {
+    async fn read_secret(&self, query: &KubeconfigQuery) -> Result<SecretObservation, KubeconfigReadError> {
         let is_name = is_dns_label(&self.kubeconfig.namespace) && is_dns_subdomain(&self.kubeconfig.name);
         if !is_name {
             return Err(KubeconfigReadError::Fault(KubeconfigFault::Missing));
         }
-        let SecretResponse::Body(body) = self.ask(&SecretQuery::Body).await? else {
+        let SecretResponse::Body(body) = self.request(&SecretQuery::Body).await? else {
             return Err(KubeconfigReadError::Failed(CallError::Transport(
                 TransportStage::Internal,
             )));
         };
-        let judged = self.judge.judge(body, std::slice::from_ref(asked)).await;
-        let mut judged = judged.ok_or(KubeconfigReadError::Failed(CallError::Transport(
+        let validated = self.validator.validate(body, std::slice::from_ref(query)).await;
+        let mut validated = validated.ok_or(KubeconfigReadError::Failed(CallError::Transport(
             TransportStage::Decode,
         )))?;
-        let SecretResponse::Watch(watch) = self.ask(&SecretQuery::Watch(&judged.version)).await? else {
+        let SecretResponse::Watch(watch) = self.request(&SecretQuery::Watch(&validated.version)).await?
+        else {
             return Err(KubeconfigReadError::Failed(CallError::Transport(
                 TransportStage::Internal,
             )));
         };
-        let verdict = judged.verdicts.pop();
+        let verdict = validated.verdicts.pop();
         Ok(SecretObservation {
-            version: judged.version,
-            verdict: verdict.unwrap_or(KubeconfigVerdict::Nowhere(KubeconfigFault::Missing)),
+            version: validated.version,
+            verdict: verdict.unwrap_or(KubeconfigVerdict::Invalid(KubeconfigFault::Missing)),
             watch,
         })
     }
 
-    /// Waits until the Secret is not any more what it was at this version, or is to be read again all the same.
+    /// Waits until the Secret differs from this version, or is to be read again anyway.
     async fn until_changed(
         &self,
         version: &str,
         watch: Option<SecretWatch>,
-        asked: &mut KubeconfigQuery,
+        query: &mut KubeconfigQuery,
     ) -> Result<(), KubeconfigReadError> {
         tokio::select! {
-            outcome = self.watched(version, watch) => outcome,
+            outcome = self.watch_until_changed(version, watch) => outcome,
             () = self.again.notified() => {
-                // It is to be told whether it changed or not.
-                asked.known = None;
+                // The verdict is sent even if the Secret is unchanged.
+                query.known = None;
                 Ok(())
             }
         }
     }
 
-    async fn watched(
+    async fn watch_until_changed(
         &self,
         version: &str,
         mut opened: Option<SecretWatch>,
@@ -212,24 +214,24 @@ impl KubeconfigWatcher {
             let begin = Instant::now();
             let watch = match opened.take() {
                 Some(watch) => SecretResponse::Watch(watch),
-                None => self.ask(&SecretQuery::Watch(version)).await?,
+                None => self.request(&SecretQuery::Watch(version)).await?,
             };
             let has_changed = match watch {
                 SecretResponse::Watch(watch) => watch.changed(self.limits.watch).await,
                 SecretResponse::Body(_) | SecretResponse::Version(_) => false,
             };
             let has_changed = has_changed || self.is_other(version).await?;
-            tokio::time::sleep(BREATH.saturating_sub(begin.elapsed())).await;
+            tokio::time::sleep(MIN_WATCH_TIME.saturating_sub(begin.elapsed())).await;
             if has_changed {
                 return Ok(());
             }
         }
     }
 
-    /// Whether the Secret has another version now; asked even where a watch said nothing, because the right to watch is not
-    /// the right to get.
+    /// Whether the Secret has another version now; checked even if a watch showed no change, because the right to watch does
+    /// not include the right to get.
     async fn is_other(&self, version: &str) -> Result<bool, KubeconfigReadError> {
-        match self.ask(&SecretQuery::Version).await {
+        match self.request(&SecretQuery::Version).await {
             Ok(SecretResponse::Version(now)) => Ok(now != version),
             Err(KubeconfigReadError::Fault(KubeconfigFault::Missing)) if version.is_empty() => Ok(false),
             Ok(_) => Ok(true),
@@ -237,31 +239,31 @@ impl KubeconfigWatcher {
         }
     }
 
-    async fn ask(&self, question: &SecretQuery<'_>) -> Result<SecretResponse, KubeconfigReadError> {
+    async fn request(&self, query: &SecretQuery<'_>) -> Result<SecretResponse, KubeconfigReadError> {
         let session = self
             .identities
             .session(&self.kubeconfig.reader)
             .await
             .map_err(no_session)?;
-        match self.put(&session, question).await {
+        match self.send(&session, query).await {
             Err(TenantReadError::Unauthorized) => {}
             answer => return answer.map_err(no_answer),
         }
-        // The account was made again since the token was: one more token, and no more than one.
+        // The account may have been recreated after the token was issued, so one new token is tried.
         let other = self.identities.renewed(&self.kubeconfig.reader, &session).await;
         let other = other
             .map_err(no_session)?
             .ok_or(KubeconfigReadError::Fault(KubeconfigFault::Account))?;
-        self.put(&other, question).await.map_err(no_answer)
+        self.send(&other, query).await.map_err(no_answer)
     }
 
-    async fn put(
+    async fn send(
         &self,
         session: &TenantSession,
-        question: &SecretQuery<'_>,
+        query: &SecretQuery<'_>,
     ) -> Result<SecretResponse, TenantReadError> {
         let (namespace, name) = (self.kubeconfig.namespace.as_str(), self.kubeconfig.name.as_str());
-        match question {
+        match query {
             SecretQuery::Body => session.secret(namespace, name).await.map(SecretResponse::Body),
             SecretQuery::Version => session
                 .secret_version(namespace, name)

@@ -1,7 +1,7 @@
-//! Keeps connections to clusters: reads the kubeconfigs that lead there, and says of each cluster how it stands.
+//! The cluster controller: reads kubeconfigs, keeps connections to clusters, and writes the status of each RenderCluster.
 //!
-//! Secrets of the platform's are watched by metadata and read one at a time when one that a `RenderCluster` names changes;
-//! those of tenants are read as the tenant. Nothing that this loop does waits for one cluster, or for one Secret.
+//! Secrets of the platform are watched by metadata, and read when one changes that a `RenderCluster` names; Secrets of tenants
+//! are read as the tenant. The loop never waits for a single cluster or Secret.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -56,36 +56,36 @@ use store::{ClusterChange, ClusterStore};
 /// Jobs of this hub by the name of the `RenderCluster` they run on, published by the controller.
 pub type ActiveJobs = watch::Receiver<Arc<BTreeMap<String, usize>>>;
 
-/// Verdicts on tenants' kubeconfigs that may wait for the loop.
+/// Most reports on tenants' kubeconfigs that wait for the loop.
 const BACKLOG: usize = 64;
 /// Longest sleep of a loop that has nothing to do.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// What the loop works with.
+/// The clients, settings and channels of the controller.
 pub struct ClusterControllerParts {
     /// Client of the hub's own cluster.
     pub client: Client,
-    /// Its calls there.
+    /// The hub's own calls to that cluster.
     pub calls: HubClient,
     /// Namespace of the Secrets that `RenderClusters` name.
     pub namespace: String,
-    /// Who reads what tenants name.
+    /// Sessions that read Secrets as tenants.
     pub identities: Arc<TenantSessions>,
-    /// All connections; the loop is the only one that makes and ends them.
+    /// All connections; only this loop makes and ends them.
     pub registry: ConnectionRegistry,
-    /// What is counted.
+    /// The hub's metrics.
     pub metrics: Metrics,
-    /// Where people are told of clusters that are connected, lost or refused.
+    /// Recorder of the events of clusters that are connected, lost or refused.
     pub events: EventRecorder,
-    /// How long things take.
+    /// Intervals, deadlines and bounds.
     pub limits: ClusterControllerLimits,
-    /// What the platform offers, for the namespaces that a cluster refuses because they were recreated.
+    /// The catalog, for the namespaces that a cluster refuses because they were recreated.
     pub catalog: watch::Receiver<PublishedCatalog>,
     /// Jobs by cluster.
     pub active: ActiveJobs,
-    /// What the controller asks for.
+    /// Requests of the task controller.
     pub wants: mpsc::UnboundedReceiver<SiteRequest>,
-    /// What became of connections.
+    /// Reports of connections.
     pub reports: mpsc::Receiver<ConnectionReport>,
 }
 
@@ -94,46 +94,46 @@ enum ClusterWatchEvent {
     Secret(Event<PartialObjectMeta<Secret>>),
 }
 
-/// One that is followed for a tenant.
+/// The watcher of a tenant's kubeconfig.
 struct WatcherHandle {
-    /// Ends its following.
+    /// Ends the watcher.
     task: AbortHandle,
-    /// Asks for its Secret to be read anew.
+    /// Makes the watcher read its Secret again.
     again: Arc<Notify>,
-    /// Since when no task is for it.
+    /// Time since which no task uses the kubeconfig.
     idle: Option<Instant>,
 }
 
 /// The loop's state.
 pub struct ClusterController {
     parts: ClusterControllerParts,
-    judge: Arc<KubeconfigValidator>,
+    validator: Arc<KubeconfigValidator>,
     store: ClusterStore,
     bindings: ConnectionBindings,
-    /// What was last said of each connection.
+    /// The last report of each connection.
     reports: HashMap<ConnectionKey, ConnectionReport>,
-    /// How many requests each connection gets.
-    paces: HashMap<ConnectionKey, RateLimit>,
-    /// Sites that the controller wants.
+    /// Rate limit of each connection.
+    rate_limits: HashMap<ConnectionKey, RateLimit>,
+    /// Sites that the task controller has requested.
     wanted: HashSet<Arc<Site>>,
-    /// Secrets that are to be read.
-    to_read: WorkQueue<String>,
-    /// What is known of Secrets that were read.
+    /// Secrets to read.
+    read_queue: WorkQueue<String>,
+    /// State of each Secret that is read.
     secrets: HashMap<String, SecretReadState>,
     retries: Backoff<String>,
     reading: JoinSet<SecretReadResult>,
-    /// Clusters whose status may not say what is so.
-    to_tell: WorkQueue<String>,
+    /// Clusters whose status may be out of date.
+    status_queue: WorkQueue<String>,
     /// When the status of each was last written.
-    told_at: HashMap<String, Timestamp>,
+    written_at: HashMap<String, Timestamp>,
     writing: JoinSet<ClusterStatusWrite>,
-    places: ClusterQuota<Arc<TenantKubeconfig>>,
-    follows: HashMap<Arc<TenantKubeconfig>, WatcherHandle>,
-    following: JoinSet<()>,
-    turns: HashMap<String, Arc<Semaphore>>,
-    /// Turns of connections whose first attempt is under way.
-    taken: HashMap<ConnectionKey, OwnedSemaphorePermit>,
-    /// Tenants' kubeconfigs that no task is for, in the order in which they became so.
+    quota: ClusterQuota<Arc<TenantKubeconfig>>,
+    watchers: HashMap<Arc<TenantKubeconfig>, WatcherHandle>,
+    watcher_tasks: JoinSet<()>,
+    connect_permits: HashMap<String, Arc<Semaphore>>,
+    /// Connect permits of connections whose first attempt is in flight.
+    held_permits: HashMap<ConnectionKey, OwnedSemaphorePermit>,
+    /// Tenants' kubeconfigs that no task uses, the longest unused first.
     idle: VecDeque<(Instant, Arc<TenantKubeconfig>)>,
     report_sender: mpsc::Sender<KubeconfigReport>,
     kubeconfig_reports: mpsc::Receiver<KubeconfigReport>,
@@ -142,62 +142,62 @@ pub struct ClusterController {
 }
 
 impl ClusterController {
-    /// A loop that knows of no cluster yet.
+    /// A controller that knows of no cluster yet.
     #[must_use]
     pub fn new(parts: ClusterControllerParts) -> Self {
-        let (tell, told) = mpsc::channel(BACKLOG);
+        let (report_sender, kubeconfig_reports) = mpsc::channel(BACKLOG);
         let limits = parts.limits;
         Self {
-            judge: Arc::new(KubeconfigValidator::new(
+            validator: Arc::new(KubeconfigValidator::new(
                 kubeconfig_validator::decode,
                 limits.budget,
             )),
             store: ClusterStore::default(),
             bindings: ConnectionBindings::default(),
             reports: HashMap::new(),
-            paces: HashMap::new(),
+            rate_limits: HashMap::new(),
             wanted: HashSet::new(),
-            to_read: WorkQueue::default(),
+            read_queue: WorkQueue::default(),
             secrets: HashMap::new(),
             retries: Backoff::default(),
             reading: JoinSet::new(),
-            to_tell: WorkQueue::default(),
-            told_at: HashMap::new(),
+            status_queue: WorkQueue::default(),
+            written_at: HashMap::new(),
             writing: JoinSet::new(),
-            places: ClusterQuota::new(limits.own_each, limits.own_all),
-            follows: HashMap::new(),
-            following: JoinSet::new(),
-            turns: HashMap::new(),
-            taken: HashMap::new(),
+            quota: ClusterQuota::new(limits.own_each, limits.own_all),
+            watchers: HashMap::new(),
+            watcher_tasks: JoinSet::new(),
+            connect_permits: HashMap::new(),
+            held_permits: HashMap::new(),
             idle: VecDeque::new(),
-            report_sender: tell,
-            kubeconfig_reports: told,
+            report_sender,
+            kubeconfig_reports,
             recreated: HashMap::new(),
             active: Arc::default(),
             parts,
         }
     }
 
-    /// Runs until `stop`; what it started ends with it.
+    /// Runs until `stop`; its tasks end with it.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.changes();
         loop {
             let wake = self.next_wake().into();
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(change) = changes.next() => self.take_in(change),
-                Some(want) = self.parts.wants.recv() => self.take_want(want),
-                Some(report) = self.parts.reports.recv() => self.take_report(report),
-                Some(told) = self.kubeconfig_reports.recv() => self.take_told(told),
-                Some(Ok(read)) = self.reading.join_next() => self.take_read(read),
-                Some(Ok(written)) = self.writing.join_next() => self.take_written(written),
-                Some(_) = self.following.join_next() => {}
-                Ok(()) = self.parts.catalog.changed() => self.take_catalog(),
-                Ok(()) = self.parts.active.changed() => self.take_active(),
+                Some(change) = changes.next() => self.handle_watch_event(change),
+                Some(request) = self.parts.wants.recv() => self.handle_site_request(request),
+                Some(report) = self.parts.reports.recv() => self.handle_connection_report(report),
+                Some(report) = self.kubeconfig_reports.recv() => self.handle_kubeconfig_report(report),
+                Some(Ok(read)) = self.reading.join_next() => self.handle_read(read),
+                Some(Ok(written)) = self.writing.join_next() => self.handle_written(written),
+                Some(_) = self.watcher_tasks.join_next() => {}
+                Ok(()) = self.parts.catalog.changed() => self.handle_catalog(),
+                Ok(()) = self.parts.active.changed() => self.handle_active_jobs(),
                 () = tokio::time::sleep_until(wake) => {}
             }
-            self.let_idle_go();
-            self.take_turns();
+            self.remove_idle_kubeconfigs();
+            self.hand_over_places();
             self.start_reads();
             self.start_writes();
         }
@@ -207,7 +207,7 @@ impl ClusterController {
         let (client, metrics) = (&self.parts.client, &self.parts.metrics);
         let clusters =
             dynamic::<RenderCluster>(client, metrics, "renderclusters").map(ClusterWatchEvent::Cluster);
-        // Config Secrets of tasks may be in the same namespace; they are not the platform's.
+        // Config Secrets of tasks may be in the same namespace, and hold no kubeconfig of the platform.
         let platform = Config::default().labels(&format!("!{TASK_UID}"));
         let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), &self.parts.namespace);
         let secrets =
@@ -220,92 +220,96 @@ impl ClusterController {
             .idle
             .front()
             .map(|(since, _)| *since + self.parts.limits.idle);
-        let read = self.to_read.next_wake();
-        let tell = self.to_tell.next_wake();
-        let wakes = [idle, read, tell, self.places.due(Instant::now())]
+        let read = self.read_queue.next_wake();
+        let write = self.status_queue.next_wake();
+        let wakes = [idle, read, write, self.quota.due(Instant::now())]
             .into_iter()
             .flatten();
         wakes.min().unwrap_or_else(|| Instant::now() + FOREVER)
     }
 
-    fn take_in(&mut self, change: ClusterWatchEvent) {
+    fn handle_watch_event(&mut self, change: ClusterWatchEvent) {
         match change {
             ClusterWatchEvent::Cluster(event) => {
-                for sight in self.store.take(event) {
-                    match sight {
-                        ClusterChange::Changed(name) => self.place(&name),
-                        ClusterChange::Told(name) => self.heard(&name),
+                for change in self.store.take(event) {
+                    match change {
+                        ClusterChange::Changed(name) => self.update_site(&name),
+                        ClusterChange::StatusWritten(name) => self.handle_written_status(&name),
                     }
                 }
             }
-            ClusterWatchEvent::Secret(event) => self.take_secret(event),
+            ClusterWatchEvent::Secret(event) => self.handle_secret_event(event),
         }
     }
 
-    /// Lets a `RenderCluster` be reached as it says, or no more if it is gone.
-    fn place(&mut self, name: &str) {
-        let place = self
+    /// Binds the site of a `RenderCluster` as its spec says, or unbinds it if the cluster is deleted.
+    fn update_site(&mut self, name: &str) {
+        let target = self
             .store
             .get(name)
             .and_then(|seen| seen.site_and_kubeconfig(name));
         let sites = self.bindings.sites_of(name);
         for site in sites {
-            let is_meant = place.as_ref().is_some_and(|(meant, _)| *meant == site);
+            let is_meant = target.as_ref().is_some_and(|(meant, _)| *meant == site);
             if !is_meant {
-                self.place_other(name, &site, place.as_ref().map(|(_, lead)| lead));
+                self.update_other_site(name, &site, target.as_ref().map(|(_, kubeconfig)| kubeconfig));
             }
         }
-        if let Some((site, lead)) = place {
-            if self.bindings.kubeconfig_of(&site) != Some(&lead) {
-                self.seat(&site, &lead);
+        if let Some((site, kubeconfig)) = target {
+            if self.bindings.kubeconfig_of(&site) != Some(&kubeconfig) {
+                self.bind_site(&site, &kubeconfig);
             }
-            self.repace(&lead);
+            self.update_rate_limit(&kubeconfig);
         }
         if self.store.get(name).is_none() {
             self.forget_name(name);
         }
-        self.to_tell.add(&name.to_owned());
+        self.status_queue.add(&name.to_owned());
     }
 
-    /// Decides about a site that the `RenderCluster` does not mean any more: tasks that run there are seen to their end, where
-    /// the hub does not keep away from the cluster.
-    fn place_other(&mut self, name: &str, site: &Arc<Site>, lead: Option<&KubeconfigRef>) {
+    /// Decides about a site that the `RenderCluster` no longer names: it stays bound while tasks run there, unless the cluster is
+    /// disconnected.
+    fn update_other_site(&mut self, name: &str, site: &Arc<Site>, kubeconfig: Option<&KubeconfigRef>) {
         let is_wanted = self.wanted.contains(site);
         let was_away = self.bindings.kubeconfig_of(site) == Some(&KubeconfigRef::Away);
         let is_gone = self.store.get(name).is_none();
-        match lead {
-            Some(lead) if is_wanted && (was_away || *lead == KubeconfigRef::Away) => self.seat(site, lead),
+        match kubeconfig {
+            Some(kubeconfig) if is_wanted && (was_away || *kubeconfig == KubeconfigRef::Away) => {
+                self.bind_site(site, kubeconfig);
+            }
             None if is_wanted && was_away && is_gone => {
-                let acts = self.bindings.unbind(site);
-                self.act(acts);
-                self.no_cluster(site);
+                let actions = self.bindings.unbind(site);
+                self.apply_actions(actions);
+                self.refuse_without_cluster(site);
             }
             Some(_) | None if is_wanted => {}
             Some(_) | None => {
-                let acts = self.bindings.unbind(site);
-                self.act(acts);
+                let actions = self.bindings.unbind(site);
+                self.apply_actions(actions);
             }
         }
     }
 
-    /// Lets a site be reached by a lead of the platform's.
-    fn seat(&mut self, site: &Arc<Site>, lead: &KubeconfigRef) {
-        let acts = self.bindings.bind(site, lead, Timestamp::now());
-        self.act(acts);
-        if let (KubeconfigRef::Platform { secret, .. }, None) = (lead, self.bindings.way_to(site)) {
-            self.to_read.add(secret);
+    /// Binds a site to a kubeconfig of the platform.
+    fn bind_site(&mut self, site: &Arc<Site>, kubeconfig: &KubeconfigRef) {
+        let actions = self.bindings.bind(site, kubeconfig, Timestamp::now());
+        self.apply_actions(actions);
+        if let (KubeconfigRef::Platform { secret, .. }, None) =
+            (kubeconfig, self.bindings.connection_of(site))
+        {
+            self.read_queue.add(secret);
         }
     }
 
-    /// Does what is to be done with connections.
-    fn act(&mut self, acts: Vec<BindingAction>) {
+    /// Applies actions to the connection registry.
+    fn apply_actions(&mut self, actions: Vec<BindingAction>) {
         let registry = self.parts.registry.clone();
-        for act in acts {
-            match act {
+        for action in actions {
+            match action {
                 BindingAction::Bind(key, config) => {
-                    let (label, pace) = (self.label(&key), self.rate_limit(&key));
-                    registry.bind(key.clone(), &label, config, pace);
-                    self.paces.insert(key, pace);
+                    let (label, rate_limit) = (self.label(&key), self.rate_limit(&key));
+                    registry.bind(key.clone(), &label, config, rate_limit);
+                    self.rate_limits.insert(key, rate_limit);
                 }
                 BindingAction::Open(key, site) => registry.open(&key, site),
                 BindingAction::Close(site) => registry.close(&site),
@@ -313,44 +317,44 @@ impl ClusterController {
                 BindingAction::Unbind(key, fault) => {
                     registry.unbind(&key, fault.reason());
                     self.reports.remove(&key);
-                    self.paces.remove(&key);
-                    self.taken.remove(&key);
+                    self.rate_limits.remove(&key);
+                    self.held_permits.remove(&key);
                 }
             }
         }
     }
 
-    fn take_report(&mut self, report: ConnectionReport) {
+    fn handle_connection_report(&mut self, report: ConnectionReport) {
         if !self.bindings.is_held(&report.key) {
-            // Its connection ended meanwhile.
+            // The connection ended meanwhile.
             return;
         }
         if report.health.fault != Some(ConnectionFault::Connecting) {
             // The first attempt is over.
-            self.taken.remove(&report.key);
+            self.held_permits.remove(&report.key);
         }
         if report.health.reread {
             self.read_again(&report.key);
         }
         for name in self.bindings.names_at(&report.key) {
-            self.count(&name, &report);
-            self.to_tell.add(&name);
+            self.record_probe(&name, &report);
+            self.status_queue.add(&name);
         }
         self.reports.insert(report.key.clone(), report);
     }
 
-    /// Reads what leads to a connection anew, and binds it whatever it is.
+    /// Reads the kubeconfigs of a connection again, and binds them, changed or not.
     fn read_again(&mut self, key: &ConnectionKey) {
-        let leads: Vec<KubeconfigRef> = self.bindings.kubeconfigs_of(key).cloned().collect();
-        for lead in leads {
-            match lead {
+        let kubeconfigs: Vec<KubeconfigRef> = self.bindings.kubeconfigs_of(key).cloned().collect();
+        for kubeconfig in kubeconfigs {
+            match kubeconfig {
                 KubeconfigRef::Platform { secret, .. } => {
-                    self.secrets.entry(secret.clone()).or_default().is_told_anyway = true;
-                    self.to_read.add(&secret);
+                    self.secrets.entry(secret.clone()).or_default().must_report = true;
+                    self.read_queue.add(&secret);
                 }
                 KubeconfigRef::Own(own) => {
-                    if let Some(follows) = self.follows.get(&own) {
-                        follows.again.notify_one();
+                    if let Some(handle) = self.watchers.get(&own) {
+                        handle.again.notify_one();
                     }
                 }
                 KubeconfigRef::Away => {}

@@ -1,4 +1,4 @@
-//! What calls beside the loop brought: a Secret that was read, a status that was written.
+//! Results of the controller's tasks: a Secret that was read, a status that was written.
 
 use std::collections::HashSet;
 
@@ -7,34 +7,34 @@ use super::kubeconfig_validator::SecretVerdicts;
 use crate::api::RenderClusterStatus;
 use crate::kubernetes::apply::CallError;
 
-/// What is known of a Secret.
+/// Read state of a Secret of the platform.
 #[derive(Default)]
 pub(super) struct SecretReadState {
     /// UID and resource version when it was last read.
     pub(super) read: Option<(String, String)>,
-    /// The same as the watch showed it last.
+    /// UID and resource version that the watch showed last.
     pub(super) seen: Option<(String, String)>,
-    /// UIDs of those of its name that were deleted since it is known; an answer of before tells nothing of after.
+    /// UIDs of deleted Secrets of this name; a response of a read that began before the deletion is ignored.
     pub(super) deleted: HashSet<String>,
-    /// Whether the next reading is told although nothing changed.
-    pub(super) is_told_anyway: bool,
-    /// Whether the list under way showed it.
+    /// Whether the next read is reported although nothing changed.
+    pub(super) must_report: bool,
+    /// Whether the current list showed it.
     pub(super) is_shown: bool,
 }
 
-/// What a reading brought.
+/// Result of a read.
 pub(super) struct SecretReadResult {
     pub(super) secret: String,
-    pub(super) leads: Vec<KubeconfigRef>,
+    pub(super) kubeconfigs: Vec<KubeconfigRef>,
     pub(super) outcome: Result<Option<SecretVerdicts>, CallError>,
 }
 
-/// What became of a write.
+/// Result of a status write.
 pub(super) struct ClusterStatusWrite {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) status: RenderClusterStatus,
-    /// What it changed, as it stood when it was decided: by now the watch may have shown the new one.
+    /// The status before the write; the watch may show the new one before the result arrives.
     pub(super) before: RenderClusterStatus,
     pub(super) outcome: Result<Option<String>, CallError>,
 }

@@ -1,4 +1,4 @@
-//! Reads the Secrets that `RenderClusters` name, each by itself and few at once.
+//! Reads the Secrets that `RenderClusters` name, a few at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,26 +16,26 @@ use super::read_results::SecretReadResult;
 use crate::kubernetes::apply::{CallError, TransportStage};
 use crate::plan::remote::kubeconfig_fault::KubeconfigFault;
 
-/// Time after which a kubeconfig is decoded again that took too long.
-const LATE: Duration = Duration::from_secs(300);
+/// Time after which a kubeconfig that took too long is decoded again.
+const DECODE_RETRY: Duration = Duration::from_secs(300);
 
 impl ClusterController {
-    pub(super) fn take_secret(&mut self, event: Event<PartialObjectMeta<Secret>>) {
+    pub(super) fn handle_secret_event(&mut self, event: Event<PartialObjectMeta<Secret>>) {
         match event {
-            Event::Apply(secret) | Event::InitApply(secret) => self.saw_secret(&secret.metadata),
-            Event::Delete(secret) => self.lost_secret(&secret.metadata),
+            Event::Apply(secret) | Event::InitApply(secret) => self.handle_applied_secret(&secret.metadata),
+            Event::Delete(secret) => self.handle_deleted_secret(&secret.metadata),
             Event::Init => self.secrets.values_mut().for_each(|known| known.is_shown = false),
             Event::InitDone => {
                 for (name, known) in self.secrets.iter_mut().filter(|(_, known)| !known.is_shown) {
                     known.seen = None;
-                    self.to_read.add(name);
+                    self.read_queue.add(name);
                 }
             }
         }
     }
 
-    fn saw_secret(&mut self, metadata: &ObjectMeta) {
-        // One that nobody named yet is read when somebody does.
+    fn handle_applied_secret(&mut self, metadata: &ObjectMeta) {
+        // A Secret that no RenderCluster names yet is read when one does.
         let Some((name, known)) = metadata
             .name
             .as_ref()
@@ -46,12 +46,12 @@ impl ClusterController {
         known.is_shown = true;
         known.seen = metadata.uid.clone().zip(metadata.resource_version.clone());
         if known.seen != known.read {
-            self.to_read.add(name);
+            self.read_queue.add(name);
         }
     }
 
-    /// Ends at once what a Secret led to; another one of its name may be there already.
-    fn lost_secret(&mut self, metadata: &ObjectMeta) {
+    /// Ends the connections of a deleted Secret at once; another Secret of its name may exist already.
+    fn handle_deleted_secret(&mut self, metadata: &ObjectMeta) {
         let (Some(name), Some(uid)) = (&metadata.name, &metadata.uid) else {
             return;
         };
@@ -60,44 +60,51 @@ impl ClusterController {
         };
         known.deleted.insert(uid.clone());
         known.seen = None;
-        for lead in self.bindings.leads_into(name) {
+        for kubeconfig in self.bindings.kubeconfigs_in(name) {
             let is_of_it = |key: &crate::remote::ConnectionKey| *key.secret_uid == **uid;
-            if self.bindings.key_of(&lead).is_some_and(is_of_it) {
-                self.settle(&lead, KubeconfigVerdict::Nowhere(KubeconfigFault::Missing));
+            if self.bindings.key_of(&kubeconfig).is_some_and(is_of_it) {
+                self.apply_verdict(&kubeconfig, KubeconfigVerdict::Invalid(KubeconfigFault::Missing));
             }
         }
-        self.to_read.add(name);
+        self.read_queue.add(name);
     }
 
-    /// Starts the readings that are due, as many as may be under way.
+    /// Starts the reads that are due, up to the limit.
     pub(super) fn start_reads(&mut self) {
         while self.reading.len() < self.parts.limits.reads {
-            let Some(secret) = self.to_read.take(Instant::now()) else {
+            let Some(secret) = self.read_queue.take(Instant::now()) else {
                 return;
             };
-            let leads = self.bindings.leads_into(&secret);
-            if leads.is_empty() {
+            let kubeconfigs = self.bindings.kubeconfigs_in(&secret);
+            if kubeconfigs.is_empty() {
                 self.secrets.remove(&secret);
                 self.retries.clear(&secret);
-                self.to_read.done(&secret);
+                self.read_queue.done(&secret);
                 continue;
             }
             let known = self.secrets.entry(secret.clone()).or_default();
-            let is_told_anyway = std::mem::take(&mut known.is_told_anyway);
-            // It was read while the watch was about to show it.
+            let must_report = std::mem::take(&mut known.must_report);
+            // The version that the watch shows was read already.
             let is_read = known.read.is_some() && known.read == known.seen;
-            if is_read && !is_told_anyway && leads.iter().all(|lead| self.bindings.is_settled(lead)) {
-                self.to_read.done(&secret);
+            if is_read
+                && !must_report
+                && kubeconfigs
+                    .iter()
+                    .all(|kubeconfig| self.bindings.is_settled(kubeconfig))
+            {
+                self.read_queue.done(&secret);
                 continue;
             }
-            let asked = leads.iter().map(|lead| self.bindings.query(lead, is_told_anyway));
-            let asked: Vec<_> = asked.collect();
+            let queries = kubeconfigs
+                .iter()
+                .map(|kubeconfig| self.bindings.query(kubeconfig, must_report));
+            let queries: Vec<_> = queries.collect();
             let (calls, namespace) = (self.parts.calls.clone(), self.parts.namespace.clone());
-            let judge = Arc::clone(&self.judge);
+            let validator = Arc::clone(&self.validator);
             self.reading.spawn(async move {
                 let outcome = match calls.get_secret_body(&namespace, &secret).await {
-                    Ok(Some(body)) => match judge.judge(body, &asked).await {
-                        Some(judged) => Ok(Some(judged)),
+                    Ok(Some(body)) => match validator.validate(body, &queries).await {
+                        Some(validated) => Ok(Some(validated)),
                         None => Err(CallError::Transport(TransportStage::Decode)),
                     },
                     Ok(None) => Ok(None),
@@ -105,67 +112,70 @@ impl ClusterController {
                 };
                 SecretReadResult {
                     secret,
-                    leads,
+                    kubeconfigs,
                     outcome,
                 }
             });
         }
     }
 
-    pub(super) fn take_read(&mut self, read: SecretReadResult) {
+    pub(super) fn handle_read(&mut self, read: SecretReadResult) {
         let secret = read.secret;
-        self.to_read.done(&secret);
+        self.read_queue.done(&secret);
         let known = self.secrets.entry(secret.clone()).or_default();
         match read.outcome {
-            Ok(judged) => {
+            Ok(validated) => {
                 self.retries.clear(&secret);
-                let judged = judged.filter(|judged| !known.deleted.contains(&judged.uid));
-                known.read = judged
+                let validated = validated.filter(|validated| !known.deleted.contains(&validated.uid));
+                known.read = validated
                     .as_ref()
-                    .map(|judged| (judged.uid.clone(), judged.version.clone()));
-                if judged.as_ref().is_some_and(|judged| judged.is_late) {
-                    known.is_told_anyway = true;
-                    self.to_read.add_at(&secret, Instant::now() + LATE);
+                    .map(|validated| (validated.uid.clone(), validated.version.clone()));
+                if validated.as_ref().is_some_and(|validated| validated.is_late) {
+                    known.must_report = true;
+                    self.read_queue.add_at(&secret, Instant::now() + DECODE_RETRY);
                 }
-                let verdicts = judged.map(|judged| judged.verdicts);
+                let verdicts = validated.map(|validated| validated.verdicts);
                 let missing =
-                    || std::iter::repeat_with(|| KubeconfigVerdict::Nowhere(KubeconfigFault::Missing));
+                    || std::iter::repeat_with(|| KubeconfigVerdict::Invalid(KubeconfigFault::Missing));
                 let verdicts = verdicts.into_iter().flatten().chain(missing());
-                for (lead, verdict) in read.leads.iter().zip(verdicts) {
-                    self.settle(lead, verdict);
+                for (kubeconfig, verdict) in read.kubeconfigs.iter().zip(verdicts) {
+                    self.apply_verdict(kubeconfig, verdict);
                 }
             }
             Err(error) => {
                 let (kind, stage) = (error.kind(), error.stage());
                 tracing::warn!(secret, kind, stage, "a kubeconfig was not read; it is repeated");
                 let wait = self.retries.failed(&secret);
-                self.to_read.add_at(&secret, Instant::now() + wait);
-                // What was read before the right was taken away is as good as it was.
+                self.read_queue.add_at(&secret, Instant::now() + wait);
+                // A kubeconfig that was read before the right was revoked stays valid.
                 let unread = read
-                    .leads
+                    .kubeconfigs
                     .iter()
-                    .filter(|lead| self.bindings.key_of(lead).is_none());
+                    .filter(|kubeconfig| self.bindings.key_of(kubeconfig).is_none());
                 let unread: Vec<KubeconfigRef> = unread.cloned().collect();
                 if error == CallError::Forbidden {
-                    for lead in &unread {
-                        self.settle(lead, KubeconfigVerdict::Nowhere(KubeconfigFault::Right));
+                    for kubeconfig in &unread {
+                        self.apply_verdict(kubeconfig, KubeconfigVerdict::Invalid(KubeconfigFault::Right));
                     }
                 }
             }
         }
     }
 
-    /// Takes in what a lead came to, and says it of its clusters.
-    pub(super) fn settle(&mut self, lead: &KubeconfigRef, verdict: KubeconfigVerdict) {
-        // Who was lost before is lost since then.
-        let report = self.bindings.key_of(lead).and_then(|key| self.reports.get(key));
-        let since = report.and_then(|report| report.health.since);
-        let acts = self
+    /// Applies the verdict on a kubeconfig, and updates the status of its clusters.
+    pub(super) fn apply_verdict(&mut self, kubeconfig: &KubeconfigRef, verdict: KubeconfigVerdict) {
+        // A connection that is lost already keeps the time of its loss.
+        let report = self
             .bindings
-            .resolve(lead, verdict, since.unwrap_or_else(Timestamp::now));
-        self.act(acts);
-        for name in self.bindings.names_by(lead) {
-            self.to_tell.add(&name);
+            .key_of(kubeconfig)
+            .and_then(|key| self.reports.get(key));
+        let since = report.and_then(|report| report.health.since);
+        let actions = self
+            .bindings
+            .resolve(kubeconfig, verdict, since.unwrap_or_else(Timestamp::now));
+        self.apply_actions(actions);
+        for name in self.bindings.names_by(kubeconfig) {
+            self.status_queue.add(&name);
         }
     }
 }

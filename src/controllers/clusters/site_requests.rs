@@ -1,4 +1,4 @@
-//! What the controller wants: sites of the platform's, and of tenants' own clusters, which have a limited number of places.
+//! Requests for sites of the platform's clusters and of tenants' own clusters; the quota limits the latter.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::plan::remote::kubeconfig_fault::KubeconfigFault;
 use crate::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
 use crate::plan::task::tenant::ReadIdentity;
 
-/// The namespace whose place a tenant's cluster takes: that of the task, wherever the Secret is.
+/// The namespace whose quota a tenant's cluster uses: that of the task, wherever the Secret is.
 fn host(own: &TenantKubeconfig) -> &str {
     match &own.reader {
         ReadIdentity::ServiceAccount(account) => account.namespace(),
@@ -24,16 +24,16 @@ fn host(own: &TenantKubeconfig) -> &str {
 }
 
 impl ClusterController {
-    pub(super) fn take_want(&mut self, want: SiteRequest) {
-        match want {
+    pub(super) fn handle_site_request(&mut self, request: SiteRequest) {
+        match request {
             SiteRequest::Open(site) => self.open(&site),
             SiteRequest::Close(site) => self.close(&site),
         }
     }
 
-    /// Says of a platform's site that no `RenderCluster` leads there.
-    pub(super) fn no_cluster(&mut self, site: &Arc<Site>) {
-        self.act(vec![refuse(site, KubeconfigFault::NoCluster, Timestamp::now())]);
+    /// Refuses a site of the platform because its `RenderCluster` does not exist.
+    pub(super) fn refuse_without_cluster(&mut self, site: &Arc<Site>) {
+        self.apply_actions(vec![refuse(site, KubeconfigFault::NoCluster, Timestamp::now())]);
     }
 
     pub(super) fn open(&mut self, site: &Arc<Site>) {
@@ -42,111 +42,114 @@ impl ClusterController {
             ClusterName::Platform(name) => self.open_platform(site, name),
             ClusterName::Own(own) => {
                 let own = Arc::new(own.clone());
-                let (is_seated, gone) = self.places.ask(host(&own), &own, Instant::now());
+                let (has_place, gone) = self.quota.request(host(&own), &own, Instant::now());
                 if let Some(gone) = gone {
-                    self.give_way(&gone);
+                    self.queue_again(&gone);
                 }
-                if is_seated {
-                    self.follow(site, &own);
+                if has_place {
+                    self.start_watcher(site, &own);
                 } else {
-                    self.act(vec![refuse(site, KubeconfigFault::Full, Timestamp::now())]);
+                    self.apply_actions(vec![refuse(site, KubeconfigFault::Full, Timestamp::now())]);
                 }
             }
         }
     }
 
     fn open_platform(&mut self, site: &Arc<Site>, name: &str) {
-        // One that is drained is reached as it was.
+        // A site that only finishes its tasks keeps its kubeconfig.
         let before = self.bindings.kubeconfig_of(site).cloned();
-        let place = self
+        let target = self
             .store
             .get(name)
             .and_then(|seen| seen.site_and_kubeconfig(name));
-        // Away from a cluster is away from all its namespaces.
-        let is_meant =
-            |(meant, lead): &(Arc<Site>, KubeconfigRef)| meant == site || *lead == KubeconfigRef::Away;
-        let meant = place.filter(is_meant).map(|(_, lead)| lead);
+        // A disconnected cluster is disconnected for all its namespaces.
+        let is_meant = |(meant, kubeconfig): &(Arc<Site>, KubeconfigRef)| {
+            meant == site || *kubeconfig == KubeconfigRef::Away
+        };
+        let meant = target.filter(is_meant).map(|(_, kubeconfig)| kubeconfig);
         match before.or(meant) {
-            Some(lead) => self.seat(site, &lead),
-            None => self.no_cluster(site),
+            Some(kubeconfig) => self.bind_site(site, &kubeconfig),
+            None => self.refuse_without_cluster(site),
         }
     }
 
-    fn follow(&mut self, site: &Arc<Site>, own: &Arc<TenantKubeconfig>) {
-        let lead = KubeconfigRef::Own(Arc::clone(own));
-        let acts = self.bindings.bind(site, &lead, Timestamp::now());
-        self.act(acts);
-        if let Some(follows) = self.follows.get_mut(own) {
-            follows.idle = None;
-            let is_refused = self.bindings.way_to(site).is_some_and(|way| way.is_err());
-            self.places.mark(own, is_refused, Instant::now());
+    fn start_watcher(&mut self, site: &Arc<Site>, own: &Arc<TenantKubeconfig>) {
+        let kubeconfig = KubeconfigRef::Own(Arc::clone(own));
+        let actions = self.bindings.bind(site, &kubeconfig, Timestamp::now());
+        self.apply_actions(actions);
+        if let Some(handle) = self.watchers.get_mut(own) {
+            handle.idle = None;
+            let is_refused = self
+                .bindings
+                .connection_of(site)
+                .is_some_and(|result| result.is_err());
+            self.quota.set_spare(own, is_refused, Instant::now());
             return;
         }
-        let turns = self.turns.entry(host(own).to_owned());
-        let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(self.parts.limits.turns)));
+        let permits = self.connect_permits.entry(host(own).to_owned());
+        let permits = permits.or_insert_with(|| Arc::new(Semaphore::new(self.parts.limits.connecting)));
         let again = Arc::new(Notify::new());
-        let follower = KubeconfigWatcher {
+        let task = KubeconfigWatcher {
             kubeconfig: Arc::clone(own),
             identities: Arc::clone(&self.parts.identities),
-            judge: Arc::clone(&self.judge),
-            connect_permits: Arc::clone(turns),
+            validator: Arc::clone(&self.validator),
+            connect_permits: Arc::clone(permits),
             again: Arc::clone(&again),
             limits: self.parts.limits,
             out: self.report_sender.clone(),
         };
-        let follows = WatcherHandle {
-            task: self.following.spawn(follower.run()),
+        let handle = WatcherHandle {
+            task: self.watcher_tasks.spawn(task.run()),
             again,
             idle: None,
         };
-        self.follows.insert(Arc::clone(own), follows);
+        self.watchers.insert(Arc::clone(own), handle);
     }
 
-    pub(super) fn take_told(&mut self, told: KubeconfigReport) {
-        let lead = KubeconfigRef::Own(told.kubeconfig);
-        if !self.bindings.is_followed(&lead) {
+    pub(super) fn handle_kubeconfig_report(&mut self, report: KubeconfigReport) {
+        let kubeconfig = KubeconfigRef::Own(report.kubeconfig);
+        if !self.bindings.is_bound(&kubeconfig) {
             return;
         }
-        // A connection that stands already needs no turn.
-        if let (KubeconfigVerdict::Leads(found), Some(turn)) = (&told.verdict, told.connect_permit)
+        // An existing connection needs no connect permit.
+        if let (KubeconfigVerdict::Valid(found), Some(permit)) = (&report.verdict, report.connect_permit)
             && !self.bindings.is_held(&found.key)
         {
-            self.taken.insert(found.key.clone(), turn);
+            self.held_permits.insert(found.key.clone(), permit);
         }
-        self.weigh(&lead, &told.verdict);
-        self.settle(&lead, told.verdict);
+        self.mark_place(&kubeconfig, &report.verdict);
+        self.apply_verdict(&kubeconfig, report.verdict);
     }
 
-    /// Marks the place of a kubeconfig: one that leads nowhere is of no use.
-    fn weigh(&mut self, lead: &KubeconfigRef, verdict: &KubeconfigVerdict) {
-        let KubeconfigRef::Own(own) = lead else { return };
-        let is_refused = match verdict {
-            KubeconfigVerdict::Same => return,
-            KubeconfigVerdict::Leads(_) => false,
-            KubeconfigVerdict::Nowhere(_) => true,
+    /// Marks the place of a kubeconfig as spare if the kubeconfig is invalid or unused.
+    fn mark_place(&mut self, kubeconfig: &KubeconfigRef, verdict: &KubeconfigVerdict) {
+        let KubeconfigRef::Own(own) = kubeconfig else {
+            return;
         };
-        let is_idle = self
-            .follows
-            .get(own)
-            .is_some_and(|follows| follows.idle.is_some());
-        self.places.mark(own, is_refused || is_idle, Instant::now());
+        let is_refused = match verdict {
+            KubeconfigVerdict::Unchanged => return,
+            KubeconfigVerdict::Valid(_) => false,
+            KubeconfigVerdict::Invalid(_) => true,
+        };
+        let is_idle = self.watchers.get(own).is_some_and(|handle| handle.idle.is_some());
+        self.quota.set_spare(own, is_refused || is_idle, Instant::now());
     }
 
-    /// Lets those who wait take places that are of no use.
-    pub(super) fn take_turns(&mut self) {
-        while let Some(QuotaHandover { gone, next }) = self.places.hand_over(Instant::now()) {
-            self.give_way(&gone);
-            self.take_place(&next);
+    /// Hands spare places over to waiting kubeconfigs.
+    pub(super) fn hand_over_places(&mut self) {
+        while let Some(QuotaHandover { gone, next }) = self.quota.hand_over(Instant::now()) {
+            self.queue_again(&gone);
+            self.use_place(&next);
         }
     }
 
-    /// Lets go of a kubeconfig whose place another has now; one that is still wanted waits for its next turn, and its tasks go on
-    /// saying what is wrong with it.
-    fn give_way(&mut self, own: &Arc<TenantKubeconfig>) {
-        self.let_go(own);
+    /// Stops a kubeconfig whose place another has now; if tasks still use it, it queues for a place, and their conditions keep
+    /// its refusal.
+    fn queue_again(&mut self, own: &Arc<TenantKubeconfig>) {
+        self.stop_watcher(own);
         if self.wanted_by(own).any(|_| true) {
             let again = Instant::now() + self.parts.limits.last_pause;
-            self.places.wait(host(own), own, again);
+            self.quota.enqueue(host(own), own, again);
         }
     }
 
@@ -154,35 +157,35 @@ impl ClusterController {
         self.wanted.remove(site);
         match &site.cluster {
             ClusterName::Platform(name) => {
-                let place = self
+                let target = self
                     .store
                     .get(name)
                     .and_then(|seen| seen.site_and_kubeconfig(name));
-                if place.is_none_or(|(meant, _)| meant != *site) {
-                    let acts = self.bindings.unbind(site);
-                    self.act(acts);
+                if target.is_none_or(|(meant, _)| meant != *site) {
+                    let actions = self.bindings.unbind(site);
+                    self.apply_actions(actions);
                 }
             }
             ClusterName::Own(own) => {
                 let own = Arc::new(own.clone());
-                let acts = self.bindings.unbind(site);
-                self.act(acts);
-                if let Some(follows) = self.follows.get_mut(&own) {
+                let actions = self.bindings.unbind(site);
+                self.apply_actions(actions);
+                if let Some(handle) = self.watchers.get_mut(&own) {
                     if self.bindings.is_idle(&KubeconfigRef::Own(Arc::clone(&own))) {
                         let now = Instant::now();
-                        follows.idle = Some(now);
-                        self.places.mark(&own, true, now);
+                        handle.idle = Some(now);
+                        self.quota.set_spare(&own, true, now);
                         self.idle.push_back((now, own));
                     }
                 } else if !self.wanted_by(&own).any(|_| true) {
-                    self.leave(&own);
+                    self.release_place(&own);
                 }
             }
         }
     }
 
-    /// Lets go of tenants' clusters that no task has been for long enough.
-    pub(super) fn let_idle_go(&mut self) {
+    /// Removes tenants' kubeconfigs that no task has used for the idle time.
+    pub(super) fn remove_idle_kubeconfigs(&mut self) {
         while let Some((since, _)) = self.idle.front() {
             if since.elapsed() < self.parts.limits.idle {
                 return;
@@ -190,43 +193,43 @@ impl ClusterController {
             let Some((since, own)) = self.idle.pop_front() else {
                 return;
             };
-            // It may be in use again, or since another moment.
-            let is_over = self.follows.get(&own).is_some_and(|f| f.idle == Some(since));
+            // It may be in use again, or idle since a later time.
+            let is_over = self.watchers.get(&own).is_some_and(|f| f.idle == Some(since));
             if is_over {
-                self.unfollow(&own);
+                self.remove_kubeconfig(&own);
             }
         }
     }
 
-    fn unfollow(&mut self, own: &Arc<TenantKubeconfig>) {
-        self.let_go(own);
-        self.leave(own);
+    fn remove_kubeconfig(&mut self, own: &Arc<TenantKubeconfig>) {
+        self.stop_watcher(own);
+        self.release_place(own);
     }
 
-    fn let_go(&mut self, own: &Arc<TenantKubeconfig>) {
-        if let Some(follows) = self.follows.remove(own) {
-            follows.task.abort();
+    fn stop_watcher(&mut self, own: &Arc<TenantKubeconfig>) {
+        if let Some(handle) = self.watchers.remove(own) {
+            handle.task.abort();
         }
-        let acts = self.bindings.forget(&KubeconfigRef::Own(Arc::clone(own)));
-        self.act(acts);
-        // Who waits for a turn has its own hold of it.
-        let is_last = !self.follows.keys().any(|other| host(other) == host(own));
+        let actions = self.bindings.forget(&KubeconfigRef::Own(Arc::clone(own)));
+        self.apply_actions(actions);
+        // A watcher that waits for a permit holds its own reference.
+        let is_last = !self.watchers.keys().any(|other| host(other) == host(own));
         if is_last {
-            self.turns.remove(host(own));
+            self.connect_permits.remove(host(own));
         }
     }
 
-    /// Gives a place up to whoever waits for one.
-    fn leave(&mut self, own: &Arc<TenantKubeconfig>) {
-        if let Some(next) = self.places.leave(own) {
-            self.take_place(&next);
+    /// Releases a place, and hands it to the next waiting kubeconfig.
+    fn release_place(&mut self, own: &Arc<TenantKubeconfig>) {
+        if let Some(next) = self.quota.release(own) {
+            self.use_place(&next);
         }
     }
 
-    fn take_place(&mut self, own: &Arc<TenantKubeconfig>) {
+    fn use_place(&mut self, own: &Arc<TenantKubeconfig>) {
         let sites: Vec<Arc<Site>> = self.wanted_by(own).cloned().collect();
         for site in sites {
-            self.follow(&site, own);
+            self.start_watcher(&site, own);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Says of each `RenderCluster` how it stands: in its status, and in metrics.
+//! Writes the status of each `RenderCluster`, its events and its metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::remote::ConnectionKey;
 use crate::remote::connection::ConnectionReport;
 use crate::remote::connection_registry::RateLimit;
 
-/// Pause before a status is written again that could not be.
+/// Pause before a failed status write is retried.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Tells people of a cluster that was connected, lost or refused, once for each turn.
-fn tell(
+/// Logs and records an event for a cluster that was connected, lost or refused, once for each transition.
+fn report_transition(
     events: &EventRecorder,
     (cluster, uid): (&str, &str),
     (old, new): (&RenderClusterStatus, &RenderClusterStatus),
@@ -52,22 +52,22 @@ fn tell(
 }
 
 impl ClusterController {
-    /// Starts the writes that are due, as many as may be under way.
+    /// Starts the writes that are due, up to the limit.
     pub(super) fn start_writes(&mut self) {
         while self.writing.len() < self.parts.limits.writes {
-            let Some(name) = self.to_tell.take(Instant::now()) else {
+            let Some(name) = self.status_queue.take(Instant::now()) else {
                 return;
             };
             let now = Timestamp::now();
-            let Some((uid, status, due)) = self.to_write(&name, now) else {
-                self.to_tell.done(&name);
+            let Some((uid, status, due)) = self.pending_write(&name, now) else {
+                self.status_queue.done(&name);
                 continue;
             };
             if let Ok(wait) = Duration::try_from(due.duration_since(now))
                 && !wait.is_zero()
             {
-                self.to_tell.done(&name);
-                self.to_tell.add_at(&name, Instant::now() + wait);
+                self.status_queue.done(&name);
+                self.status_queue.add_at(&name, Instant::now() + wait);
                 continue;
             }
             let (calls, seen) = (self.parts.calls.clone(), self.store.get(&name));
@@ -85,44 +85,44 @@ impl ClusterController {
         }
     }
 
-    /// Somebody wrote a status. Hubs that keep kubeconfigs in other namespaces see the same clusters: of all of them only one
-    /// that has a connection speaks against what another one said, and not at once, so that no two of them quarrel.
-    pub(super) fn heard(&mut self, name: &str) {
-        let is_connection = matches!(self.standing(name), Some(ClusterState::Connection { .. }));
-        let written = self.to_write(name, Timestamp::now());
+    /// Handles a status that any hub wrote. Hubs with kubeconfigs in other namespaces see the same clusters: only a hub with a
+    /// connection overwrites a different status, and only after a pause, so that two hubs do not overwrite each other in a loop.
+    pub(super) fn handle_written_status(&mut self, name: &str) {
+        let is_connection = matches!(self.cluster_state(name), Some(ClusterState::Connection { .. }));
+        let written = self.pending_write(name, Timestamp::now());
         let seen = self.store.get(name).map(|seen| &seen.status);
         let contradicts = |(_, next, _): &(_, RenderClusterStatus, _)| {
             seen.is_some_and(|seen| cluster_status::contradicts(seen, next))
         };
         if is_connection && written.as_ref().is_some_and(contradicts) {
-            self.to_tell
+            self.status_queue
                 .add_at(&name.to_owned(), Instant::now() + cluster_status::PAUSE);
         }
     }
 
-    /// What is to be written of a cluster, and when.
-    fn to_write(&self, name: &str, now: Timestamp) -> Option<(String, RenderClusterStatus, Timestamp)> {
+    /// The status to write, with the UID of the cluster and the time of the write.
+    fn pending_write(&self, name: &str, now: Timestamp) -> Option<(String, RenderClusterStatus, Timestamp)> {
         let seen = self.store.get(name)?;
         let facts = ClusterFacts {
             generation: seen.generation,
-            state: self.standing(name)?,
+            state: self.cluster_state(name)?,
             is_suspended: seen.spec.as_ref().is_some_and(|spec| spec.suspend),
             recreated: self.recreated.get(name).map_or(&[], Vec::as_slice),
             active_jobs: self.active.get(name).copied().unwrap_or_default(),
         };
         let next = cluster_status::next(&seen.status, &facts, now);
-        let written = self.told_at.get(name).copied();
+        let written = self.written_at.get(name).copied();
         let due = cluster_status::due(&seen.status, &next, written, now)?;
         Some((seen.uid.clone(), next, due))
     }
 
-    /// How a cluster stands; `None` where that is not known yet.
-    fn standing(&self, name: &str) -> Option<ClusterState> {
+    /// State of a cluster; `None` where it is not known yet.
+    fn cluster_state(&self, name: &str) -> Option<ClusterState> {
         let Some((site, _)) = self.store.get(name)?.site_and_kubeconfig(name) else {
-            return Some(ClusterState::Nowhere(cluster_status::undecodable()));
+            return Some(ClusterState::NoConnection(cluster_status::undecodable()));
         };
-        match self.bindings.way_to(&site)? {
-            Err(fault) => Some(ClusterState::Nowhere(fault)),
+        match self.bindings.connection_of(&site)? {
+            Err(fault) => Some(ClusterState::NoConnection(fault)),
             Ok(key) => Some(self.reports.get(key).map_or_else(ClusterState::first, |report| {
                 ClusterState::Connection {
                     health: report.health,
@@ -132,45 +132,45 @@ impl ClusterController {
         }
     }
 
-    /// The call that told last that a cluster is not connected, where one did.
+    /// The last failed call that showed that a cluster is not connected, if there is one.
     fn failure(&self, name: &str) -> Option<CallError> {
         let (site, _) = self.store.get(name)?.site_and_kubeconfig(name)?;
-        let key = self.bindings.way_to(&site)?.ok()?;
+        let key = self.bindings.connection_of(&site)?.ok()?;
         let report = self.reports.get(key)?;
         report.failure.filter(|_| report.health.fault.is_some())
     }
 
-    pub(super) fn take_written(&mut self, written: ClusterStatusWrite) {
+    pub(super) fn handle_written(&mut self, written: ClusterStatusWrite) {
         let name = written.name;
-        self.to_tell.done(&name);
+        self.status_queue.done(&name);
         match written.outcome {
             Ok(version) => {
                 let failure = self.failure(&name);
                 if let Some(seen) = self.store.get_mut(&name, &written.uid) {
-                    tell(
+                    report_transition(
                         &self.parts.events,
                         (&name, &written.uid),
                         (&written.before, &written.status),
                         failure,
                     );
-                    seen.wrote(written.status, version.as_deref());
-                    self.told_at.insert(name, Timestamp::now());
+                    seen.set_status(written.status, version.as_deref());
+                    self.written_at.insert(name, Timestamp::now());
                 }
             }
-            // Another one has its name; that one is told of when it is seen.
+            // The cluster was recreated; the new one gets its status after its watch event.
             Err(CallError::Conflict) => {}
             Err(error) => {
                 let (kind, stage) = (error.kind(), error.stage());
                 if error != CallError::NoClaim {
                     tracing::warn!(cluster = name, kind, stage, "status not written; it is repeated");
                 }
-                self.to_tell.add_at(&name, Instant::now() + RETRY);
+                self.status_queue.add_at(&name, Instant::now() + RETRY);
             }
         }
     }
 
-    /// Takes in which namespaces are refused because they were recreated.
-    pub(super) fn take_catalog(&mut self) {
+    /// Updates which namespaces are refused because they were recreated.
+    pub(super) fn handle_catalog(&mut self) {
         let Some(catalog) = self.parts.catalog.borrow_and_update().clone() else {
             return;
         };
@@ -179,27 +179,27 @@ impl ClusterController {
             let refused = namespaces::recreated(allowed, &cluster.recorded, &catalog.namespaces, &[]);
             if self.recreated.get(name).map_or(&[][..], Vec::as_slice) != refused {
                 self.recreated.insert(name.clone(), refused);
-                self.to_tell.add(name);
+                self.status_queue.add(name);
             }
         }
     }
 
-    /// Takes in how many Jobs run where.
-    pub(super) fn take_active(&mut self) {
+    /// Updates the number of active Jobs of each cluster.
+    pub(super) fn handle_active_jobs(&mut self) {
         let active = Arc::clone(&self.parts.active.borrow_and_update());
         let before = std::mem::replace(&mut self.active, Arc::clone(&active));
-        let differs = |here: &BTreeMap<String, usize>, there: &BTreeMap<String, usize>, name: &String| {
-            here.get(name) != there.get(name)
+        let differs = |one: &BTreeMap<String, usize>, other: &BTreeMap<String, usize>, name: &String| {
+            one.get(name) != other.get(name)
         };
         for name in before.keys().chain(active.keys()) {
             if differs(&before, &active, name) {
-                self.to_tell.add(name);
+                self.status_queue.add(name);
             }
         }
     }
 
-    /// Shows of a cluster what is not shown by its connection.
-    pub(super) fn count(&self, name: &str, report: &ConnectionReport) {
+    /// Updates the metrics of a cluster that its connection does not set.
+    pub(super) fn record_probe(&self, name: &str, report: &ConnectionReport) {
         if let Some(probe) = report.health.last_probe {
             let clusters = &self.parts.metrics.clusters;
             let shown = clusters.last_probe.get_or_create(&label(name));
@@ -207,15 +207,15 @@ impl ClusterController {
         }
     }
 
-    /// Forgets everything of a cluster that is gone.
+    /// Forgets a deleted cluster.
     pub(super) fn forget_name(&mut self, name: &str) {
         self.parts.metrics.clusters.last_probe.remove(&label(name));
-        self.told_at.remove(name);
+        self.written_at.remove(name);
         self.recreated.remove(name);
-        self.to_tell.forget(&name.to_owned());
+        self.status_queue.forget(&name.to_owned());
     }
 
-    /// The name that a connection is counted by: the first of its clusters, and for a tenant's nothing that the tenant chose.
+    /// Metrics label of a connection: the first of its clusters, or for a tenant's a hash, as a tenant must not choose labels.
     pub(super) fn label(&self, key: &ConnectionKey) -> String {
         let names = self.bindings.names_at(key);
         let first = names.into_iter().find(|name| self.store.get(name).is_some());
@@ -229,28 +229,28 @@ impl ClusterController {
         })
     }
 
-    /// How many requests a connection gets: what the most modest of its clusters asks for.
+    /// Rate limit of a connection: the lowest of its clusters.
     pub(super) fn rate_limit(&self, key: &ConnectionKey) -> RateLimit {
         let names = self.bindings.names_at(key);
-        let paces = names.iter().filter_map(|name| self.store.get(name));
-        let modest = paces
+        let clusters = names.iter().filter_map(|name| self.store.get(name));
+        let lowest = clusters
             .map(super::store::ObservedCluster::rate_limit)
             .reduce(|one, other| RateLimit {
                 qps: one.qps.min(other.qps),
                 burst: one.burst.min(other.burst),
             });
-        modest.unwrap_or_default()
+        lowest.unwrap_or_default()
     }
 
-    /// Lets a connection have the pace that its clusters ask for now.
-    pub(super) fn repace(&mut self, lead: &KubeconfigRef) {
-        let Some(key) = self.bindings.key_of(lead).cloned() else {
+    /// Applies a changed rate limit to a connection.
+    pub(super) fn update_rate_limit(&mut self, kubeconfig: &KubeconfigRef) {
+        let Some(key) = self.bindings.key_of(kubeconfig).cloned() else {
             return;
         };
         if self
-            .paces
+            .rate_limits
             .get(&key)
-            .is_some_and(|pace| *pace != self.rate_limit(&key))
+            .is_some_and(|limit| *limit != self.rate_limit(&key))
         {
             self.read_again(&key);
         }

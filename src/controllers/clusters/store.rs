@@ -1,4 +1,4 @@
-//! The platform's `RenderClusters`, as watched.
+//! The store of the platform's `RenderClusters`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct ObservedCluster {
     /// `None` where the Rust type cannot decode it.
     pub spec: Option<RenderClusterSpec>,
     pub status: RenderClusterStatus,
-    /// Resource version of the newest status seen or written; an older event is late and says nothing of it.
+    /// Resource version of the newest status seen or written; the status in an older event is ignored.
     pub version: u64,
 }
 
@@ -27,7 +27,7 @@ impl ObservedCluster {
         let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
         Self {
             spec: serde_json::from_value(field("spec")).ok(),
-            // One that cannot be read is written over.
+            // An unreadable status is overwritten.
             status: serde_json::from_value(field("status")).unwrap_or_default(),
             version: version_of(object.metadata.resource_version.as_deref()),
             generation: object.metadata.generation.unwrap_or(1),
@@ -35,7 +35,7 @@ impl ObservedCluster {
         }
     }
 
-    /// Where Jobs of the cluster of this name run, and what leads there.
+    /// The site where Jobs of this cluster run, and the source of its kubeconfig.
     pub fn site_and_kubeconfig(&self, name: &str) -> Option<(Arc<Site>, KubeconfigRef)> {
         let spec = self.spec.as_ref()?;
         let site = Site {
@@ -43,7 +43,7 @@ impl ObservedCluster {
             namespace: spec.render_namespace.clone(),
         };
         let secret = &spec.kube_config.secret_ref;
-        let lead = if spec.disconnect {
+        let kubeconfig = if spec.disconnect {
             KubeconfigRef::Away
         } else {
             KubeconfigRef::Platform {
@@ -51,13 +51,13 @@ impl ObservedCluster {
                 key: secret.key.clone(),
             }
         };
-        Some((Arc::new(site), lead))
+        Some((Arc::new(site), kubeconfig))
     }
 
-    /// How many requests the cluster gets.
+    /// Rate limit of the requests to the cluster.
     pub fn rate_limit(&self) -> RateLimit {
         let default = RateLimit::default();
-        let or = |said: Option<i32>, default| said.and_then(|n| u32::try_from(n).ok()).unwrap_or(default);
+        let or = |value: Option<i32>, default| value.and_then(|n| u32::try_from(n).ok()).unwrap_or(default);
         let spec = self.spec.as_ref();
         RateLimit {
             qps: or(spec.and_then(|spec| spec.qps), default.qps),
@@ -65,33 +65,33 @@ impl ObservedCluster {
         }
     }
 
-    /// Takes in what was written to the status.
-    pub fn wrote(&mut self, status: RenderClusterStatus, version: Option<&str>) {
+    /// Records the status that the hub wrote.
+    pub fn set_status(&mut self, status: RenderClusterStatus, version: Option<&str>) {
         let namespaces = std::mem::take(&mut self.status.namespaces);
         self.status = RenderClusterStatus { namespaces, ..status };
         self.version = version_of(version);
     }
 }
 
-/// What an event shows of the one of a name.
+/// The change of a `RenderCluster` that an event shows.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClusterChange {
-    /// It is new, has another spec, or is gone.
+    /// It is new, has another spec, or is deleted.
     Changed(String),
-    /// Its status was written, by whomever.
-    Told(String),
+    /// Its status was written, by any client.
+    StatusWritten(String),
 }
 
-/// All of them by name.
+/// All `RenderClusters` by name.
 #[derive(Default)]
 pub struct ClusterStore {
     all: BTreeMap<String, ObservedCluster>,
-    /// Names that the list under way showed.
+    /// Names that the current list showed.
     shown: BTreeSet<String>,
 }
 
 impl ClusterStore {
-    /// Takes in what a watch saw.
+    /// Applies a watch event.
     pub fn take(&mut self, event: Event<DynamicObject>) -> Vec<ClusterChange> {
         match event {
             Event::Apply(object) | Event::InitApply(object) => {
@@ -101,7 +101,7 @@ impl ClusterStore {
                 self.shown.insert(name.clone());
                 let is_known = self.put(&name, ObservedCluster::read(&object));
                 vec![if is_known {
-                    ClusterChange::Told(name)
+                    ClusterChange::StatusWritten(name)
                 } else {
                     ClusterChange::Changed(name)
                 }]
@@ -131,7 +131,7 @@ impl ClusterStore {
         }
     }
 
-    /// Whether it was there with this spec already.
+    /// Stores it; returns whether it was there with this generation already.
     fn put(&mut self, name: &str, mut seen: ObservedCluster) -> bool {
         let known = self.all.remove(name).filter(|known| known.uid == seen.uid);
         let is_known = known
@@ -144,12 +144,12 @@ impl ClusterStore {
         is_known
     }
 
-    /// The one of this name.
+    /// The `RenderCluster` of this name.
     pub fn get(&self, name: &str) -> Option<&ObservedCluster> {
         self.all.get(name)
     }
 
-    /// The one of this name, if it is still that of this UID.
+    /// The `RenderCluster` of this name, if it has this UID.
     pub fn get_mut(&mut self, name: &str, uid: &str) -> Option<&mut ObservedCluster> {
         self.all.get_mut(name).filter(|seen| seen.uid == uid)
     }
@@ -170,7 +170,7 @@ mod tests {
         ClusterChange::Changed(name.to_owned())
     }
 
-    /// One whose generation is its pace.
+    /// A `RenderCluster` whose generation is its `qps`.
     fn object(name: &str, uid: &str, version: u64, qps: u32) -> DynamicObject {
         let object = json!({
             "metadata": {"name": name, "uid": uid, "generation": qps, "resourceVersion": version.to_string()},
@@ -181,25 +181,25 @@ mod tests {
     }
 
     #[test]
-    fn a_late_event_does_not_hide_what_was_written() {
-        let mut shelf = ClusterStore::default();
-        shelf.take(Event::Apply(object("a", "1", 5, 1)));
+    fn a_late_event_does_not_replace_a_written_status() {
+        let mut store = ClusterStore::default();
+        store.take(Event::Apply(object("a", "1", 5, 1)));
         let status = RenderClusterStatus {
             version: Some("1.7".to_owned()),
             ..RenderClusterStatus::default()
         };
-        shelf.get_mut("a", "1").unwrap().wrote(status, Some("7"));
-        assert!(shelf.get_mut("a", "2").is_none(), "another one was written to");
-        assert_eq!(shelf.take(Event::Apply(object("a", "1", 6, 2))), [changed("a")]);
-        let again = shelf.take(Event::Apply(object("a", "1", 6, 2)));
-        assert_eq!(again, [ClusterChange::Told("a".to_owned())]);
-        let seen = shelf.get("a").unwrap();
+        store.get_mut("a", "1").unwrap().set_status(status, Some("7"));
+        assert!(store.get_mut("a", "2").is_none(), "another one was written to");
+        assert_eq!(store.take(Event::Apply(object("a", "1", 6, 2))), [changed("a")]);
+        let again = store.take(Event::Apply(object("a", "1", 6, 2)));
+        assert_eq!(again, [ClusterChange::StatusWritten("a".to_owned())]);
+        let seen = store.get("a").unwrap();
         assert_eq!(
             (seen.status.version.as_deref(), seen.rate_limit().qps),
             (Some("1.7"), 2)
         );
-        assert_eq!(shelf.take(Event::Apply(object("a", "2", 6, 2))), [changed("a")]);
-        let other = shelf.get("a").unwrap();
+        assert_eq!(store.take(Event::Apply(object("a", "2", 6, 2))), [changed("a")]);
+        let other = store.get("a").unwrap();
         assert_eq!(
             other.status.version.as_deref(),
             Some("1.6"),
@@ -208,27 +208,27 @@ mod tests {
     }
 
     #[test]
-    fn a_list_shows_all_there_is() {
-        let mut shelf = ClusterStore::default();
+    fn a_cluster_that_a_list_does_not_show_is_deleted() {
+        let mut store = ClusterStore::default();
         for name in ["a", "b"] {
-            shelf.take(Event::Apply(object(name, name, 1, 1)));
+            store.take(Event::Apply(object(name, name, 1, 1)));
         }
-        assert!(shelf.take(Event::Init).is_empty());
-        shelf.take(Event::InitApply(object("a", "a", 1, 1)));
-        assert_eq!(shelf.take(Event::InitDone), [changed("b")]);
-        assert!(shelf.get("a").is_some() && shelf.get("b").is_none());
-        assert_eq!(shelf.take(Event::Delete(object("a", "a", 1, 1))), [changed("a")]);
-        assert!(shelf.take(Event::Delete(object("a", "a", 1, 1))).is_empty());
+        assert!(store.take(Event::Init).is_empty());
+        store.take(Event::InitApply(object("a", "a", 1, 1)));
+        assert_eq!(store.take(Event::InitDone), [changed("b")]);
+        assert!(store.get("a").is_some() && store.get("b").is_none());
+        assert_eq!(store.take(Event::Delete(object("a", "a", 1, 1))), [changed("a")]);
+        assert!(store.take(Event::Delete(object("a", "a", 1, 1))).is_empty());
     }
 
     #[test]
-    fn what_cannot_be_decoded_leads_nowhere_and_is_there() {
+    fn a_cluster_that_cannot_be_decoded_has_no_kubeconfig() {
         let mut wrong = object("a", "1", 1, 1);
         wrong.data["spec"]["kubeConfig"] = json!(7);
         wrong.data["status"] = json!("forged");
-        let mut shelf = ClusterStore::default();
-        shelf.take(Event::Apply(wrong));
-        let seen = shelf.get("a").unwrap();
+        let mut store = ClusterStore::default();
+        store.take(Event::Apply(wrong));
+        let seen = store.get("a").unwrap();
         assert!(seen.site_and_kubeconfig("a").is_none() && seen.status == RenderClusterStatus::default());
         assert_eq!(seen.rate_limit(), RateLimit::default());
     }

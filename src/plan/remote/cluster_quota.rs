@@ -1,13 +1,13 @@
-//! How many clusters tenants may have: so many a namespace and so many in all, in the order in which they came.
+//! The quota of tenants' clusters: so many places for each namespace and so many in all, given in the order of requests.
 //!
-//! Who uses a place does not lose it to who comes later. One that leads nowhere, or that no task is for, is spare: it gives way to
-//! who waits, and where it is still wanted, it waits for another turn.
+//! A place in use is never taken away. The place of an invalid or unused kubeconfig is spare: it is handed over to a waiter, and
+//! its former holder queues again if tasks still use it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Instant;
 
-/// Who has a place, and who waits for one.
+/// The holders of places, and the queue of waiters.
 #[derive(Debug)]
 pub struct ClusterQuota<K> {
     each: usize,
@@ -21,7 +21,7 @@ pub struct ClusterQuota<K> {
 #[derive(Debug)]
 struct QuotaHolder {
     namespace: String,
-    /// Since when the place is spare.
+    /// Time since which the place is spare.
     spare: Option<Instant>,
 }
 
@@ -29,16 +29,16 @@ struct QuotaHolder {
 struct QuotaWaiter<K> {
     namespace: String,
     key: K,
-    /// No holder gives way to it before; a place that is free is had earlier.
+    /// No spare place is handed over to it before; a free place is given earlier.
     not_before: Instant,
 }
 
-/// Who got a place from whom.
+/// A place that was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaHandover<K> {
-    /// Who gave way.
+    /// The former holder.
     pub gone: K,
-    /// Who has the place now.
+    /// The new holder.
     pub next: K,
 }
 
@@ -55,8 +55,8 @@ impl<K: Hash + Eq + Clone> ClusterQuota<K> {
         }
     }
 
-    /// Asks for a place for a namespace; whether there is one, and who gave way for it. Who gets none waits for it.
-    pub fn ask(&mut self, namespace: &str, key: &K, now: Instant) -> (bool, Option<K>) {
+    /// Requests a place for a namespace; returns whether it got one, and the former holder. Without a place the key queues.
+    pub fn request(&mut self, namespace: &str, key: &K, now: Instant) -> (bool, Option<K>) {
         if self.holders.contains_key(key) {
             return (true, None);
         }
@@ -64,16 +64,16 @@ impl<K: Hash + Eq + Clone> ClusterQuota<K> {
             return (false, None);
         }
         if self.is_free(namespace) {
-            self.seat(namespace, key);
+            self.assign(namespace, key);
             return (true, None);
         }
-        self.wait(namespace, key, now);
-        let turn = self.hand_over(now);
-        (turn.is_some(), turn.map(|turn| turn.gone))
+        self.enqueue(namespace, key, now);
+        let handover = self.hand_over(now);
+        (handover.is_some(), handover.map(|handover| handover.gone))
     }
 
-    /// Waits for a place, behind all who wait.
-    pub fn wait(&mut self, namespace: &str, key: &K, not_before: Instant) {
+    /// Queues for a place, as the last waiter.
+    pub fn enqueue(&mut self, namespace: &str, key: &K, not_before: Instant) {
         self.waiting.push_back(QuotaWaiter {
             namespace: namespace.to_owned(),
             key: key.clone(),
@@ -81,38 +81,38 @@ impl<K: Hash + Eq + Clone> ClusterQuota<K> {
         });
     }
 
-    /// Says whether a place is of use to who has it.
-    pub fn mark(&mut self, key: &K, is_spare: bool, now: Instant) {
+    /// Sets whether the place of a holder is spare.
+    pub fn set_spare(&mut self, key: &K, is_spare: bool, now: Instant) {
         if let Some(holder) = self.holders.get_mut(key) {
             holder.spare = is_spare.then(|| holder.spare.unwrap_or(now));
         }
     }
 
-    /// Lets the first who may have it now take the place that is spare for longest.
+    /// Hands the longest spare place over to the first waiter that may have it now.
     pub fn hand_over(&mut self, now: Instant) -> Option<QuotaHandover<K>> {
         let due = self.waiting.iter().enumerate();
         let mut due = due.filter(|(_, waiting)| waiting.not_before <= now);
         let (at, gone) = due.find_map(|(at, waiting)| Some((at, self.spare_for(&waiting.namespace)?)))?;
         let waiting = self.waiting.remove(at)?;
-        self.rise(&gone);
-        self.seat(&waiting.namespace, &waiting.key);
+        self.free(&gone);
+        self.assign(&waiting.namespace, &waiting.key);
         Some(QuotaHandover {
             gone,
             next: waiting.key,
         })
     }
 
-    /// When [`ClusterQuota::hand_over`] may have something to do only because time has passed.
+    /// When [`ClusterQuota::hand_over`] may succeed only because time has passed.
     #[must_use]
     pub fn due(&self, now: Instant) -> Option<Instant> {
         let times = self.waiting.iter().map(|waiting| waiting.not_before);
         times.filter(|time| *time > now).min()
     }
 
-    /// Gives a place up, or the wait for it; who gets one by it.
-    pub fn leave(&mut self, key: &K) -> Option<K> {
+    /// Releases a place, or leaves the queue; returns the waiter that got the place.
+    pub fn release(&mut self, key: &K) -> Option<K> {
         self.waiting.retain(|waiting| waiting.key != *key);
-        if !self.rise(key) {
+        if !self.free(key) {
             return None;
         }
         let next = self
@@ -120,11 +120,11 @@ impl<K: Hash + Eq + Clone> ClusterQuota<K> {
             .iter()
             .position(|waiting| self.is_free(&waiting.namespace))?;
         let next = self.waiting.remove(next)?;
-        self.seat(&next.namespace, &next.key);
+        self.assign(&next.namespace, &next.key);
         Some(next.key)
     }
 
-    /// Whose place makes room for one of a namespace.
+    /// The holder of the longest spare place that a namespace may take over.
     fn spare_for(&self, namespace: &str) -> Option<K> {
         let is_full = self.taken_by(namespace) >= self.each;
         let spare = self
@@ -143,7 +143,7 @@ impl<K: Hash + Eq + Clone> ClusterQuota<K> {
         self.taken_by(namespace) < self.each && self.holders.len() < self.all
     }
 
-    fn seat(&mut self, namespace: &str, key: &K) {
+    fn assign(&mut self, namespace: &str, key: &K) {
         let holder = QuotaHolder {
             namespace: namespace.to_owned(),
             spare: None,
@@ -152,8 +152,8 @@ impl<K: Hash + Eq + Clone> ClusterQuota<K> {
         *self.taken.entry(namespace.to_owned()).or_default() += 1;
     }
 
-    /// Whether it had a place, which is free then.
-    fn rise(&mut self, key: &K) -> bool {
+    /// Frees the place of a holder; returns whether it had one.
+    fn free(&mut self, key: &K) -> bool {
         let Some(QuotaHolder { namespace, .. }) = self.holders.remove(key) else {
             return false;
         };
@@ -175,68 +175,71 @@ mod tests {
 
     /// Holds: K13.
     #[test]
-    fn one_namespace_takes_no_place_of_another() {
-        let (mut places, now) = (ClusterQuota::new(5, 8), Instant::now());
-        let mut ask = |namespace: &str, key: &i32| places.ask(namespace, key, now).0;
-        let flood: Vec<bool> = (0..5_000).map(|n| ask("flood", &n)).collect();
+    fn a_namespace_takes_no_place_of_another() {
+        let (mut quota, now) = (ClusterQuota::new(5, 8), Instant::now());
+        let mut request = |namespace: &str, key: &i32| quota.request(namespace, key, now).0;
+        let flood: Vec<bool> = (0..5_000).map(|n| request("flood", &n)).collect();
         assert!(flood[..5].iter().all(|given| *given) && !flood[5..].iter().any(|given| *given));
-        assert!(ask("quiet", &9_001) && ask("quiet", &9_002));
-        assert!(ask("late", &9_003));
-        assert!(!ask("later", &9_004), "all are taken");
+        assert!(request("quiet", &9_001) && request("quiet", &9_002));
+        assert!(request("late", &9_003));
+        assert!(!request("later", &9_004), "all are taken");
         assert!(
-            ask("quiet", &9_001) && ask("flood", &0),
-            "who has a place keeps it"
+            request("quiet", &9_001) && request("flood", &0),
+            "a holder keeps its place"
         );
-        assert!(!ask("flood", &17), "asking again does not help");
+        assert!(!request("flood", &17), "asking again does not help");
     }
 
     #[test]
-    fn who_waits_longest_and_may_have_it_gets_what_is_left() {
-        let (mut places, now) = (ClusterQuota::new(2, 3), Instant::now());
+    fn a_free_place_goes_to_the_first_waiter_within_its_quota() {
+        let (mut quota, now) = (ClusterQuota::new(2, 3), Instant::now());
         for (namespace, key) in [("a", 1), ("a", 2), ("b", 3), ("a", 4), ("c", 5), ("b", 6)] {
-            places.ask(namespace, &key, now);
+            quota.request(namespace, &key, now);
         }
-        assert_eq!(places.leave(&3), Some(5), "a has its two");
-        assert_eq!(places.leave(&1), Some(4));
-        assert_eq!(places.leave(&6), None, "it only waited");
-        assert_eq!(places.leave(&5), None);
-        assert_eq!(places.leave(&5), None, "once is enough");
-        assert!(places.ask("d", &7, now).0 && !places.ask("d", &8, now).0);
+        assert_eq!(quota.release(&3), Some(5), "a has its two");
+        assert_eq!(quota.release(&1), Some(4));
+        assert_eq!(quota.release(&6), None, "it only waited");
+        assert_eq!(quota.release(&5), None);
+        assert_eq!(quota.release(&5), None, "once is enough");
+        assert!(quota.request("d", &7, now).0 && !quota.request("d", &8, now).0);
     }
 
     /// Holds: K13, B34.
     #[test]
-    fn a_place_of_no_use_gives_way_and_one_in_use_does_not() {
-        let (mut places, now) = (ClusterQuota::new(2, 3), Instant::now());
+    fn a_spare_place_is_handed_over_and_one_in_use_is_not() {
+        let (mut quota, now) = (ClusterQuota::new(2, 3), Instant::now());
         let later = now + Duration::from_secs(300);
         for (namespace, key) in [("a", 1), ("a", 2), ("b", 3)] {
-            assert_eq!(places.ask(namespace, &key, now), (true, None));
+            assert_eq!(quota.request(namespace, &key, now), (true, None));
         }
-        assert_eq!((places.ask("a", &4, now), places.due(now)), ((false, None), None));
-        places.mark(&3, true, now);
         assert_eq!(
-            places.hand_over(now),
+            (quota.request("a", &4, now), quota.due(now)),
+            ((false, None), None)
+        );
+        quota.set_spare(&3, true, now);
+        assert_eq!(
+            quota.hand_over(now),
             None,
-            "the place of another namespace is no room in its own"
+            "a place of another namespace does not raise its own limit"
         );
         assert_eq!(
-            places.ask("c", &5, now),
+            quota.request("c", &5, now),
             (true, Some(3)),
-            "but it is where all are taken"
+            "but it can be taken over where all are taken"
         );
-        // One that leads nowhere waits for another turn, and for longer than those who had none.
-        places.mark(&2, true, now);
-        assert_eq!(places.hand_over(now), Some(QuotaHandover { gone: 2, next: 4 }));
-        places.wait("a", &2, later);
-        places.mark(&4, true, now);
-        assert_eq!((places.hand_over(now), places.due(now)), (None, Some(later)));
-        assert_eq!(places.hand_over(later), Some(QuotaHandover { gone: 4, next: 2 }));
-        // What is of use again is no room for others.
-        places.mark(&2, true, later);
-        places.mark(&2, false, later);
-        assert_eq!(places.ask("a", &6, later), (false, None));
-        // A place that is free is had at once.
-        places.wait("b", &7, later + Duration::from_secs(9));
-        assert_eq!(places.leave(&5), Some(7));
+        // A former holder queues again, and waits longer than a key that had no place yet.
+        quota.set_spare(&2, true, now);
+        assert_eq!(quota.hand_over(now), Some(QuotaHandover { gone: 2, next: 4 }));
+        quota.enqueue("a", &2, later);
+        quota.set_spare(&4, true, now);
+        assert_eq!((quota.hand_over(now), quota.due(now)), (None, Some(later)));
+        assert_eq!(quota.hand_over(later), Some(QuotaHandover { gone: 4, next: 2 }));
+        // A place that is in use again is not handed over.
+        quota.set_spare(&2, true, later);
+        quota.set_spare(&2, false, later);
+        assert_eq!(quota.request("a", &6, later), (false, None));
+        // A free place is given at once.
+        quota.enqueue("b", &7, later + Duration::from_secs(9));
+        assert_eq!(quota.release(&5), Some(7));
     }
 }

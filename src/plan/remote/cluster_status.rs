@@ -25,7 +25,7 @@ const UP: &str = "the cluster answers, and the hub has the rights there that it 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterState {
     /// Nothing leads there.
-    Nowhere(KubeconfigFault),
+    NoConnection(KubeconfigFault),
     /// A connection was made to lead there, and stands or not.
     Connection {
         /// What is known of it.
@@ -70,13 +70,13 @@ impl ClusterState {
             Self::Connection { health, .. } if health.phase == ConnectionPhase::Lost => {
                 Some((health.attempts, health.next_attempt))
             }
-            Self::Nowhere(_) | Self::Connection { .. } => None,
+            Self::NoConnection(_) | Self::Connection { .. } => None,
         }
     }
 
     fn reason(&self) -> Reason {
         match self {
-            Self::Nowhere(fault) => fault.reason(),
+            Self::NoConnection(fault) => fault.reason(),
             Self::Connection { fault, .. } => {
                 fault.map_or(Reason::Connected, health::ConnectionFault::reason)
             }
@@ -85,7 +85,7 @@ impl ClusterState {
 
     fn message(&self) -> &'static str {
         match self {
-            Self::Nowhere(fault) => fault.message(),
+            Self::NoConnection(fault) => fault.message(),
             Self::Connection { fault, .. } => fault.map_or(UP, health::ConnectionFault::message),
         }
     }
@@ -137,7 +137,7 @@ fn with_attempts(
     }
     let health = match &facts.state {
         ClusterState::Connection { health, .. } => Some(health),
-        ClusterState::Nowhere(_) => None,
+        ClusterState::NoConnection(_) => None,
     };
     if let Some(version) = health.and_then(|health| health.version) {
         next.version = Some(version.to_string());

@@ -1,4 +1,4 @@
-//! Who is reached by what, and what follows when that changes.
+//! Bindings of sites, and the actions that follow when they change.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -27,7 +27,7 @@ fn key(uid: &str) -> ConnectionKey {
 }
 
 fn found(uid: &str) -> KubeconfigVerdict {
-    KubeconfigVerdict::Leads(Box::new(ValidKubeconfig {
+    KubeconfigVerdict::Valid(Box::new(ValidKubeconfig {
         key: key(uid),
         config: config(),
         content: KubeconfigHash::of(uid.as_bytes()),
@@ -41,7 +41,7 @@ fn platform(name: &str) -> Arc<Site> {
     })
 }
 
-fn lead(secret: &str, key: Option<&str>) -> KubeconfigRef {
+fn kubeconfig(secret: &str, key: Option<&str>) -> KubeconfigRef {
     KubeconfigRef::Platform {
         secret: secret.to_owned(),
         key: key.map(str::to_owned),
@@ -69,9 +69,9 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// The acts in short.
-fn told(acts: &[BindingAction]) -> Vec<String> {
-    let short = |act: &BindingAction| match act {
+/// The actions as short texts.
+fn describe(actions: &[BindingAction]) -> Vec<String> {
+    let short = |action: &BindingAction| match action {
         BindingAction::Bind(key, _) => format!("bind {}", key.secret_uid),
         BindingAction::Open(key, site) => format!("open {} {}", key.secret_uid, site.cluster),
         BindingAction::Close(site) => format!("close {}", site.cluster),
@@ -85,196 +85,221 @@ fn told(acts: &[BindingAction]) -> Vec<String> {
         BindingAction::Refuse(_, SiteState::Up) => "up".to_owned(),
         BindingAction::Unbind(key, fault) => format!("unbind {} {}", key.secret_uid, fault.reason()),
     };
-    acts.iter().map(short).collect()
+    actions.iter().map(short).collect()
 }
 
 /// Holds: B1.
 #[test]
-fn a_cluster_that_is_kept_away_from_has_no_connection_and_no_kubeconfig_that_is_read() {
-    let mut leads = ConnectionBindings::default();
+fn a_disconnected_cluster_has_no_connection_and_its_kubeconfig_is_not_read() {
+    let mut bindings = ConnectionBindings::default();
     let (west, east) = (platform("west"), platform("east"));
-    let shared = lead("shared", None);
+    let shared = kubeconfig("shared", None);
     for site in [&west, &east] {
-        leads.bind(site, &shared, at(0));
+        bindings.bind(site, &shared, at(0));
     }
-    leads.resolve(&shared, found("1"), at(1));
+    bindings.resolve(&shared, found("1"), at(1));
     // The other one still uses the connection.
     assert_eq!(
-        told(&leads.bind(&west, &KubeconfigRef::Away, at(2))),
+        describe(&bindings.bind(&west, &KubeconfigRef::Away, at(2))),
         ["away west"]
     );
-    assert!(leads.is_held(&key("1")));
+    assert!(bindings.is_held(&key("1")));
     assert_eq!(
-        told(&leads.bind(&east, &KubeconfigRef::Away, at(3))),
+        describe(&bindings.bind(&east, &KubeconfigRef::Away, at(3))),
         ["away east", "unbind 1 KubeconfigNotFound"]
     );
-    assert!(leads.leads_into("shared").is_empty() && !leads.is_held(&key("1")));
-    assert_eq!(leads.way_to(&west), Some(Err(KubeconfigFault::Disconnected)));
-    // It is looked at anew when the hub may connect again.
-    assert!(leads.bind(&west, &shared, at(4)).is_empty());
+    assert!(bindings.kubeconfigs_in("shared").is_empty() && !bindings.is_held(&key("1")));
     assert_eq!(
-        told(&leads.resolve(&shared, found("1"), at(5))),
+        bindings.connection_of(&west),
+        Some(Err(KubeconfigFault::Disconnected))
+    );
+    // The kubeconfig is read again when the hub may connect again.
+    assert!(bindings.bind(&west, &shared, at(4)).is_empty());
+    assert_eq!(
+        describe(&bindings.resolve(&shared, found("1"), at(5))),
         ["bind 1", "open 1 west"]
     );
-    assert_eq!(told(&leads.unbind(&east)), ["close east"]);
-    assert!(!leads.is_followed(&KubeconfigRef::Away));
+    assert_eq!(describe(&bindings.unbind(&east)), ["close east"]);
+    assert!(!bindings.is_bound(&KubeconfigRef::Away));
 }
 
 #[test]
 fn clusters_that_name_one_kubeconfig_share_its_connection_until_the_last_is_gone() {
-    let mut leads = ConnectionBindings::default();
+    let mut bindings = ConnectionBindings::default();
     let (west, east) = (platform("west"), platform("east"));
-    // The default key and the same key by its name are one.
-    let (by_default, by_name) = (lead("shared", None), lead("shared", Some("value")));
+    // The default key, and the same key by its name, share a connection.
+    let (by_default, by_name) = (kubeconfig("shared", None), kubeconfig("shared", Some("value")));
     assert!(
-        leads.bind(&west, &by_default, at(0)).is_empty(),
+        bindings.bind(&west, &by_default, at(0)).is_empty(),
         "nothing is known yet"
     );
-    leads.bind(&east, &by_name, at(0));
-    assert_eq!(leads.leads_into("shared").len(), 2);
+    bindings.bind(&east, &by_name, at(0));
+    assert_eq!(bindings.kubeconfigs_in("shared").len(), 2);
     assert_eq!(
-        told(&leads.resolve(&by_default, found("1"), at(1))),
+        describe(&bindings.resolve(&by_default, found("1"), at(1))),
         ["bind 1", "open 1 west"]
     );
     assert_eq!(
-        told(&leads.resolve(&by_name, found("1"), at(1))),
+        describe(&bindings.resolve(&by_name, found("1"), at(1))),
         ["bind 1", "open 1 east"]
     );
-    assert_eq!(leads.names_at(&key("1")).len(), 2);
-    assert_eq!(told(&leads.resolve(&by_name, found("1"), at(2))), ["bind 1"]);
-    assert!(leads.resolve(&by_name, KubeconfigVerdict::Same, at(2)).is_empty());
-    assert_eq!(told(&leads.unbind(&west)), ["close west"]);
-    assert!(leads.is_held(&key("1")));
+    assert_eq!(bindings.names_at(&key("1")).len(), 2);
     assert_eq!(
-        told(&leads.unbind(&east)),
+        describe(&bindings.resolve(&by_name, found("1"), at(2))),
+        ["bind 1"]
+    );
+    assert!(
+        bindings
+            .resolve(&by_name, KubeconfigVerdict::Unchanged, at(2))
+            .is_empty()
+    );
+    assert_eq!(describe(&bindings.unbind(&west)), ["close west"]);
+    assert!(bindings.is_held(&key("1")));
+    assert_eq!(
+        describe(&bindings.unbind(&east)),
         ["close east", "unbind 1 KubeconfigNotFound"]
     );
-    assert!(!leads.is_held(&key("1")) && leads.leads_into("shared").is_empty());
-    assert!(leads.unbind(&east).is_empty());
+    assert!(!bindings.is_held(&key("1")) && bindings.kubeconfigs_in("shared").is_empty());
+    assert!(bindings.unbind(&east).is_empty());
 }
 
 /// Holds: K12.
 #[test]
 fn another_secret_of_the_same_name_is_another_cluster() {
-    let mut leads = ConnectionBindings::default();
+    let mut bindings = ConnectionBindings::default();
     let west = platform("west");
-    let by = lead("west", None);
-    leads.bind(&west, &by, at(0));
-    leads.resolve(&by, found("1"), at(0));
-    let acts = leads.resolve(&by, found("2"), at(1));
+    let by = kubeconfig("west", None);
+    bindings.bind(&west, &by, at(0));
+    bindings.resolve(&by, found("1"), at(0));
+    let actions = bindings.resolve(&by, found("2"), at(1));
     assert_eq!(
-        told(&acts),
+        describe(&actions),
         ["bind 2", "open 2 west", "unbind 1 KubeconfigNotFound"]
     );
 }
 
 #[test]
-fn a_kubeconfig_that_is_gone_ends_its_connection_and_says_so_once() {
-    let mut leads = ConnectionBindings::default();
+fn a_deleted_kubeconfig_ends_its_connection_and_is_announced_once() {
+    let mut bindings = ConnectionBindings::default();
     let west = platform("west");
-    let by = lead("west", None);
-    leads.bind(&west, &by, at(0));
-    leads.resolve(&by, found("1"), at(0));
-    let gone = || KubeconfigVerdict::Nowhere(KubeconfigFault::Missing);
+    let by = kubeconfig("west", None);
+    bindings.bind(&west, &by, at(0));
+    bindings.resolve(&by, found("1"), at(0));
+    let gone = || KubeconfigVerdict::Invalid(KubeconfigFault::Missing);
     let expected = ["down west KubeconfigNotFound 5", "unbind 1 KubeconfigNotFound"];
-    assert_eq!(told(&leads.resolve(&by, gone(), at(5))), expected);
-    assert!(leads.resolve(&by, gone(), at(9)).is_empty(), "it was said");
-    // Who asks again is told again, since when it was so.
+    assert_eq!(describe(&bindings.resolve(&by, gone(), at(5))), expected);
+    assert!(
+        bindings.resolve(&by, gone(), at(9)).is_empty(),
+        "it was announced"
+    );
+    // A new bind gets the same refusal, with the time of the first one.
     assert_eq!(
-        told(&leads.bind(&west, &by, at(9))),
+        describe(&bindings.bind(&west, &by, at(9))),
         ["down west KubeconfigNotFound 5"]
     );
     assert_eq!(
-        told(&leads.resolve(&by, found("1"), at(10))),
+        describe(&bindings.resolve(&by, found("1"), at(10))),
         ["bind 1", "open 1 west"]
     );
-    assert_eq!(leads.way_to(&west), Some(Ok(&key("1"))));
+    assert_eq!(bindings.connection_of(&west), Some(Ok(&key("1"))));
 }
 
 #[test]
 fn a_cluster_that_names_another_secret_moves() {
-    let mut leads = ConnectionBindings::default();
+    let mut bindings = ConnectionBindings::default();
     let west = platform("west");
-    let (old, new) = (lead("old", None), lead("new", None));
-    leads.bind(&west, &old, at(0));
-    leads.resolve(&old, found("1"), at(0));
+    let (old, new) = (kubeconfig("old", None), kubeconfig("new", None));
+    bindings.bind(&west, &old, at(0));
+    bindings.resolve(&old, found("1"), at(0));
     assert_eq!(
-        told(&leads.bind(&west, &new, at(1))),
+        describe(&bindings.bind(&west, &new, at(1))),
         ["unbind 1 KubeconfigNotFound"]
     );
-    assert_eq!((leads.way_to(&west), leads.leads_into("old").len()), (None, 0));
-    // One that is there already leads there at once.
+    assert_eq!(
+        (
+            bindings.connection_of(&west),
+            bindings.kubeconfigs_in("old").len()
+        ),
+        (None, 0)
+    );
+    // A kubeconfig with a result is used at once.
     let east = platform("east");
-    leads.resolve(&new, found("2"), at(1));
-    assert_eq!(told(&leads.bind(&east, &new, at(2))), ["open 2 east"]);
+    bindings.resolve(&new, found("2"), at(1));
+    assert_eq!(describe(&bindings.bind(&east, &new, at(2))), ["open 2 east"]);
 }
 
 /// Holds: K12.
 #[test]
-fn who_may_not_read_a_kubeconfig_any_more_loses_it_and_nobody_else_does() {
-    let mut leads = ConnectionBindings::default();
+fn a_revoked_right_to_read_a_kubeconfig_ends_only_the_sites_of_that_account() {
+    let mut bindings = ConnectionBindings::default();
     let (mine, theirs) = (own("kubeconfig"), own("other-way"));
     let (my_site, their_site) = (site_of(&mine), site_of(&theirs));
-    let (my_lead, their_lead) = (KubeconfigRef::Own(mine), KubeconfigRef::Own(theirs));
-    leads.bind(&my_site, &my_lead, at(0));
-    leads.bind(&their_site, &their_lead, at(0));
-    leads.resolve(&my_lead, found("1"), at(0));
-    leads.resolve(&their_lead, found("1"), at(0));
-    let denied = leads.resolve(
-        &my_lead,
-        KubeconfigVerdict::Nowhere(KubeconfigFault::Right),
+    let (my_kubeconfig, their_kubeconfig) = (KubeconfigRef::Own(mine), KubeconfigRef::Own(theirs));
+    bindings.bind(&my_site, &my_kubeconfig, at(0));
+    bindings.bind(&their_site, &their_kubeconfig, at(0));
+    bindings.resolve(&my_kubeconfig, found("1"), at(0));
+    bindings.resolve(&their_kubeconfig, found("1"), at(0));
+    let denied = bindings.resolve(
+        &my_kubeconfig,
+        KubeconfigVerdict::Invalid(KubeconfigFault::Right),
         at(3),
     );
-    assert_eq!(told(&denied), ["refuse kubeconfig RBACDenied 3"]);
-    let denied = leads.resolve(
-        &their_lead,
-        KubeconfigVerdict::Nowhere(KubeconfigFault::Right),
+    assert_eq!(describe(&denied), ["refuse kubeconfig RBACDenied 3"]);
+    let denied = bindings.resolve(
+        &their_kubeconfig,
+        KubeconfigVerdict::Invalid(KubeconfigFault::Right),
         at(4),
     );
     assert_eq!(
-        told(&denied),
+        describe(&denied),
         ["refuse other-way RBACDenied 4", "unbind 1 RBACDenied"]
     );
 }
 
 #[test]
 fn a_tenants_kubeconfig_outlives_its_last_task_until_it_is_forgotten() {
-    let mut leads = ConnectionBindings::default();
+    let mut bindings = ConnectionBindings::default();
     let mine = own("kubeconfig");
     let site = site_of(&mine);
-    let lead = KubeconfigRef::Own(mine);
-    leads.bind(&site, &lead, at(0));
-    leads.resolve(&lead, found("1"), at(0));
-    assert_eq!(told(&leads.unbind(&site)), ["close kubeconfig"]);
-    assert!(leads.is_idle(&lead) && leads.is_followed(&lead));
-    assert_eq!(told(&leads.bind(&site, &lead, at(1))), ["open 1 kubeconfig"]);
-    leads.unbind(&site);
-    assert_eq!(told(&leads.forget(&lead)), ["unbind 1 KubeconfigNotFound"]);
-    assert!(
-        leads.resolve(&lead, found("1"), at(2)).is_empty(),
-        "late words change nothing"
+    let kubeconfig = KubeconfigRef::Own(mine);
+    bindings.bind(&site, &kubeconfig, at(0));
+    bindings.resolve(&kubeconfig, found("1"), at(0));
+    assert_eq!(describe(&bindings.unbind(&site)), ["close kubeconfig"]);
+    assert!(bindings.is_idle(&kubeconfig) && bindings.is_bound(&kubeconfig));
+    assert_eq!(
+        describe(&bindings.bind(&site, &kubeconfig, at(1))),
+        ["open 1 kubeconfig"]
     );
-    assert!(!leads.is_held(&key("1")));
+    bindings.unbind(&site);
+    assert_eq!(
+        describe(&bindings.forget(&kubeconfig)),
+        ["unbind 1 KubeconfigNotFound"]
+    );
+    assert!(
+        bindings.resolve(&kubeconfig, found("1"), at(2)).is_empty(),
+        "a late verdict changes nothing"
+    );
+    assert!(!bindings.is_held(&key("1")));
 }
 
 #[test]
-fn what_is_known_is_not_asked_for_again_unless_it_is_to_be_told() {
-    let mut leads = ConnectionBindings::default();
-    let by = lead("west", Some("admin"));
-    leads.bind(&platform("west"), &by, at(0));
-    assert!(leads.query(&by, false).known.is_none());
-    leads.resolve(&by, found("1"), at(0));
-    let asked = leads.query(&by, false);
+fn known_content_gives_no_new_verdict_unless_it_must_be_reported() {
+    let mut bindings = ConnectionBindings::default();
+    let by = kubeconfig("west", Some("admin"));
+    bindings.bind(&platform("west"), &by, at(0));
+    assert!(bindings.query(&by, false).known.is_none());
+    bindings.resolve(&by, found("1"), at(0));
+    let query = bindings.query(&by, false);
     assert!(
-        asked.known == Some((key("1"), KubeconfigHash::of(b"1"))) && asked.key.as_deref() == Some("admin")
+        query.known == Some((key("1"), KubeconfigHash::of(b"1"))) && query.key.as_deref() == Some("admin")
     );
-    assert!(leads.query(&by, true).known.is_none());
-    let refused = KubeconfigVerdict::Nowhere(KubeconfigFault::Flaw(
+    assert!(bindings.query(&by, true).known.is_none());
+    let refused = KubeconfigVerdict::Invalid(KubeconfigFault::Flaw(
         crate::plan::remote::kubeconfig_fault::KubeconfigFlaw {
             reason: Reason::BadKubeconfig,
             message: "it cannot be read",
         },
     ));
-    leads.resolve(&by, refused, at(1));
-    assert!(leads.query(&by, false).known.is_none());
+    bindings.resolve(&by, refused, at(1));
+    assert!(bindings.query(&by, false).known.is_none());
 }

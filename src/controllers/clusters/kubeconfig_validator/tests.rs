@@ -1,4 +1,4 @@
-//! What becomes of the keys of a Secret, and what a hostile one costs.
+//! Verdicts on the keys of a Secret, and the cost of a hostile one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -19,26 +19,26 @@ fn secret(uid: &str, data: &[(&str, &[u8])]) -> SecretBody {
     SecretBody::new(secret.to_string().into_bytes())
 }
 
-fn asked(key: Option<&str>) -> KubeconfigQuery {
+fn query(key: Option<&str>) -> KubeconfigQuery {
     KubeconfigQuery {
         key: key.map(str::to_owned),
         known: None,
     }
 }
 
-fn judge(decode: KubeconfigDecoder) -> KubeconfigValidator {
+fn validator(decode: KubeconfigDecoder) -> KubeconfigValidator {
     KubeconfigValidator::new(decode, Duration::from_secs(20))
 }
 
-async fn one(judge: &KubeconfigValidator, body: SecretBody, asked: KubeconfigQuery) -> KubeconfigVerdict {
-    let mut judged = judge.judge(body, &[asked]).await.unwrap();
-    judged.verdicts.pop().unwrap()
+async fn one(validator: &KubeconfigValidator, body: SecretBody, query: KubeconfigQuery) -> KubeconfigVerdict {
+    let mut validated = validator.validate(body, &[query]).await.unwrap();
+    validated.verdicts.pop().unwrap()
 }
 
 fn fault(verdict: &KubeconfigVerdict) -> Option<KubeconfigFault> {
     match verdict {
-        KubeconfigVerdict::Nowhere(fault) => Some(*fault),
-        KubeconfigVerdict::Same | KubeconfigVerdict::Leads(_) => None,
+        KubeconfigVerdict::Invalid(fault) => Some(*fault),
+        KubeconfigVerdict::Unchanged | KubeconfigVerdict::Valid(_) => None,
     }
 }
 
@@ -58,23 +58,23 @@ async fn each_key_has_a_verdict_of_its_own() {
         if bytes == b"good" { good(bytes) } else { Err(BAD) }
     }
     let body = secret("1", &[("value", b"good"), ("other", b"bad"), ("empty", b"")]);
-    let all = [None, Some("value"), Some("other"), Some("empty"), Some("none")].map(asked);
-    let judged = judge(by_content).judge(body, &all).await.unwrap();
-    assert_eq!((judged.uid.as_str(), judged.version.as_str()), ("1", "7"));
-    let faults: Vec<_> = judged.verdicts.iter().map(fault).collect();
+    let all = [None, Some("value"), Some("other"), Some("empty"), Some("none")].map(query);
+    let validated = validator(by_content).validate(body, &all).await.unwrap();
+    assert_eq!((validated.uid.as_str(), validated.version.as_str()), ("1", "7"));
+    let faults: Vec<_> = validated.verdicts.iter().map(fault).collect();
     let missing = Some(KubeconfigFault::NoKey);
     assert_eq!(
         faults,
         [None, None, Some(KubeconfigFault::Flaw(BAD)), missing, missing]
     );
-    let keys = judged.verdicts.iter().filter_map(|verdict| match verdict {
-        KubeconfigVerdict::Leads(found) => Some((&*found.key.secret_uid, &*found.key.key)),
-        KubeconfigVerdict::Same | KubeconfigVerdict::Nowhere(_) => None,
+    let keys = validated.verdicts.iter().filter_map(|verdict| match verdict {
+        KubeconfigVerdict::Valid(found) => Some((&*found.key.secret_uid, &*found.key.key)),
+        KubeconfigVerdict::Unchanged | KubeconfigVerdict::Invalid(_) => None,
     });
     assert_eq!(keys.collect::<Vec<_>>(), [("1", "value"), ("1", "value")]);
     assert!(
-        judge(good)
-            .judge(SecretBody::new(b"[]".to_vec()), &all)
+        validator(good)
+            .validate(SecretBody::new(b"[]".to_vec()), &all)
             .await
             .is_none()
     );
@@ -83,9 +83,9 @@ async fn each_key_has_a_verdict_of_its_own() {
 /// Holds: K12.
 #[tokio::test]
 async fn only_the_same_bytes_of_the_same_secret_are_known() {
-    let known = match one(&judge(good), secret("1", &[("value", b"a")]), asked(None)).await {
-        KubeconfigVerdict::Leads(found) => Some((found.key, found.content)),
-        KubeconfigVerdict::Same | KubeconfigVerdict::Nowhere(_) => None,
+    let known = match one(&validator(good), secret("1", &[("value", b"a")]), query(None)).await {
+        KubeconfigVerdict::Valid(found) => Some((found.key, found.content)),
+        KubeconfigVerdict::Unchanged | KubeconfigVerdict::Invalid(_) => None,
     };
     let table = [
         ("1", "value", "a", true),
@@ -98,9 +98,9 @@ async fn only_the_same_bytes_of_the_same_secret_are_known() {
             key: None,
             known: known.clone(),
         };
-        let verdict = one(&judge(good), secret(uid, &[(key, content.as_bytes())]), again).await;
+        let verdict = one(&validator(good), secret(uid, &[(key, content.as_bytes())]), again).await;
         assert_eq!(
-            matches!(verdict, KubeconfigVerdict::Same),
+            matches!(verdict, KubeconfigVerdict::Unchanged),
             is_known,
             "{uid} {key} {content}"
         );
@@ -115,9 +115,9 @@ async fn what_was_refused_is_not_decoded_again() {
         DECODED.fetch_add(1, Ordering::Relaxed);
         Err(BAD)
     }
-    let judge = judge(counted);
+    let validator = validator(counted);
     for uid in ["1", "2", "3"] {
-        let verdict = one(&judge, secret(uid, &[("value", b"bomb")]), asked(None)).await;
+        let verdict = one(&validator, secret(uid, &[("value", b"bomb")]), query(None)).await;
         assert_eq!(fault(&verdict), Some(KubeconfigFault::Flaw(BAD)));
     }
     assert_eq!(
@@ -125,7 +125,7 @@ async fn what_was_refused_is_not_decoded_again() {
         1,
         "one content, whoever brings it"
     );
-    one(&judge, secret("1", &[("value", b"other")]), asked(None)).await;
+    one(&validator, secret("1", &[("value", b"other")]), query(None)).await;
     assert_eq!(DECODED.load(Ordering::Relaxed), 2);
 }
 
@@ -147,24 +147,24 @@ fn only_so_much_is_remembered() {
 
 /// Holds: K9.
 #[tokio::test]
-async fn one_that_takes_too_long_is_given_up_and_blocks_nobody() {
+async fn a_kubeconfig_that_takes_too_long_times_out_and_blocks_no_other() {
     fn slow(bytes: &[u8]) -> Result<RemoteConfig, KubeconfigFlaw> {
         if bytes == b"slow" {
             std::thread::sleep(Duration::from_secs(5));
         }
         good(bytes)
     }
-    let judge = KubeconfigValidator::new(slow, Duration::from_millis(200));
+    let validator = KubeconfigValidator::new(slow, Duration::from_millis(200));
     let begin = Instant::now();
     let body = secret("1", &[("value", b"slow")]);
-    let judged = judge.judge(body, &[asked(None)]).await.unwrap();
-    assert!(judged.is_late && fault(&judged.verdicts[0]) == Some(KubeconfigFault::Flaw(LATE)));
+    let validated = validator.validate(body, &[query(None)]).await.unwrap();
+    assert!(validated.is_late && fault(&validated.verdicts[0]) == Some(KubeconfigFault::Flaw(LATE)));
     assert!(begin.elapsed() < Duration::from_secs(4), "it was waited for");
     let quick = secret("2", &[("value", b"quick")]);
-    let judged = judge.judge(quick, &[asked(None)]).await.unwrap();
-    assert!(!judged.is_late && begin.elapsed() < Duration::from_secs(4));
+    let validated = validator.validate(quick, &[query(None)]).await.unwrap();
+    assert!(!validated.is_late && begin.elapsed() < Duration::from_secs(4));
     assert!(
-        judge.refused().get(KubeconfigHash::of(b"slow")).is_none(),
+        validator.refused().get(KubeconfigHash::of(b"slow")).is_none(),
         "it may be the machine"
     );
 }
@@ -173,7 +173,12 @@ async fn one_that_takes_too_long_is_given_up_and_blocks_nobody() {
 #[tokio::test]
 async fn one_that_is_too_large_is_refused_without_being_read() {
     let megabyte = vec![b'x'; 1024 * 1024];
-    let verdict = one(&judge(decode), secret("1", &[("value", &megabyte)]), asked(None)).await;
+    let verdict = one(
+        &validator(decode),
+        secret("1", &[("value", &megabyte)]),
+        query(None),
+    )
+    .await;
     let reason = fault(&verdict).map(KubeconfigFault::reason);
     assert_eq!(reason, Some(Reason::KubeconfigTooLarge));
 }

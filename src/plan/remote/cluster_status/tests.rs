@@ -79,7 +79,7 @@ fn after(steps: &[(i64, ClusterFacts<'_>)]) -> RenderClusterStatus {
 fn health_of(standing: &ClusterState) -> ConnectionHealth {
     match standing {
         ClusterState::Connection { health, .. } => *health,
-        ClusterState::Nowhere(_) => unreachable!("nothing leads there"),
+        ClusterState::NoConnection(_) => unreachable!("nothing leads there"),
     }
 }
 
@@ -98,17 +98,17 @@ fn each_standing_has_its_words() {
         (up(), "True", "Connected"),
         (connecting(), "False", "Connecting"),
         (
-            ClusterState::Nowhere(KubeconfigFault::Missing),
+            ClusterState::NoConnection(KubeconfigFault::Missing),
             "False",
             "KubeconfigNotFound",
         ),
-        (ClusterState::Nowhere(flaw), "False", "InsecureKubeconfig"),
+        (ClusterState::NoConnection(flaw), "False", "InsecureKubeconfig"),
         (
-            ClusterState::Nowhere(KubeconfigFault::Disconnected),
+            ClusterState::NoConnection(KubeconfigFault::Disconnected),
             "False",
             "Disconnected",
         ),
-        (ClusterState::Nowhere(undecodable()), "False", "InvalidSpec"),
+        (ClusterState::NoConnection(undecodable()), "False", "InvalidSpec"),
         (down(1, 5), "False", "Unreachable"),
     ];
     for (standing, status, reason) in table {
@@ -172,7 +172,7 @@ fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
     for before in [
         probed(up(), 0),
         down(7, 300),
-        ClusterState::Nowhere(KubeconfigFault::Missing),
+        ClusterState::NoConnection(KubeconfigFault::Missing),
     ] {
         let status = after(&[(0, facts(before.clone()))]);
         assert_eq!(next(&status, &facts(connecting()), at(60)), status);
@@ -293,12 +293,12 @@ fn each_turn_of_a_cluster_is_told_once() {
         (down(1, 40), None),
         (up(), Some(Reason::Connected)),
         (
-            ClusterState::Nowhere(KubeconfigFault::Disconnected),
+            ClusterState::NoConnection(KubeconfigFault::Disconnected),
             Some(Reason::Disconnected),
         ),
         (connecting(), None),
         (
-            ClusterState::Nowhere(KubeconfigFault::Missing),
+            ClusterState::NoConnection(KubeconfigFault::Missing),
             Some(Reason::KubeconfigNotFound),
         ),
     ];
