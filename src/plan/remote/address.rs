@@ -1,14 +1,14 @@
 //! Which addresses the hub connects to for a cluster.
 //!
-//! It is asked for each address that a name came to, each time one is connected to: what is judged is what is dialled.
+//! The hub checks every address of a name for each connection, so that it dials exactly the addresses that were checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Addresses at which no cluster is, unless an operator says so.
+/// Networks that are refused unless the platform operator allows them.
 ///
-/// Private networks are not among them: real clusters live there.
+/// Private networks are not among them, as real clusters are there.
 #[rustfmt::skip]
 const REFUSED: &[IpNet] = &[
     v4([0, 0, 0, 0], 8),           // "this network"; connecting to 0.0.0.0 reaches the machine itself
@@ -57,7 +57,7 @@ pub struct AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Whether the address may be connected to. One that carries another in it may be where both may.
+    /// Whether the hub may connect to the address. An address that contains an IPv4 address is permitted only if both are.
     #[must_use]
     pub fn permits(&self, address: IpAddr) -> bool {
         self.permits_itself(address) && carried(address).is_none_or(|inner| self.permits_itself(inner.into()))

@@ -1,4 +1,4 @@
-//! What is said of a `RenderCluster`, and when it is written.
+//! The status of a `RenderCluster`, and when it is written.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use crate::plan::platform::namespaces;
 
 /// Shortest time between two writes that change no condition.
 pub const PAUSE: Duration = Duration::from_secs(10);
-/// Age at which the time of the last answer is written although nothing else is.
+/// Age at which the time of the last answer is written although nothing else changed.
 const STALE: Duration = Duration::from_secs(600);
 
-/// What is said of a cluster that is connected.
+/// Message of a cluster that is connected.
 const UP: &str = "the cluster answers, and the hub has the rights there that it needs";
 
-/// How a cluster stands.
+/// State of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterState {
-    /// Nothing leads there.
+    /// There is no valid kubeconfig.
     NoConnection(KubeconfigFault),
-    /// A connection was made to lead there, and stands or not.
+    /// There is a connection, up or not.
     Connection {
-        /// What is known of it.
+        /// Its health.
         health: ConnectionHealth,
-        /// What keeps the cluster's namespace there from being used.
+        /// Why the cluster's namespace there cannot be used.
         fault: Option<health::ConnectionFault>,
     },
 }
 
 impl ClusterState {
-    /// A connection of which nothing was heard yet.
+    /// A connection without a report yet.
     #[must_use]
     pub const fn first() -> Self {
         let fault = Some(health::ConnectionFault::Connecting);
@@ -53,7 +53,7 @@ impl ClusterState {
         Self::Connection { health, fault }
     }
 
-    /// Whether the first attempt to connect is under way.
+    /// Whether the first attempt to connect is in flight.
     const fn is_first(&self) -> bool {
         matches!(
             self,
@@ -64,7 +64,7 @@ impl ClusterState {
         )
     }
 
-    /// Attempts since the connection was lost, and when the next one is made if none is under way.
+    /// Attempts since the connection was lost, and the time of the next one if none is in flight.
     fn attempts(&self) -> Option<(u32, Option<Timestamp>)> {
         match self {
             Self::Connection { health, .. } if health.phase == ConnectionPhase::Lost => {
@@ -91,12 +91,12 @@ impl ClusterState {
     }
 }
 
-/// What is known of a cluster.
+/// The facts that a cluster's status shows.
 #[derive(Clone, Debug)]
 pub struct ClusterFacts<'a> {
     /// Generation of the spec.
     pub generation: i64,
-    /// How it stands.
+    /// Its state.
     pub state: ClusterState,
     /// Whether nothing new is started there.
     pub is_suspended: bool,
@@ -106,8 +106,8 @@ pub struct ClusterFacts<'a> {
     pub active_jobs: usize,
 }
 
-/// The status that says what is known, made of the one that is there. An attempt that was announced and is under way is no news; in
-/// what is written, nothing that is to come lies in the past.
+/// The next status, made of the current one. An announced attempt that is in flight changes nothing; the next attempt in a
+/// written status never lies in the past.
 #[must_use]
 pub fn next(old: &RenderClusterStatus, facts: &ClusterFacts<'_>, now: Timestamp) -> RenderClusterStatus {
     let next = with_attempts(old, facts, announced(old, facts), now);
@@ -129,11 +129,11 @@ fn with_attempts(
 ) -> RenderClusterStatus {
     let mut next = old.clone();
     let generation = Some(facts.generation);
-    // What was said before the hub started again is as good as any guess until the first attempt has ended.
-    let says_nothing_new =
+    // After a restart of the hub, the former condition stays until the first attempt has ended.
+    let keeps_condition =
         facts.state.is_first() && old.observed_generation == generation && connected(old).is_some();
-    if !says_nothing_new {
-        say(&mut next, facts, announced, now);
+    if !keeps_condition {
+        set_condition(&mut next, facts, announced, now);
     }
     let health = match &facts.state {
         ClusterState::Connection { health, .. } => Some(health),
@@ -151,8 +151,8 @@ fn with_attempts(
     next
 }
 
-/// Says how the cluster stands, with the attempts as they were announced or as they are now.
-fn say(
+/// Sets the condition `Connected`, with the attempts as they were announced or as they are now.
+fn set_condition(
     status: &mut RenderClusterStatus,
     facts: &ClusterFacts<'_>,
     announced: Option<(u32, Time)>,
@@ -171,17 +171,17 @@ fn say(
     status.next_connection_attempt = attempts.map(|(_, at)| at);
 }
 
-/// The attempts as they were told, where the one that was announced is under way.
+/// The attempts as they were announced, where the announced one is in flight.
 fn announced(old: &RenderClusterStatus, facts: &ClusterFacts<'_>) -> Option<(u32, Time)> {
     let (made, None) = facts.state.attempts()? else {
         return None;
     };
-    let told = u32::try_from(old.connection_attempts?).ok()?;
-    let is_it = told == made || told.checked_add(1) == Some(made);
-    is_it.then_some((told, old.next_connection_attempt.clone()?))
+    let announced = u32::try_from(old.connection_attempts?).ok()?;
+    let is_same = announced == made || announced.checked_add(1) == Some(made);
+    is_same.then_some((announced, old.next_connection_attempt.clone()?))
 }
 
-/// When a status is to be written that was written last at `written`; `None` where there is nothing to say.
+/// When a status that was last written at `written` is to be written; `None` where nothing changed.
 #[must_use]
 pub fn due(
     old: &RenderClusterStatus,
@@ -199,24 +199,23 @@ pub fn due(
     Some(earliest.map_or(now, |earliest| earliest.max(now)))
 }
 
-/// What is to be told once of a cluster whose status is written: whether it is connected, or why not, where that was different
-/// before.
+/// The reason and message of the event for a written status, if whether it is connected, or why not, has changed.
 #[must_use]
 pub fn transition<'a>(old: &RenderClusterStatus, new: &'a RenderClusterStatus) -> Option<(Reason, &'a str)> {
-    let told = connected(new)?;
-    let reason = Reason::parse(&told.reason)?;
-    let is_news = connected(old).is_none_or(|before| before.reason != told.reason);
-    (is_news && reason != Reason::Connecting).then_some((reason, told.message.as_str()))
+    let condition = connected(new)?;
+    let reason = Reason::parse(&condition.reason)?;
+    let has_changed = connected(old).is_none_or(|before| before.reason != condition.reason);
+    (has_changed && reason != Reason::Connecting).then_some((reason, condition.message.as_str()))
 }
 
-/// Whether two statuses say different things of whether the cluster is connected, and why.
+/// Whether two statuses differ in whether the cluster is connected, or why not.
 #[must_use]
 pub fn contradicts(one: &RenderClusterStatus, other: &RenderClusterStatus) -> bool {
-    let said = |status: &RenderClusterStatus| {
+    let verdict_of = |status: &RenderClusterStatus| {
         let verdict = connected(status).map(|c| (c.status.clone(), c.reason.clone()));
         (verdict, status.observed_generation)
     };
-    said(one) != said(other)
+    verdict_of(one) != verdict_of(other)
 }
 
 fn connected(status: &RenderClusterStatus) -> Option<&Condition> {
@@ -228,7 +227,7 @@ fn is_stale(written: Option<&Time>, probe: Timestamp) -> bool {
     written.is_none_or(|written| probe.duration_since(written.0).unsigned_abs() >= STALE)
 }
 
-/// To the second, as the API server keeps it, so that what is read back is what was written.
+/// Cuts a time to the second, as the API server does, so that a status that is read equals the written one.
 fn seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }

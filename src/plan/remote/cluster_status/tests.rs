@@ -1,4 +1,4 @@
-//! What is said of a cluster, and when.
+//! The status of a cluster, and when it is written.
 
 use super::*;
 
@@ -6,10 +6,10 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
 }
 
-fn facts(standing: ClusterState) -> ClusterFacts<'static> {
+fn facts(state: ClusterState) -> ClusterFacts<'static> {
     ClusterFacts {
         generation: 1,
-        state: standing,
+        state,
         is_suspended: false,
         recreated: &[],
         active_jobs: 0,
@@ -52,22 +52,22 @@ fn down(attempts: u32, next: impl Into<Option<i64>>) -> ClusterState {
     )
 }
 
-fn changed(mut standing: ClusterState, change: impl FnOnce(&mut ConnectionHealth)) -> ClusterState {
-    if let ClusterState::Connection { health, .. } = &mut standing {
+fn changed(mut state: ClusterState, change: impl FnOnce(&mut ConnectionHealth)) -> ClusterState {
+    if let ClusterState::Connection { health, .. } = &mut state {
         change(health);
     }
-    standing
+    state
 }
 
-/// It answered at this second.
-fn probed(standing: ClusterState, second: i64) -> ClusterState {
-    changed(standing, |health| {
+/// A state with a probe that was answered at this second.
+fn probed(state: ClusterState, second: i64) -> ClusterState {
+    changed(state, |health| {
         health.last_probe = Some(at(second));
         health.version = health::KubernetesVersion::parse("1", "36+");
     })
 }
 
-/// The status after these facts, one after the other at these seconds.
+/// The status after these facts, in order, at these seconds.
 fn after(steps: &[(i64, ClusterFacts<'_>)]) -> RenderClusterStatus {
     let mut status = RenderClusterStatus::default();
     for (second, facts) in steps {
@@ -76,20 +76,20 @@ fn after(steps: &[(i64, ClusterFacts<'_>)]) -> RenderClusterStatus {
     status
 }
 
-fn health_of(standing: &ClusterState) -> ConnectionHealth {
-    match standing {
+fn health_of(state: &ClusterState) -> ConnectionHealth {
+    match state {
         ClusterState::Connection { health, .. } => *health,
         ClusterState::NoConnection(_) => unreachable!("nothing leads there"),
     }
 }
 
-fn told(status: &RenderClusterStatus) -> (String, String, String) {
+fn condition_of(status: &RenderClusterStatus) -> (String, String, String) {
     let found = connected(status).unwrap().clone();
     (found.status, found.reason, found.message)
 }
 
 #[test]
-fn each_standing_has_its_words() {
+fn each_state_has_its_reason() {
     let flaw = KubeconfigFault::Flaw(KubeconfigFlaw {
         reason: Reason::InsecureKubeconfig,
         message: "it names a command",
@@ -111,9 +111,9 @@ fn each_standing_has_its_words() {
         (ClusterState::NoConnection(undecodable()), "False", "InvalidSpec"),
         (down(1, 5), "False", "Unreachable"),
     ];
-    for (standing, status, reason) in table {
-        let (found, why, message) = told(&after(&[(0, facts(standing.clone()))]));
-        assert_eq!((found.as_str(), why.as_str()), (status, reason), "{standing:?}");
+    for (state, status, reason) in table {
+        let (found, why, message) = condition_of(&after(&[(0, facts(state.clone()))]));
+        assert_eq!((found.as_str(), why.as_str()), (status, reason), "{state:?}");
         assert_eq!(
             message.contains("connection attempts"),
             reason == "Unreachable",
@@ -127,15 +127,15 @@ fn each_standing_has_its_words() {
         },
         fault: Some(health::ConnectionFault::Forbidden),
     };
-    let (found, why, message) = told(&after(&[(0, facts(refused))]));
+    let (found, why, message) = condition_of(&after(&[(0, facts(refused))]));
     assert_eq!((found.as_str(), why.as_str()), ("False", "Forbidden"));
-    assert!(!message.contains("attempts"), "the connection stands: {message}");
+    assert!(!message.contains("attempts"), "the connection is up: {message}");
 }
 
 #[test]
-fn while_down_the_next_attempt_is_the_last_thing_said() {
+fn while_down_the_message_ends_with_the_next_attempt() {
     let status = after(&[(0, facts(down(4, 125)))]);
-    let (_, _, message) = told(&status);
+    let (_, _, message) = condition_of(&status);
     let ending = "; connection attempts: 4, next connection attempt: 2023-11-14T22:15:25Z";
     assert!(message.ends_with(ending), "{message}");
     assert_eq!(
@@ -147,10 +147,10 @@ fn while_down_the_next_attempt_is_the_last_thing_said() {
     assert_eq!(status.connection_attempts, Some(4));
     assert_eq!(status.next_connection_attempt, Some(Time(at(125))));
     let trying = next(&status, &facts(down(4, None)), at(126));
-    assert_eq!(trying, status, "the attempt that was announced is under way");
+    assert_eq!(trying, status, "the attempt that was announced is in flight");
     let trying = next(&status, &facts(down(5, None)), at(126));
     assert_eq!(trying, status, "also where it is counted already");
-    // What is written all the same tells of nothing that lies in the past.
+    // The next attempt in a written status never lies in the past.
     let busy = ClusterFacts {
         active_jobs: 3,
         ..facts(down(5, None))
@@ -168,7 +168,7 @@ fn while_down_the_next_attempt_is_the_last_thing_said() {
 }
 
 #[test]
-fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
+fn a_restarted_hub_keeps_the_condition_until_the_first_attempt_has_ended() {
     for before in [
         probed(up(), 0),
         down(7, 300),
@@ -176,7 +176,7 @@ fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
     ] {
         let status = after(&[(0, facts(before.clone()))]);
         assert_eq!(next(&status, &facts(connecting()), at(60)), status);
-        // It finds what was so before.
+        // It finds the state of before the restart.
         let again = changed(before, |health| {
             health.last_probe = health.last_probe.map(|_| at(60));
         });
@@ -188,11 +188,15 @@ fn a_hub_that_starts_again_has_nothing_to_say_until_it_knows() {
         ..facts(connecting())
     };
     let status = after(&[(0, facts(up())), (60, other)]);
-    assert_eq!(told(&status).1, "Connecting", "it may be another cluster now");
+    assert_eq!(
+        condition_of(&status).1,
+        "Connecting",
+        "it may be another cluster now"
+    );
 }
 
 #[test]
-fn the_last_answer_is_told_with_something_else_or_when_it_is_old() {
+fn the_last_answer_is_written_with_another_change_or_when_it_is_old() {
     let probed = |second: i64, active_jobs: usize| ClusterFacts {
         active_jobs,
         ..facts(probed(up(), second))
@@ -203,7 +207,7 @@ fn the_last_answer_is_told_with_something_else_or_when_it_is_old() {
     assert_eq!(seen(&[(0, probed(0, 0)), (599, probed(599, 0))]), at(0));
     assert_eq!(seen(&[(0, probed(0, 0)), (600, probed(600, 0))]), at(600));
     assert_eq!(seen(&[(0, probed(0, 0)), (9, probed(9, 1))]), at(9));
-    // The hub started again and has heard nothing yet.
+    // The hub was restarted and has no report yet.
     assert_eq!(seen(&[(0, probed(0, 0)), (9, facts(down(1, 5)))]), at(0));
 }
 
@@ -255,7 +259,7 @@ fn the_condition_mentions_what_keeps_tasks_from_it() {
             ..facts(down(2, 30))
         },
     )]);
-    let (_, _, message) = told(&status);
+    let (_, _, message) = condition_of(&status);
     assert!(
         message.contains("suspended") && message.contains("recreated: team-a;"),
         "{message}"
@@ -285,7 +289,7 @@ fn times_are_what_the_api_server_keeps() {
 }
 
 #[test]
-fn each_turn_of_a_cluster_is_told_once() {
+fn each_transition_of_a_cluster_has_one_event() {
     let steps = [
         (up(), Some(Reason::Connected)),
         (probed(up(), 9), None),
@@ -303,10 +307,10 @@ fn each_turn_of_a_cluster_is_told_once() {
         ),
     ];
     let mut status = RenderClusterStatus::default();
-    for (second, (standing, expected)) in (0..).zip(steps) {
-        let next = next(&status, &facts(standing.clone()), at(second));
-        let told = transition(&status, &next).map(|(reason, _)| reason);
-        assert_eq!(told, expected, "{standing:?}");
+    for (second, (state, expected)) in (0..).zip(steps) {
+        let next = next(&status, &facts(state.clone()), at(second));
+        let reason = transition(&status, &next).map(|(reason, _)| reason);
+        assert_eq!(reason, expected, "{state:?}");
         status = next;
     }
 }

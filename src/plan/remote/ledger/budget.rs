@@ -1,8 +1,8 @@
-//! How much the ledger holds, of whom, and what gives way where it is full.
+//! Bounds of the ledger, and which entries it drops where it is full.
 //!
-//! Losses of the platform's clusters, losses of tenants' clusters and orphans have room of their own each. In the room a
-//! namespace has a share that it cannot pass; where the room is full all the same, the oldest entries of the namespace with the
-//! most give way, as long as that one has more than who comes. So no namespace loses an entry to one that has as much.
+//! Losses of the platform's clusters, losses of tenants' clusters, and orphans have a limit of their own each, and of it a
+//! namespace has at most a share. Where a limit is reached, the oldest entries of the namespace with the most bytes are dropped,
+//! as long as that one has more than the namespace of the new entry. So no namespace loses an entry to one that has as much.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::api::names::TaskUid;
 
 use super::entries::{LOST, LedgerChanges, LostSiteEntry, ORPHAN, OrphanEntry, tenant_of};
 
-/// Bytes of all entries, as JSON and with what the API server writes down of who wrote each: half of the MiB that a ConfigMap
-/// may have, so that an administrator can still change it.
+/// Bytes of all entries, as JSON and with their managed fields: half of the MiB that a ConfigMap may have, so that an
+/// administrator can still change it.
 pub const LEDGER_BYTES: usize = PLATFORM_LOSSES.bytes + TENANT_LOSSES.bytes + ORPHANS.bytes;
 
 /// Losses of the platform's clusters: 500 of the usual size.
@@ -22,28 +22,28 @@ const PLATFORM_LOSSES: LedgerLimit = LedgerLimit {
     bytes: 128 << 10,
     share: 128 << 10,
 };
-/// Losses of clusters that tenants bring: at least four namespaces', each with more than the five clusters it has places for.
+/// Losses of tenants' clusters: of at least four namespaces, each with more than the five clusters of its quota.
 const TENANT_LOSSES: LedgerLimit = LedgerLimit {
     bytes: 64 << 10,
     share: 16 << 10,
 };
-/// Orphans: 800 of the usual size. A namespace has room for 200, which is more than the Jobs of it that run at once and those
-/// that are kept after a failure.
+/// Orphans: 800 of the usual size. A namespace may have 200, which is more than its Jobs that run at once and those that are
+/// kept after a failure.
 const ORPHANS: LedgerLimit = LedgerLimit {
     bytes: 320 << 10,
     share: 80 << 10,
 };
 
-/// Room for entries of one kind.
+/// Limit of the entries of one kind.
 #[derive(Clone, Copy, Debug)]
 struct LedgerLimit {
-    /// Bytes of all.
+    /// Bytes of all namespaces.
     bytes: usize,
     /// Bytes of one namespace.
     share: usize,
 }
 
-/// What an entry speaks of.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum LedgerEntryKind {
     PlatformLoss,
@@ -61,16 +61,16 @@ impl LedgerEntryKind {
     }
 }
 
-/// What is remembered of an entry: not what it says, but what it takes.
+/// Size and owner of an entry, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LedgerEntrySize {
-    matter: LedgerEntryKind,
+    kind: LedgerEntryKind,
     namespace: Arc<str>,
     since: Timestamp,
     bytes: usize,
 }
 
-/// What the entries of one namespace take.
+/// Bytes and keys of the entries of one namespace.
 #[derive(Debug, Default)]
 struct NamespaceUsage {
     bytes: usize,
@@ -78,19 +78,19 @@ struct NamespaceUsage {
     keys: BTreeSet<(Timestamp, String)>,
 }
 
-/// What came of changes.
+/// Result of the admission of changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AdmittedChanges {
-    /// What is to be written.
+    /// The changes to write.
     pub changes: LedgerChanges,
-    /// How many entries found no room.
+    /// Number of entries beyond the limits.
     pub refused: usize,
-    /// Tasks whose orphans gave way.
+    /// Tasks whose orphans were dropped.
     pub forgotten: Vec<TaskUid>,
 }
 
 impl AdmittedChanges {
-    /// None of the changes were taken in.
+    /// The result where no change was admitted.
     #[must_use]
     pub fn nothing(changes: &LedgerChanges) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl AdmittedChanges {
     }
 }
 
-/// The room that the entries of a ledger take.
+/// The sizes of the entries of a ledger.
 #[derive(Debug, Default)]
 pub struct LedgerBudget {
     lines: HashMap<String, LedgerEntrySize>,
@@ -108,19 +108,19 @@ pub struct LedgerBudget {
 }
 
 impl LedgerBudget {
-    /// The room that these entries take, even if it is more than there is.
+    /// The sizes of these entries, even if they are beyond the limits.
     #[must_use]
     pub fn of(data: &BTreeMap<String, String>) -> Self {
-        let mut room = Self::default();
-        // What others put there is not the hub's to count, or to take away.
+        let mut budget = Self::default();
+        // The hub neither counts nor removes keys of other writers.
         let is_own = |key: &str| key.starts_with(LOST) || key.starts_with(ORPHAN);
         for (key, text) in data.iter().filter(|(key, _)| is_own(key)) {
-            room.put(key, line(key, text));
+            budget.put(key, line(key, text));
         }
-        room
+        budget
     }
 
-    /// Takes in changes as far as there is room for them.
+    /// Admits changes within the limits.
     pub fn admit(&mut self, changes: &LedgerChanges) -> AdmittedChanges {
         let mut admitted = AdmittedChanges::default();
         for (key, text) in changes {
@@ -130,7 +130,7 @@ impl LedgerBudget {
                 continue;
             };
             let line = line(key, text);
-            let Some(gone) = self.make_room(&line) else {
+            let Some(gone) = self.drop_for(&line) else {
                 if let Some(before) = before {
                     self.put(key, before);
                 }
@@ -149,16 +149,16 @@ impl LedgerBudget {
         admitted
     }
 
-    /// The entries that give way to one more; `None` where it finds no room.
-    fn make_room(&mut self, line: &LedgerEntrySize) -> Option<Vec<String>> {
-        let bound = line.matter.bound();
-        let own = self.bytes_of(line.matter, &line.namespace) + line.bytes;
+    /// Drops entries for a new one and returns their keys; `None` where the new one is beyond the limits.
+    fn drop_for(&mut self, line: &LedgerEntrySize) -> Option<Vec<String>> {
+        let bound = line.kind.bound();
+        let own = self.bytes_of(line.kind, &line.namespace) + line.bytes;
         if own > bound.share {
             return None;
         }
         let mut gone: Vec<(String, LedgerEntrySize)> = Vec::new();
-        while self.bytes(line.matter) + line.bytes > bound.bytes {
-            let Some((key, victim)) = self.take_from_largest(line.matter, own) else {
+        while self.bytes(line.kind) + line.bytes > bound.bytes {
+            let Some((key, victim)) = self.take_from_largest(line.kind, own) else {
                 for (key, line) in gone {
                     self.put(&key, line);
                 }
@@ -169,13 +169,9 @@ impl LedgerBudget {
         Some(gone.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// Takes out the oldest entry of the namespace with the most, if that has more than so many bytes.
-    fn take_from_largest(
-        &mut self,
-        matter: LedgerEntryKind,
-        own: usize,
-    ) -> Option<(String, LedgerEntrySize)> {
-        let shares = self.shares.get(&matter)?;
+    /// Drops the oldest entry of the namespace with the most bytes, if it has more than `own`.
+    fn take_from_largest(&mut self, kind: LedgerEntryKind, own: usize) -> Option<(String, LedgerEntrySize)> {
+        let shares = self.shares.get(&kind)?;
         let largest = shares.values().max_by_key(|share| share.bytes)?;
         let (_, key) = largest.keys.first().filter(|_| largest.bytes > own)?;
         let key = key.clone();
@@ -183,18 +179,18 @@ impl LedgerBudget {
         Some((key, line))
     }
 
-    fn bytes_of(&self, matter: LedgerEntryKind, namespace: &str) -> usize {
-        let share = self.shares.get(&matter).and_then(|shares| shares.get(namespace));
+    fn bytes_of(&self, kind: LedgerEntryKind, namespace: &str) -> usize {
+        let share = self.shares.get(&kind).and_then(|shares| shares.get(namespace));
         share.map_or(0, |share| share.bytes)
     }
 
-    fn bytes(&self, matter: LedgerEntryKind) -> usize {
-        let shares = self.shares.get(&matter);
+    fn bytes(&self, kind: LedgerEntryKind) -> usize {
+        let shares = self.shares.get(&kind);
         shares.map_or(0, |shares| shares.values().map(|share| share.bytes).sum())
     }
 
     fn put(&mut self, key: &str, line: LedgerEntrySize) {
-        let shares = self.shares.entry(line.matter).or_default();
+        let shares = self.shares.entry(line.kind).or_default();
         let share = shares.entry(Arc::clone(&line.namespace)).or_default();
         share.bytes += line.bytes;
         share.keys.insert((line.since, key.to_owned()));
@@ -203,7 +199,7 @@ impl LedgerBudget {
 
     fn take(&mut self, key: &str) -> Option<LedgerEntrySize> {
         let line = self.lines.remove(key)?;
-        let shares = self.shares.get_mut(&line.matter)?;
+        let shares = self.shares.get_mut(&line.kind)?;
         if let Some(share) = shares.get_mut(&line.namespace) {
             share.bytes -= line.bytes;
             share.keys.remove(&(line.since, key.to_owned()));
@@ -215,16 +211,16 @@ impl LedgerBudget {
     }
 }
 
-/// What an entry takes, and of whom it is. One that cannot be read counts as the platform's oldest orphan.
+/// Size and owner of an entry. An unreadable one counts as the platform's oldest orphan.
 fn line(key: &str, text: &str) -> LedgerEntrySize {
-    let (matter, namespace, since) = if key.starts_with(LOST) {
+    let (kind, namespace, since) = if key.starts_with(LOST) {
         lost_of(text)
     } else {
         orphan_of(text)
     }
     .unwrap_or((LedgerEntryKind::Orphan, String::new(), Timestamp::MIN));
     LedgerEntrySize {
-        matter,
+        kind,
         namespace: namespace.into(),
         since,
         bytes: bytes(key, text),
@@ -233,11 +229,11 @@ fn line(key: &str, text: &str) -> LedgerEntrySize {
 
 fn lost_of(text: &str) -> Option<(LedgerEntryKind, String, Timestamp)> {
     let entry: LostSiteEntry = serde_json::from_str(text).ok()?;
-    let matter = match entry.place.kube_config {
+    let kind = match entry.place.kube_config {
         Some(_) => LedgerEntryKind::TenantLoss,
         None => LedgerEntryKind::PlatformLoss,
     };
-    Some((matter, tenant_of(&entry.place).to_owned(), entry.since))
+    Some((kind, tenant_of(&entry.place).to_owned(), entry.since))
 }
 
 fn orphan_of(text: &str) -> Option<(LedgerEntryKind, String, Timestamp)> {
@@ -246,7 +242,7 @@ fn orphan_of(text: &str) -> Option<(LedgerEntryKind, String, Timestamp)> {
     Some((LedgerEntryKind::Orphan, tenant, entry.since))
 }
 
-/// Bytes of an entry as JSON, and of the line that the API server writes of each key: `"f:KEY":{},`.
+/// Bytes of an entry as JSON, and of its managed field: `"f:KEY":{},`.
 fn bytes(key: &str, text: &str) -> usize {
     let json = |text: &str| serde_json::to_string(text).map_or(text.len(), |json| json.len());
     2 * json(key) + json(text) + r#""f:":{},:,"#.len()
@@ -265,7 +261,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + i64::try_from(second).unwrap()).unwrap()
     }
 
-    /// An orphan of a namespace, with a name as long as is wanted.
+    /// An orphan of a namespace, with a name of this length.
     fn orphan(site: &Site, namespace: &str, n: usize, length: usize) -> OrphanRecord {
         OrphanRecord {
             site: site.clone(),
@@ -278,7 +274,7 @@ mod tests {
         }
     }
 
-    /// The ConfigMap as the API server sends it, without what is not ours.
+    /// Size of the ConfigMap as the API server sends it, without the fields of other writers.
     fn serialized(data: &BTreeMap<String, String>) -> usize {
         let fields: BTreeMap<_, _> = data
             .keys()
@@ -287,16 +283,16 @@ mod tests {
         serde_json::to_vec(data).unwrap().len() + serde_json::to_vec(&fields).unwrap().len()
     }
 
-    /// A ledger that is written through its room.
+    /// A ledger that is written through its budget.
     #[derive(Default)]
     struct TestLedger {
-        room: LedgerBudget,
+        budget: LedgerBudget,
         data: BTreeMap<String, String>,
     }
 
     impl TestLedger {
         fn write(&mut self, changes: &LedgerChanges) -> AdmittedChanges {
-            let admitted = self.room.admit(changes);
+            let admitted = self.budget.admit(changes);
             apply(&mut self.data, admitted.changes.clone());
             admitted
         }
@@ -318,8 +314,8 @@ mod tests {
         let count = ledger.orphans_of("greedy");
         let refused = ledger.write(&leave(&orphan(&east, "greedy", 10_000, 200)));
         assert_eq!((refused.refused, refused.changes), (1, LedgerChanges::new()));
-        assert!(ledger.room.bytes(LedgerEntryKind::Orphan) <= ORPHANS.share);
-        // The same one once more needs no more room, and one that goes makes some.
+        assert!(ledger.budget.bytes(LedgerEntryKind::Orphan) <= ORPHANS.share);
+        // The same orphan again needs no more bytes, and a settled one frees some.
         assert_eq!(ledger.write(&leave(&orphan(&east, "greedy", 0, 200))).refused, 0);
         ledger.write(&settle(&TaskUid::new("greedy-0")));
         assert_eq!(
@@ -334,7 +330,7 @@ mod tests {
 
     /// Holds: B8.
     #[test]
-    fn in_a_full_ledger_the_oldest_of_the_largest_gives_way_to_who_has_less() {
+    fn in_a_full_ledger_the_oldest_entry_of_the_largest_namespace_is_dropped() {
         let (mut ledger, [east, ..]) = (TestLedger::default(), sites());
         for namespace in ["a", "b", "c", "d"] {
             for n in 0..10_000 {
@@ -360,7 +356,7 @@ mod tests {
 
     /// Holds: B8.
     #[test]
-    fn losses_have_room_that_no_orphan_takes() {
+    fn losses_have_a_limit_that_no_orphan_uses() {
         let (mut ledger, [east, own, _]) = (TestLedger::default(), sites());
         for n in 0..4_000 {
             ledger.write(&leave(&orphan(&own, &format!("team-{}", n % 9), n, 200)));
@@ -381,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_version_wrote_beyond_it_gives_way() {
+    fn entries_of_an_earlier_version_beyond_the_limit_are_dropped() {
         let [east, own, _] = sites();
         let mut ledger = TestLedger::default();
         for n in 0..3_000 {
@@ -390,7 +386,7 @@ mod tests {
             apply(&mut ledger.data, leave(&old));
         }
         assert!(serialized(&ledger.data) > 1 << 20);
-        ledger.room = LedgerBudget::of(&ledger.data);
+        ledger.budget = LedgerBudget::of(&ledger.data);
         let admitted = ledger.write(&leave(&orphan(&own, "team-a", 9_999, 20)));
         assert_eq!(
             admitted.refused, 1,
@@ -404,7 +400,7 @@ mod tests {
     }
 
     proptest! {
-        // Each makes a ledger of half a MiB anew.
+        // Each case makes a new ledger of half a MiB.
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         /// Holds: B8.
@@ -421,24 +417,24 @@ mod tests {
                     1 => lose(&sites[n % 3], at(n)),
                     _ => leave(&entry),
                 };
-                let lines = ledger.room.lines.clone();
+                let lines = ledger.budget.lines.clone();
                 let admitted = ledger.write(&changes);
                 prop_assert!(step % 8 > 0 || serialized(&ledger.data) <= LEDGER_BYTES);
-                prop_assert_eq!(ledger.room.lines.len(), ledger.data.len());
-                let own = ledger.room.bytes_of(LedgerEntryKind::Orphan, &name);
+                prop_assert_eq!(ledger.budget.lines.len(), ledger.data.len());
+                let own = ledger.budget.bytes_of(LedgerEntryKind::Orphan, &name);
                 prop_assert!(own <= ORPHANS.share);
-                // Of several that one namespace gives, the last shows that it still had more.
+                // Of several dropped entries of one namespace, the last shows that it still had more.
                 let mut judged = BTreeSet::new();
                 for task in admitted.forgotten.iter().rev() {
                     let gone = &lines[&format!("{ORPHAN}{task}")];
                     if judged.insert(Arc::clone(&gone.namespace)) {
-                        let left = ledger.room.bytes_of(LedgerEntryKind::Orphan, &gone.namespace);
-                        prop_assert!(left + gone.bytes > own, "it had no more than who came");
+                        let left = ledger.budget.bytes_of(LedgerEntryKind::Orphan, &gone.namespace);
+                        prop_assert!(left + gone.bytes > own, "it had no more than the namespace of the new entry");
                     }
                 }
             }
             prop_assert!(serialized(&ledger.data) <= LEDGER_BYTES);
-            let (known, again) = (ledger.room, LedgerBudget::of(&ledger.data));
+            let (known, again) = (ledger.budget, LedgerBudget::of(&ledger.data));
             prop_assert_eq!(known.lines, again.lines);
         }
     }

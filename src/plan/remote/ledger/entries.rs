@@ -1,4 +1,4 @@
-//! What the entries of the ledger say, and how they are written.
+//! The entries of the ledger, and their encoding.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,19 @@ use crate::api::names::{TaskUid, hex};
 use crate::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
 use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
 
-/// Most orphans that an instance remembers; of more, the oldest go. The ledger has no room for as many, so this is a net.
+/// Most orphans that an instance remembers; of more, the oldest are dropped. The bounds of the ledger allow fewer, so this is a
+/// second safeguard.
 pub const MAX_ORPHANS: usize = 2_000;
 
-/// What the key of a loss starts with.
+/// Prefix of the key of a loss.
 pub(super) const LOST: &str = "lost.";
-/// What the key of an orphan starts with.
+/// Prefix of the key of an orphan.
 pub(super) const ORPHAN: &str = "orphan.";
 
 /// What a deleted task may have left on a cluster that was not reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanRecord {
-    /// Where.
+    /// The site where the objects may be.
     pub site: Site,
     /// UID of the task.
     pub task: TaskUid,
@@ -33,16 +34,16 @@ pub struct OrphanRecord {
     pub job_uid: Option<String>,
     /// UID of the config Secret, if it was known.
     pub secret_uid: Option<String>,
-    /// When the task was let go.
+    /// When the hub removed the task's finalizer.
     pub since: Timestamp,
 }
 
-/// All that is remembered.
+/// All entries of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// When each site that is lost was lost first.
+    /// Each lost site, with the time of its first loss.
     pub lost: Vec<(Site, Timestamp)>,
-    /// What was left, the oldest first.
+    /// Orphans, the oldest first.
     pub orphans: Vec<OrphanRecord>,
 }
 
@@ -93,7 +94,7 @@ pub(super) struct OrphanEntry {
 }
 
 impl Ledger {
-    /// Reads it; an entry that cannot be read counts for nothing.
+    /// Decodes the ledger; an unreadable entry is ignored.
     #[must_use]
     pub fn read(data: &BTreeMap<String, String>) -> Self {
         let lost = data.iter().filter(|(key, _)| key.starts_with(LOST));
@@ -109,7 +110,7 @@ impl Ledger {
     }
 }
 
-/// The change that remembers a loss.
+/// The change that records a loss.
 #[must_use]
 pub fn lose(site: &Site, since: Timestamp) -> LedgerChanges {
     let entry = LostSiteEntry {
@@ -125,11 +126,11 @@ pub fn regain(site: &Site) -> LedgerChanges {
     [(lost_key(site), None)].into()
 }
 
-/// The change that remembers an orphan.
+/// The change that records an orphan.
 #[must_use]
 pub fn leave(orphan: &OrphanRecord) -> LedgerChanges {
     let place = place(&orphan.site);
-    // Only where the place does not tell it: the release before this one passes over an entry with a field that it does not know.
+    // Set only where the place does not show it: the previous release ignores an entry with an unknown field.
     let tenant = Some(&orphan.tenant).filter(|tenant| !tenant.is_empty() && *tenant != tenant_of(&place));
     let entry = OrphanEntry {
         tenant: tenant.cloned(),
@@ -170,7 +171,7 @@ fn place(site: &Site) -> SiteEntry {
     }
 }
 
-/// The namespace whose tasks are at a place: of a tenant's own it is in its name, and the platform's is of no one namespace.
+/// The namespace whose tasks are at a place: that of the kubeconfig's reader or Secret, or none for a platform's cluster.
 pub(super) fn tenant_of(place: &SiteEntry) -> &str {
     let named = place.kube_config.as_ref();
     named.map_or("", |named| match &named.service_account {
@@ -254,7 +255,7 @@ pub(super) mod tests {
         }
     }
 
-    /// One of the platform's, and two of a tenant's.
+    /// One site of the platform, and two of a tenant.
     pub(in crate::plan::remote::ledger) fn sites() -> [Site; 3] {
         let own = |reader, key: Option<&str>| Site {
             cluster: ClusterName::Own(TenantKubeconfig {

@@ -1,4 +1,4 @@
-//! What holds whatever happens, and in whatever order.
+//! Properties that hold for all events in any order.
 
 use proptest::prelude::*;
 
@@ -9,13 +9,13 @@ use super::*;
 enum Happens {
     /// Time passes.
     Pass(u64),
-    /// It is told something, whether it waits for that or not.
-    Told(ConnectionEvent),
+    /// It handles an event, whether it waits for it or not.
+    Handled(ConnectionEvent),
     /// Time passes until something is due.
     Due,
 }
 
-fn heard() -> impl Strategy<Value = ConnectionEvent> {
+fn events() -> impl Strategy<Value = ConnectionEvent> {
     let fault = || prop::sample::select(ConnectionFault::ALL.to_vec());
     prop_oneof![
         Just(ConnectionEvent::Connected(V)),
@@ -33,15 +33,15 @@ fn heard() -> impl Strategy<Value = ConnectionEvent> {
 fn happens() -> impl Strategy<Value = Happens> {
     prop_oneof![
         (0..400_000_u64).prop_map(Happens::Pass),
-        heard().prop_map(Happens::Told),
-        heard().prop_map(Happens::Told),
+        events().prop_map(Happens::Handled),
+        events().prop_map(Happens::Handled),
         Just(Happens::Due),
     ]
 }
 
 proptest! {
-    /// Something is always due or under way; while it is down, attempts with one kubeconfig only grow and the loss keeps its time; and only
-    /// a connection that stands is said to.
+    /// An action is always due or in flight. While the connection is down, the attempts with one kubeconfig only grow, and the loss
+    /// keeps its time.
     #[test]
     fn a_connection_is_never_stuck_and_never_forgets_a_loss(
         story in prop::collection::vec(happens(), 1..120),
@@ -51,10 +51,10 @@ proptest! {
         let mut connection = ConnectionStateMachine::new(timing(), seed, clock.now());
         let mut before = connection.health();
         for happens in story {
-            let is_renewed = matches!(happens, Happens::Told(ConnectionEvent::Token | ConnectionEvent::Replaced));
+            let is_renewed = matches!(happens, Happens::Handled(ConnectionEvent::Token | ConnectionEvent::Replaced));
             match happens {
                 Happens::Pass(millis) => _ = clock.pass(Duration::from_millis(millis)),
-                Happens::Told(heard) => connection.handle(heard, clock.now()),
+                Happens::Handled(event) => connection.handle(event, clock.now()),
                 Happens::Due => if connection.due(clock.now()).is_some() {
                     clock.to(&connection);
                 },
@@ -81,15 +81,15 @@ proptest! {
         }
     }
 
-    /// Whatever came before, a cluster that answers is up again after its next attempt.
+    /// After any events, a cluster that answers is up again after its next attempt.
     #[test]
-    fn who_comes_back_is_let_in(story in prop::collection::vec(happens(), 0..60)) {
+    fn a_cluster_that_answers_again_is_up_again(story in prop::collection::vec(happens(), 0..60)) {
         let mut clock = Clock::new();
         let mut connection = new(&clock);
         for happens in story {
             match happens {
                 Happens::Pass(millis) => _ = clock.pass(Duration::from_millis(millis)),
-                Happens::Told(heard) => connection.handle(heard, clock.now()),
+                Happens::Handled(event) => connection.handle(event, clock.now()),
                 Happens::Due => {}
             }
             _ = connection.wake(clock.now());

@@ -1,4 +1,4 @@
-//! The life of a connection: one table a question, and what holds whatever happens.
+//! Tests of the state machines of connections and site watches.
 
 use std::time::{Duration, Instant};
 
@@ -41,11 +41,11 @@ impl Clock {
         self.now()
     }
 
-    /// Goes to when the connection is due; it must not be before now.
+    /// Moves to the time at which the connection is due; it must not be before now.
     fn to(&mut self, connection: &ConnectionStateMachine) -> ClockReading {
         let due = connection.due(self.now()).expect("something is due");
         let wait = due.saturating_duration_since(self.now().at);
-        // Up to the next millisecond, so that it is reached.
+        // One millisecond more, so that the time is reached.
         self.pass(wait + Duration::from_millis(1))
     }
 
@@ -54,7 +54,7 @@ impl Clock {
     }
 }
 
-/// As a hub's, but that probes start at any time.
+/// The timing of a hub, but with probes at any time.
 fn timing() -> ConnectionTiming {
     ConnectionTiming {
         beat: Duration::ZERO,
@@ -66,7 +66,7 @@ fn new(clock: &Clock) -> ConnectionStateMachine {
     ConnectionStateMachine::new(timing(), SEED, clock.now())
 }
 
-/// A connection that stands.
+/// A connection that is up.
 fn up(clock: &mut Clock) -> ConnectionStateMachine {
     let mut connection = new(clock);
     assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
@@ -75,14 +75,14 @@ fn up(clock: &mut Clock) -> ConnectionStateMachine {
     connection
 }
 
-/// Lets the next probe end so.
+/// Ends the next probe with this event.
 fn probe(connection: &mut ConnectionStateMachine, clock: &mut Clock, outcome: ConnectionEvent) {
     let now = clock.to(connection);
     assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
     connection.handle(outcome, clock.now());
 }
 
-/// Lets the next attempt end so.
+/// Ends the next attempt with this event.
 fn attempt(connection: &mut ConnectionStateMachine, clock: &mut Clock, outcome: ConnectionEvent) {
     let now = clock.to(connection);
     assert_eq!(connection.wake(now), Some(ConnectionAction::Connect));
@@ -114,27 +114,27 @@ fn a_new_connection_is_tried_at_once_and_is_lost_since_it_was_made() {
 }
 
 #[test]
-fn a_log_has_a_word_for_where_a_connection_stands() {
+fn each_state_of_a_connection_has_a_name_for_the_log() {
     let mut clock = Clock::new();
     let mut connection = new(&clock);
-    let mut words = vec![connection.state()];
+    let mut states = vec![connection.state()];
     connection.wake(clock.now());
-    words.push(connection.state());
-    for heard in [ConnectionEvent::Connected(V), ConnectionEvent::SuspectedLoss] {
-        connection.handle(heard, clock.now());
-        words.push(connection.state());
+    states.push(connection.state());
+    for event in [ConnectionEvent::Connected(V), ConnectionEvent::SuspectedLoss] {
+        connection.handle(event, clock.now());
+        states.push(connection.state());
     }
     probe(
         &mut connection,
         &mut clock,
         ConnectionEvent::Missed(ConnectionFault::Unreachable),
     );
-    words.push(connection.state());
+    states.push(connection.state());
     attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
     connection.handle(ConnectionEvent::Replaced, clock.now());
-    words.push(connection.state());
+    states.push(connection.state());
     let expected = ["new", "connecting", "connected", "suspected", "lost", "replacing"];
-    assert_eq!(words, expected);
+    assert_eq!(states, expected);
 }
 
 #[test]
@@ -150,12 +150,12 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
         let full = Duration::from_secs(5 * (1 << failure.min(6))).min(Duration::from_secs(320));
         let wait = connection.due(clock.now()).unwrap() - clock.now().at;
         assert!(wait >= full / 2 && wait <= full, "{failure}: {wait:?}");
-        let told = connection.health();
-        assert_eq!(told.attempts, failure + 1);
-        let until = told.next_attempt.unwrap().duration_since(clock.now().wall);
+        let health = connection.health();
+        assert_eq!(health.attempts, failure + 1);
+        let until = health.next_attempt.unwrap().duration_since(clock.now().wall);
         assert_eq!(until.unsigned_abs().as_millis(), wait.as_millis());
     }
-    // Another kubeconfig is tried at once, and if it fails is waited for as long as before.
+    // Another kubeconfig is tried at once, and its failure does not reset the back-off.
     connection.handle(ConnectionEvent::Replaced, clock.now());
     attempt(
         &mut connection,
@@ -228,7 +228,7 @@ fn probes_come_every_ten_seconds_from_start_to_start() {
 }
 
 #[test]
-fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
+fn on_a_connection_whose_loss_is_suspected_one_missed_probe_is_enough() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
@@ -239,7 +239,7 @@ fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
     );
     connection.handle(ConnectionEvent::Missed(ConnectionFault::Unreachable), clock.now());
     assert!(!connection.is_up());
-    // A doubt that a probe dispels is forgotten.
+    // An answered probe ends the suspicion.
     let mut connection = up(&mut clock);
     connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
     assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Probe));
@@ -250,7 +250,7 @@ fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
         ConnectionEvent::Missed(ConnectionFault::Unreachable),
     );
     assert!(connection.is_up());
-    // One that comes up while a probe is under way counts for that probe.
+    // A suspicion during a probe applies to that probe.
     let now = clock.to(&connection);
     assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
     connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
@@ -259,7 +259,7 @@ fn on_a_connection_that_is_in_doubt_one_miss_is_enough() {
 }
 
 #[test]
-fn what_is_forbidden_is_not_dead() {
+fn a_cluster_that_answers_forbidden_is_not_lost() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     for _ in 0..20 {
@@ -273,10 +273,9 @@ fn what_is_forbidden_is_not_dead() {
     assert!(connection.is_up());
 }
 
-/// How the hub answers that a credential was refused: what it heard after, whether the connection stands, and whether the
-/// Secret is to be read.
+/// Each row: the events after a refused credential, whether the connection is up, and whether the Secret is to be read.
 #[test]
-fn a_refused_credential_is_read_anew_once() {
+fn a_refused_credential_is_read_again_once() {
     type After = &'static [ConnectionEvent];
     let refused = ConnectionEvent::Missed(ConnectionFault::Unauthorized);
     let table: [(After, bool, bool); 4] = [
@@ -285,24 +284,24 @@ fn a_refused_credential_is_read_anew_once() {
         (&[ConnectionEvent::Token], true, false),
         (&[ConnectionEvent::Replaced], true, false),
     ];
-    for (after, stands, asks) in table {
+    for (after, is_up, asks) in table {
         let mut clock = Clock::new();
         let mut connection = up(&mut clock);
         probe(&mut connection, &mut clock, refused);
         assert!(connection.health().reread);
-        for heard in after {
-            connection.handle(*heard, clock.now());
+        for event in after {
+            connection.handle(*event, clock.now());
         }
         let health = connection.health();
-        assert_eq!((connection.is_up(), health.reread), (stands, asks), "{after:?}");
-        if !stands {
+        assert_eq!((connection.is_up(), health.reread), (is_up, asks), "{after:?}");
+        if !is_up {
             assert_eq!(health.reason(), Reason::Unauthorized);
         }
     }
 }
 
 #[test]
-fn a_credential_that_is_refused_again_is_not_asked_for_again() {
+fn a_credential_that_is_refused_again_is_not_read_again() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     let refused = ConnectionEvent::Missed(ConnectionFault::Unauthorized);
@@ -334,7 +333,7 @@ fn a_credential_that_is_refused_again_is_not_asked_for_again() {
 }
 
 #[test]
-fn nobody_waits_for_ever_for_a_secret_that_is_not_read() {
+fn the_wait_for_a_secret_that_is_not_read_has_a_deadline() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     probe(
@@ -350,7 +349,7 @@ fn nobody_waits_for_ever_for_a_secret_that_is_not_read() {
 }
 
 #[test]
-fn what_is_refused_while_the_secret_is_read_is_no_news() {
+fn a_refusal_while_the_secret_is_read_changes_nothing() {
     let mut clock = Clock::new();
     let slow = ConnectionTiming {
         reread: Duration::from_secs(60),
@@ -371,7 +370,7 @@ fn what_is_refused_while_the_secret_is_read_is_no_news() {
 }
 
 #[test]
-fn a_doubt_does_not_hurry_what_waits_for_the_secret() {
+fn a_suspected_loss_does_not_probe_while_the_secret_is_read() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     probe(
@@ -385,8 +384,8 @@ fn a_doubt_does_not_hurry_what_waits_for_the_secret() {
 }
 
 #[test]
-fn a_kubeconfig_that_leads_elsewhere_takes_the_place_or_ends_both() {
-    for (outcome, stands) in [
+fn a_replaced_kubeconfig_replaces_the_connection_or_ends_both() {
+    for (outcome, is_up) in [
         (ConnectionEvent::Connected(V), true),
         (ConnectionEvent::Failed(ConnectionFault::Unreachable), false),
     ] {
@@ -397,15 +396,15 @@ fn a_kubeconfig_that_leads_elsewhere_takes_the_place_or_ends_both() {
         assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
         assert!(connection.is_up() && connection.is_busy());
         connection.handle(outcome, clock.now());
-        assert_eq!(connection.is_up(), stands);
+        assert_eq!(connection.is_up(), is_up);
         let since = connection.health().since;
-        assert_eq!(since.is_none(), stands);
+        assert_eq!(since.is_none(), is_up);
     }
 }
 
-/// What was under way for another kubeconfig says nothing of this one.
+/// The result of an action for a former kubeconfig is ignored.
 #[test]
-fn an_outcome_that_nobody_waits_for_changes_nothing() {
+fn a_result_of_an_action_that_is_not_in_flight_changes_nothing() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     connection.handle(
@@ -421,9 +420,9 @@ fn an_outcome_that_nobody_waits_for_changes_nothing() {
     assert!(connection.is_up());
 }
 
-/// A probe that began with the old token is waited for, and asked again with the new one, whatever it says of the old.
+/// A probe that began with the old token is awaited, and repeated with the new one, whatever its result.
 #[test]
-fn the_refusal_of_an_old_token_is_none_of_the_new() {
+fn the_refusal_of_an_old_token_does_not_count_for_the_new_one() {
     for outcome in [
         ConnectionEvent::Missed(ConnectionFault::Unauthorized),
         ConnectionEvent::Answered,
@@ -478,19 +477,19 @@ fn a_version_is_two_numbers_whatever_a_vendor_adds() {
 }
 
 #[test]
-fn each_fault_says_what_it_is_in_its_own_words() {
+fn each_fault_has_a_message_of_its_own() {
     for fault in ConnectionFault::ALL {
         assert!(fault.message().split(' ').count() > 4, "{fault:?}");
         assert_ne!(fault.reason(), Reason::Connected, "{fault:?}");
     }
-    let said: std::collections::BTreeSet<_> =
+    let messages: std::collections::BTreeSet<_> =
         ConnectionFault::ALL.iter().map(|fault| fault.message()).collect();
-    assert_eq!(said.len(), ConnectionFault::ALL.len());
+    assert_eq!(messages.len(), ConnectionFault::ALL.len());
 }
 
 /// Holds: B2.
 #[test]
-fn a_cluster_that_answers_probes_and_does_no_work_is_lost_and_tried_less_and_less_often() {
+fn a_cluster_that_answers_probes_and_no_calls_is_lost_and_its_attempts_back_off() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
     let patience = timing().unanswered;
@@ -512,7 +511,7 @@ fn a_cluster_that_answers_probes_and_does_no_work_is_lost_and_tried_less_and_les
         let pause = connection.due(clock.now()).unwrap() - clock.now().at;
         assert!(pause > last, "{round}: {pause:?} after {last:?}");
         last = pause;
-        // Of before the loss.
+        // These calls were sent before the loss.
         connection.handle(ConnectionEvent::Unanswered(patience + round), clock.now());
         attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
         assert!(connection.is_up());
@@ -541,7 +540,7 @@ fn a_call_without_an_answer_has_the_cluster_probed_at_once() {
 }
 
 #[test]
-fn attempts_are_counted_anew_for_another_kubeconfig_and_the_waits_go_on() {
+fn for_another_kubeconfig_attempts_are_counted_from_zero_and_the_back_off_goes_on() {
     let mut clock = Clock::new();
     let mut connection = new(&clock);
     for _ in 0..5 {

@@ -10,7 +10,7 @@ fn lost(clock: &Clock, fault: ConnectionFault) -> ConnectionHealth {
     }
 }
 
-/// A site whose every Job was seen.
+/// A site whose initial list is complete.
 fn synced(clock: &Clock) -> SiteWatchStateMachine {
     let mut watching = SiteWatchStateMachine::new(clock.now());
     watching.open(&timing(), clock.now());
@@ -65,14 +65,14 @@ fn a_watch_that_breaks_has_some_seconds_to_come_back() {
         watching.site_state(clock.now()),
         down(gave_up, Reason::Unreachable)
     );
-    // Since then, whatever else is tried.
+    // The loss keeps its time.
     clock.pass(Duration::from_secs(60));
     watching.ended(ConnectionFault::Forbidden, &timing(), clock.now());
     assert_eq!(watching.site_state(clock.now()), down(gave_up, Reason::Forbidden));
 }
 
 #[test]
-fn who_refuses_a_watch_is_taken_at_his_word() {
+fn a_refused_watch_takes_the_site_down_at_once() {
     let clock = Clock::new();
     for fault in ConnectionFault::ALL
         .into_iter()
@@ -84,12 +84,12 @@ fn who_refuses_a_watch_is_taken_at_his_word() {
             watching.site_state(clock.now()),
             down(clock.now(), fault.reason())
         );
-        assert!(watching.is_settled(), "nobody waits for it: {fault:?}");
+        assert!(watching.is_settled(), "no site waits for it: {fault:?}");
     }
 }
 
 #[test]
-fn nobody_waits_for_a_site_for_long() {
+fn other_sites_wait_for_a_site_only_for_the_settle_time() {
     let mut clock = Clock::new();
     let mut watching = SiteWatchStateMachine::new(clock.now());
     watching.open(&timing(), clock.now());
@@ -106,7 +106,7 @@ fn on_another_connection_a_site_stays_up_for_some_seconds() {
     let mut watching = synced(&clock);
     watching.open(&timing(), clock.now());
     assert_eq!(watching.site_state(clock.now()), SiteState::Up);
-    assert!(!watching.is_synced(), "but not all was seen there");
+    assert!(!watching.is_synced(), "but the list there is not complete");
     assert!(watching.due().is_some());
 }
 
