@@ -189,8 +189,8 @@ impl ClusterController {
                 Some(request) = self.parts.wants.recv() => self.handle_site_request(request),
                 Some(report) = self.parts.reports.recv() => self.handle_connection_report(report),
                 Some(report) = self.kubeconfig_reports.recv() => self.handle_kubeconfig_report(report),
-                Some(Ok(read)) = self.reading.join_next() => self.handle_read(read),
-                Some(Ok(written)) = self.writing.join_next() => self.handle_written(written),
+                Some(Ok(read)) = self.reading.join_next() => self.handle_read_result(read),
+                Some(Ok(written)) = self.writing.join_next() => self.handle_write_result(written),
                 Some(_) = self.watcher_tasks.join_next() => {}
                 Ok(()) = self.parts.catalog.changed() => self.handle_catalog(),
                 Ok(()) = self.parts.active.changed() => self.handle_active_jobs(),

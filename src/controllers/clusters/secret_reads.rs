@@ -119,7 +119,7 @@ impl ClusterController {
         }
     }
 
-    pub(super) fn handle_read(&mut self, read: SecretReadResult) {
+    pub(super) fn handle_read_result(&mut self, read: SecretReadResult) {
         let secret = read.secret;
         self.read_queue.done(&secret);
         let known = self.secrets.entry(secret.clone()).or_default();

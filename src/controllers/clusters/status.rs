@@ -140,7 +140,7 @@ impl ClusterController {
         report.failure.filter(|_| report.health.fault.is_some())
     }
 
-    pub(super) fn handle_written(&mut self, written: ClusterStatusWrite) {
+    pub(super) fn handle_write_result(&mut self, written: ClusterStatusWrite) {
         let name = written.name;
         self.status_queue.done(&name);
         match written.outcome {

@@ -27,7 +27,7 @@ pub enum WatchEnd {
     #[error("the API server sent an event that is too large")]
     TooLong,
     /// There are more Jobs than the limit, or the memory budget of all clusters is used up.
-    #[error("the API server shows more Jobs than are remembered, or there is no room for what it says")]
+    #[error("the API server shows more Jobs than the limit, or the memory budget is used up")]
     TooMuch,
     /// The server sent something that is no watch event.
     #[error("the API server sent what is no event")]

@@ -225,13 +225,13 @@ impl<'de> Deserialize<'de> for IgnoredValue {
 
 /// An entry of a list, which others refer to by its name.
 pub(super) trait NamedEntry {
-    /// What the name stands for.
+    /// The content of the entry.
     type Content;
 
     /// The name.
     fn name(&self) -> &str;
 
-    /// What it stands for, if anything.
+    /// The content of the entry, if there is one.
     fn content(&self) -> Option<&Self::Content>;
 }
 

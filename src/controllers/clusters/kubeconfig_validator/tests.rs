@@ -42,7 +42,7 @@ fn fault(verdict: &KubeconfigVerdict) -> Option<KubeconfigFault> {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it stands for a decoder")]
+#[expect(clippy::unnecessary_wraps, reason = "it has the type of a decoder")]
 fn good(_: &[u8]) -> Result<RemoteConfig, KubeconfigFlaw> {
     Ok(config())
 }
@@ -123,7 +123,7 @@ async fn what_was_refused_is_not_decoded_again() {
     assert_eq!(
         DECODED.load(Ordering::Relaxed),
         1,
-        "one content, whoever brings it"
+        "the same content in another Secret"
     );
     one(&validator, secret("1", &[("value", b"other")]), query(None)).await;
     assert_eq!(DECODED.load(Ordering::Relaxed), 2);

@@ -79,7 +79,7 @@ fn after(steps: &[(i64, ClusterFacts<'_>)]) -> RenderClusterStatus {
 fn health_of(state: &ClusterState) -> ConnectionHealth {
     match state {
         ClusterState::Connection { health, .. } => *health,
-        ClusterState::NoConnection(_) => unreachable!("nothing leads there"),
+        ClusterState::NoConnection(_) => unreachable!("there is no connection"),
     }
 }
 

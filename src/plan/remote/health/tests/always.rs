@@ -40,8 +40,8 @@ fn happens() -> impl Strategy<Value = Happens> {
 }
 
 proptest! {
-    /// An action is always due or in flight. While the connection is down, the attempts with one kubeconfig only grow, and the loss
-    /// keeps its time.
+    /// An action is always due or in flight. While the connection is down, the attempts with one kubeconfig only grow, and the
+    /// loss keeps its time.
     #[test]
     fn a_connection_is_never_stuck_and_never_forgets_a_loss(
         story in prop::collection::vec(happens(), 1..120),
