@@ -380,7 +380,7 @@ async fn a_right_that_a_watch_lacks_is_named_in_the_log() -> Result<()> {
     let hub = stage.spawn_hub(&stage.hub_user.kubeconfig()?)?;
     stage.hub = Some(hub);
     let namespace = stage.scope.rendering.clone();
-    wait_for("the log to name the right", support::LIMIT, async || {
+    wait_for("the log to name the right", LIMIT, async || {
         let log = stage.hub().log();
         let is_it = |line: &str| {
             let words = ["Forbidden", "watch", "pods", &namespace, "grant it"];

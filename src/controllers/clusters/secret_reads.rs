@@ -95,28 +95,32 @@ impl ClusterController {
                 self.read_queue.done(&secret);
                 continue;
             }
-            let queries = kubeconfigs
-                .iter()
-                .map(|kubeconfig| self.bindings.query(kubeconfig, must_report));
-            let queries: Vec<_> = queries.collect();
-            let (calls, namespace) = (self.parts.calls.clone(), self.parts.namespace.clone());
-            let validator = Arc::clone(&self.validator);
-            self.reading.spawn(async move {
-                let outcome = match calls.get_secret_body(&namespace, &secret).await {
-                    Ok(Some(body)) => match validator.validate(body, &queries).await {
-                        Some(validated) => Ok(Some(validated)),
-                        None => Err(CallError::Transport(TransportStage::Decode)),
-                    },
-                    Ok(None) => Ok(None),
-                    Err(error) => Err(error),
-                };
-                SecretReadResult {
-                    secret,
-                    kubeconfigs,
-                    outcome,
-                }
-            });
+            self.start_read(secret, kubeconfigs, must_report);
         }
+    }
+
+    fn start_read(&mut self, secret: String, kubeconfigs: Vec<KubeconfigRef>, must_report: bool) {
+        let queries = kubeconfigs
+            .iter()
+            .map(|kubeconfig| self.bindings.query(kubeconfig, must_report));
+        let queries: Vec<_> = queries.collect();
+        let (calls, namespace) = (self.parts.calls.clone(), self.parts.namespace.clone());
+        let validator = Arc::clone(&self.validator);
+        self.reading.spawn(async move {
+            let outcome = match calls.get_secret_body(&namespace, &secret).await {
+                Ok(Some(body)) => match validator.validate(body, &queries).await {
+                    Some(validated) => Ok(Some(validated)),
+                    None => Err(CallError::Transport(TransportStage::Decode)),
+                },
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
+            SecretReadResult {
+                secret,
+                kubeconfigs,
+                outcome,
+            }
+        });
     }
 
     pub(super) fn handle_read_result(&mut self, read: SecretReadResult) {

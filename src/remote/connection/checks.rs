@@ -166,7 +166,7 @@ pub(super) async fn has_lost_right(
     )
 }
 
-/// Whether the user may use this verb on Jobs there, by a SelfSubjectAccessReview; `None` where it may not create one.
+/// Whether the user may use this verb on Jobs there, by a `SelfSubjectAccessReview`; `None` where it may not create one.
 async fn may_access_jobs(
     client: &RemoteClient,
     user: Option<&HeaderValue>,
