@@ -139,6 +139,18 @@ fn flood_of(events: fn(u64) -> Bytes) -> Reply {
     Reply::parts(stream::iter((0..).map(events)))
 }
 
+/// A quarter of what production reads: of the whole, a debug build takes half of a core on a slow machine.
+fn paced() -> RemoteClientLimits {
+    let standard = RemoteClientLimits::default();
+    RemoteClientLimits {
+        read_rate: standard.read_rate / 4,
+        read_burst: standard.read_burst / 4,
+        event_rate: standard.event_rate / 4,
+        event_burst: standard.event_burst / 4,
+        ..standard
+    }
+}
+
 /// What the server of a case does.
 fn script(case: &str) -> fn(&Asked) -> Reply {
     fn watched(asked: &Asked, watch: fn() -> Reply) -> Reply {
@@ -187,7 +199,6 @@ async fn run(case: &str) {
             .await
             .map(|(_, end)| end)
     };
-    let patient = RemoteClientLimits::default();
     let seconds = Duration::from_secs(4);
     let after_the_burst = async || {
         tokio::time::sleep(seconds).await;
@@ -203,7 +214,7 @@ async fn run(case: &str) {
             "items" => assert_eq!(ended(&link).await.1, WatchEnd::TooMuch),
             "line" => assert_eq!(ended(&link).await.1, WatchEnd::TooLong),
             "events" => {
-                let mut limits = patient;
+                let mut limits = RemoteClientLimits::default();
                 (limits.event_rate, limits.event_burst) = (100_000, 100_000);
                 assert_eq!(
                     watch_for(limits, Duration::from_secs(180)).await,
@@ -212,7 +223,7 @@ async fn run(case: &str) {
             }
             // Read at its pace for as long as one looks.
             _ => {
-                let (ended, begin) = tokio::join!(watch_for(patient, seconds * 2), after_the_burst());
+                let (ended, begin) = tokio::join!(watch_for(paced(), seconds * 2), after_the_burst());
                 // Some stacks end a connection with too many crumbs, which is as good.
                 assert!(ended.is_err() || case == "crumbs", "{case} ended");
                 return Some(begin);
