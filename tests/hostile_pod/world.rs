@@ -330,7 +330,7 @@ fn platform(registry: &Registry) -> Vec<Value> {
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass", "metadata": {"name": name},
             "spec": {
                 "image": IMAGE, "imagePullPolicy": "Never", "command": ["/bin/busybox", "sh", "/hostile.sh"],
-                "backoffLimit": 0, "activeDeadlineSeconds": 200,
+                "backoffLimit": 0, "activeDeadlineSeconds": 400,
             },
         });
         for (key, value) in more.as_object().into_iter().flatten() {
