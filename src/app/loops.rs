@@ -139,7 +139,7 @@ fn spawn_lookouts(
     loops.spawn(unserved_namespaces::run(leases, left, grace, metrics.clone()));
     let (fallback, watched) = (settings.fallback_class.clone(), &settings.watch_namespaces);
     let offering = CatalogController::new(calls.clone(), fallback, watched, publish);
-    let offering = offering.showing(sight).checking(check);
+    let offering = offering.with_namespace_uids(sight).with_dry_runs(check);
     let namespace = settings.rendering_namespace.clone();
     loops.spawn(offering.run(client.clone(), namespace, metrics.clone(), stop.clone()));
 }

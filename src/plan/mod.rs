@@ -7,5 +7,6 @@ pub mod lease;
 pub mod platform;
 pub mod preflight;
 pub mod queue;
+pub mod relist;
 pub mod remote;
 pub mod task;

@@ -15,6 +15,7 @@ use renderhub::base::metrics::Metrics;
 use renderhub::base::metrics::clusters::label;
 use renderhub::kubernetes::apply::{ApiTransport, CallError, ResponseLimit};
 use renderhub::kubernetes::watch::{EngineEvent, ReceivedEvent, WatchChange};
+use renderhub::plan::queue::backoff::BackoffPolicy;
 use renderhub::plan::remote::address::AddressPolicy;
 use renderhub::plan::remote::health::ConnectionTiming;
 use renderhub::plan::remote::site::{ClusterName, Site, SiteState};
@@ -87,8 +88,10 @@ pub fn timing() -> ConnectionTiming {
         misses: 5,
         unanswered: 3,
         reread: Duration::from_secs(20),
-        backoff: Duration::from_millis(200),
-        backoff_cap: Duration::from_secs(1),
+        backoff: BackoffPolicy {
+            base: Duration::from_millis(200),
+            cap: Duration::from_secs(1),
+        },
         rewatch: Duration::from_secs(2),
         settle: Duration::from_secs(10),
     }

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams};
 use renderhub::api::conditions::Reason;
 use renderhub::controllers::clusters::ClusterControllerLimits;
+use renderhub::plan::queue::backoff::BackoffPolicy;
 use renderhub::plan::remote::site::{ClusterName, Site, SiteState, TenantKubeconfig};
 use renderhub::plan::task::tenant::{ReadIdentity, ServiceAccount};
 use renderhub::remote::SiteRequest;
@@ -24,8 +25,10 @@ const BUILDER: &str = "builder";
 /// Times short enough to be waited for.
 fn short() -> ClusterControllerLimits {
     ClusterControllerLimits {
-        first_pause: Duration::from_millis(500),
-        last_pause: Duration::from_secs(2),
+        reread: BackoffPolicy {
+            base: Duration::from_millis(500),
+            cap: Duration::from_secs(2),
+        },
         watch: Duration::from_secs(2),
         idle: Duration::from_secs(1),
         ..ClusterControllerLimits::default()
@@ -176,7 +179,10 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
 async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
     // One that waits to be looked at again keeps no other one of its namespace waiting.
     let limits = ClusterControllerLimits {
-        first_pause: Duration::from_secs(300),
+        reread: BackoffPolicy {
+            base: Duration::from_secs(300),
+            cap: Duration::from_secs(300),
+        },
         ..short()
     };
     let world = World::with_limits(limits).await?;
@@ -256,7 +262,10 @@ async fn what_leads_nowhere_and_what_is_idle_keeps_no_other_cluster_waiting() ->
     // Longer than the test.
     let patient = ClusterControllerLimits {
         idle: Duration::from_secs(3600),
-        last_pause: Duration::from_secs(3),
+        reread: BackoffPolicy {
+            cap: Duration::from_secs(3),
+            ..short().reread
+        },
         ..short()
     };
     let world = World::with_limits(patient).await?;

@@ -83,12 +83,12 @@ impl KubeconfigWatcher {
             key: self.kubeconfig.key.clone(),
             known: None,
         };
-        let mut pause = self.limits.first_pause;
-        while self.read_and_wait(&mut query, &mut pause).await.is_some() {}
+        let mut failures = 0;
+        while self.read_and_wait(&mut query, &mut failures).await.is_some() {}
     }
 
     /// Reads the Secret once, and waits for the next read; `None` once the receiver is closed.
-    async fn read_and_wait(&self, query: &mut KubeconfigQuery, pause: &mut Duration) -> Option<()> {
+    async fn read_and_wait(&self, query: &mut KubeconfigQuery, failures: &mut u32) -> Option<()> {
         // A kubeconfig that is connected already needs no connect permit.
         let permit = match &query.known {
             None => Arc::clone(&self.connect_permits).acquire_owned().await.ok(),
@@ -96,7 +96,7 @@ impl KubeconfigWatcher {
         };
         let stop = match self.read_secret(query).await {
             Ok(observed) => {
-                *pause = self.limits.first_pause;
+                *failures = 0;
                 self.send_verdict(observed.verdict, permit, query).await?;
                 let changed = self.until_changed(&observed.version, Some(observed.watch), query);
                 match changed.await {
@@ -121,8 +121,9 @@ impl KubeconfigWatcher {
                 tracing::warn!(kind, stage, "a tenant's kubeconfig was not read; it is repeated");
             }
         }
-        self.wait(is_missing, *pause, query).await;
-        *pause = (*pause * 2).min(self.limits.last_pause);
+        *failures = failures.saturating_add(1);
+        let pause = self.limits.reread.wait(*failures, &self.kubeconfig);
+        self.wait(is_missing, pause, query).await;
         Some(())
     }
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use crate::plan::queue::backoff::BackoffPolicy;
+
 /// Intervals, deadlines and counts; the default is for production.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterControllerLimits {
     /// Time to decode a kubeconfig.
     pub budget: Duration,
-    /// First wait before a tenant's kubeconfig that could not be read is read again; doubled each time.
-    pub first_pause: Duration,
-    /// Longest such wait.
-    pub last_pause: Duration,
+    /// Waits before a tenant's kubeconfig that could not be read is read again.
+    pub reread: BackoffPolicy,
     /// Longest that a tenant's kubeconfig is watched before the hub checks that the account may still read it.
     pub watch: Duration,
     /// Time after which a tenant's cluster that no task uses is disconnected.
@@ -31,8 +31,10 @@ impl Default for ClusterControllerLimits {
     fn default() -> Self {
         Self {
             budget: Duration::from_secs(1),
-            first_pause: Duration::from_secs(5),
-            last_pause: Duration::from_secs(300),
+            reread: BackoffPolicy {
+                base: Duration::from_secs(5),
+                cap: Duration::from_secs(300),
+            },
             watch: Duration::from_secs(40),
             idle: Duration::from_secs(60),
             own_each: 5,

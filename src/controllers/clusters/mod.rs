@@ -29,6 +29,7 @@ use crate::kubernetes::tenant::TenantSessions;
 use crate::kubernetes::watch::endless;
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
+use crate::plan::relist::Relists;
 use crate::plan::remote::cluster_quota::ClusterQuota;
 use crate::plan::remote::health::ConnectionFault;
 use crate::plan::remote::site::{Site, TenantKubeconfig};
@@ -120,6 +121,7 @@ pub struct ClusterController {
     read_queue: WorkQueue<String>,
     /// State of each Secret that is read.
     secrets: HashMap<String, SecretReadState>,
+    secret_lists: Relists<()>,
     retries: Backoff<String>,
     reading: JoinSet<SecretReadResult>,
     /// Clusters whose status may be out of date.
@@ -159,6 +161,7 @@ impl ClusterController {
             wanted: HashSet::new(),
             read_queue: WorkQueue::default(),
             secrets: HashMap::new(),
+            secret_lists: Relists::default(),
             retries: Backoff::default(),
             reading: JoinSet::new(),
             status_queue: WorkQueue::default(),

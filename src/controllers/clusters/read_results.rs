@@ -6,6 +6,7 @@ use super::connection_bindings::KubeconfigRef;
 use super::kubeconfig_validator::SecretVerdicts;
 use crate::api::RenderClusterStatus;
 use crate::kubernetes::apply::CallError;
+use crate::plan::relist::RelistMark;
 
 /// Read state of a Secret of the platform.
 #[derive(Default)]
@@ -18,8 +19,8 @@ pub(super) struct SecretReadState {
     pub(super) deleted: HashSet<String>,
     /// Whether the next read is reported although nothing changed.
     pub(super) must_report: bool,
-    /// Whether the current list showed it.
-    pub(super) is_shown: bool,
+    /// The list that showed it last.
+    pub(super) listed: RelistMark,
 }
 
 /// Result of a read.

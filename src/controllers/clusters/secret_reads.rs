@@ -24,9 +24,10 @@ impl ClusterController {
         match event {
             Event::Apply(secret) | Event::InitApply(secret) => self.handle_applied_secret(&secret.metadata),
             Event::Delete(secret) => self.handle_deleted_secret(&secret.metadata),
-            Event::Init => self.secrets.values_mut().for_each(|known| known.is_shown = false),
+            Event::Init => self.secret_lists.begin(()),
             Event::InitDone => {
-                for (name, known) in self.secrets.iter_mut().filter(|(_, known)| !known.is_shown) {
+                let mark = self.secret_lists.mark(&());
+                for (name, known) in self.secrets.iter_mut().filter(|(_, known)| known.listed != mark) {
                     known.seen = None;
                     self.read_queue.add(name);
                 }
@@ -43,7 +44,7 @@ impl ClusterController {
         else {
             return;
         };
-        known.is_shown = true;
+        known.listed = self.secret_lists.mark(&());
         known.seen = metadata.uid.clone().zip(metadata.resource_version.clone());
         if known.seen != known.read {
             self.read_queue.add(name);

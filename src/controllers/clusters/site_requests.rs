@@ -148,7 +148,7 @@ impl ClusterController {
     fn queue_again(&mut self, own: &Arc<TenantKubeconfig>) {
         self.stop_watcher(own);
         if self.wanted_by(own).any(|_| true) {
-            let again = Instant::now() + self.parts.limits.last_pause;
+            let again = Instant::now() + self.parts.limits.reread.cap;
             self.quota.enqueue(host(own), own, again);
         }
     }

@@ -1,6 +1,6 @@
 //! The store of the platform's `RenderClusters`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::api::DynamicObject;
@@ -8,6 +8,7 @@ use kube::runtime::watcher::Event;
 
 use super::connection_bindings::KubeconfigRef;
 use crate::api::{RenderClusterSpec, RenderClusterStatus};
+use crate::plan::relist::{RelistMark, Relists};
 use crate::plan::remote::site::{ClusterName, Site};
 use crate::remote::connection_registry::RateLimit;
 
@@ -20,6 +21,8 @@ pub struct ObservedCluster {
     pub status: RenderClusterStatus,
     /// Resource version of the newest status seen or written; the status in an older event is ignored.
     pub version: u64,
+    /// The list that showed it last.
+    listed: RelistMark,
 }
 
 impl ObservedCluster {
@@ -32,6 +35,7 @@ impl ObservedCluster {
             version: version_of(object.metadata.resource_version.as_deref()),
             generation: object.metadata.generation.unwrap_or(1),
             uid: object.metadata.uid.clone().unwrap_or_default(),
+            listed: RelistMark::default(),
         }
     }
 
@@ -86,8 +90,7 @@ pub enum ClusterChange {
 #[derive(Default)]
 pub struct ClusterStore {
     all: BTreeMap<String, ObservedCluster>,
-    /// Names that the current list showed.
-    shown: BTreeSet<String>,
+    lists: Relists<()>,
 }
 
 impl ClusterStore {
@@ -98,7 +101,6 @@ impl ClusterStore {
                 let Some(name) = object.metadata.name.clone() else {
                     return Vec::new();
                 };
-                self.shown.insert(name.clone());
                 let is_known = self.put(&name, ObservedCluster::read(&object));
                 vec![if is_known {
                     ClusterChange::StatusWritten(name)
@@ -114,25 +116,23 @@ impl ClusterStore {
                 name.map(ClusterChange::Changed).into_iter().collect()
             }
             Event::Init => {
-                self.shown.clear();
+                self.lists.begin(());
                 Vec::new()
             }
             Event::InitDone => {
-                let shown = std::mem::take(&mut self.shown);
-                let gone: Vec<String> = self
-                    .all
-                    .keys()
-                    .filter(|name| !shown.contains(*name))
-                    .cloned()
-                    .collect();
-                self.all.retain(|name, _| shown.contains(name));
-                gone.into_iter().map(ClusterChange::Changed).collect()
+                let mark = self.lists.mark(&());
+                let gone = self.all.iter().filter(|(_, seen)| seen.listed != mark);
+                let gone = gone.map(|(name, _)| ClusterChange::Changed(name.clone()));
+                let gone = gone.collect();
+                self.all.retain(|_, seen| seen.listed == mark);
+                gone
             }
         }
     }
 
     /// Stores it; returns whether it was there with this generation already.
     fn put(&mut self, name: &str, mut seen: ObservedCluster) -> bool {
+        seen.listed = self.lists.mark(&());
         let known = self.all.remove(name).filter(|known| known.uid == seen.uid);
         let is_known = known
             .as_ref()

@@ -1,8 +1,8 @@
-//! Asks the hub's own API server whether it would accept the Jobs of each renderer class, and tells the platform operator where
-//! it would not.
+//! Asks the hub's own API server with a dry run whether it accepts the Jobs of each renderer class, and reports where it does not.
 //!
-//! A class is tried when it changes, when a task's Job was refused, and from time to time while it is refused: admission policies
-//! and webhooks are nothing that the hub watches. One is tried at a time, beside the loop, because a webhook may take its time.
+//! A dry run follows when a class changes, when the API server refused a task's Job, and at growing intervals while it refuses the
+//! class, because the hub watches no admission policies and webhooks. One runs at a time, beside the loop, because a webhook may be
+//! slow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, OptionFuture};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::api::RendererClassSpec;
+use crate::api::RendererClass;
 use crate::api::conditions::Reason;
 use crate::kubernetes::apply::{CallError, CreateError, HubClient};
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
@@ -20,32 +20,36 @@ use crate::plan::queue::backoff::Backoff;
 use crate::plan::task::admission_rejection::AdmissionRejection;
 use crate::plan::task::job::{JobPlacement, specimen};
 
-use super::store::PlatformStore;
+use super::kind_store::KindStore;
 
-/// Shortest pause between two trials of one class.
+/// Shortest pause between two dry runs of one class.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What trials need.
+/// The clients and channels of dry runs.
 #[derive(Debug)]
 pub struct DryRunContext {
     placement: JobPlacement,
     events: EventRecorder,
-    doubts: mpsc::Receiver<String>,
+    refused_classes: mpsc::Receiver<String>,
 }
 
 impl DryRunContext {
-    /// Trials for Jobs that run in this place, told in `events`; `doubts` are the classes of tasks whose Job was refused.
+    /// Trials for Jobs that run in this place, told in `events`; `refused_classes` are the classes of tasks whose Job was refused.
     #[must_use]
-    pub const fn new(place: JobPlacement, events: EventRecorder, doubts: mpsc::Receiver<String>) -> Self {
+    pub const fn new(
+        place: JobPlacement,
+        events: EventRecorder,
+        refused_classes: mpsc::Receiver<String>,
+    ) -> Self {
         Self {
             placement: place,
             events,
-            doubts,
+            refused_classes,
         }
     }
 }
 
-/// What came of a trial.
+/// The result of a dry run.
 #[derive(Debug)]
 pub(super) struct DryRunResult {
     pub(super) name: String,
@@ -54,15 +58,15 @@ pub(super) struct DryRunResult {
     pub(super) answer: Result<(), CreateError>,
 }
 
-/// The trials of all classes.
+/// The dry runs of all classes.
 #[derive(Default)]
 pub(super) struct ClassDryRuns {
     check: Option<DryRunContext>,
-    /// When a class is tried next.
+    /// When the next dry run of a class is due.
     due: BTreeMap<String, Instant>,
-    /// When it was tried last.
+    /// When its last dry run began.
     last: BTreeMap<String, Instant>,
-    /// Classes that were not tried since they changed.
+    /// Classes without a result since they changed.
     open: BTreeSet<String>,
     /// What keeps Jobs from being accepted.
     rejections: BTreeMap<String, AdmissionRejection>,
@@ -75,9 +79,8 @@ impl ClassDryRuns {
         self.check = Some(check);
     }
 
-    /// A class is new, or its spec is.
-    pub(super) fn put(&mut self, name: &str) {
-        self.forget(name);
+    /// Queues a class that is new, or whose spec is.
+    pub(super) fn add(&mut self, name: &str) {
         if self.check.is_some() {
             self.due.insert(name.to_owned(), Instant::now());
             self.open.insert(name.to_owned());
@@ -92,28 +95,28 @@ impl ClassDryRuns {
         self.backoff.clear(&name.to_owned());
     }
 
-    /// Whether nothing is to be said of a class before it was tried.
+    /// Whether a class has had no result since it changed.
     pub(super) fn is_open(&self, name: &str) -> bool {
         self.open.contains(name)
     }
 
     /// What keeps the class's Jobs from being accepted.
-    pub(super) fn objection(&self, name: &str) -> Option<&AdmissionRejection> {
+    pub(super) fn rejection(&self, name: &str) -> Option<&AdmissionRejection> {
         self.rejections.get(name)
     }
 
     /// A Job of the class was refused.
-    fn doubt(&mut self, name: &str) {
+    fn job_refused(&mut self, name: &str) {
         let now = Instant::now();
         let due = self.last.get(name).map_or(now, |last| *last + PAUSE).max(now);
         let due = self.due.get(name).map_or(due, |known| due.min(*known));
         self.due.insert(name.to_owned(), due);
     }
 
-    /// Waits for the end of a trial, and begins those that are due.
+    /// Waits for the end of a dry run, and begins those that are due.
     pub(super) async fn next(
         &mut self,
-        classes: &PlatformStore<RendererClassSpec>,
+        classes: &KindStore<RendererClass>,
         calls: &HubClient,
     ) -> DryRunResult {
         loop {
@@ -122,20 +125,20 @@ impl ClassDryRuns {
             }
             let due = self.due.values().min().filter(|_| self.running.is_none());
             let wake = due.copied().map(sleep_until);
-            let doubts = self.check.as_mut().map(|check| check.doubts.recv());
+            let refused_classes = self.check.as_mut().map(|check| check.refused_classes.recv());
             tokio::select! {
-                Some(tried) = OptionFuture::from(self.running.as_mut()) => {
+                Some(result) = OptionFuture::from(self.running.as_mut()) => {
                     self.running = None;
-                    return tried;
+                    return result;
                 }
-                Some(Some(name)) = OptionFuture::from(doubts) => self.doubt(&name),
+                Some(Some(name)) = OptionFuture::from(refused_classes) => self.job_refused(&name),
                 Some(()) = OptionFuture::from(wake) => {}
                 else => std::future::pending().await,
             }
         }
     }
 
-    fn start(&mut self, classes: &PlatformStore<RendererClassSpec>, calls: &HubClient) {
+    fn start(&mut self, classes: &KindStore<RendererClass>, calls: &HubClient) {
         let now = Instant::now();
         let Some(check) = &self.check else { return };
         while let Some(name) = self
@@ -167,7 +170,7 @@ impl ClassDryRuns {
         }
     }
 
-    /// Takes in what came of a trial; whether the verdict on the class is another one now.
+    /// Records the result of a dry run; returns whether the verdict on the class changed.
     pub(super) fn judge(&mut self, name: &str, answer: Result<(), CreateError>) -> bool {
         self.open.remove(name);
         let old = self.rejections.get(name).cloned();
@@ -178,13 +181,13 @@ impl ClassDryRuns {
                 self.rejections.remove(name);
             }
             Err(CreateError {
-                rejection: Some(objection),
+                rejection: Some(rejection),
                 ..
             }) => {
                 self.again(name);
-                self.rejections.insert(key, objection);
+                self.rejections.insert(key, rejection);
             }
-            // The class is not to blame, or the API server says no more; the next Job that is refused has it tried again.
+            // The class is not at fault, or the API server gives no reason; the next refused Job starts another dry run.
             Err(CreateError {
                 error: CallError::Forbidden | CallError::Invalid | CallError::NotFound,
                 ..
@@ -200,11 +203,11 @@ impl ClassDryRuns {
     }
 
     /// Tells the platform operator of another verdict on a class.
-    pub(super) fn tell_verdict(&self, name: &str, uid: String) {
-        let objection = self.objection(name);
-        let (reason, note) = if let Some(objection) = objection {
-            tracing::warn!(class = name, why = %objection, "the API server does not accept the Jobs of this renderer class; its tasks wait");
-            (Reason::JobRefused, refused(objection))
+    pub(super) fn report_verdict(&self, name: &str, uid: String) {
+        let rejection = self.rejection(name);
+        let (reason, note) = if let Some(rejection) = rejection {
+            tracing::warn!(class = name, why = %rejection, "the API server does not accept the Jobs of this renderer class; its tasks wait");
+            (Reason::JobRefused, refused(rejection))
         } else {
             tracing::info!(
                 class = name,
@@ -216,7 +219,7 @@ impl ClassDryRuns {
         if let Some(check) = &self.check {
             check.events.record(EventMessage {
                 subject: EventSubject::Class(name.to_owned(), uid),
-                is_warning: objection.is_some(),
+                is_warning: rejection.is_some(),
                 reason,
                 note,
             });
@@ -235,44 +238,47 @@ mod tests {
         })
     }
 
-    fn seconds_until(trials: &ClassDryRuns, name: &str) -> Option<u64> {
-        let due = trials.due.get(name)?;
+    fn seconds_until(dry_runs: &ClassDryRuns, name: &str) -> Option<u64> {
+        let due = dry_runs.due.get(name)?;
         Some(due.duration_since(Instant::now()).as_secs())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_refused_class_is_tried_again_at_growing_pauses_and_another_when_a_job_was_refused() {
-        let mut trials = ClassDryRuns::default();
-        assert!(trials.judge("a", denied("p")), "it is news");
+        let mut dry_runs = ClassDryRuns::default();
+        assert!(dry_runs.judge("a", denied("p")), "the verdict is new");
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            pauses.extend(seconds_until(&trials, "a"));
-            assert!(!trials.judge("a", denied("p")), "it is no news");
+            pauses.extend(seconds_until(&dry_runs, "a"));
+            assert!(!dry_runs.judge("a", denied("p")), "the verdict is the same");
         }
         assert!(
             pauses[0] == 5 && pauses[11] > 100 && pauses.iter().all(|pause| *pause <= 300),
             "{pauses:?}"
         );
-        assert!(trials.judge("a", denied("q")), "another policy is news");
-        trials.due.clear();
-        assert!(trials.judge("a", Ok(())) && trials.objection("a").is_none());
-        assert_eq!(seconds_until(&trials, "a"), None);
-        // Something else that is wrong says nothing of the class, and nothing of it is asked again.
-        assert!(!trials.judge("a", Err(CallError::Forbidden.into())));
-        assert_eq!(seconds_until(&trials, "a"), None);
-        assert!(!trials.judge("a", Err(CallError::Timeout.into())));
-        assert_eq!(seconds_until(&trials, "a"), Some(5));
+        assert!(
+            dry_runs.judge("a", denied("q")),
+            "another policy is a new verdict"
+        );
+        dry_runs.due.clear();
+        assert!(dry_runs.judge("a", Ok(())) && dry_runs.rejection("a").is_none());
+        assert_eq!(seconds_until(&dry_runs, "a"), None);
+        // Another fault is not the class's, and starts no dry run.
+        assert!(!dry_runs.judge("a", Err(CallError::Forbidden.into())));
+        assert_eq!(seconds_until(&dry_runs, "a"), None);
+        assert!(!dry_runs.judge("a", Err(CallError::Timeout.into())));
+        assert_eq!(seconds_until(&dry_runs, "a"), Some(5));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn doubts_without_end_cost_a_trial_every_few_seconds() {
-        let mut trials = ClassDryRuns::default();
-        trials.doubt("a");
-        assert_eq!(seconds_until(&trials, "a"), Some(0));
-        trials.last.insert("a".to_owned(), Instant::now());
-        trials.due.clear();
-        trials.doubt("a");
-        trials.doubt("a");
-        assert_eq!(seconds_until(&trials, "a"), Some(5));
+    async fn endless_refusals_cost_a_dry_run_every_few_seconds() {
+        let mut dry_runs = ClassDryRuns::default();
+        dry_runs.job_refused("a");
+        assert_eq!(seconds_until(&dry_runs, "a"), Some(0));
+        dry_runs.last.insert("a".to_owned(), Instant::now());
+        dry_runs.due.clear();
+        dry_runs.job_refused("a");
+        dry_runs.job_refused("a");
+        assert_eq!(seconds_until(&dry_runs, "a"), Some(5));
     }
 }

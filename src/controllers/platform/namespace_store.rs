@@ -1,4 +1,4 @@
-//! The namespaces a hub answers for, as they are now: name and UID, nothing else.
+//! The store of the namespaces that the hub serves: name and UID, nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,36 +6,39 @@ use std::sync::Arc;
 use kube::api::ObjectMeta;
 
 use crate::plan::platform::namespaces::NamespaceUids;
+use crate::plan::relist::{RelistMark, Relists};
 
-/// What one watch covers: one namespace, or all.
+/// The namespaces that one watch covers: one, or all.
 pub type NamespaceWatchScope = Option<Arc<str>>;
 
-/// The namespaces a hub answers for.
+/// The namespaces that the hub serves.
 pub struct NamespaceStore {
-    /// The only names that count; empty where all do.
+    /// The names that the hub serves; empty where it serves all.
     watched: BTreeSet<Arc<str>>,
     existing: NamespaceUids,
-    /// Names that the lists under way showed.
-    shown: BTreeSet<String>,
+    /// The list that showed each last.
+    listed: BTreeMap<String, RelistMark>,
+    lists: Relists<NamespaceWatchScope>,
 }
 
 impl NamespaceStore {
-    /// No namespace seen yet, of those that are watched; of all where the list is empty.
+    /// A store that has seen no namespace yet; with an empty list the hub serves all.
     pub fn new(watched: &[String]) -> Self {
         Self {
             watched: watched.iter().map(|name| name.as_str().into()).collect(),
             existing: BTreeMap::new(),
-            shown: BTreeSet::new(),
+            listed: BTreeMap::new(),
+            lists: Relists::default(),
         }
     }
 
-    /// The watches that show everything there is to see.
-    pub fn parts(&self) -> impl Iterator<Item = NamespaceWatchScope> + use<> {
+    /// The scopes of the watches that together show every namespace that the hub serves.
+    pub fn scopes(&self) -> impl Iterator<Item = NamespaceWatchScope> + use<> {
         let all = self.watched.is_empty().then_some(None);
         self.watched.clone().into_iter().map(Some).chain(all)
     }
 
-    /// Whether the hub answers for a namespace of this name.
+    /// Whether the hub serves a namespace of this name.
     pub fn is_own(&self, name: &str) -> bool {
         self.watched.is_empty() || self.watched.contains(name)
     }
@@ -45,43 +48,51 @@ impl NamespaceStore {
         &self.existing
     }
 
-    /// Takes a namespace in; its name, if another namespace has it now or none has.
+    /// Stores a namespace; returns its name if another namespace has it now, or none.
     ///
-    /// One that is being deleted counts as gone at once. Its successor and the successor's tasks come only after everything
-    /// in it was removed, so they cannot overtake this watch by being seen on another a moment earlier.
+    /// One that is being deleted counts as gone at once: a namespace of the same name can exist, and have tasks, only after everything
+    /// in this one was removed, so no other watch can show them earlier.
     pub fn put(&mut self, metadata: &ObjectMeta) -> Option<String> {
         let (name, uid) = (metadata.name.clone()?, metadata.uid.clone()?);
         if metadata.deletion_timestamp.is_some() {
-            return self.drop(metadata);
+            return self.remove(metadata);
         }
-        self.shown.insert(name.clone());
+        let mark = self.lists.mark(&self.scope_of(&name));
+        self.listed.insert(name.clone(), mark);
         let before = self.existing.insert(name.clone(), uid.clone());
         (before != Some(uid)).then_some(name)
     }
 
-    /// Takes a namespace away; its name, if it was there.
-    pub fn drop(&mut self, metadata: &ObjectMeta) -> Option<String> {
+    /// Removes a namespace; returns its name if it was there.
+    pub fn remove(&mut self, metadata: &ObjectMeta) -> Option<String> {
         let name = metadata.name.as_ref()?;
+        self.listed.remove(name);
         self.existing.remove(name).map(|_| name.clone())
     }
 
     /// A list begins.
-    pub fn begin(&mut self, part: &NamespaceWatchScope) {
-        self.shown.retain(|name| !covers(part, name));
+    pub fn begin_list(&mut self, scope: &NamespaceWatchScope) {
+        self.lists.begin(scope.clone());
     }
 
-    /// A list has ended; the names it no longer showed.
-    pub fn end(&mut self, part: &NamespaceWatchScope) -> Vec<String> {
-        let is_gone = |name: &&String| covers(part, name) && !self.shown.contains(*name);
-        let gone: Vec<String> = self.existing.keys().filter(is_gone).cloned().collect();
-        self.existing.retain(|name, _| !gone.contains(name));
-        self.shown.retain(|name| !covers(part, name));
+    /// A list ended; returns the names that it did not show.
+    pub fn end_list(&mut self, scope: &NamespaceWatchScope) -> Vec<String> {
+        let mark = self.lists.mark(scope);
+        let is_gone =
+            |(name, listed): &(&String, &RelistMark)| self.scope_of(name) == *scope && **listed != mark;
+        let gone = self.listed.iter().filter(is_gone);
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        for name in &gone {
+            self.existing.remove(name);
+            self.listed.remove(name);
+        }
         gone
     }
-}
 
-fn covers(part: &NamespaceWatchScope, name: &str) -> bool {
-    part.as_deref().is_none_or(|own| own == name)
+    /// The scope of the watch that shows a namespace.
+    fn scope_of(&self, name: &str) -> NamespaceWatchScope {
+        self.watched.get(name).cloned()
+    }
 }
 
 #[cfg(test)]
@@ -101,49 +112,49 @@ mod tests {
     /// Holds: T8.
     #[test]
     fn a_namespace_that_is_being_deleted_is_gone_at_once() {
-        let mut land = NamespaceStore::new(&[]);
-        assert_eq!(land.put(&namespace("a", "1", false)).as_deref(), Some("a"));
+        let mut store = NamespaceStore::new(&[]);
+        assert_eq!(store.put(&namespace("a", "1", false)).as_deref(), Some("a"));
         assert_eq!(
-            land.put(&namespace("a", "1", false)),
+            store.put(&namespace("a", "1", false)),
             None,
             "a label means nothing"
         );
-        assert_eq!(land.put(&namespace("a", "1", true)).as_deref(), Some("a"));
-        assert_eq!(land.put(&namespace("a", "1", true)), None);
-        assert!(land.existing().is_empty());
-        assert_eq!(land.drop(&namespace("a", "1", true)), None);
-        assert_eq!(land.put(&namespace("a", "2", false)).as_deref(), Some("a"));
-        assert_eq!(land.existing()["a"], "2");
+        assert_eq!(store.put(&namespace("a", "1", true)).as_deref(), Some("a"));
+        assert_eq!(store.put(&namespace("a", "1", true)), None);
+        assert!(store.existing().is_empty());
+        assert_eq!(store.remove(&namespace("a", "1", true)), None);
+        assert_eq!(store.put(&namespace("a", "2", false)).as_deref(), Some("a"));
+        assert_eq!(store.existing()["a"], "2");
     }
 
     #[test]
-    fn the_end_of_a_list_drops_what_it_did_not_show_and_only_of_its_part() {
-        let mut land = NamespaceStore::new(&["a".to_owned(), "b".to_owned()]);
-        land.put(&namespace("a", "1", false));
-        land.put(&namespace("b", "1", false));
+    fn the_end_of_a_list_drops_what_it_did_not_show_and_only_of_its_scope() {
+        let mut store = NamespaceStore::new(&["a".to_owned(), "b".to_owned()]);
+        store.put(&namespace("a", "1", false));
+        store.put(&namespace("b", "1", false));
         let a: NamespaceWatchScope = Some("a".into());
-        land.begin(&a);
-        assert_eq!(land.existing().len(), 2, "a list under way takes nothing away");
-        assert_eq!(land.end(&a), ["a"]);
-        assert_eq!(land.existing().keys().collect::<Vec<_>>(), ["b"]);
+        store.begin_list(&a);
+        assert_eq!(store.existing().len(), 2, "a list under way takes nothing away");
+        assert_eq!(store.end_list(&a), ["a"]);
+        assert_eq!(store.existing().keys().collect::<Vec<_>>(), ["b"]);
 
         let mut all = NamespaceStore::new(&[]);
         for name in ["a", "b"] {
             all.put(&namespace(name, "1", false));
         }
-        all.begin(&None);
+        all.begin_list(&None);
         all.put(&namespace("b", "2", false));
-        assert_eq!(all.end(&None), ["a"]);
+        assert_eq!(all.end_list(&None), ["a"]);
         assert_eq!(all.existing()["b"], "2");
     }
 
     #[test]
-    fn a_hub_answers_for_the_namespaces_it_watches() {
+    fn a_hub_serves_the_namespaces_it_watches() {
         let some = NamespaceStore::new(&["a".to_owned()]);
         assert!(some.is_own("a") && !some.is_own("b"));
-        assert_eq!(some.parts().collect::<Vec<_>>(), [Some("a".into())]);
+        assert_eq!(some.scopes().collect::<Vec<_>>(), [Some("a".into())]);
         let all = NamespaceStore::new(&[]);
         assert!(all.is_own("a"));
-        assert_eq!(all.parts().collect::<Vec<_>>(), [None]);
+        assert_eq!(all.scopes().collect::<Vec<_>>(), [None]);
     }
 }

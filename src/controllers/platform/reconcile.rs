@@ -1,86 +1,92 @@
-//! What follows from what was seen: verdicts on credentials, records of namespaces, statuses, and the catalog itself.
+//! Brings everything up to the stores: verdicts on credentials, records of namespaces, the catalog, and statuses.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::conditions::{self, ConditionType, DesiredCondition, Reason};
+use crate::api::conditions::{self, ConditionType};
 use crate::api::labels::REGISTRY_HOST;
+use crate::api::{ClusterRegistry, RenderCluster, RendererClass};
 use crate::kubernetes::apply::{CallError, PlatformStatusPatch};
 use crate::plan::platform::catalog::{Catalog, CatalogClass, CatalogCluster, CatalogRegistry};
-use crate::plan::platform::class;
 use crate::plan::platform::namespaces;
-use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids, named};
-use crate::plan::platform::registry::{judge, ready};
+use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids};
+use crate::plan::platform::registry::judge;
 use crate::plan::queue::NamespaceWeights;
 
 use super::CatalogController;
 use super::dry_run::DryRunResult;
-use super::namespace_recorder::{NamespaceRecorder, RecordsNamespaces};
-use super::store::{PlatformStatus, StoredObject};
+use super::kind_store::{PlatformStatus, StoredObject};
+use super::kinds::{KindConditions, PlatformKind};
 
 /// No change to a record.
-static NOTHING: NamespaceUidPatch = NamespaceUidPatch::new();
+static NO_CHANGE: NamespaceUidPatch = NamespaceUidPatch::new();
 
 impl CatalogController {
-    /// Takes in what came of a trial.
-    pub(super) fn take_trial(&mut self, tried: DryRunResult) {
+    /// Records the result of a dry run.
+    pub(super) fn handle_dry_run(&mut self, result: DryRunResult) {
         let DryRunResult {
             name,
             uid,
             generation,
             answer,
-        } = tried;
-        let is_it = self
+        } = result;
+        let is_current = self
             .classes
             .get(&name)
             .is_some_and(|class| class.uid == uid && class.generation == generation);
-        // What changed meanwhile is due anyhow.
-        if !is_it {
+        // A class that changed meanwhile has another dry run queued.
+        if !is_current {
             return;
         }
-        let has_turned = self.trials.judge(&name, answer);
-        self.has_changed |= has_turned;
-        if has_turned {
-            self.trials.tell_verdict(&name, uid);
+        let has_changed = self.dry_runs.judge(&name, answer);
+        self.has_changed |= has_changed;
+        if has_changed {
+            self.dry_runs.report_verdict(&name, uid);
         }
-        self.classes_to_tell.insert(name);
+        self.classes.due.insert(name);
     }
 
-    /// Whether something waits for a call to be tried again.
+    /// Whether a failed call is to be repeated.
     pub(super) fn has_work(&self) -> bool {
-        let told = self.registries_to_tell.is_empty() && self.classes_to_tell.is_empty();
-        !(self.open.is_empty() && told && self.clusters_to_record.is_empty())
+        let is_written =
+            self.registries.is_written() && self.classes.is_written() && self.clusters.is_written();
+        !(self.unjudged.is_empty() && is_written)
     }
 
-    /// Brings verdicts, records and the catalog up to what was seen.
-    pub(super) async fn catch_up(&mut self) {
-        // A namespace that went takes its grants along before any call is waited for.
-        if std::mem::take(&mut self.has_withdrawn) && self.open.is_empty() {
+    /// Brings verdicts, records, the catalog and statuses up to the stores.
+    pub(super) async fn reconcile(&mut self) {
+        // The grants of a namespace that is gone end before the controller waits for any call.
+        if std::mem::take(&mut self.has_withdrawn) && self.unjudged.is_empty() {
             self.publish();
         }
         self.judge().await;
-        // Recorded before it is published: what only this process knows would be granted anew after a restart.
-        let recorded = self.record().await;
-        // Published before it is told: what comes once a status speaks of a spec is treated by that spec.
+        // Recorded before it is published: a restarted hub would grant anew what only this process knew.
+        self.record::<ClusterRegistry>().await;
+        self.record::<RendererClass>().await;
+        self.record::<RenderCluster>().await;
+        // Published before the status is written: once a status shows a generation, tasks are decided by it.
         self.publish();
-        self.tell(recorded).await;
+        self.write_statuses::<ClusterRegistry>().await;
+        self.write_statuses::<RendererClass>().await;
+        self.write_statuses::<RenderCluster>().await;
     }
 
-    /// Gives the verdicts that are open; those that a failed call leaves open are given later.
+    /// Judges credentials; those that a failed call leaves open are judged later.
     async fn judge(&mut self) {
-        for name in std::mem::take(&mut self.open) {
+        for name in std::mem::take(&mut self.unjudged) {
             match self.judge_one(&name).await {
-                Ok(()) => _ = self.registries_to_tell.insert(name),
+                Ok(()) => _ = self.registries.due.insert(name),
                 Err(error) => {
                     tracing::warn!(
                         registry = name,
                         kind = error.kind(),
                         stage = error.stage(),
-                        "no verdict yet; it is repeated"
+                        "the credential of this registry is not judged yet; the hub tries again"
                     );
-                    self.open.insert(name);
+                    self.unjudged.insert(name);
                 }
             }
         }
@@ -88,10 +94,11 @@ impl CatalogController {
 
     async fn judge_one(&mut self, name: &str) -> Result<(), CallError> {
         let Some(spec) = self.registries.get(name).and_then(|w| w.spec.as_ref()) else {
+            self.has_changed = true;
             return Ok(());
         };
         let secret = match &spec.push_secret_ref {
-            Some(named) => self.calls.get_secret(&named.name).await?,
+            Some(named) => self.hub_client.get_secret(&named.name).await?,
             None => None,
         };
         let named = spec.push_secret_ref.as_ref().map(|named| named.name.as_str());
@@ -107,129 +114,143 @@ impl CatalogController {
         Ok(())
     }
 
-    /// Writes the records of namespaces; those that a failed call leaves are written later. Returns the registries and the
-    /// classes of which they are as they should be; how a cluster stands is told by whoever connects to it.
-    async fn record(&mut self) -> (Vec<String>, Vec<String>) {
-        let mut recorder = NamespaceRecorder {
-            calls: &self.calls,
-            land: &self.namespaces,
-            has_changed: false,
-        };
-        let registries = recorder.record(&mut self.registries, &mut self.registries_to_tell);
-        let registries = registries.await;
-        let classes = recorder.record(&mut self.classes, &mut self.classes_to_tell);
-        let classes = classes.await;
-        let clusters = recorder.record(&mut self.clusters, &mut self.clusters_to_record);
-        clusters.await;
-        self.has_changed |= recorder.has_changed;
-        (registries, classes)
-    }
-
-    /// Writes the statuses that may not say what is so; those that a failed call leaves are written later.
-    async fn tell(&mut self, (registries, classes): (Vec<String>, Vec<String>)) {
-        for name in registries {
-            if let Err(error) = self.tell_registry(&name).await {
-                self.registries.failed(&name, error);
-                self.registries_to_tell.insert(name);
-            }
-        }
-        for name in classes {
-            if let Err(error) = self.tell_class(&name).await {
-                self.classes.failed(&name, error);
-                self.classes_to_tell.insert(name);
+    /// Writes the records of namespaces of one kind; those that a failed call leaves are written later.
+    async fn record<K: PlatformKind>(&mut self) {
+        for name in std::mem::take(&mut K::store_mut(self).due) {
+            let result = self.record_one::<K>(&name).await;
+            let store = K::store_mut(self);
+            match result {
+                Ok(()) => _ = store.recorded.insert(name),
+                Err(error) => {
+                    store.failed(&name, error);
+                    store.due.insert(name);
+                }
             }
         }
     }
 
-    async fn tell_registry(&mut self, name: &str) -> Result<(), CallError> {
-        let Some(watched) = self.registries.get(name) else {
-            return Ok(());
-        };
-        let wanted = match (&watched.spec, self.credentials.get(name)) {
-            (Some(spec), Some(verdict)) => {
-                let mut wanted = ready(spec, verdict);
-                let recreated = self.recreated(spec, watched);
-                namespaces::mention(&mut wanted.message, &recreated);
-                wanted
-            }
-            // It is told with the verdict.
-            (Some(_), None) => return Ok(()),
-            (None, _) => undecodable(),
-        };
-        let next = next_status(watched, &[wanted], &[]);
-        let Some(write) = status_write(watched, &next)? else {
-            return Ok(());
-        };
-        let version = self.calls.write_registry_status(name, &write).await?;
-        self.registries.wrote(name, next, version.as_deref());
+    async fn record_one<K: PlatformKind>(&mut self, name: &str) -> Result<(), CallError> {
+        let Some(resource) = K::STATUS else { return Ok(()) };
+        // First the names that leave the record, then those that it lacks.
+        while let Some((object, patch)) = K::store(self)
+            .get(name)
+            .and_then(|object| self.record_due(object))
+        {
+            object.check()?;
+            let mut next = object.status.clone();
+            namespaces::apply(&mut next.namespaces, &patch);
+            let write = record_write(object, &patch);
+            let version = self.hub_client.write_platform_status::<K>(resource, name, &write);
+            let version = version.await?;
+            self.has_changed = true;
+            let store = K::store_mut(self);
+            store.wrote(name, next, version.as_deref());
+            store.corrected(name, &patch);
+        }
         Ok(())
     }
 
-    async fn tell_class(&mut self, name: &str) -> Result<(), CallError> {
-        // It is told with the verdict of the API server.
-        let Some(watched) = self.classes.get(name).filter(|_| !self.trials.is_open(name)) else {
+    /// The next change to an object's record.
+    fn record_due<'o, K: PlatformKind>(
+        &self,
+        object: &'o StoredObject<K>,
+    ) -> Option<(&'o StoredObject<K>, NamespaceUidPatch)> {
+        let allowed = K::allowed(object.spec.as_ref()?);
+        let (recorded, store) = (&object.status.namespaces, &self.namespaces);
+        // Before anything else is recorded, and only for namespaces that this hub serves.
+        let corrections = object.corrections().filter(|(name, _)| store.is_own(name));
+        let corrections: BTreeMap<_, _> = corrections
+            .map(|(name, uid)| (name.clone(), uid.clone()))
+            .collect();
+        if !corrections.is_empty() {
+            return Some((object, corrections));
+        }
+        let patch = namespaces::record(allowed, recorded, store.existing(), |name| store.is_own(name));
+        (!patch.is_empty()).then_some((object, patch))
+    }
+
+    /// Writes the statuses of one kind that may be out of date; those that a failed call leaves are written later.
+    async fn write_statuses<K: PlatformKind>(&mut self) {
+        for name in std::mem::take(&mut K::store_mut(self).recorded) {
+            if let Err(error) = self.write_status::<K>(&name).await {
+                let store = K::store_mut(self);
+                store.failed(&name, error);
+                store.due.insert(name);
+            }
+        }
+    }
+
+    async fn write_status<K: PlatformKind>(&mut self, name: &str) -> Result<(), CallError> {
+        let (Some(resource), Some(object)) = (K::STATUS, K::store(self).get(name)) else {
             return Ok(());
         };
-        let spec = watched.spec.as_ref();
-        let mut wanted = class::conditions(spec, self.trials.objection(name));
-        if let Some(spec) = spec {
-            let recreated = self.recreated(spec, watched);
+        let Some(KindConditions { mut wanted, absent }) = K::conditions(self, name, object) else {
+            return Ok(());
+        };
+        if let Some(spec) = &object.spec {
+            let recreated = self.recreated::<K>(spec, object);
             for ready in wanted.iter_mut().filter(|w| w.type_ == ConditionType::Ready) {
                 namespaces::mention(&mut ready.message, &recreated);
             }
         }
-        let next = next_status(watched, &wanted, class::unsaid(spec));
-        let Some(write) = status_write(watched, &next)? else {
+        let mut next = object.status.clone();
+        let generation = Some(object.generation);
+        conditions::merge(
+            &mut next.conditions,
+            &wanted,
+            absent,
+            generation,
+            Timestamp::now(),
+        );
+        next.observed_generation = generation;
+        let Some(write) = status_write(object, &next)? else {
             return Ok(());
         };
-        let version = self.calls.write_class_status(name, &write).await?;
-        self.classes.wrote(name, next, version.as_deref());
+        let version = self.hub_client.write_platform_status::<K>(resource, name, &write);
+        let version = version.await?;
+        K::store_mut(self).wrote(name, next, version.as_deref());
         Ok(())
     }
 
-    fn recreated<S: RecordsNamespaces>(&self, spec: &S, watched: &StoredObject<S>) -> Vec<String> {
-        let status = &watched.status;
+    fn recreated<K: PlatformKind>(&self, spec: &K::Spec, object: &StoredObject<K>) -> Vec<String> {
+        let status = &object.status;
         let is_ready = |condition: &&Condition| condition.type_ == ConditionType::Ready.as_str();
         let ready = status.conditions.iter().find(is_ready);
         let mentioned = ready.map_or("", |ready| &ready.message);
         let mentioned: Vec<&str> = namespaces::mentioned(mentioned)
             .filter(|name| !self.namespaces.is_own(name))
             .collect();
-        namespaces::recreated(
-            spec.allowed(),
-            &status.namespaces,
-            self.namespaces.existing(),
-            &mentioned,
-        )
+        let (allowed, existing) = (K::allowed(spec), self.namespaces.existing());
+        namespaces::recreated(allowed, &status.namespaces, existing, &mentioned)
     }
 
     pub(super) fn publish(&mut self) {
         if !std::mem::take(&mut self.has_changed) {
             return;
         }
-        let registries = self.registries.iter().filter_map(|(name, watched)| {
+        let registries = self.registries.iter().filter_map(|(name, object)| {
             let registry = CatalogRegistry {
-                spec: watched.spec.clone()?,
+                spec: object.spec.clone()?,
                 credential: self.credentials.get(name)?.credential.clone(),
-                recorded: watched.status.namespaces.clone(),
+                recorded: object.status.namespaces.clone(),
             };
             Some((name.clone(), registry))
         });
-        let classes = self.classes.iter().filter_map(|(name, watched)| {
+        let classes = self.classes.iter().filter_map(|(name, object)| {
             let class = CatalogClass {
-                spec: watched.spec.clone()?,
-                is_default: watched.is_default,
-                is_refused: self.trials.objection(name).is_some(),
-                recorded: watched.status.namespaces.clone(),
+                spec: object.spec.clone()?,
+                is_default: object.is_default,
+                is_refused: self.dry_runs.rejection(name).is_some(),
+                recorded: object.status.namespaces.clone(),
             };
             Some((name.clone(), class))
         });
-        let clusters = self.clusters.iter().filter_map(|(name, watched)| {
+        let clusters = self.clusters.iter().filter_map(|(name, object)| {
             let cluster = CatalogCluster {
-                spec: watched.spec.clone()?,
-                uid: watched.uid.clone(),
-                generation: watched.generation,
-                recorded: watched.status.namespaces.clone(),
+                spec: object.spec.clone()?,
+                uid: object.uid.clone(),
+                generation: object.generation,
+                recorded: object.status.namespaces.clone(),
             };
             Some((name.clone(), cluster))
         });
@@ -246,65 +267,46 @@ impl CatalogController {
         self.out.send_replace(Some(Arc::new(catalog)));
     }
 
-    /// UIDs of the existing namespaces that some list names; of thousands most are named by none.
+    /// UIDs of the existing namespaces that an object lists; of thousands most are listed by none.
     fn listed(&self) -> NamespaceUids {
-        let by_registries = self
-            .registries
-            .iter()
-            .filter_map(|(_, w)| Some(&w.spec.as_ref()?.allowed_namespaces));
-        let by_classes = self
-            .classes
-            .iter()
-            .filter_map(|(_, w)| Some(&w.spec.as_ref()?.allowed_namespaces));
-        let by_clusters = self
-            .clusters
-            .iter()
-            .filter_map(|(_, w)| Some(&w.spec.as_ref()?.allowed_namespaces));
-        let lists = by_registries.chain(by_classes).chain(by_clusters);
-        let names = lists.flat_map(|allowed| named(allowed));
+        let names = self.registries.allowed().chain(self.classes.allowed());
+        let names = names.chain(self.clusters.allowed());
         names
             .filter_map(|name| Some((name.clone(), self.namespaces.existing().get(name)?.clone())))
             .collect()
     }
 }
 
-fn undecodable() -> DesiredCondition {
-    DesiredCondition {
-        type_: ConditionType::Ready,
-        status: false,
-        reason: Reason::InvalidSpec,
-        message: "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it".to_owned(),
+/// Writes only the changed names of a record, because other hubs record their own namespaces in it. A first use is written only over
+/// the version it was decided on, because another hub may have recorded one since.
+pub(super) fn record_write<'a, K: PlatformKind>(
+    object: &'a StoredObject<K>,
+    patch: &'a NamespaceUidPatch,
+) -> PlatformStatusPatch<'a> {
+    PlatformStatusPatch {
+        uid: &object.uid,
+        version: patch.values().any(Option::is_some).then_some(object.version),
+        conditions: &[],
+        observed_generation: None,
+        namespaces: patch,
     }
 }
 
-/// The status of an object with these conditions.
-fn next_status<S>(
-    watched: &StoredObject<S>,
-    wanted: &[DesiredCondition],
-    gone: &[ConditionType],
-) -> PlatformStatus {
-    let mut next = watched.status.clone();
-    let generation = Some(watched.generation);
-    conditions::merge(&mut next.conditions, wanted, gone, generation, Timestamp::now());
-    next.observed_generation = generation;
-    next
-}
-
-/// Writes what the hub says of an object; nothing where that is what it says already. It is written over no newer status, in
-/// which another hub may have mentioned a namespace.
-fn status_write<'a, S>(
-    watched: &'a StoredObject<S>,
+/// Writes the conditions of an object; `None` where they are written already. It is written over no newer status, in which
+/// another hub may have mentioned a namespace.
+fn status_write<'a, K: PlatformKind>(
+    object: &'a StoredObject<K>,
     next: &'a PlatformStatus,
 ) -> Result<Option<PlatformStatusPatch<'a>>, CallError> {
-    if *next == watched.status {
+    if *next == object.status {
         return Ok(None);
     }
-    watched.check()?;
+    object.check()?;
     Ok(Some(PlatformStatusPatch {
-        uid: &watched.uid,
-        version: Some(watched.version),
+        uid: &object.uid,
+        version: Some(object.version),
         conditions: &next.conditions,
         observed_generation: next.observed_generation,
-        namespaces: &NOTHING,
+        namespaces: &NO_CHANGE,
     }))
 }

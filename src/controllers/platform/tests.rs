@@ -19,10 +19,10 @@ use crate::kubernetes::apply::CallError;
 fn catalog_loop(watched: &[&str]) -> CatalogController {
     let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
-    let calls = HubClient::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
+    let hub_client = HubClient::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
     let watched: Vec<String> = watched.iter().map(ToString::to_string).collect();
     CatalogController::new(
-        calls,
+        hub_client,
         RendererClassSpec::default(),
         &watched,
         watch::channel(None).0,
@@ -39,102 +39,102 @@ fn registry(uid: &str, (generation, version): (u64, u64), record: &[(&str, &str)
     Event::Apply(serde_json::from_value(object).unwrap())
 }
 
-fn shelf() -> PlatformStore<ClusterRegistrySpec> {
-    PlatformStore::default()
+fn store() -> KindStore<ClusterRegistry> {
+    KindStore::default()
 }
 
 #[test]
 fn a_late_event_does_not_hide_what_was_written() {
-    let mut shelf = shelf();
+    let mut store = store();
     let new_spec = StoreChange::NewSpec("main".to_owned());
-    assert_eq!(shelf.take(registry("1", (1, 5), &[("team-a", "1")])), new_spec);
-    let mut status = shelf.get("main").unwrap().status.clone();
+    assert_eq!(store.take(registry("1", (1, 5), &[("team-a", "1")])), new_spec);
+    let mut status = store.get("main").unwrap().status.clone();
     status.namespaces.clear();
-    shelf.wrote("main", status, Some("7"));
+    store.wrote("main", status, Some("7"));
     // The spec is new, the status in the event is older than what was written.
-    assert_eq!(shelf.take(registry("1", (2, 6), &[("team-a", "1")])), new_spec);
-    let known = shelf.get("main").unwrap();
+    assert_eq!(store.take(registry("1", (2, 6), &[("team-a", "1")])), new_spec);
+    let known = store.get("main").unwrap();
     assert_eq!((known.generation, known.version), (2, 7));
     assert!(known.status.namespaces.is_empty());
-    assert_eq!(shelf.take(registry("1", (2, 7), &[])), StoreChange::Nothing);
+    assert_eq!(store.take(registry("1", (2, 7), &[])), StoreChange::Nothing);
     let new_record = StoreChange::NewRecord("main".to_owned());
-    assert_eq!(shelf.take(registry("1", (2, 8), &[("team-b", "1")])), new_record);
+    assert_eq!(store.take(registry("1", (2, 8), &[("team-b", "1")])), new_record);
 }
 
 #[test]
 fn who_was_slower_than_another_hub_writes_again_once_it_has_seen_what_that_one_wrote() {
-    let mut shelf = shelf();
-    let check = |shelf: &PlatformStore<ClusterRegistrySpec>| shelf.get("main").unwrap().check();
-    shelf.take(registry("1", (1, 5), &[]));
-    shelf.failed("main", CallError::Timeout);
-    assert_eq!(check(&shelf), Ok(()), "nobody else wrote, as far as is known");
-    shelf.failed("main", CallError::Conflict);
-    shelf.take(registry("1", (1, 4), &[]));
+    let mut store = store();
+    let check = |store: &KindStore<ClusterRegistry>| store.get("main").unwrap().check();
+    store.take(registry("1", (1, 5), &[]));
+    store.failed("main", CallError::Timeout);
+    assert_eq!(check(&store), Ok(()), "nobody else wrote, as far as is known");
+    store.failed("main", CallError::Conflict);
+    store.take(registry("1", (1, 4), &[]));
     assert_eq!(
-        check(&shelf),
+        check(&store),
         Err(CallError::Conflict),
         "that is what was known before"
     );
-    shelf.take(registry("1", (1, 6), &[]));
-    assert_eq!(check(&shelf), Ok(()));
+    store.take(registry("1", (1, 6), &[]));
+    assert_eq!(check(&store), Ok(()));
 }
 
 #[test]
 fn another_object_of_the_same_name_inherits_nothing() {
-    let mut shelf = shelf();
-    shelf.take(registry("1", (1, 9), &[("team-a", "1")]));
-    let turn = shelf.take(registry("2", (1, 8), &[]));
+    let mut store = store();
+    store.take(registry("1", (1, 9), &[("team-a", "1")]));
+    let turn = store.take(registry("2", (1, 8), &[]));
     assert_eq!(turn, StoreChange::NewSpec("main".to_owned()));
-    assert!(shelf.get("main").unwrap().status.namespaces.is_empty());
+    assert!(store.get("main").unwrap().status.namespaces.is_empty());
 }
 
 /// Holds: B12.
 #[test]
 fn a_record_that_no_hub_changed_is_not_believed_and_put_right_so_often() {
-    let mut shelf = shelf();
+    let mut store = store();
     let new_record = StoreChange::NewRecord("main".to_owned());
-    let believed = |shelf: &PlatformStore<ClusterRegistrySpec>| {
-        let watched = shelf.get("main").unwrap();
+    let believed = |store: &KindStore<ClusterRegistry>| {
+        let watched = store.get("main").unwrap();
         (
             watched.status.namespaces.get("team-a").cloned(),
-            watched.amends().count(),
+            watched.corrections().count(),
         )
     };
     let one = || Some("1".to_owned());
-    shelf.take(registry("1", (1, 1), &[("team-a", "1")]));
+    store.take(registry("1", (1, 1), &[("team-a", "1")]));
     for (version, forged) in [(2, &[("team-a", "2")][..]), (3, &[])] {
-        assert_eq!(shelf.take(registry("1", (1, version), forged)), new_record);
-        assert_eq!(believed(&shelf), (one(), 1));
+        assert_eq!(store.take(registry("1", (1, version), forged)), new_record);
+        assert_eq!(believed(&store), (one(), 1));
     }
     // A late event changes nothing of it.
-    shelf.take(registry("1", (1, 2), &[("team-a", "2")]));
-    assert_eq!(believed(&shelf), (one(), 1));
+    store.take(registry("1", (1, 2), &[("team-a", "2")]));
+    assert_eq!(believed(&store), (one(), 1));
     let patch = [("team-a".to_owned(), one())].into();
-    shelf.amended("main", &patch);
-    assert_eq!(believed(&shelf), (one(), 0));
+    store.corrected("main", &patch);
+    assert_eq!(believed(&store), (one(), 0));
     // Who goes on gets no endless fight, and no grant either.
     for version in 4..100 {
-        shelf.take(registry("1", (1, version), &[("team-a", "2")]));
-        assert_eq!(believed(&shelf).0, one());
-        shelf.amended("main", &patch);
+        store.take(registry("1", (1, version), &[("team-a", "2")]));
+        assert_eq!(believed(&store).0, one());
+        store.corrected("main", &patch);
     }
-    assert_eq!(believed(&shelf), (one(), 0));
+    assert_eq!(believed(&store), (one(), 0));
     // The platform takes the name off and puts it back: what hubs record then is believed.
-    shelf.take(registry("1", (3, 100), &[("team-a", "2")]));
-    assert_eq!(believed(&shelf), (Some("2".to_owned()), 0));
+    store.take(registry("1", (3, 100), &[("team-a", "2")]));
+    assert_eq!(believed(&store), (Some("2".to_owned()), 0));
 }
 
 /// Holds: T6, T8.
 #[test]
 fn a_record_that_cannot_be_read_grants_nothing() {
-    let mut shelf = shelf();
+    let mut store = store();
     let Event::Apply(mut object) = registry("1", (1, 1), &[]) else {
         unreachable!("it is one that is there");
     };
     object.data["status"]["namespaces"] = json!({"team-a": ["1"]});
-    shelf.take(Event::Apply(object));
+    store.take(Event::Apply(object));
     assert!(
-        shelf.get("main").unwrap().spec.is_none(),
+        store.get("main").unwrap().spec.is_none(),
         "an empty record would be filled anew"
     );
 }
@@ -142,12 +142,12 @@ fn a_record_that_cannot_be_read_grants_nothing() {
 /// Holds: T8.
 #[test]
 fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over_any() {
-    let mut shelf = shelf();
-    shelf.take(registry("1", (1, 5), &[]));
-    let watched = shelf.get("main").unwrap();
+    let mut store = store();
+    store.take(registry("1", (1, 5), &[]));
+    let watched = store.get("main").unwrap();
     let version = |uid: Option<&str>| {
         let record = [("team-a".to_owned(), uid.map(str::to_owned))].into();
-        namespace_recorder::record_write(watched, &record).version
+        reconcile::record_write(watched, &record).version
     };
     assert_eq!(version(Some("1")), Some(5));
     assert_eq!(version(None), None);
@@ -156,31 +156,31 @@ fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over
 #[tokio::test]
 async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show() {
     let mut catalog = catalog_loop(&[]);
-    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 5), &[])));
+    catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 5), &[]));
     let anonymous = crate::plan::platform::registry::judge(None, "registry.test", None);
     catalog.credentials.insert("main".to_owned(), anonymous);
-    catalog.take_in(PlatformWatchEvent::Registry(Event::Init));
-    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 5), &[])));
-    catalog.take_in(PlatformWatchEvent::Registry(Event::InitDone));
+    catalog.handle_object_event::<ClusterRegistry>(Event::Init);
+    catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 5), &[]));
+    catalog.handle_object_event::<ClusterRegistry>(Event::InitDone);
     assert_eq!(catalog.credentials.len(), 1);
-    catalog.take_in(PlatformWatchEvent::Registry(Event::Init));
-    catalog.take_in(PlatformWatchEvent::Registry(Event::InitDone));
+    catalog.handle_object_event::<ClusterRegistry>(Event::Init);
+    catalog.handle_object_event::<ClusterRegistry>(Event::InitDone);
     assert!(catalog.credentials.is_empty() && catalog.registries.get("main").is_none());
 }
 
 #[tokio::test]
 async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
     let mut catalog = catalog_loop(&["team-a", "team-b"]);
-    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 5), &[])));
+    catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 5), &[]));
     let mut see = |name: &str, uid: &str| {
-        (catalog.has_changed, catalog.registries_to_tell) = (false, BTreeSet::new());
+        (catalog.has_changed, catalog.registries.due) = (false, BTreeSet::new());
         let metadata = json!({"metadata": {"name": name, "uid": uid, "labels": {"tier": "gold"}}});
         let seen: PartialObjectMeta<Namespace> = serde_json::from_value(metadata).unwrap();
-        catalog.take_in(PlatformWatchEvent::Namespace(
+        catalog.handle_watch_event(PlatformWatchEvent::Namespace(
             Some(name.into()),
             Event::Apply(seen),
         ));
-        (catalog.has_changed, catalog.registries_to_tell.len())
+        (catalog.has_changed, catalog.registries.due.len())
     };
     assert_eq!(see("team-a", "1"), (true, 1));
     assert_eq!(see("team-a", "1"), (false, 0), "it was only relabelled");
@@ -191,25 +191,20 @@ async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
 #[tokio::test]
 async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
     let mut catalog = catalog_loop(&["team-a", "team-b"]);
-    for change in [
-        PlatformWatchEvent::Registry(Event::InitDone),
-        PlatformWatchEvent::Class(Event::InitDone),
-        PlatformWatchEvent::Cluster(Event::InitDone),
-        PlatformWatchEvent::Policy(Event::InitDone),
-        PlatformWatchEvent::Secret(Event::InitDone),
-    ] {
-        catalog.take_in(change);
+    for kind in &WATCHES {
+        (kind.handle)(&mut catalog, Event::InitDone);
     }
-    catalog.take_in(PlatformWatchEvent::Namespace(
+    catalog.handle_watch_event(PlatformWatchEvent::Secret(Event::InitDone));
+    catalog.handle_watch_event(PlatformWatchEvent::Namespace(
         Some("team-a".into()),
         Event::InitDone,
     ));
-    assert!(!catalog.unseen.is_empty());
-    catalog.take_in(PlatformWatchEvent::Namespace(
+    assert!(!catalog.unlisted.is_empty());
+    catalog.handle_watch_event(PlatformWatchEvent::Namespace(
         Some("team-b".into()),
         Event::InitDone,
     ));
-    assert!(catalog.unseen.is_empty());
+    assert!(catalog.unlisted.is_empty());
 }
 
 /// Holds: T6.
@@ -226,7 +221,7 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_fo
         json!({"namespaces": ["team-a", "team-b"], "weight": "many"}),
     );
     let mut weights = |event| {
-        catalog.take_in(PlatformWatchEvent::Policy(event));
+        catalog.handle_object_event::<QueuePolicy>(event);
         catalog.publish();
         let published = catalog.out.borrow().clone().unwrap_or_default();
         (published.weights.of("team-a"), published.weights.of("team-b"))
@@ -289,7 +284,7 @@ fn served() -> (CatalogController, mpsc::Receiver<Told>, Arc<AtomicBool>) {
     };
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
     let client = Client::new(server, "default");
-    catalog.calls = HubClient::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
+    catalog.hub_client = HubClient::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
     let namespace = json!({"name": "team-a", "uid": "1"});
     catalog
         .namespaces
@@ -300,10 +295,10 @@ fn served() -> (CatalogController, mpsc::Receiver<Told>, Arc<AtomicBool>) {
 #[tokio::test]
 async fn a_record_that_was_not_written_is_written_later_and_the_status_after_it() {
     let (mut catalog, heard, refuses) = served();
-    catalog.take_in(PlatformWatchEvent::Registry(registry("1", (1, 1), &[])));
+    catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 1), &[]));
     let mut writes_records = async |is_refused| {
         refuses.store(is_refused, Ordering::Relaxed);
-        catalog.catch_up().await;
+        catalog.reconcile().await;
         let told = heard.try_iter();
         let told: Vec<bool> = told.map(|(status, _)| status["namespaces"].is_object()).collect();
         (told, catalog.has_work())
@@ -323,8 +318,8 @@ async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
             unreachable!("it is one that is there");
         };
         object.data["spec"]["hostname"] = json!(hostname);
-        catalog.take_in(PlatformWatchEvent::Registry(Event::Apply(object)));
-        catalog.catch_up().await;
+        catalog.handle_object_event::<ClusterRegistry>(Event::Apply(object));
+        catalog.reconcile().await;
         steps.extend(heard.try_iter().map(|(status, worked_by)| {
             let registry = worked_by.and_then(|catalog| catalog.registries.get("main").cloned());
             let known = registry.map(|registry| (registry.spec.hostname, registry.recorded.len()));
@@ -360,8 +355,8 @@ async fn what_another_hub_says_of_its_namespaces_stays_in_the_status() {
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     object.data["status"]["conditions"] = json!([ready]);
-    catalog.take_in(PlatformWatchEvent::Registry(Event::Apply(object)));
-    catalog.catch_up().await;
+    catalog.handle_object_event::<ClusterRegistry>(Event::Apply(object));
+    catalog.reconcile().await;
     let told: Vec<Value> = heard.try_iter().map(|(status, _)| status).collect();
     let [status] = &told[..] else { panic!("{told:?}") };
     assert_eq!(status["over"], "5", "a newer status is not written over");

@@ -177,6 +177,7 @@ struct EventSink {
 
 impl WatchTask {
     async fn run(self) {
+        let backoff = self.common.settings.timing.backoff;
         let mut failures = 0;
         let mut credentials = self.session.credentials();
         loop {
@@ -193,8 +194,7 @@ impl WatchTask {
             }
             let pause = match failures {
                 0 if fault.is_passing() => FIRST_REOPEN_PAUSE,
-                0 | 1 => self.common.settings.timing.wait(0, self.seed),
-                more => self.common.settings.timing.wait(more - 1, self.seed),
+                failures => backoff.wait(failures, &self.seed),
             };
             failures += 1;
             // A new credential may succeed where the old one failed.

@@ -379,8 +379,7 @@ impl ConnectionStateMachine {
         self.since.get_or_insert(now.wall);
         self.fault = Some(fault);
         self.misses = 0;
-        let failures = self.attempts.saturating_sub(1);
-        let wait = self.timing.wait(failures, self.seed);
+        let wait = self.timing.backoff.wait(self.attempts, &self.seed);
         self.state = ConnectionState::wait(now, wait);
     }
 }

@@ -1,9 +1,10 @@
 //! Intervals and deadlines of a connection, and its clocks.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
+
+use crate::plan::queue::backoff::BackoffPolicy;
 
 /// The same moment by the monotonic clock and by the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +31,8 @@ pub struct ConnectionTiming {
     pub unanswered: u32,
     /// Longest wait for the Secret to be read again, after the cluster refused the credential.
     pub reread: Duration,
-    /// First wait between two attempts to connect; doubled each time.
-    pub backoff: Duration,
-    /// Longest wait between two attempts.
-    pub backoff_cap: Duration,
+    /// Waits between attempts to connect.
+    pub backoff: BackoffPolicy,
     /// Longest that a site counts as up without its watch.
     pub rewatch: Duration,
     /// Longest that the sites of a new connection wait for the slowest of them.
@@ -51,8 +50,10 @@ impl ConnectionTiming {
             misses: 5,
             unanswered: 3,
             reread: Duration::from_secs(5),
-            backoff: Duration::from_secs(5),
-            backoff_cap: Duration::from_secs(320),
+            backoff: BackoffPolicy {
+                base: Duration::from_secs(5),
+                cap: Duration::from_secs(320),
+            },
             rewatch: Duration::from_secs(5),
             settle: Duration::from_secs(20),
         }
@@ -66,22 +67,4 @@ impl ConnectionTiming {
         let late = u64::try_from(late).map(Duration::from_nanos).unwrap_or_default();
         at.checked_sub(late).unwrap_or(at)
     }
-
-    /// The back-off after so many failures, with a jitter of its upper half, so that many connections do not retry at once.
-    #[must_use]
-    pub fn wait(&self, failures: u32, seed: u64) -> Duration {
-        let full = self
-            .backoff
-            .saturating_mul(1 << failures.min(16))
-            .min(self.backoff_cap);
-        full.mul_f64(0.5 + 0.5 * share(seed, failures))
-    }
-}
-
-/// A number in 0…1 that differs between seeds and between the attempts of one.
-fn share(seed: u64, failures: u32) -> f64 {
-    let mut hasher = DefaultHasher::new();
-    (seed, failures).hash(&mut hasher);
-    let thousandths = u16::try_from(hasher.finish() % 1000).unwrap_or_default();
-    f64::from(thousandths) / 1000.0
 }

@@ -75,7 +75,7 @@ proptest! {
                 prop_assert_eq!(health.next_attempt, None);
             }
             if let Some(due) = connection.due(now) {
-                prop_assert!(due.saturating_duration_since(now.at) <= timing().backoff_cap);
+                prop_assert!(due.saturating_duration_since(now.at) <= timing().backoff.cap);
             }
             before = health;
         }

@@ -38,6 +38,6 @@ fn probes_of_many_connections_start_on_the_same_beats_and_keep_their_pace() {
 #[test]
 fn many_that_are_lost_together_do_not_come_back_together() {
     let timing = timing();
-    let waits: Vec<_> = (0..8).map(|seed| timing.wait(0, seed)).collect();
+    let waits: Vec<_> = (0..8).map(|seed| timing.backoff.wait(1, &seed)).collect();
     assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
 }

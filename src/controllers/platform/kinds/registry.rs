@@ -1,0 +1,61 @@
+//! Cluster registries, whose credential the hub judges.
+
+use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
+use crate::api::{AllowedNamespace, ClusterRegistry, ClusterRegistrySpec};
+use crate::plan::platform::registry::ready;
+
+use super::super::CatalogController;
+use super::super::kind_store::{KindStore, StoredObject};
+use super::{KindConditions, PlatformKind};
+
+impl PlatformKind for ClusterRegistry {
+    const PLURAL: &'static str = "clusterregistries";
+    const STATUS: Option<&'static str> = Some("clusterregistries/status");
+
+    fn store(controller: &CatalogController) -> &KindStore<Self> {
+        &controller.registries
+    }
+
+    fn store_mut(controller: &mut CatalogController) -> &mut KindStore<Self> {
+        &mut controller.registries
+    }
+
+    fn allowed(spec: &ClusterRegistrySpec) -> &[AllowedNamespace] {
+        &spec.allowed_namespaces
+    }
+
+    fn spec_changed(controller: &mut CatalogController, name: &str) -> bool {
+        controller.credentials.remove(name);
+        controller.unjudged.insert(name.to_owned());
+        // The registry as it was serves tasks until the credential of the new spec is judged.
+        false
+    }
+
+    fn removed(controller: &mut CatalogController, name: &str) {
+        controller.credentials.remove(name);
+    }
+
+    fn conditions(
+        controller: &CatalogController,
+        name: &str,
+        registry: &StoredObject<Self>,
+    ) -> Option<KindConditions> {
+        let ready = match &registry.spec {
+            Some(spec) => ready(spec, controller.credentials.get(name)?),
+            None => undecodable(),
+        };
+        Some(KindConditions {
+            wanted: vec![ready],
+            absent: &[],
+        })
+    }
+}
+
+fn undecodable() -> DesiredCondition {
+    DesiredCondition {
+        type_: ConditionType::Ready,
+        status: false,
+        reason: Reason::InvalidSpec,
+        message: "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it".to_owned(),
+    }
+}
