@@ -5,22 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::jiff::SignedDuration;
-use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
-use crate::api::names::HubId;
-use crate::app::config::{ClusterSettings, Settings};
-use crate::base::metrics::Metrics;
+use super::hub_parts::HubParts;
+use crate::app::config::Settings;
 use crate::controllers::clusters::{ClusterController, ClusterControllerLimits, ClusterControllerParts};
 use crate::controllers::platform::PublishedCatalog;
 use crate::controllers::tasks::controller::ControllerOutputs;
-use crate::kubernetes::apply::HubClient;
 use crate::kubernetes::events::EventRecorder;
 use crate::kubernetes::tenant::TenantSessions;
 use crate::kubernetes::watch::ReceivedEvent;
-use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::remote::address::AddressPolicy;
 use crate::plan::remote::health::ConnectionTiming;
@@ -32,120 +28,113 @@ use crate::remote::limits::RemoteClientLimits;
 use crate::remote::memory_budget::MemoryBudget;
 use crate::remote::resolve::Resolver;
 
-/// Reports that may wait for the cluster controller; a full channel only makes a connection wait.
+/// Reports that wait for the cluster controller; a full channel only makes a connection wait.
 const REPORTS: usize = 64;
 
-/// What the controller needs of other clusters, and the loop that keeps the connections.
+/// Namespaces of the tasks whose remains are still on a cluster.
+pub(super) type LeftoverNamespaces = watch::Receiver<Arc<BTreeSet<String>>>;
+
+/// The cluster controller, and what the task controller needs of it.
 pub(super) struct RemoteParts {
     pub controller: ClusterController,
-    pub seats: Arc<dyn SiteClients>,
-    pub outlets: ControllerOutputs,
-    /// Namespaces of the tasks that something is left of.
-    pub left: watch::Receiver<Arc<BTreeSet<String>>>,
+    pub site_clients: Arc<dyn SiteClients>,
+    pub outputs: ControllerOutputs,
+    pub leftover_namespaces: LeftoverNamespaces,
 }
 
-/// Those who have to do with other clusters: the hub's calls, tenants, what the platform offers, and whoever asks whether
-/// the hub is ready.
-type RemoteDependencies<'a> = (
-    &'a HubClient,
-    Arc<TenantSessions>,
-    watch::Receiver<PublishedCatalog>,
-    watch::Sender<bool>,
-);
+/// What the connections and the cluster controller need of the other loops.
+pub(super) struct RemoteDependencies {
+    pub identities: Arc<TenantSessions>,
+    pub catalog: watch::Receiver<PublishedCatalog>,
+    /// Set once the hub knows all tasks.
+    pub ready: watch::Sender<bool>,
+    pub own_namespaces: HubNamespaceLookup,
+    pub events: EventRecorder,
+    /// Events for the task controller.
+    pub inputs: mpsc::Sender<ReceivedEvent>,
+}
 
-/// Everything that reaches other clusters.
-pub(super) fn build(
-    client: &Client,
-    gate: &WriteFence,
-    settings: &Settings,
-    (calls, identities, catalog, ready): RemoteDependencies<'_>,
-    (own_namespaces, metrics, events): (HubNamespaceLookup, &Metrics, &EventRecorder),
-    inputs: mpsc::Sender<ReceivedEvent>,
-) -> Result<RemoteParts, AppError> {
-    let (settings, hub_id) = (&settings.clusters, calls.hub_id().clone());
+/// Builds everything that reaches other clusters.
+pub(super) fn build(hub: &HubParts, needs: RemoteDependencies) -> Result<RemoteParts, AppError> {
     let (report, reports) = mpsc::channel(REPORTS);
-    let connections = connections(settings, gate, hub_id, own_namespaces)?;
-    let registry = ConnectionRegistry::new(connections, metrics.clone(), inputs, report);
-    let (wants, wanted) = mpsc::unbounded_channel();
-    let (active, running) = watch::channel(Arc::default());
-    let (left, namespaces) = watch::channel(Arc::default());
+    let connections = connections(hub, needs.own_namespaces)?;
+    let registry = ConnectionRegistry::new(connections, hub.metrics.clone(), needs.inputs, report);
+    let (request, site_requests) = mpsc::unbounded_channel();
+    let (publish_active, active) = watch::channel(Arc::default());
+    let (publish_leftovers, leftover_namespaces) = watch::channel(Arc::default());
     let controller = ClusterController::new(ClusterControllerParts {
-        client: client.clone(),
-        calls: calls.clone(),
-        namespace: settings.namespace.clone(),
-        identities,
+        client: hub.client.clone(),
+        calls: hub.hub_client.clone(),
+        namespace: hub.settings.clusters.namespace.clone(),
+        identities: needs.identities,
         registry: registry.clone(),
-        metrics: metrics.clone(),
-        events: events.clone(),
+        metrics: hub.metrics.clone(),
+        events: needs.events,
         limits: ClusterControllerLimits::default(),
-        catalog,
-        active: running,
-        wants: wanted,
+        catalog: needs.catalog,
+        active,
+        site_requests,
         reports,
     });
     Ok(RemoteParts {
         controller,
-        seats: Arc::new(registry),
-        outlets: ControllerOutputs {
-            ready,
-            site_requests: wants,
-            active,
-            leftover_namespaces: left,
+        site_clients: Arc::new(registry),
+        outputs: ControllerOutputs {
+            ready: needs.ready,
+            site_requests: request,
+            active: publish_active,
+            leftover_namespaces: publish_leftovers,
         },
-        left: namespaces,
+        leftover_namespaces,
     })
 }
 
-/// What all connections have in common.
-fn connections(
-    settings: &ClusterSettings,
-    gate: &WriteFence,
-    hub_id: HubId,
-    own_namespaces: HubNamespaceLookup,
-) -> Result<ConnectionSettings, AppError> {
+/// The settings of all connections.
+fn connections(hub: &HubParts, own_namespaces: HubNamespaceLookup) -> Result<ConnectionSettings, AppError> {
+    let settings = &hub.settings.clusters;
     let guard = AddressPolicy {
         allowed: settings.allowed.clone(),
         denied: settings.denied.clone(),
     };
     Ok(ConnectionSettings {
-        hub_id,
+        hub_id: hub.hub_client.hub_id().clone(),
         client: RemoteClientSettings {
             guard: Arc::new(guard),
             resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
             limits: Arc::new(RemoteClientLimits::default()),
             memory_budget: MemoryBudget::default(),
-            fence: gate.clone(),
+            fence: hub.fence.clone(),
         },
         own_namespaces,
         timing: ConnectionTiming::since(Instant::now()),
     })
 }
 
-/// UIDs of the hub's own namespaces: those that were read at the start, and those that it sees.
+/// UIDs of the hub's own namespaces: those that were read at the start, and those that the catalog controller sees.
 pub(super) fn own_namespaces(
     known: BTreeMap<String, String>,
-    seen: watch::Receiver<Option<NamespaceUids>>,
+    uids: watch::Receiver<Option<NamespaceUids>>,
 ) -> HubNamespaceLookup {
     Arc::new(move |name| {
-        let exists = || seen.borrow().as_ref()?.get(name).cloned();
+        let exists = || uids.borrow().as_ref()?.get(name).cloned();
         known.get(name).cloned().or_else(exists)
     })
 }
 
-/// Runs the loop that keeps connections, once it can be told which clusters are the hub's own.
-pub(super) async fn keep(
+/// Runs the cluster controller, once the hub can tell its own clusters by the UIDs of their namespaces.
+pub(super) async fn run(
     controller: ClusterController,
-    mut seen: watch::Receiver<Option<NamespaceUids>>,
+    mut uids: watch::Receiver<Option<NamespaceUids>>,
     stop: CancellationToken,
 ) {
-    // It ends with the loop that looks, and that with the hub.
-    if seen.wait_for(Option::is_some).await.is_ok() {
+    // The sender ends with the catalog controller, which ends with the hub.
+    if uids.wait_for(Option::is_some).await.is_ok() {
         controller.run(stop).await;
     }
 }
 
-/// How long the hub waits before it gives something up.
-pub(super) fn patience(settings: &Settings) -> TaskTimeouts {
+/// Times after which the hub gives up on a task's cluster, and on what is left there.
+pub(super) fn timeouts(settings: &Settings) -> TaskTimeouts {
     let signed = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
     TaskTimeouts {
         lost_timeout: signed(settings.clusters.lost_timeout),

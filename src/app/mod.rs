@@ -2,10 +2,8 @@
 //!
 //! Builds everything once, supervises the loops, and drains them in order; nothing below imports it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -22,6 +20,7 @@ pub mod admin;
 mod clusters;
 pub mod config;
 mod error;
+mod hub_parts;
 mod loops;
 mod preflight_loop;
 pub mod probe;
@@ -31,6 +30,8 @@ pub mod telemetry;
 mod unserved_namespaces;
 
 pub use error::AppError;
+use hub_parts::HubParts;
+use loops::DrainedTasks;
 pub use start::{preflight, probe_network, stop_hub};
 
 /// Longest wait for events at the end; a successor waits as long.
@@ -58,40 +59,26 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
         state: state.subscribe(),
         stop: stop.clone(),
     };
-    show(&mut loops, listener, (&metrics, registry), health);
-
-    let Some(start::StartedHub {
-        calls,
-        key,
-        lease,
-        namespaces,
-    }) = start::start_up(&clients, &settings, &metrics, (&stop, state)).await?
-    else {
-        return Ok(());
-    };
-    let lease = LeaseKeeperTask::start(lease);
-    let hub = loops::HubParts {
-        calls,
-        fence: clients.fence.clone(),
-        key,
-        metrics,
-        ready,
-        namespaces,
-    };
-    let (events, engine) = loops::start(&mut loops, &clients, hub, &settings, &stop)?;
-    supervise(loops, lease, events, engine, (&stop, settings.grace_period)).await
-}
-
-/// Starts what tells others how the instance stands.
-fn show(
-    loops: &mut JoinSet<()>,
-    listener: TcpListener,
-    (metrics, registry): (&Metrics, Arc<Registry>),
-    health: admin::Readiness,
-) {
-    loops.spawn(show_state(health.state.clone(), metrics.clone()));
+    loops.spawn(publish_state(state.subscribe(), metrics.clone()));
     let admin = admin::serve(listener, registry, health);
     loops.spawn(async move { _ = admin.await });
+
+    let Some(started) = start::start_up(&clients, &settings, &metrics, &stop, state).await? else {
+        return Ok(());
+    };
+    let lease = LeaseKeeperTask::start(started.lease);
+    let grace_period = settings.grace_period;
+    let hub = HubParts {
+        client: clients.hub,
+        anonymous: clients.anonymous,
+        hub_client: started.hub_client,
+        fence: clients.fence,
+        metrics,
+        settings,
+        stop: stop.clone(),
+    };
+    let tasks = loops::start(&mut loops, hub, started.key, ready, started.namespaces)?;
+    supervise(loops, lease, tasks, &stop, grace_period).await
 }
 
 /// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
@@ -108,16 +95,16 @@ fn cancel_on_signal(stop: CancellationToken) -> Result<impl Future<Output = ()> 
     })
 }
 
-/// Shows in the metrics what the instance does.
-async fn show_state(mut state: watch::Receiver<InstanceState>, metrics: Metrics) {
+/// Publishes the state of the instance as a metric.
+async fn publish_state(mut state: watch::Receiver<InstanceState>, metrics: Metrics) {
     loop {
         let now = *state.borrow_and_update();
         for state in InstanceState::ALL {
             let label = StateLabel {
                 state: state.as_str(),
             };
-            let is_so = i64::from(state == now);
-            metrics.instance_state.get_or_create(&label).set(is_so);
+            let is_current = i64::from(state == now);
+            metrics.instance_state.get_or_create(&label).set(is_current);
         }
         if state.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -125,7 +112,7 @@ async fn show_state(mut state: watch::Receiver<InstanceState>, metrics: Metrics)
     }
 }
 
-/// The loop that keeps the Lease. It ends after all others: who stops may still write.
+/// The task that renews the Lease. It ends after all others, because a hub that stops may still write.
 struct LeaseKeeperTask {
     release: CancellationToken,
     task: JoinHandle<LeaseError>,
@@ -138,7 +125,7 @@ impl LeaseKeeperTask {
         Self { release, task }
     }
 
-    /// Why it ended, although nobody asked it to.
+    /// Waits for an end that was not asked for; returns its cause.
     async fn lost(&mut self) -> AppError {
         match (&mut self.task).await {
             Ok(error) => AppError::Lease(error),
@@ -146,7 +133,10 @@ impl LeaseKeeperTask {
         }
     }
 
-    /// Gives the Lease back; why there was none any more, if it was lost before.
+    /// Releases the Lease.
+    ///
+    /// # Errors
+    /// The Lease was lost before.
     async fn release(mut self) -> Result<(), AppError> {
         self.release.cancel();
         match tokio::time::timeout(LAST_WRITE, self.lost()).await {
@@ -160,36 +150,40 @@ impl LeaseKeeperTask {
     }
 }
 
-/// Waits for the end, asked for or not, and drains.
+/// Waits for the end, asked for or not, and drains the tasks.
 async fn supervise(
     mut loops: JoinSet<()>,
     mut lease: LeaseKeeperTask,
-    events: JoinHandle<()>,
-    mut engine: JoinHandle<()>,
-    (stop, grace_period): (&CancellationToken, Duration),
+    tasks: DrainedTasks,
+    stop: &CancellationToken,
+    grace_period: Duration,
 ) -> Result<(), AppError> {
+    let DrainedTasks {
+        events,
+        mut controller,
+    } = tasks;
     tokio::select! {
         // First, because loops end by it too.
         biased;
         () = stop.cancelled() => {}
         error = lease.lost() => return Err(error),
         _ = loops.join_next() => return Err(AppError::LoopEnded),
-        _ = &mut engine => return Err(AppError::LoopEnded),
+        _ = &mut controller => return Err(AppError::LoopEnded),
     }
     tracing::info!("stopping; work under way is finished");
     let is_drained = tokio::select! {
-        drained = tokio::time::timeout(grace_period, engine) => drained.is_ok(),
+        drained = tokio::time::timeout(grace_period, controller) => drained.is_ok(),
         error = lease.lost() => return Err(error),
     };
-    // Ends by itself once it told the last of what the controller handed in; without the claim it could tell nothing.
+    // It ends once it has sent the last event of the controller; without the Lease it could send none.
     if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
-        tracing::warn!("some events were not told");
+        tracing::warn!("the hub stops before it has sent all its events");
     }
     if is_drained {
-        // A loss ends what is under way too, and that may be seen before the loss is.
+        // A lost Lease ends the controller too, which may be seen first.
         lease.release().await?;
     } else {
-        // A write that is still under way must not meet a successor, so the Lease is left to run out.
+        // A write in flight must not meet a successor, so the Lease is left to expire.
         tracing::warn!("work was still under way after the grace period; the next start goes on with it");
     }
     loops.shutdown().await;
@@ -217,16 +211,12 @@ mod tests {
         });
         let stop = CancellationToken::new();
         stop.cancel();
-        let (events, engine) = (tokio::spawn(event), tokio::spawn(async {}));
+        let tasks = DrainedTasks {
+            events: tokio::spawn(event),
+            controller: tokio::spawn(async {}),
+        };
         let keeper = LeaseKeeperTask { release, task };
-        supervise(
-            JoinSet::new(),
-            keeper,
-            events,
-            engine,
-            (&stop, Duration::from_secs(60)),
-        )
-        .await
+        supervise(JoinSet::new(), keeper, tasks, &stop, Duration::from_secs(60)).await
     }
 
     /// Holds: M5.

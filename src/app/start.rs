@@ -31,47 +31,50 @@ use crate::plan::platform::unserved_namespaces;
 use crate::plan::preflight::{CheckResult, PreflightCheck, PreflightFinding, RUNBOOK, judge, table};
 use crate::plan::task::status_seal::SealKey;
 
-/// The namespace whose UID stands for the cluster.
+/// The namespace whose UID identifies the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
-/// Pause before the API server is asked again for what the hub id is made of.
+/// Pause before the API server is asked again for the namespace whose UID the hub id contains.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// Longest wait for the answer that the hub id is made of.
+/// Longest wait for the UID that the hub id contains.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Longest that a person waits for findings; a record that has to be watched takes a quarter of it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest that a person waits for findings; a Lease record that has to be watched takes a quarter of it.
+const FINDINGS_LIMIT: Duration = Duration::from_secs(60);
 
 /// A hub that may start.
 pub(super) struct StartedHub {
-    /// Its calls, through the fence.
-    pub calls: HubClient,
-    /// What it seals results with.
+    /// The hub's own calls, through the fence.
+    pub hub_client: HubClient,
+    /// The key of its statuses' seals.
     pub key: SealKey,
-    /// Its claim, which it must keep.
+    /// Its Lease, which it must renew.
     pub lease: LeaseHolder,
-    /// UIDs of the namespaces that were looked at.
+    /// UIDs of the namespaces that the start read.
     pub namespaces: BTreeMap<String, String>,
 }
 
-/// Everything before the loops, in order; `None` when the hub is told to stop meanwhile.
+/// Everything before the loops, in order; `None` when a signal stops the hub meanwhile.
 pub(super) async fn start_up(
     clients: &HubClients,
     settings: &Settings,
     metrics: &Metrics,
-    (stop, state): (&CancellationToken, watch::Sender<InstanceState>),
+    stop: &CancellationToken,
+    state: watch::Sender<InstanceState>,
 ) -> Result<Option<StartedHub>, AppError> {
-    let looked = tokio::select! {
-        looked = look_around(clients, settings, metrics) => looked?,
+    let identified = tokio::select! {
+        identified = identify(clients, settings, metrics) => identified?,
         () = stop.cancelled() => return Ok(None),
     };
-    let (calls, key, namespaces) = looked;
+    let (hub_client, key, namespaces) = identified;
     let leases = LeaseClient::new(
-        clients.free.clone(),
+        clients.unfenced.clone(),
         &settings.start.lease_namespace,
         metrics.clone(),
     );
-    let told = tokio::spawn(tell(state.subscribe()));
-    let taken = leases.take(claim(settings, calls.hub_id()), stop, state).await;
-    told.abort();
+    let standby_log = tokio::spawn(log_standby(state.subscribe()));
+    let taken = leases
+        .take(holder(settings, hub_client.hub_id()), stop, state)
+        .await;
+    standby_log.abort();
     let lease = match taken {
         Ok(lease) => lease,
         Err(LeaseError::Conflict(alive)) => {
@@ -85,35 +88,35 @@ pub(super) async fn start_up(
     clients.fence.open(lease.validity());
     tracing::info!("this instance works");
     let key = if lease.has_stood_by() {
-        seal_key::load(&calls).await?
+        seal_key::load(&hub_client).await?
     } else {
         key
     };
     Ok(Some(StartedHub {
-        calls,
+        hub_client,
         key,
         lease,
         namespaces,
     }))
 }
 
-/// Finds out which hub this is, and whether anything but other hubs keeps it from starting; its calls, what it seals with, and
-/// the UIDs of the namespaces it looked at.
-async fn look_around(
+/// Reads the identity of this hub and runs the preflight, all but the check for other hubs; returns its calls, the key of its
+/// seals, and the UIDs of the namespaces that it read.
+async fn identify(
     clients: &HubClients,
     settings: &Settings,
     metrics: &Metrics,
 ) -> Result<(HubClient, SealKey, BTreeMap<String, String>), AppError> {
-    let client = &clients.free;
+    let client = &clients.unfenced;
     let mut namespaces = BTreeMap::from([(KUBE_SYSTEM.to_owned(), cluster_uid(client).await?)]);
     let hub_id = HubId::new(&settings.shard_name, &namespaces[KUBE_SYSTEM])?;
     announce(settings, &hub_id, metrics);
-    let facts = inquiry(client, settings, metrics).facts().await;
+    let facts = fact_collector(client, settings, metrics).facts().await;
     report(&judge(&facts, &settings.start.skipped), metrics)?;
     let rendering = &settings.rendering_namespace;
     let calls =
         |client: &Client| HubClient::new(client.clone(), metrics.clone(), rendering.clone(), hub_id.clone());
-    // After the checks: nothing is written to a namespace that is not fit for it.
+    // After the checks, because the key is written to the rendering namespace.
     let key = seal_key::load(&calls(client)).await?;
     if let Some(uid) = uid_of(client, rendering).await {
         namespaces.insert(rendering.clone(), uid);
@@ -121,12 +124,12 @@ async fn look_around(
     Ok((calls(&clients.hub), key, namespaces))
 }
 
-/// What would keep a hub with these settings from starting, as text, and whether anything would.
+/// The findings of the preflight of a hub with these settings, as text, and whether the hub could start.
 ///
 /// # Errors
-/// The cluster cannot be asked.
+/// The API server cannot be asked.
 pub async fn preflight(settings: Settings, output: OutputFormat) -> Result<(String, bool), AppError> {
-    let client = clients(WriteFence::default()).await?.free;
+    let client = clients(WriteFence::default()).await?.unfenced;
     let findings = findings_in_time(&client, &settings).await?;
     let text = match output {
         OutputFormat::Table => table::render(&findings),
@@ -135,42 +138,42 @@ pub async fn preflight(settings: Settings, output: OutputFormat) -> Result<(Stri
     Ok((text, findings.iter().all(|f| f.result != CheckResult::Refused)))
 }
 
-/// Looks at the network; a sentence on each thing that must hold.
+/// Probes the network; returns a sentence for each check.
 ///
 /// # Errors
-/// A Job is to look, and there is no cluster to make it in.
+/// The probe is to run in a Job, and there is no cluster to make it in.
 pub async fn probe_network(args: &ProbeArgs) -> Result<Vec<Result<String, ProbeError>>, AppError> {
     let client = match &args.from_job {
-        Some(_) => Some(clients(WriteFence::default()).await?.free),
+        Some(_) => Some(clients(WriteFence::default()).await?.unfenced),
         None => None,
     };
     Ok(probe::run(args, ProbeTimeouts::default(), client.as_ref()).await)
 }
 
-/// Ends a hub that is about to be uninstalled; what came of it within the limit.
+/// Stops a hub that is about to be uninstalled; returns the outcome within the limit.
 ///
 /// # Errors
-/// There is no cluster to look for it in.
+/// There is no cluster to find it in.
 pub async fn stop_hub(hub: &HubDeployment, limit: Duration) -> Result<StopOutcome, AppError> {
-    let client = clients(WriteFence::default()).await?.free;
+    let client = clients(WriteFence::default()).await?.unfenced;
     Ok(stop::run(&client, hub, limit).await)
 }
 
-/// The findings, as long as a person waits for them.
+/// The findings, within the time that a person waits for them.
 async fn findings_in_time(client: &Client, settings: &Settings) -> Result<Vec<PreflightFinding>, AppError> {
-    let found = tokio::time::timeout(PATIENCE, findings(client, settings)).await;
+    let found = tokio::time::timeout(FINDINGS_LIMIT, findings(client, settings)).await;
     found.unwrap_or(Err(AppError::NoAnswer))
 }
 
 async fn findings(client: &Client, settings: &Settings) -> Result<Vec<PreflightFinding>, AppError> {
     let (metrics, _) = Metrics::new();
     let hub_id = HubId::new(&settings.shard_name, &cluster_uid(client).await?)?;
-    let inquiry = inquiry(client, settings, &metrics);
-    let facts = inquiry.facts().await;
+    let collector = fact_collector(client, settings, &metrics);
+    let facts = collector.facts().await;
     let mut findings = judge(&facts, &settings.start.skipped);
     let leases = LeaseClient::new(client.clone(), &settings.start.lease_namespace, metrics);
-    let peers = match leases.peers(&claim(settings, &hub_id)).await {
-        // Who looks at a hub that runs wants to know about the others.
+    let peers = match leases.peers(&holder(settings, &hub_id)).await {
+        // The operator of a running hub asks about the other hubs.
         Ok(peers) if peers.conflicts.is_empty() && peers.is_running => PreflightFinding::warning(
             PreflightCheck::Peers,
             "this hub runs already; another instance of it would stand by",
@@ -184,13 +187,13 @@ async fn findings(client: &Client, settings: &Settings) -> Result<Vec<PreflightF
         ),
     };
     findings.push(peers);
-    findings.push(left_to_nobody(&inquiry, settings, &leases).await);
+    findings.push(unserved_finding(&collector, settings, &leases).await);
     Ok(findings)
 }
 
-/// The finding on namespaces that are left to nobody, this hub's own aside.
-async fn left_to_nobody(
-    inquiry: &FactCollector,
+/// The finding on namespaces that no hub serves, other than this hub's own.
+async fn unserved_finding(
+    collector: &FactCollector,
     settings: &Settings,
     leases: &LeaseClient,
 ) -> PreflightFinding {
@@ -198,7 +201,7 @@ async fn left_to_nobody(
     if settings.start.skipped.contains(&check) {
         return PreflightFinding::skipped(check);
     }
-    let named = inquiry.task_namespaces().await;
+    let named = collector.task_namespaces().await;
     let own = NamespaceScope::new(&settings.watch_namespaces);
     match leases.records().await {
         Ok(records) => unserved_namespaces::finding(&unserved_namespaces::at_a_glance(
@@ -211,8 +214,8 @@ async fn left_to_nobody(
     }
 }
 
-/// Says when the instance stands by.
-async fn tell(mut state: watch::Receiver<InstanceState>) {
+/// Logs when the instance is a standby.
+async fn log_standby(mut state: watch::Receiver<InstanceState>) {
     while state
         .wait_for(|state| *state == InstanceState::Standby)
         .await
@@ -229,7 +232,7 @@ async fn tell(mut state: watch::Receiver<InstanceState>) {
     }
 }
 
-/// Says once how strict the hub is, in its log and for as long as it runs in a metric.
+/// Logs how strict the hub is, and publishes it as a metric.
 fn announce(settings: &Settings, hub_id: &HubId, metrics: &Metrics) {
     metrics.queue.by_namespace(settings.admin.metrics_by_namespace);
     let posture = settings.posture();
@@ -255,7 +258,10 @@ fn announce(settings: &Settings, hub_id: &HubId, metrics: &Metrics) {
     }
 }
 
-/// Tells what was found, a line for each finding that somebody has to act on.
+/// Logs a line for each finding that the platform operator has to act on.
+///
+/// # Errors
+/// A finding keeps the hub from starting.
 fn report(findings: &[PreflightFinding], metrics: &Metrics) -> Result<(), AppError> {
     let mut refused = 0;
     for finding in findings {
@@ -278,8 +284,8 @@ fn report(findings: &[PreflightFinding], metrics: &Metrics) -> Result<(), AppErr
     }
 }
 
-/// What is asked at the start.
-pub(super) fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -> FactCollector {
+/// Collects the facts of the preflight.
+pub(super) fn fact_collector(client: &Client, settings: &Settings, metrics: &Metrics) -> FactCollector {
     FactCollector {
         client: client.clone(),
         metrics: metrics.clone(),
@@ -292,11 +298,11 @@ pub(super) fn inquiry(client: &Client, settings: &Settings, metrics: &Metrics) -
     }
 }
 
-fn claim(settings: &Settings, hub_id: &HubId) -> HolderIdentity {
+fn holder(settings: &Settings, hub_id: &HubId) -> HolderIdentity {
     HolderIdentity {
         hub_id: hub_id.clone(),
         holder: settings.start.instance_name.clone(),
-        // Two processes have either another number or another beginning.
+        // Two processes differ in their number or in their start.
         process: format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond()),
         rendering: settings.rendering_namespace.clone(),
         watched: NamespaceScope::new(&settings.watch_namespaces),
@@ -305,17 +311,17 @@ fn claim(settings: &Settings, hub_id: &HubId) -> HolderIdentity {
 
 /// Clients of the hub's own cluster. kube's own retries are off: they repeat writes, without a bound on the wait.
 pub(super) struct HubClients {
-    /// The hub's own, for what is done before there is a claim or by no hub, and for the claim itself. No loop can get at it.
-    free: Client,
-    /// Opens with the claim.
+    /// The hub's own, without the fence: for the start, for the Lease, and for commands that are no hub. No loop has it.
+    unfenced: Client,
+    /// Opens while the hub holds its Lease.
     pub fence: WriteFence,
     /// The hub's own, through the fence.
     pub hub: Client,
     /// Reaches the same API server without any credential, through the fence.
-    pub nobody: Client,
+    pub anonymous: Client,
 }
 
-pub(super) async fn clients(gate: WriteFence) -> Result<HubClients, AppError> {
+pub(super) async fn clients(fence: WriteFence) -> Result<HubClients, AppError> {
     let debugging = [
         "KUBE_RS_DEBUG_IMPERSONATE_USER",
         "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
@@ -335,25 +341,25 @@ pub(super) async fn clients(gate: WriteFence) -> Result<HubClients, AppError> {
     };
     config.default_retry = false;
     config.proxy_url = None;
-    let mut nobody = config.clone();
-    nobody.auth_info = AuthInfo::default();
-    let gated = |config: &Config| write_fence::client(config, &gate).map_err(|_| AppError::NoCluster);
+    let mut anonymous = config.clone();
+    anonymous.auth_info = AuthInfo::default();
+    let fenced = |config: &Config| write_fence::client(config, &fence).map_err(|_| AppError::NoCluster);
     Ok(HubClients {
-        hub: gated(&config)?,
-        nobody: gated(&nobody)?,
-        free: Client::try_from(config).map_err(|_| AppError::NoCluster)?,
-        fence: gate,
+        hub: fenced(&config)?,
+        anonymous: fenced(&anonymous)?,
+        unfenced: Client::try_from(config).map_err(|_| AppError::NoCluster)?,
+        fence,
     })
 }
 
-/// UID of a namespace, where the hub may see it: a cluster that has it is the hub's own.
+/// UID of a namespace that the hub may read; a cluster that has a namespace with this UID is the hub's own.
 async fn uid_of(client: &Client, namespace: &str) -> Option<String> {
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
     let read = tokio::time::timeout(DEADLINE, api.get_metadata(namespace)).await;
     read.ok()?.ok()?.metadata.uid
 }
 
-/// What the hub's id is made of, for which the API server is asked until it answers: a hub that starts before it is no broken hub.
+/// The UID that the hub id contains; asked for until the API server answers, because a hub may start before it.
 async fn cluster_uid(client: &Client) -> Result<String, AppError> {
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
     loop {
@@ -379,7 +385,7 @@ mod tests {
     use crate::app::config::{HubCli, HubCommand};
 
     #[tokio::test(start_paused = true)]
-    async fn a_person_who_waits_for_an_api_server_that_says_nothing_is_told_so_after_a_while() {
+    async fn a_preflight_ends_with_an_error_if_the_api_server_does_not_answer() {
         // Linux takes its connections, and no program reads what comes.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", silent.local_addr().unwrap());
@@ -391,6 +397,6 @@ mod tests {
         let (settings, begin) = (args.hub.settings().unwrap(), Instant::now());
         let found = findings_in_time(&client, &settings).await;
         assert!(matches!(found, Err(AppError::NoAnswer)), "{found:?}");
-        assert_eq!(begin.elapsed(), PATIENCE);
+        assert_eq!(begin.elapsed(), FINDINGS_LIMIT);
     }
 }

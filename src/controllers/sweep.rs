@@ -180,7 +180,8 @@ pub async fn remove_orphans(
 pub async fn remove_given_up(
     objects: &TaskObjectClient,
     metrics: &Metrics,
-    (jobs, left): (Vec<OrphanJob>, Vec<RemoteOrphan>),
+    jobs: Vec<OrphanJob>,
+    orphans: Vec<RemoteOrphan>,
     until: Instant,
 ) -> Vec<TaskUid> {
     for job in jobs {
@@ -202,7 +203,7 @@ pub async fn remove_given_up(
     }
     let mut settled = Vec::new();
     let mut tally = SweepTally::new(metrics);
-    for RemoteOrphan(orphan) in left {
+    for RemoteOrphan(orphan) in orphans {
         let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);

@@ -92,7 +92,8 @@ pub struct EventRecorder {
 impl EventRecorder {
     /// Events, and the loop that sends them, when the fence is open, until every handle is dropped.
     pub fn new(
-        (client, gate): (Client, WriteFence),
+        client: Client,
+        fence: WriteFence,
         hub: String,
         metrics: Metrics,
     ) -> (Self, impl Future<Output = ()>) {
@@ -104,7 +105,7 @@ impl EventRecorder {
         let post = Arc::new(EventSender {
             client,
             reporter,
-            fence: gate,
+            fence,
             metrics,
         });
         let sender = send_all(inbox, move |notice| publish(Arc::clone(&post), notice));

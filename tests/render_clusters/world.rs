@@ -336,7 +336,7 @@ async fn start(
     };
     let (inputs, mut seen) = mpsc::channel(64);
     let (report, reports) = mpsc::channel(64);
-    let (wants, wanted) = mpsc::unbounded_channel();
+    let (wants, site_requests) = mpsc::unbounded_channel();
     let (active, jobs) = watch::channel(Arc::default());
     let (publish, catalog) = watch::channel(None);
     let registry = ConnectionRegistry::new(settings, metrics.clone(), inputs, report);
@@ -350,7 +350,7 @@ async fn start(
         metrics.clone(),
     );
     let (events, send_events) =
-        EventRecorder::new((client.clone(), claimed().0), "test".to_owned(), metrics.clone());
+        EventRecorder::new(client.clone(), claimed().0, "test".to_owned(), metrics.clone());
     let clusters = ClusterController::new(ClusterControllerParts {
         client: client.clone(),
         calls: calls.clone(),
@@ -362,7 +362,7 @@ async fn start(
         limits,
         catalog: catalog.clone(),
         active: jobs,
-        wants: wanted,
+        site_requests,
         reports,
     });
     let (stop, states) = (CancellationToken::new(), States::default());

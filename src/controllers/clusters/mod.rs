@@ -85,7 +85,7 @@ pub struct ClusterControllerParts {
     /// Jobs by cluster.
     pub active: ActiveJobs,
     /// Requests of the task controller.
-    pub wants: mpsc::UnboundedReceiver<SiteRequest>,
+    pub site_requests: mpsc::UnboundedReceiver<SiteRequest>,
     /// Reports of connections.
     pub reports: mpsc::Receiver<ConnectionReport>,
 }
@@ -189,7 +189,7 @@ impl ClusterController {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(change) = changes.next() => self.handle_watch_event(change),
-                Some(request) = self.parts.wants.recv() => self.handle_site_request(request),
+                Some(request) = self.parts.site_requests.recv() => self.handle_site_request(request),
                 Some(report) = self.parts.reports.recv() => self.handle_connection_report(report),
                 Some(report) = self.kubeconfig_reports.recv() => self.handle_kubeconfig_report(report),
                 Some(Ok(read)) = self.reading.join_next() => self.handle_read_result(read),

@@ -29,8 +29,10 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Logs and records an event for a cluster that was connected, lost or refused, once for each transition.
 fn report_transition(
     events: &EventRecorder,
-    (cluster, uid): (&str, &str),
-    (old, new): (&RenderClusterStatus, &RenderClusterStatus),
+    cluster: &str,
+    uid: &str,
+    old: &RenderClusterStatus,
+    new: &RenderClusterStatus,
     failure: Option<CallError>,
 ) {
     let Some((reason, note)) = cluster_status::transition(old, new) else {
@@ -149,8 +151,10 @@ impl ClusterController {
                 if let Some(seen) = self.store.get_mut(&name, &written.uid) {
                     report_transition(
                         &self.parts.events,
-                        (&name, &written.uid),
-                        (&written.before, &written.status),
+                        &name,
+                        &written.uid,
+                        &written.before,
+                        &written.status,
                         failure,
                     );
                     seen.set_status(written.status, version.as_deref());

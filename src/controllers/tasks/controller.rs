@@ -378,8 +378,8 @@ pub(super) mod tests {
     }
 
     fn events(client: Client, hub_id: &HubId, metrics: &Metrics) -> EventRecorder {
-        let sender = (client, crate::kubernetes::write_fence::tests::open());
-        EventRecorder::new(sender, hub_id.to_string(), metrics.clone()).0
+        let fence = crate::kubernetes::write_fence::tests::open();
+        EventRecorder::new(client, fence, hub_id.to_string(), metrics.clone()).0
     }
 
     fn outlets() -> ControllerOutputs {

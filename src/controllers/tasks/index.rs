@@ -238,14 +238,16 @@ impl TaskIndex {
     pub fn set_create_blocked(
         &mut self,
         uid: &TaskUid,
-        (held, until): (Option<CreateBlocked>, Option<Instant>),
+        blocked: Option<CreateBlocked>,
+        until: Option<Instant>,
         now: Instant,
     ) -> Option<Instant> {
         let record = self.tasks.get_mut(uid)?;
         let since_earlier = record
             .create_blocked
-            .filter(|(known, until)| Some(*known) == held && now < *until);
-        record.create_blocked = since_earlier.or(held.map(|held| (held, until.unwrap_or(now + retry(held)))));
+            .filter(|(known, until)| Some(*known) == blocked && now < *until);
+        record.create_blocked =
+            since_earlier.or(blocked.map(|cause| (cause, until.unwrap_or(now + retry(cause)))));
         record.create_blocked.map(|(_, until)| until)
     }
 

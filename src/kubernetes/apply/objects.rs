@@ -246,7 +246,7 @@ impl TaskObjectClient {
     /// # Errors
     /// [`CallError::Conflict`] when it changed since it was read.
     pub async fn adopt_job(&self, name: &str, uid: &str, version: &str) -> Result<(), CallError> {
-        self.label_job(name, (uid, version), &json!({HUB_ID: self.hub_id.as_str()}))
+        self.label_job(name, uid, version, &json!({HUB_ID: self.hub_id.as_str()}))
             .await
     }
 
@@ -257,21 +257,17 @@ impl TaskObjectClient {
     pub async fn mark_job(
         &self,
         name: &str,
-        (uid, version): (&str, &str),
+        uid: &str,
+        version: &str,
         task: &TaskUid,
     ) -> Result<(), CallError> {
         let marks = json!({
             MANAGED_BY: MANAGED_BY_VALUE, HUB_ID: self.hub_id.as_str(), TASK_UID: task.as_str(),
         });
-        self.label_job(name, (uid, version), &marks).await
+        self.label_job(name, uid, version, &marks).await
     }
 
-    async fn label_job(
-        &self,
-        name: &str,
-        (uid, version): (&str, &str),
-        marks: &Value,
-    ) -> Result<(), CallError> {
+    async fn label_job(&self, name: &str, uid: &str, version: &str, marks: &Value) -> Result<(), CallError> {
         let body = json!({"metadata": {"uid": uid, "resourceVersion": version, "labels": marks}});
         let request = self
             .own::<Job>()

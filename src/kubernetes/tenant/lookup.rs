@@ -105,7 +105,7 @@ async fn registry(
         .get::<Registry, SpecOnly>(&reference.namespace, name)
         .await;
     let object =
-        read.map_err(|error| stop(reference, error, MissingReference::Registry, ("Registry", name)))?;
+        read.map_err(|error| stop(reference, error, MissingReference::Registry, "Registry", name))?;
     serde_json::from_value(object.spec).map_err(|_| {
         let message = "this version of the hub cannot read the spec of the Registry: a field is missing, or has a value of another type; \
                        correct it";
@@ -129,7 +129,8 @@ async fn access(
             reference,
             error,
             MissingReference::Secret(&named.name),
-            ("Secret", &named.name),
+            "Secret",
+            &named.name,
         )
     })?;
     let login = login(&secret, &spec.hostname).map_err(|refusal| refused(reference, refusal))?;
@@ -152,7 +153,8 @@ async fn certificates(
             reference,
             error,
             MissingReference::Certificates(&named.name),
-            ("ConfigMap", &named.name),
+            "ConfigMap",
+            &named.name,
         )
     })?;
     let bundle = map.data.and_then(|mut data| data.remove(&named.key));
@@ -174,7 +176,8 @@ fn stop(
     reference: &TenantReference,
     error: TenantReadError,
     missing: MissingReference<'_>,
-    (kind, name): (&'static str, &str),
+    kind: &'static str,
+    name: &str,
 ) -> LookupError {
     match error {
         TenantReadError::NotFound => LookupError::Refused(reference.refusal(missing)),

@@ -55,16 +55,16 @@ impl ReferenceGrantIndex {
     /// Whether a `RenderTask` of one namespace may refer to a `Registry` of another.
     #[must_use]
     pub fn allows(&self, from: &str, to: &str, registry: &str) -> bool {
-        self.admit(from, to, (GROUP, "Registry", registry))
+        self.admit(from, to, GROUP, "Registry", registry)
     }
 
     /// Whether a `RenderTask` of one namespace may refer to a Secret of another.
     #[must_use]
     pub fn allows_secret(&self, from: &str, to: &str, secret: &str) -> bool {
-        self.admit(from, to, ("", "Secret", secret))
+        self.admit(from, to, "", "Secret", secret)
     }
 
-    fn admit(&self, from: &str, to: &str, (group, kind, name): (&str, &str, &str)) -> bool {
+    fn admit(&self, from: &str, to: &str, group: &str, kind: &str, name: &str) -> bool {
         let admits = |grant: &ReferenceGrantSpec| {
             let is_from =
                 |f: &crate::api::GrantFrom| f.group == GROUP && f.kind == "RenderTask" && f.namespace == from;

@@ -30,7 +30,8 @@ impl UnservedMonitor {
         &mut self,
         records: &[LeaseRecord],
         named: &BTreeSet<String>,
-        (asked, now): (Instant, Instant),
+        asked: Instant,
+        now: Instant,
         grace: Duration,
     ) -> BTreeSet<String> {
         self.lookout.see(records, now);
@@ -227,7 +228,7 @@ mod tests {
         let (mut watchman, begin) = (UnservedMonitor::default(), Instant::now());
         let mut look = |second: u64, records: &[LeaseRecord]| {
             let now = begin + Duration::from_secs(second);
-            watchman.look(records, &set(&[]), (now, now), GRACE)
+            watchman.look(records, &set(&[]), now, now, GRACE)
         };
         let beats = |second: i64| record("a-0", "team-a", "", "x", second);
         assert_eq!(look(0, &[beats(0)]), set(&[]));

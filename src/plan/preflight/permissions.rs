@@ -91,7 +91,7 @@ pub fn excess(rules: &[ResourceRule], reach: PermissionScope) -> BTreeSet<String
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 for verb in &rule.verbs {
-                    if !is_needed(reach, is_named, (group, resource, verb)) {
+                    if !is_needed(reach, is_named, group, resource, verb) {
                         found.insert(told(group, resource, verb));
                     }
                 }
@@ -106,7 +106,7 @@ fn told(group: &str, resource: &str, verb: &str) -> String {
     shown(&format!("{verb} {resource}{dot}{group}"))
 }
 
-fn is_needed(reach: PermissionScope, is_named: bool, (group, resource, verb): (&str, &str, &str)) -> bool {
+fn is_needed(reach: PermissionScope, is_named: bool, group: &str, resource: &str, verb: &str) -> bool {
     let covers = |grant: &RequiredPermission| {
         let reaches = match grant.reach {
             PermissionScope::Anywhere => true,

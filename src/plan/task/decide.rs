@@ -129,7 +129,7 @@ fn by_verdict(o: &ObservedTask<'_>, report: &ObservedJob) -> ReconcileStep {
             status::failed_out_of_sight(&task(), cut(ended), o.now)
         }
         JobProgress::Failed(ended, deadline) => {
-            status::failed(&task(), report, (cut(ended), deadline), o.pod_termination, o.now)
+            status::failed(&task(), report, cut(ended), deadline, o.pod_termination, o.now)
         }
     };
     // The Job says where its chart went; a status may have been written by anybody who may.

@@ -105,7 +105,8 @@ pub fn succeeded(
 pub fn failed(
     task: &Task,
     job: &ObservedJob,
-    (ended, deadline): (Timestamp, bool),
+    ended: Timestamp,
+    deadline: bool,
     note: Option<&PodTermination>,
     now: Timestamp,
 ) -> RenderTaskStatus {

@@ -265,7 +265,8 @@ mod tests {
         engine: &mut TaskController,
         namespace: &str,
         cluster: Option<&str>,
-        (uid, bytes): (&str, usize),
+        uid: &str,
+        bytes: usize,
     ) -> TaskUid {
         let meta = json!({
             "name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1,
@@ -295,12 +296,7 @@ mod tests {
         for n in 0..200 {
             let (team, west) = (format!("team-{}", n % 10), format!("west-{}", n % 9));
             let cluster = (n % 2 == 0).then_some(&*west);
-            see_long(
-                &mut engine,
-                &team,
-                cluster,
-                (format!("large-{n}").as_str(), LARGE),
-            );
+            see_long(&mut engine, &team, cluster, format!("large-{n}").as_str(), LARGE);
         }
         let (mut held, mut ended) = (VecDeque::new(), 0);
         while ended < 200 {
@@ -312,7 +308,7 @@ mod tests {
             assert!(ended > 0 || held.len() == limits.large_passes + limits.large_passes_elsewhere);
             for cluster in [None, Some("west-0"), Some("east")] {
                 let name = format!("small-{ended}-{}", cluster.unwrap_or("here"));
-                let small = see_long(&mut engine, "team-0", cluster, (name.as_str(), 10));
+                let small = see_long(&mut engine, "team-0", cluster, name.as_str(), 10);
                 assert_eq!(take(&mut engine), Some((small.clone(), cluster.is_none())));
                 engine.queue.done(&small);
             }
@@ -327,7 +323,7 @@ mod tests {
     async fn a_large_pass_keeps_its_place_while_it_waits_for_the_word_of_a_pod() {
         for (bytes, at_work) in [(10, 0), (LARGE, 1)] {
             let mut engine = engine();
-            let uid = see_long(&mut engine, "team-a", None, ("task", bytes));
+            let uid = see_long(&mut engine, "team-a", None, "task", bytes);
             engine.unseen.clear();
             engine.start_passes(Instant::now());
             assert!(engine.running.has(&uid));

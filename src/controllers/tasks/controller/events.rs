@@ -193,7 +193,7 @@ impl TaskController {
     /// What the platform offers changed: tasks that waited for it look again.
     pub(super) fn wake_blocked(&mut self) {
         for uid in self.tasks_that(|r| r.blocked == StartBlocker::ByPlatform || r.create_blocked.is_some()) {
-            self.index.set_create_blocked(&uid, (None, None), Instant::now());
+            self.index.set_create_blocked(&uid, None, None, Instant::now());
             ready(&mut self.queue, &uid, EnqueueReason::PlatformChanged);
         }
         // A reconcile under way looks at what was offered when it began, so its task is looked at once more.

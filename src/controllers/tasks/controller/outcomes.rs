@@ -61,7 +61,7 @@ impl TaskController {
             later(&mut self.queue, uid, wake, EnqueueReason::Due);
         }
         let held = outcome.create_blocked.filter(|_| !is_outdated);
-        if let Some(retry) = self.index.set_create_blocked(uid, (held, wake), Instant::now()) {
+        if let Some(retry) = self.index.set_create_blocked(uid, held, wake, Instant::now()) {
             later(&mut self.queue, uid, retry, EnqueueReason::Held);
         }
         match error {

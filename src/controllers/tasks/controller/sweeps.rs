@@ -106,7 +106,7 @@ impl TaskController {
         let left = left.into_iter().map(RemoteOrphan::from).collect();
         let errand = WorkItem::SiteList(Arc::clone(&site));
         self.running.spawn(errand, async move {
-            let settled = remove_given_up(&objects, &metrics, (jobs, left), walk.until()).await;
+            let settled = remove_given_up(&objects, &metrics, jobs, left, walk.until()).await;
             WorkResult::SiteCleared(site, walk, settled)
         });
     }

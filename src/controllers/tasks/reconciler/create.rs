@@ -166,8 +166,7 @@ impl Reconciler<'_> {
         if !is_lost || recorded != Some(uid) {
             return Ok(());
         }
-        let of = (uid.as_str(), version.as_str());
-        self.objects()?.mark_job(name, of, &task.id.uid).await?;
+        self.objects()?.mark_job(name, uid, version, &task.id.uid).await?;
         let marks = [
             (MANAGED_BY, MANAGED_BY_VALUE),
             (HUB_ID, self.context.hub_placement.hub_id.as_str()),

@@ -21,7 +21,7 @@ pub(super) fn ca(resolved: &ResolvedTask) -> Option<CertificateSource> {
 /// Its volume: a ConfigMap of the platform's, or the tenant's own certificates in the task's Secret `name`.
 pub(super) fn ca_volume(volume: &str, name: &str, resolved: &ResolvedTask) -> Option<Volume> {
     Some(match ca(resolved)? {
-        CertificateSource::ConfigMap(map, key) => config_map_volume(volume, map, (key, CA_FILE_NAME)),
+        CertificateSource::ConfigMap(map, key) => config_map_volume(volume, map, key, CA_FILE_NAME),
         CertificateSource::Copied(_) => secret_volume(volume, name, &[(CA_KEY, CA_FILE_NAME)]),
     })
 }

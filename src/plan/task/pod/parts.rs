@@ -73,7 +73,7 @@ fn default_resources() -> ResourceRequirements {
 }
 
 /// One key of a ConfigMap, as a file.
-pub(super) fn config_map_volume(volume: &str, name: String, (key, path): (String, &str)) -> Volume {
+pub(super) fn config_map_volume(volume: &str, name: String, key: String, path: &str) -> Volume {
     let item = KeyToPath {
         key,
         mode: None,

@@ -156,7 +156,7 @@ fn what_stopped_a_pod_that_had_no_word_is_said() {
     let page = include_str!("../../../../docs/reasons/failures.md");
     for (note, said) in table {
         let before = running(at(9));
-        let status = failed(&before, &report(JobProgress::Failed(at(30), false)), (at(30), false), Some(&note), at(31));
+        let status = failed(&before, &report(JobProgress::Failed(at(30), false)), at(30), false, Some(&note), at(31));
         assert_eq!(status.failure.unwrap().message, said);
         assert!(page.contains(&format!("> {said}\n")), "{said}");
     }
@@ -182,7 +182,7 @@ fn a_failure_is_failed_and_says_who_and_why() {
     for (note, deadline, reason, phase) in table {
         let before = running(at(9));
         let verdict = report(JobProgress::Failed(at(20), deadline));
-        let task = with(&before, failed(&before, &verdict, (at(20), deadline), note.as_ref(), at(21)));
+        let task = with(&before, failed(&before, &verdict, at(20), deadline, note.as_ref(), at(21)));
         assert_eq!(condition(&task, JobFailed), Some(("True", reason)));
         assert_eq!(condition(&task, Ready), Some(("False", reason)));
         assert_eq!(condition(&task, Stalled), Some(("True", reason)));
@@ -203,7 +203,8 @@ fn a_failure_is_never_explained_with_a_success() {
         let status = failed(
             &running(at(9)),
             &verdict,
-            (at(20), true),
+            at(20),
+            true,
             Some(&note(message)),
             at(21),
         );
@@ -302,7 +303,7 @@ fn success_and_failure_exclude_each_other_whatever_stood_there() {
         &running(at(9)),
         succeeded(&running(at(9)), &complete, at(20), None, at(21)),
     );
-    let bad = with(&good, failed(&good, &gone, (at(22), false), None, at(23)));
+    let bad = with(&good, failed(&good, &gone, at(22), false, None, at(23)));
     assert_eq!(
         (condition(&bad, JobSucceeded), bad.phase()),
         (None, TaskPhase::Failed)
@@ -325,7 +326,8 @@ fn no_condition_type_comes_twice_and_all_speak_of_this_generation() {
             failed(
                 &task,
                 &report(JobProgress::Failed(at(20), false)),
-                (at(20), false),
+                at(20),
+                false,
                 None,
                 at(step),
             )
@@ -395,13 +397,7 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
     let with_ttl = |ttl| super::task_of(super::spec_with(json!({"failedJobTTL": ttl})));
     for (ttl, is_told) in [(86_400, false), (86_401, true)] {
         let task = with_ttl(ttl);
-        let before = failed(
-            &task,
-            &report(JobProgress::Running),
-            (at(20), false),
-            None,
-            at(21),
-        );
+        let before = failed(&task, &report(JobProgress::Running), at(20), false, None, at(21));
         let mut status = before.clone();
         say_how_long(&mut status, &task, KEPT_AT_MOST);
         for (after, before) in status.conditions.iter().zip(&before.conditions) {
@@ -426,13 +422,7 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
 fn one_second_is_no_seconds() {
     let task = super::task_of(super::spec_with(json!({"failedJobTTL": 60})));
     for (longest, told) in [(1, " 1 second, "), (2, " 2 seconds, ")] {
-        let mut status = failed(
-            &task,
-            &report(JobProgress::Running),
-            (at(20), false),
-            None,
-            at(21),
-        );
+        let mut status = failed(&task, &report(JobProgress::Running), at(20), false, None, at(21));
         say_how_long(&mut status, &task, SignedDuration::from_secs(longest));
         let condition = status.conditions.iter().find(|c| c.type_ == JobFailed.as_str());
         let message = &condition.unwrap().message;

@@ -131,18 +131,18 @@ fn phases_are_counted_through_every_change() {
 fn what_holds_a_task_is_believed_for_a_while_then_tried_again() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     let held = Some(CreateBlocked::NameConflict);
-    let retry = index.set_create_blocked(&uid(), (held, None), now).unwrap();
+    let retry = index.set_create_blocked(&uid(), held, None, now).unwrap();
     assert_eq!(view(&index, now).create_blocked, held);
     let later = now + HELD_RETRY / 2;
     assert_eq!(
-        index.set_create_blocked(&uid(), (held, None), later),
+        index.set_create_blocked(&uid(), held, None, later),
         Some(retry),
         "a pass in between does not put it off"
     );
     assert_eq!(view(&index, retry).create_blocked, None, "it is tried again");
-    assert!(index.set_create_blocked(&uid(), (held, None), retry).unwrap() > retry);
+    assert!(index.set_create_blocked(&uid(), held, None, retry).unwrap() > retry);
     assert_eq!(view(&index, retry).create_blocked, held);
-    assert_eq!(index.set_create_blocked(&uid(), (None, None), retry), None);
+    assert_eq!(index.set_create_blocked(&uid(), None, None, retry), None);
     assert_eq!(view(&index, retry).create_blocked, None);
 }
 
@@ -177,10 +177,10 @@ fn secrets_of_tasks_that_do_not_exist_are_forgotten() {
 fn a_quota_is_tried_again_sooner_than_a_conflict() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     let quota = index
-        .set_create_blocked(&uid(), (Some(CreateBlocked::NotAdmitted), None), now)
+        .set_create_blocked(&uid(), Some(CreateBlocked::NotAdmitted), None, now)
         .unwrap();
     let conflict = index
-        .set_create_blocked(&uid(), (Some(CreateBlocked::NameConflict), None), now)
+        .set_create_blocked(&uid(), Some(CreateBlocked::NameConflict), None, now)
         .unwrap();
     assert_eq!(
         (quota, conflict),
@@ -195,7 +195,7 @@ fn a_refused_job_is_tried_again_when_the_plan_says() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     let (held, soon) = (Some(CreateBlocked::JobRefused), now + Duration::from_secs(5));
     assert_eq!(
-        index.set_create_blocked(&uid(), (held, Some(soon)), now),
+        index.set_create_blocked(&uid(), held, Some(soon), now),
         Some(soon)
     );
     assert_eq!(
