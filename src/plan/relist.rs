@@ -8,7 +8,7 @@ use std::hash::Hash;
 pub struct RelistMark(u32);
 
 /// The number of the current list of each scope; a scope is what one watch covers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Relists<S>(HashMap<S, RelistMark>);
 
 impl<S> Default for Relists<S> {

@@ -114,8 +114,6 @@ pub struct TaskController {
     jobs_gone: HashSet<TaskUid>,
     /// References that namespaces allow.
     grants: Arc<ReferenceGrantIndex>,
-    /// Grants that each list under way has shown so far.
-    shown_grants: HashMap<Option<Arc<str>>, BTreeSet<String>>,
     /// Namespaces in which a tenant changed something that tasks may wait for, and when they are told.
     dirty_namespaces: HashSet<String>,
     clean_due: Option<Instant>,
@@ -171,7 +169,6 @@ impl TaskController {
             parked: HashMap::new(),
             jobs_gone: HashSet::new(),
             grants: Arc::default(),
-            shown_grants: HashMap::new(),
             dirty_namespaces: HashSet::new(),
             clean_due: None,
             scopes: scopes.len(),

@@ -14,6 +14,7 @@ use crate::api::names::TaskUid;
 use crate::kubernetes::apply::ApiTransport;
 use crate::kubernetes::watch::TaskWatchScope;
 use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::relist::{RelistMark, Relists};
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
 use crate::plan::task::model::{Task, TaskId, TaskPhase};
@@ -45,14 +46,14 @@ pub struct TaskIndex {
     jobs: HashMap<TaskUid, KnownJob>,
     /// Jobs with the hub's mark that are of no task that is known to run there.
     strays: HashMap<TaskUid, Vec<KnownJob>>,
-    /// Lists of Jobs begun so far.
-    job_epochs: HashMap<JobLocation, u32>,
+    /// The lists of Jobs of each site.
+    job_lists: Relists<JobLocation>,
     secrets: HashMap<TaskUid, Box<str>>,
     namespaces: Interned<str>,
     /// Bytes of the whole tasks that are kept.
     kept_bytes: usize,
-    /// Lists of tasks begun so far.
-    epochs: HashMap<TaskWatchScope, u32>,
+    /// The lists of tasks of each scope.
+    task_lists: Relists<TaskWatchScope>,
     /// Tasks in each phase, in the order of [`PHASES`].
     phases: [usize; PHASES.len()],
     status_compressor: StatusCompressor,
@@ -162,12 +163,12 @@ impl TaskIndex {
         };
         let version = task.resource_version.parse().unwrap_or(known.version);
         if version >= known.version {
-            let epoch = known.epoch;
-            self.remember(task, version, epoch);
+            let listed = known.listed;
+            self.remember(task, version, listed);
         }
     }
 
-    fn remember(&mut self, task: Arc<Task>, version: u64, epoch: u32) {
+    fn remember(&mut self, task: Arc<Task>, version: u64, listed: RelistMark) {
         let uid = task.id.uid.clone();
         let phase = task.phase();
         let old = self.forget_whole(&uid);
@@ -194,7 +195,7 @@ impl TaskIndex {
             cleanup_due: self.cleanup_due(&task),
             removal_due: task.removal_due().filter(|_| phase.is_finished()),
             version,
-            epoch,
+            listed,
             remote: RemotePlacement {
                 target: self.target(&task),
                 job_namespace: self.job_namespace(&task),
@@ -277,26 +278,22 @@ impl TaskIndex {
 
     /// A new list of the tasks of a scope begins.
     pub fn restart(&mut self, scope: &TaskWatchScope) {
-        *self.epochs.entry(scope.clone()).or_default() += 1;
+        self.task_lists.begin(scope.clone());
     }
 
     /// Tasks of the scope that the finished list did not show.
     pub fn vanished_tasks(&self, scope: &TaskWatchScope) -> Vec<TaskUid> {
-        let epoch = self.epoch(scope);
+        let mark = self.task_lists.mark(scope);
         let stale = self
             .tasks
             .iter()
-            .filter(|(_, r)| scope.covers(r.kind, &r.namespace) && r.epoch != epoch);
+            .filter(|(_, r)| scope.covers(r.kind, &r.namespace) && r.listed != mark);
         stale.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Tasks in each phase, by label.
     pub fn phases(&self) -> impl Iterator<Item = (&'static str, usize)> {
         PHASES.iter().map(|(_, label)| *label).zip(self.phases)
-    }
-
-    fn epoch(&self, scope: &TaskWatchScope) -> u32 {
-        self.epochs.get(scope).copied().unwrap_or_default()
     }
 
     /// The one copy of a namespace's name.

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::names::{TaskKind, TaskUid};
 use crate::kubernetes::watch::JobMetadata;
+use crate::plan::relist::RelistMark;
 use crate::plan::remote::site::{RemoteTarget, Site};
 use crate::plan::task::model::{Task, TaskId, TaskPhase};
 use crate::plan::task::retention::RemovalState;
@@ -107,8 +108,8 @@ pub struct TaskRecord {
     pub(super) removal: RemovalState,
     /// Resource version of the newest state seen or written; older events are late.
     pub(super) version: u64,
-    /// Which list of the watch showed it last.
-    pub(super) epoch: u32,
+    /// The list that showed it last.
+    pub(super) listed: RelistMark,
     /// What the hub said of it last.
     pub(super) last_status: LastStatus,
     /// Whether something else stands on the object.
@@ -168,7 +169,7 @@ pub struct KnownJob {
     pub(super) read_due: Instant,
     /// Where it was seen.
     pub origin: JobLocation,
-    pub(super) epoch: u32,
+    pub(super) listed: RelistMark,
 }
 
 impl KnownJob {

@@ -2,30 +2,36 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::api::ReferenceGrantSpec;
 use crate::api::labels::GROUP;
+use crate::plan::relist::{RelistMark, Relists};
+
+/// The namespaces that one watch of grants covers: one, or all.
+pub type GrantScope = Option<Arc<str>>;
 
 /// Every `ReferenceGrant` the hub can see, by namespace and UID.
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceGrantIndex {
-    namespaces: BTreeMap<String, BTreeMap<String, ReferenceGrantSpec>>,
+    namespaces: BTreeMap<String, BTreeMap<String, (ReferenceGrantSpec, RelistMark)>>,
+    lists: Relists<GrantScope>,
 }
 
 impl ReferenceGrantIndex {
-    /// Takes in a grant; one that cannot be decoded allows nothing.
-    pub fn put(&mut self, namespace: &str, uid: &str, spec: Option<ReferenceGrantSpec>) {
+    /// Stores a grant; one that cannot be decoded allows nothing.
+    pub fn put(&mut self, scope: &GrantScope, namespace: &str, uid: &str, spec: Option<ReferenceGrantSpec>) {
         match spec {
             Some(spec) => {
                 let grants = self.namespaces.entry(namespace.to_owned()).or_default();
-                grants.insert(uid.to_owned(), spec);
+                grants.insert(uid.to_owned(), (spec, self.lists.mark(scope)));
             }
             None => self.remove(namespace, uid),
         }
     }
 
-    /// Forgets a grant that is gone.
+    /// Removes a grant.
     pub fn remove(&mut self, namespace: &str, uid: &str) {
         if let Some(grants) = self.namespaces.get_mut(namespace) {
             grants.remove(uid);
@@ -35,14 +41,19 @@ impl ReferenceGrantIndex {
         }
     }
 
-    /// Forgets the grants of a namespace, or with `None` of all, that a finished list did not show; the namespaces that
-    /// lost one.
-    pub fn keep(&mut self, scope: Option<&str>, shown: &BTreeSet<String>) -> Vec<String> {
+    /// A list of a scope begins.
+    pub fn begin_list(&mut self, scope: GrantScope) {
+        self.lists.begin(scope);
+    }
+
+    /// The list of a scope ended: removes the grants that it did not show, and returns their namespaces.
+    pub fn end_list(&mut self, scope: &GrantScope) -> Vec<String> {
+        let mark = self.lists.mark(scope);
         let mut lost = Vec::new();
         for (namespace, grants) in &mut self.namespaces {
-            if scope.is_none_or(|scope| scope == namespace) {
+            if scope.as_deref().is_none_or(|scope| scope == namespace) {
                 let before = grants.len();
-                grants.retain(|uid, _| shown.contains(uid));
+                grants.retain(|_, (_, listed)| *listed == mark);
                 if grants.len() < before {
                     lost.push(namespace.clone());
                 }
@@ -75,6 +86,6 @@ impl ReferenceGrantIndex {
         };
         self.namespaces
             .get(to)
-            .is_some_and(|grants| grants.values().any(admits))
+            .is_some_and(|grants| grants.values().any(|(grant, _)| admits(grant)))
     }
 }

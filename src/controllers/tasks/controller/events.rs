@@ -1,6 +1,5 @@
 //! What the controller takes in from its watches.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -211,13 +210,9 @@ impl TaskController {
     fn take_in_grant(&mut self, change: GrantChange) {
         let grants = Arc::make_mut(&mut self.grants);
         match change {
-            GrantChange::Restart(scope) => _ = self.shown_grants.insert(scope, BTreeSet::new()),
+            GrantChange::Restart(scope) => grants.begin_list(scope),
             GrantChange::Seen(scope, grant) => {
-                self.shown_grants
-                    .entry(scope)
-                    .or_default()
-                    .insert(grant.uid.clone());
-                grants.put(&grant.namespace, &grant.uid, grant.spec);
+                grants.put(&scope, &grant.namespace, &grant.uid, grant.spec);
                 self.soil(grant.namespace);
             }
             GrantChange::Gone(grant) => {
@@ -225,8 +220,7 @@ impl TaskController {
                 self.soil(grant.namespace);
             }
             GrantChange::Synced(scope) => {
-                let shown = self.shown_grants.remove(&scope).unwrap_or_default();
-                for namespace in grants.keep(scope.as_deref(), &shown) {
+                for namespace in grants.end_list(&scope) {
                     self.soil(namespace);
                 }
                 self.saw(&SyncSource::Grants(scope));

@@ -19,19 +19,19 @@ pub(super) const QUIET: Duration = Duration::from_secs(660);
 impl TaskIndex {
     /// A new list of Jobs begins.
     pub fn restart_jobs(&mut self, origin: &JobLocation) {
-        *self.job_epochs.entry(origin.clone()).or_default() += 1;
+        self.job_lists.begin(origin.clone());
     }
 
     /// Takes in a Job as the watch showed it; when to look at its task. What is shown elsewhere than where the task runs is
     /// not the task's, whatever its labels say.
     pub fn see_job(&mut self, origin: &JobLocation, mark: JobMetadata, now: Instant) -> Option<Instant> {
-        let epoch = self.job_epoch(origin);
+        let listed = self.job_lists.mark(origin);
         if !self.is_its_place(origin, &mark.task) {
             let known = KnownJob {
                 read_due: first_look(mark.hint, now),
                 origin: origin.clone(),
                 metadata: mark,
-                epoch,
+                listed,
             };
             self.put_stray(known);
             return None;
@@ -52,7 +52,7 @@ impl TaskIndex {
                 metadata: mark,
                 read_due,
                 origin: origin.clone(),
-                epoch,
+                listed,
             },
         );
         Some(look)
@@ -61,24 +61,24 @@ impl TaskIndex {
     /// Takes in a Job that a worker created or found. What a watch said of it meanwhile is newer, and still to be read.
     pub fn keep_job(&mut self, mark: JobMetadata, now: Instant) {
         let origin = self.origin(&mark.task);
-        let (epoch, read_due) = (self.job_epoch(&origin), first_look(mark.hint, now));
+        let (listed, read_due) = (self.job_lists.mark(&origin), first_look(mark.hint, now));
         self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
             metadata: mark,
             read_due,
             origin,
-            epoch,
+            listed,
         });
     }
 
     /// Takes in a Job that a worker read, and had asked for at `asked`: what a watch said since is still to be read.
     pub fn keep_read_job(&mut self, mark: JobMetadata, asked: Instant) {
         let origin = self.origin(&mark.task);
-        let epoch = self.job_epoch(&origin);
+        let listed = self.job_lists.mark(&origin);
         let known = self.jobs.entry(mark.task.clone()).or_insert(KnownJob {
             metadata: mark,
             read_due: asked,
             origin,
-            epoch,
+            listed,
         });
         let pause = if known.metadata.hint == CompletionHint::No {
             QUIET
@@ -134,8 +134,8 @@ impl TaskIndex {
 
     /// Tasks of which the finished list did not show a Job that was known.
     pub fn vanished_jobs(&self, origin: &JobLocation) -> Vec<TaskUid> {
-        let epoch = self.job_epoch(origin);
-        let is_stale = |job: &KnownJob| job.origin == *origin && job.epoch != epoch;
+        let listed = self.job_lists.mark(origin);
+        let is_stale = |job: &KnownJob| job.origin == *origin && job.listed != listed;
         let known = self.jobs.iter().filter(|(_, job)| is_stale(job));
         let strays = self.strays.iter().filter(|(_, jobs)| jobs.iter().any(is_stale));
         known
@@ -147,7 +147,7 @@ impl TaskIndex {
     /// Forgets all strays at a site that nobody uses any more.
     pub fn forget_strays(&mut self, origin: &JobLocation) {
         self.drop_strays_at(origin);
-        self.job_epochs.remove(origin);
+        self.job_lists.forget(origin);
     }
 
     /// Forgets all strays at a site that is lost: a cluster that shows others each time it is connected fills no memory.
@@ -220,10 +220,6 @@ impl TaskIndex {
     /// Where a task's Job is.
     fn origin(&self, task: &TaskUid) -> JobLocation {
         self.tasks.get(task).and_then(|record| record.remote.site.clone())
-    }
-
-    fn job_epoch(&self, origin: &JobLocation) -> u32 {
-        self.job_epochs.get(origin).copied().unwrap_or_default()
     }
 }
 

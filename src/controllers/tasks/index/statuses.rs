@@ -16,9 +16,9 @@ use super::{TaskEventKind, TaskIndex};
 impl TaskIndex {
     /// Takes in that the watch shows a task, whatever it shows of it; whether the task is known.
     pub fn touch_task(&mut self, scope: &TaskWatchScope, uid: &TaskUid) -> bool {
-        let epoch = self.epoch(scope);
+        let mark = self.task_lists.mark(scope);
         let known = self.tasks.get_mut(uid);
-        known.map(|known| known.epoch = epoch).is_some()
+        known.map(|known| known.listed = mark).is_some()
     }
 
     /// Takes in a task as the watch showed it. A status that is not the hub's is never believed: what the hub said last
@@ -36,7 +36,7 @@ impl TaskIndex {
             task.set_status(said.unwrap_or_default());
         }
         let uid = task.id.uid.clone();
-        self.remember(task.into(), version, self.epoch(scope));
+        self.remember(task.into(), version, self.task_lists.mark(scope));
         if let Some(record) = self.tasks.get_mut(&uid) {
             record.is_forged = is_forged;
         }

@@ -212,7 +212,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
                     "to": [{"group": "", "kind": "Secret", "name": "edge"}],
                 });
                 s.grants
-                    .put("team-b", "g", Some(serde_json::from_value(grant).unwrap()));
+                    .put(&None, "team-b", "g", Some(serde_json::from_value(grant).unwrap()));
             }),
             "create",
         ),

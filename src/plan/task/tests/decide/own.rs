@@ -208,7 +208,7 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
     for (namespace, spec, crosses_namespaces, expected) in table {
         let situation = situation(changes.clone()).with(|s| {
             s.tenancy.crosses_namespaces = crosses_namespaces;
-            s.grants.put(namespace, "g", Some(spec));
+            s.grants.put(&None, namespace, "g", Some(spec));
         });
         assert_eq!(situation.word(), expected, "{namespace}");
     }
