@@ -7,7 +7,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::clusters::RemoteParts;
 use super::error::AppError;
 use super::hub_parts::HubParts;
 use super::{clusters, preflight_loop, start, unserved_namespaces};
@@ -28,6 +27,7 @@ use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::task::job::JobPlacement;
 use crate::plan::task::status_seal::SealKey;
+use crate::remote::SiteClients;
 
 /// Events that wait for the task controller, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -54,58 +54,25 @@ pub(super) fn start(
     let (namespace_uids, uids) = watch::channel(None);
     let (input, inputs) = mpsc::channel(BACKLOG);
     let (refused, refused_classes) = mpsc::channel(REFUSED_CLASSES);
-    let hub_id = hub.hub_client.hub_id().to_string();
-    let (events, send_events) =
-        EventRecorder::new(hub.client.clone(), hub.fence.clone(), hub_id, hub.metrics.clone());
+    let (events, send_events) = hub.events();
     let results = PodResults::default();
-    let identities = hub.identities();
-    let remote = clusters::build(
-        &hub,
-        clusters::RemoteDependencies {
-            identities: Arc::clone(&identities),
-            catalog: catalog.clone(),
-            ready,
-            own_namespaces: clusters::own_namespaces(namespaces, uids.clone()),
-            events: events.clone(),
-            inputs: input.clone(),
-        },
-    )?;
-    let RemoteParts {
-        controller,
-        site_clients,
-        outputs,
-        leftover_namespaces,
-    } = remote;
-    let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
-    let context = ReconcileContext {
-        calls: hub.hub_client.clone(),
-        fence: hub.fence.clone(),
-        events,
-        pod_results: results.clone(),
-        hub_placement: hub.placement(),
-        key,
-        identities,
-        tenancy: hub.settings.tenancy.clone(),
-        site_clients,
-        feature_gates: hub.settings.clusters.feature_gates.clone(),
-        timeouts: clusters::timeouts(&hub.settings),
-        verifier: Verifier::new(hub.hub_client.clone(), hub.metrics.clone()),
-        dry_run_requests: refused,
+    let dependencies = clusters::RemoteDependencies {
+        identities: hub.identities(),
+        catalog: catalog.clone(),
+        ready,
+        own_namespaces: clusters::own_namespaces(namespaces, uids.clone()),
+        events: events.clone(),
+        inputs: input.clone(),
     };
-    let tasks = hub.task_controller(context, catalog, outputs);
-    let catalog = hub
-        .catalog_controller(publish, namespace_uids)
-        .with_dry_runs(dry_runs);
-    let namespace = hub.settings.rendering_namespace.clone();
-    loops.spawn(catalog.run(
-        hub.client.clone(),
-        namespace,
-        hub.metrics.clone(),
-        hub.stop.clone(),
-    ));
+    let identities = Arc::clone(&dependencies.identities);
+    let remote = clusters::build(&hub, dependencies)?;
+    let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
+    hub.spawn_catalog(loops, publish, namespace_uids, dry_runs);
+    let context = hub.context(key, events, &results, identities, remote.site_clients, refused);
+    let tasks = hub.task_controller(context, catalog, remote.outputs);
     loops.spawn(log_fence(hub.fence.clone(), hub.stop.clone()));
-    loops.spawn(clusters::run(controller, uids, hub.stop.clone()));
-    hub.spawn_checks(loops, leftover_namespaces);
+    loops.spawn(clusters::run(remote.controller, uids, hub.stop.clone()));
+    hub.spawn_checks(loops, remote.leftover_namespaces);
     hub.spawn_watches(loops, &results, &input);
     Ok(DrainedTasks {
         events: tokio::spawn(send_events),
@@ -156,15 +123,55 @@ impl HubParts {
         TaskController::new(Arc::new(context), metrics, limits, scopes, catalog, outputs)
     }
 
-    fn catalog_controller(
+    /// The recorder of Kubernetes events, and the loop that sends them.
+    fn events(&self) -> (EventRecorder, impl Future<Output = ()> + use<>) {
+        let hub_id = self.hub_client.hub_id().to_string();
+        let (client, fence) = (self.client.clone(), self.fence.clone());
+        EventRecorder::new(client, fence, hub_id, self.metrics.clone())
+    }
+
+    /// What every reconcile of a task needs.
+    fn context(
         &self,
-        catalog: watch::Sender<PublishedCatalog>,
+        key: SealKey,
+        events: EventRecorder,
+        results: &PodResults,
+        identities: Arc<TenantSessions>,
+        site_clients: Arc<dyn SiteClients>,
+        dry_run_requests: mpsc::Sender<String>,
+    ) -> ReconcileContext {
+        ReconcileContext {
+            calls: self.hub_client.clone(),
+            fence: self.fence.clone(),
+            events,
+            pod_results: results.clone(),
+            hub_placement: self.placement(),
+            key,
+            identities,
+            tenancy: self.settings.tenancy.clone(),
+            site_clients,
+            feature_gates: self.settings.clusters.feature_gates.clone(),
+            timeouts: clusters::timeouts(&self.settings),
+            verifier: Verifier::new(self.hub_client.clone(), self.metrics.clone()),
+            dry_run_requests,
+        }
+    }
+
+    fn spawn_catalog(
+        &self,
+        loops: &mut JoinSet<()>,
+        publish: watch::Sender<PublishedCatalog>,
         uids: watch::Sender<Option<NamespaceUids>>,
-    ) -> CatalogController {
+        dry_runs: DryRunContext,
+    ) {
         let (hub_client, fallback) = (self.hub_client.clone(), self.settings.fallback_class.clone());
-        let controller =
-            CatalogController::new(hub_client, fallback, &self.settings.watch_namespaces, catalog);
-        controller.with_namespace_uids(uids)
+        let watched = &self.settings.watch_namespaces;
+        let controller = CatalogController::new(hub_client, fallback, watched, publish)
+            .with_namespace_uids(uids)
+            .with_dry_runs(dry_runs);
+        let (client, namespace) = (self.client.clone(), self.settings.rendering_namespace.clone());
+        let (metrics, stop) = (self.metrics.clone(), self.stop.clone());
+        loops.spawn(controller.run(client, namespace, metrics, stop));
     }
 
     /// Starts the repeated checks: the preflight, and the namespaces that no hub serves.

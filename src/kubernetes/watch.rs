@@ -12,7 +12,7 @@ mod scope;
 mod tasks;
 mod tenant_objects;
 
-pub use endless::endless;
+pub use endless::{dynamic, endless};
 pub use event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent, WatchChange};
 pub use job_metadata::{JobMetadata, job_mark, pod_task, secret_task, task_of};
 pub use jobs::{jobs, pods};

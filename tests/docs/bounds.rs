@@ -195,8 +195,17 @@ impl<'ast> Visit<'ast> for Literal<'ast> {
     fn visit_expr_struct(&mut self, literal: &'ast syn::ExprStruct) {
         if literal.path.is_ident("Self") {
             for field in &literal.fields {
-                if let syn::Member::Named(name) = &field.member {
-                    self.0.push((name.to_string(), &field.expr));
+                let syn::Member::Named(name) = &field.member else {
+                    continue;
+                };
+                self.0.push((name.to_string(), &field.expr));
+                let syn::Expr::Struct(inner) = &field.expr else {
+                    continue;
+                };
+                for inner in &inner.fields {
+                    if let syn::Member::Named(part) = &inner.member {
+                        self.0.push((format!("{name}.{part}"), &inner.expr));
+                    }
                 }
             }
         }

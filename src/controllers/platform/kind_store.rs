@@ -7,19 +7,27 @@ use kube::api::DynamicObject;
 use kube::core::object::HasSpec;
 use kube::runtime::watcher::Event;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::api::AllowedNamespace;
 use crate::api::labels::DEFAULT_CLASS;
 use crate::kubernetes::apply::CallError;
 use crate::plan::platform::namespaces;
 use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids, named};
 use crate::plan::relist::{RelistMark, Relists};
 
-use super::kinds::PlatformKind;
-
 /// Most corrections to the record of one object under one spec, so that two hubs that disagree stop writing; each still uses its
 /// own record.
 const CORRECTIONS: usize = 16;
+
+/// A kind that may list namespaces by name.
+pub trait ListsNamespaces: HasSpec + Sized {
+    /// The namespaces that a spec lists.
+    fn allowed(_: &Self::Spec) -> &[AllowedNamespace] {
+        &[]
+    }
+}
 
 /// What the statuses of all the platform's kinds hold.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -92,7 +100,7 @@ impl<K: HasSpec> Default for KindStore<K> {
     }
 }
 
-impl<K: PlatformKind> KindStore<K> {
+impl<K: ListsNamespaces<Spec: DeserializeOwned>> KindStore<K> {
     /// Applies a watch event.
     pub fn take(&mut self, event: Event<DynamicObject>) -> StoreChange {
         let change = match event {
@@ -233,7 +241,7 @@ impl<K: HasSpec> KindStore<K> {
     }
 }
 
-impl<K: PlatformKind> StoredObject<K> {
+impl<K: ListsNamespaces<Spec: DeserializeOwned>> StoredObject<K> {
     /// Keeps what was known of the record, where a writer made a change that no hub makes under one spec.
     fn correct(&mut self, known: &Self) {
         self.corrected = known.corrected;
@@ -269,7 +277,7 @@ impl<K: HasSpec> StoredObject<K> {
     }
 }
 
-impl<K: PlatformKind> StoredObject<K> {
+impl<K: ListsNamespaces<Spec: DeserializeOwned>> StoredObject<K> {
     fn read(object: DynamicObject) -> Self {
         let field = |key: &str| object.data.get(key).cloned().unwrap_or_default();
         let annotations = object.metadata.annotations.as_ref();

@@ -1,104 +1,62 @@
-//! The kinds of the platform's objects: what the catalog controller does for each of them, and where one differs from another.
+//! The kinds of the platform's objects: for each, what differs from the others.
 //!
 //! CONTRIBUTING.md has the recipe for a new kind: [`queue_policy`] is the smallest, [`registry`] has a status.
 
-use futures::StreamExt;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::core::object::HasSpec;
-use kube::runtime::watcher::{Config, Event};
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event;
 
-use crate::api::conditions::{ConditionType, DesiredCondition};
-use crate::api::{AllowedNamespace, ClusterRegistry, QueuePolicy, RenderCluster, RendererClass};
+use crate::api::{ClusterRegistry, QueuePolicy, RenderCluster, RendererClass};
 use crate::base::metrics::Metrics;
-use crate::kubernetes::watch::endless;
+use crate::kubernetes::watch::dynamic;
 
-use super::CatalogController;
-use super::kind_store::{KindStore, StoredObject};
+use super::state::{CatalogController, KindStores, PlatformKind};
 
 mod class;
 mod cluster;
 mod queue_policy;
 mod registry;
 
-/// A kind of object by which the platform operator configures the hub.
-pub(super) trait PlatformKind:
-    Sized + Resource<DynamicType = ()> + HasSpec<Spec: DeserializeOwned + Send + Sync> + 'static
-{
-    /// The plural, by which its watch is counted.
-    const PLURAL: &'static str;
-    /// The status subresource, by which writes to it are counted; `None` where the hub writes no status.
-    const STATUS: Option<&'static str>;
-
-    /// The objects of this kind.
-    fn store(controller: &CatalogController) -> &KindStore<Self>;
-
-    /// The objects of this kind.
-    fn store_mut(controller: &mut CatalogController) -> &mut KindStore<Self>;
-
-    /// The namespaces that a spec lists.
-    fn allowed(_: &Self::Spec) -> &[AllowedNamespace] {
-        &[]
-    }
-
-    /// Starts what a new spec needs; returns whether the catalog changes already.
-    fn spec_changed(_: &mut CatalogController, _name: &str) -> bool {
-        true
-    }
-
-    /// Forgets what the controller knows of an object that is gone.
-    fn removed(_: &mut CatalogController, _name: &str) {}
-
-    /// The conditions of an object; `None` where the hub writes none, or cannot judge the object yet.
-    fn conditions(_: &CatalogController, _name: &str, _: &StoredObject<Self>) -> Option<KindConditions> {
-        None
-    }
-}
-
-/// The conditions that an object should have.
-pub(super) struct KindConditions {
-    pub wanted: Vec<DesiredCondition>,
-    /// Conditions that it must not have.
-    pub absent: &'static [ConditionType],
-}
-
-/// How the controller watches a kind.
-pub(super) struct KindWatch {
+/// What the controller does for one kind.
+pub(super) struct KindOperations {
     pub plural: &'static str,
-    pub open: fn(&Client, &Metrics) -> BoxStream<'static, Event<DynamicObject>>,
-    pub handle: ObjectHandler,
+    pub watch: fn(&Client, &Metrics) -> BoxStream<'static, Event<DynamicObject>>,
+    pub handle_event: EventHandler,
+    /// Makes the objects due that list a namespace; returns whether there are any.
+    pub mark_listing: fn(&mut KindStores, &str) -> bool,
+    /// The namespaces that its objects list by name.
+    pub allowed: fn(&KindStores) -> Box<dyn Iterator<Item = &String> + '_>,
+    pub record: for<'c> fn(&'c mut CatalogController) -> BoxFuture<'c, ()>,
+    pub write_statuses: for<'c> fn(&'c mut CatalogController) -> BoxFuture<'c, ()>,
+    /// Whether every record and status was written.
+    pub is_written: fn(&KindStores) -> bool,
 }
 
 /// Handles an event of one kind.
-pub(super) type ObjectHandler = fn(&mut CatalogController, Event<DynamicObject>);
+pub(super) type EventHandler = fn(&mut CatalogController, Event<DynamicObject>);
 
-impl KindWatch {
+impl KindOperations {
     const fn of<K: PlatformKind>() -> Self {
         Self {
             plural: K::PLURAL,
-            open: |client, metrics| dynamic::<K>(client, metrics, K::PLURAL),
-            handle: CatalogController::handle_object_event::<K>,
+            watch: |client, metrics| dynamic::<K>(client, metrics, K::PLURAL),
+            handle_event: CatalogController::handle_object_event::<K>,
+            mark_listing: |stores, namespace| K::store_mut(stores).mark_listing(namespace),
+            allowed: |stores| Box::new(K::store(stores).allowed()),
+            record: |controller| controller.record::<K>().boxed(),
+            write_statuses: |controller| controller.write_statuses::<K>().boxed(),
+            is_written: |stores| K::store(stores).is_written(),
         }
     }
 }
 
-/// The watches of all kinds.
-pub(super) const WATCHES: [KindWatch; 4] = [
-    KindWatch::of::<ClusterRegistry>(),
-    KindWatch::of::<RendererClass>(),
-    KindWatch::of::<RenderCluster>(),
-    KindWatch::of::<QueuePolicy>(),
+/// All kinds.
+pub(super) const KINDS: [KindOperations; 4] = [
+    KindOperations::of::<ClusterRegistry>(),
+    KindOperations::of::<RendererClass>(),
+    KindOperations::of::<RenderCluster>(),
+    KindOperations::of::<QueuePolicy>(),
 ];
-
-/// Watches a kind without its Rust type, because one object that the type cannot decode would stop the watch of all others.
-pub(in crate::controllers) fn dynamic<K: Resource<DynamicType = ()>>(
-    client: &Client,
-    metrics: &Metrics,
-    name: &'static str,
-) -> BoxStream<'static, Event<DynamicObject>> {
-    let resource = ApiResource::erase::<K>(&());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    endless(api, Config::default(), metrics.clone(), name).boxed()
-}

@@ -8,7 +8,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::{self, ConditionType};
 use crate::api::labels::REGISTRY_HOST;
-use crate::api::{ClusterRegistry, RenderCluster, RendererClass};
 use crate::kubernetes::apply::{CallError, PlatformStatusPatch};
 use crate::plan::platform::catalog::{Catalog, CatalogClass, CatalogCluster, CatalogRegistry};
 use crate::plan::platform::namespaces;
@@ -16,10 +15,10 @@ use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids};
 use crate::plan::platform::registry::judge;
 use crate::plan::queue::NamespaceWeights;
 
-use super::CatalogController;
 use super::dry_run::DryRunResult;
-use super::kind_store::{PlatformStatus, StoredObject};
-use super::kinds::{KindConditions, PlatformKind};
+use super::kind_store::{ListsNamespaces, PlatformStatus, StoredObject};
+use super::kinds::KINDS;
+use super::state::{CatalogController, KindConditions, PlatformKind};
 
 /// No change to a record.
 static NO_CHANGE: NamespaceUidPatch = NamespaceUidPatch::new();
@@ -34,6 +33,7 @@ impl CatalogController {
             answer,
         } = result;
         let is_current = self
+            .stores
             .classes
             .get(&name)
             .is_some_and(|class| class.uid == uid && class.generation == generation);
@@ -46,14 +46,12 @@ impl CatalogController {
         if has_changed {
             self.dry_runs.report_verdict(&name, uid);
         }
-        self.classes.due.insert(name);
+        self.stores.classes.due.insert(name);
     }
 
     /// Whether a failed call is to be repeated.
     pub(super) fn has_work(&self) -> bool {
-        let is_written =
-            self.registries.is_written() && self.classes.is_written() && self.clusters.is_written();
-        !(self.unjudged.is_empty() && is_written)
+        !self.unjudged.is_empty() || KINDS.iter().any(|kind| !(kind.is_written)(&self.stores))
     }
 
     /// Brings verdicts, records, the catalog and statuses up to the stores.
@@ -64,21 +62,21 @@ impl CatalogController {
         }
         self.judge().await;
         // Recorded before it is published: a restarted hub would grant anew what only this process knew.
-        self.record::<ClusterRegistry>().await;
-        self.record::<RendererClass>().await;
-        self.record::<RenderCluster>().await;
+        for kind in &KINDS {
+            (kind.record)(self).await;
+        }
         // Published before the status is written: once a status shows a generation, tasks are decided by it.
         self.publish();
-        self.write_statuses::<ClusterRegistry>().await;
-        self.write_statuses::<RendererClass>().await;
-        self.write_statuses::<RenderCluster>().await;
+        for kind in &KINDS {
+            (kind.write_statuses)(self).await;
+        }
     }
 
     /// Judges credentials; those that a failed call leaves open are judged later.
     async fn judge(&mut self) {
         for name in std::mem::take(&mut self.unjudged) {
             match self.judge_one(&name).await {
-                Ok(()) => _ = self.registries.due.insert(name),
+                Ok(()) => _ = self.stores.registries.due.insert(name),
                 Err(error) => {
                     tracing::warn!(
                         registry = name,
@@ -93,7 +91,7 @@ impl CatalogController {
     }
 
     async fn judge_one(&mut self, name: &str) -> Result<(), CallError> {
-        let Some(spec) = self.registries.get(name).and_then(|w| w.spec.as_ref()) else {
+        let Some(spec) = self.stores.registries.get(name).and_then(|w| w.spec.as_ref()) else {
             self.has_changed = true;
             return Ok(());
         };
@@ -115,10 +113,10 @@ impl CatalogController {
     }
 
     /// Writes the records of namespaces of one kind; those that a failed call leaves are written later.
-    async fn record<K: PlatformKind>(&mut self) {
-        for name in std::mem::take(&mut K::store_mut(self).due) {
+    pub(super) async fn record<K: PlatformKind>(&mut self) {
+        for name in std::mem::take(&mut K::store_mut(&mut self.stores).due) {
             let result = self.record_one::<K>(&name).await;
-            let store = K::store_mut(self);
+            let store = K::store_mut(&mut self.stores);
             match result {
                 Ok(()) => _ = store.recorded.insert(name),
                 Err(error) => {
@@ -132,7 +130,7 @@ impl CatalogController {
     async fn record_one<K: PlatformKind>(&mut self, name: &str) -> Result<(), CallError> {
         let Some(resource) = K::STATUS else { return Ok(()) };
         // First the names that leave the record, then those that it lacks.
-        while let Some((object, patch)) = K::store(self)
+        while let Some((object, patch)) = K::store(&self.stores)
             .get(name)
             .and_then(|object| self.record_due(object))
         {
@@ -143,7 +141,7 @@ impl CatalogController {
             let version = self.hub_client.write_platform_status::<K>(resource, name, &write);
             let version = version.await?;
             self.has_changed = true;
-            let store = K::store_mut(self);
+            let store = K::store_mut(&mut self.stores);
             store.wrote(name, next, version.as_deref());
             store.corrected(name, &patch);
         }
@@ -170,10 +168,10 @@ impl CatalogController {
     }
 
     /// Writes the statuses of one kind that may be out of date; those that a failed call leaves are written later.
-    async fn write_statuses<K: PlatformKind>(&mut self) {
-        for name in std::mem::take(&mut K::store_mut(self).recorded) {
+    pub(super) async fn write_statuses<K: PlatformKind>(&mut self) {
+        for name in std::mem::take(&mut K::store_mut(&mut self.stores).recorded) {
             if let Err(error) = self.write_status::<K>(&name).await {
-                let store = K::store_mut(self);
+                let store = K::store_mut(&mut self.stores);
                 store.failed(&name, error);
                 store.due.insert(name);
             }
@@ -181,7 +179,7 @@ impl CatalogController {
     }
 
     async fn write_status<K: PlatformKind>(&mut self, name: &str) -> Result<(), CallError> {
-        let (Some(resource), Some(object)) = (K::STATUS, K::store(self).get(name)) else {
+        let (Some(resource), Some(object)) = (K::STATUS, K::store(&self.stores).get(name)) else {
             return Ok(());
         };
         let Some(KindConditions { mut wanted, absent }) = K::conditions(self, name, object) else {
@@ -208,7 +206,7 @@ impl CatalogController {
         };
         let version = self.hub_client.write_platform_status::<K>(resource, name, &write);
         let version = version.await?;
-        K::store_mut(self).wrote(name, next, version.as_deref());
+        K::store_mut(&mut self.stores).wrote(name, next, version.as_deref());
         Ok(())
     }
 
@@ -228,7 +226,7 @@ impl CatalogController {
         if !std::mem::take(&mut self.has_changed) {
             return;
         }
-        let registries = self.registries.iter().filter_map(|(name, object)| {
+        let registries = self.stores.registries.iter().filter_map(|(name, object)| {
             let registry = CatalogRegistry {
                 spec: object.spec.clone()?,
                 credential: self.credentials.get(name)?.credential.clone(),
@@ -236,7 +234,7 @@ impl CatalogController {
             };
             Some((name.clone(), registry))
         });
-        let classes = self.classes.iter().filter_map(|(name, object)| {
+        let classes = self.stores.classes.iter().filter_map(|(name, object)| {
             let class = CatalogClass {
                 spec: object.spec.clone()?,
                 is_default: object.is_default,
@@ -245,7 +243,7 @@ impl CatalogController {
             };
             Some((name.clone(), class))
         });
-        let clusters = self.clusters.iter().filter_map(|(name, object)| {
+        let clusters = self.stores.clusters.iter().filter_map(|(name, object)| {
             let cluster = CatalogCluster {
                 spec: object.spec.clone()?,
                 uid: object.uid.clone(),
@@ -259,7 +257,7 @@ impl CatalogController {
             classes: classes.collect(),
             clusters: clusters.collect(),
             weights: Arc::new(NamespaceWeights::new(
-                self.policies.iter().filter_map(|(_, w)| w.spec.as_ref()),
+                self.stores.policies.iter().filter_map(|(_, w)| w.spec.as_ref()),
             )),
             fallback: self.fallback.clone(),
             namespaces: self.listed(),
@@ -269,8 +267,7 @@ impl CatalogController {
 
     /// UIDs of the existing namespaces that an object lists; of thousands most are listed by none.
     fn listed(&self) -> NamespaceUids {
-        let names = self.registries.allowed().chain(self.classes.allowed());
-        let names = names.chain(self.clusters.allowed());
+        let names = KINDS.iter().flat_map(|kind| (kind.allowed)(&self.stores));
         names
             .filter_map(|name| Some((name.clone(), self.namespaces.existing().get(name)?.clone())))
             .collect()
@@ -279,7 +276,7 @@ impl CatalogController {
 
 /// Writes only the changed names of a record, because other hubs record their own namespaces in it. A first use is written only over
 /// the version it was decided on, because another hub may have recorded one since.
-pub(super) fn record_write<'a, K: PlatformKind>(
+pub(super) fn record_write<'a, K: ListsNamespaces>(
     object: &'a StoredObject<K>,
     patch: &'a NamespaceUidPatch,
 ) -> PlatformStatusPatch<'a> {
@@ -294,7 +291,7 @@ pub(super) fn record_write<'a, K: PlatformKind>(
 
 /// Writes the conditions of an object; `None` where they are written already. It is written over no newer status, in which
 /// another hub may have mentioned a namespace.
-fn status_write<'a, K: PlatformKind>(
+fn status_write<'a, K: ListsNamespaces>(
     object: &'a StoredObject<K>,
     next: &'a PlatformStatus,
 ) -> Result<Option<PlatformStatusPatch<'a>>, CallError> {

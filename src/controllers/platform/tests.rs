@@ -1,20 +1,32 @@
-//! What the loop makes of late events and of lists under way.
+//! What the controller makes of late events and of current lists.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
-use kube::Config;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::DynamicObject;
 use kube::client::Body;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::Event;
+use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tower_service::Service;
 
+use super::controller::PlatformWatchEvent;
+use super::kind_store::{KindStore, StoreChange};
+use super::kinds::KINDS;
 use super::*;
 use crate::api::names::HubId;
-use crate::kubernetes::apply::CallError;
+use crate::api::{ClusterRegistry, QueuePolicy, RendererClassSpec};
+use crate::base::metrics::Metrics;
+use crate::kubernetes::apply::{CallError, HubClient};
+use crate::plan::platform::catalog::Catalog;
 
 fn catalog_loop(watched: &[&str]) -> CatalogController {
     let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
@@ -165,7 +177,7 @@ async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show(
     assert_eq!(catalog.credentials.len(), 1);
     catalog.handle_object_event::<ClusterRegistry>(Event::Init);
     catalog.handle_object_event::<ClusterRegistry>(Event::InitDone);
-    assert!(catalog.credentials.is_empty() && catalog.registries.get("main").is_none());
+    assert!(catalog.credentials.is_empty() && catalog.stores.registries.get("main").is_none());
 }
 
 #[tokio::test]
@@ -173,14 +185,14 @@ async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
     let mut catalog = catalog_loop(&["team-a", "team-b"]);
     catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 5), &[]));
     let mut see = |name: &str, uid: &str| {
-        (catalog.has_changed, catalog.registries.due) = (false, BTreeSet::new());
+        (catalog.has_changed, catalog.stores.registries.due) = (false, BTreeSet::new());
         let metadata = json!({"metadata": {"name": name, "uid": uid, "labels": {"tier": "gold"}}});
         let seen: PartialObjectMeta<Namespace> = serde_json::from_value(metadata).unwrap();
         catalog.handle_watch_event(PlatformWatchEvent::Namespace(
             Some(name.into()),
             Event::Apply(seen),
         ));
-        (catalog.has_changed, catalog.registries.due.len())
+        (catalog.has_changed, catalog.stores.registries.due.len())
     };
     assert_eq!(see("team-a", "1"), (true, 1));
     assert_eq!(see("team-a", "1"), (false, 0), "it was only relabelled");
@@ -191,8 +203,8 @@ async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
 #[tokio::test]
 async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
     let mut catalog = catalog_loop(&["team-a", "team-b"]);
-    for kind in &WATCHES {
-        (kind.handle)(&mut catalog, Event::InitDone);
+    for kind in &KINDS {
+        (kind.handle_event)(&mut catalog, Event::InitDone);
     }
     catalog.handle_watch_event(PlatformWatchEvent::Secret(Event::InitDone));
     catalog.handle_watch_event(PlatformWatchEvent::Namespace(

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
-use kube::Resource;
-use kube::api::Api;
+use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::watcher::{self, Config, Event};
 use kube::runtime::{WatchStreamExt, watcher as open};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
@@ -135,6 +136,18 @@ pub(super) fn change<K, T>(
         Event::Apply(object) | Event::InitApply(object) => seen(object).map(WatchChange::Seen),
         Event::Delete(object) => gone(&object).map(WatchChange::Gone),
     }
+}
+
+/// Watches a kind without its Rust type, because one object that the type cannot decode would stop the watch of all others.
+#[must_use]
+pub fn dynamic<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    metrics: &Metrics,
+    name: &'static str,
+) -> BoxStream<'static, Event<DynamicObject>> {
+    let resource = ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    endless(api, Config::default(), metrics.clone(), name).boxed()
 }
 
 #[cfg(test)]

@@ -3,29 +3,31 @@
 use crate::api::{AllowedNamespace, RendererClass, RendererClassSpec};
 use crate::plan::platform::class;
 
-use super::super::CatalogController;
-use super::super::kind_store::{KindStore, StoredObject};
-use super::{KindConditions, PlatformKind};
+use super::super::kind_store::{KindStore, ListsNamespaces, StoredObject};
+use super::super::state::{CatalogController, KindConditions, KindStores, PlatformKind};
+
+impl ListsNamespaces for RendererClass {
+    fn allowed(spec: &RendererClassSpec) -> &[AllowedNamespace] {
+        &spec.allowed_namespaces
+    }
+}
 
 impl PlatformKind for RendererClass {
     const PLURAL: &'static str = "rendererclasses";
     const STATUS: Option<&'static str> = Some("rendererclasses/status");
 
-    fn store(controller: &CatalogController) -> &KindStore<Self> {
-        &controller.classes
+    fn store(stores: &KindStores) -> &KindStore<Self> {
+        &stores.classes
     }
 
-    fn store_mut(controller: &mut CatalogController) -> &mut KindStore<Self> {
-        &mut controller.classes
-    }
-
-    fn allowed(spec: &RendererClassSpec) -> &[AllowedNamespace] {
-        &spec.allowed_namespaces
+    fn store_mut(stores: &mut KindStores) -> &mut KindStore<Self> {
+        &mut stores.classes
     }
 
     fn spec_changed(controller: &mut CatalogController, name: &str) -> bool {
         controller.dry_runs.forget(name);
         if controller
+            .stores
             .classes
             .get(name)
             .is_some_and(|class| class.spec.is_some())

@@ -2,23 +2,24 @@
 
 use crate::api::{AllowedNamespace, RenderCluster, RenderClusterSpec};
 
-use super::super::CatalogController;
-use super::super::kind_store::KindStore;
-use super::PlatformKind;
+use super::super::kind_store::{KindStore, ListsNamespaces};
+use super::super::state::{KindStores, PlatformKind};
+
+impl ListsNamespaces for RenderCluster {
+    fn allowed(spec: &RenderClusterSpec) -> &[AllowedNamespace] {
+        &spec.allowed_namespaces
+    }
+}
 
 impl PlatformKind for RenderCluster {
     const PLURAL: &'static str = "renderclusters";
     const STATUS: Option<&'static str> = Some("renderclusters/status");
 
-    fn store(controller: &CatalogController) -> &KindStore<Self> {
-        &controller.clusters
+    fn store(stores: &KindStores) -> &KindStore<Self> {
+        &stores.clusters
     }
 
-    fn store_mut(controller: &mut CatalogController) -> &mut KindStore<Self> {
-        &mut controller.clusters
-    }
-
-    fn allowed(spec: &RenderClusterSpec) -> &[AllowedNamespace] {
-        &spec.allowed_namespaces
+    fn store_mut(stores: &mut KindStores) -> &mut KindStore<Self> {
+        &mut stores.clusters
     }
 }

@@ -2,19 +2,20 @@
 
 use crate::api::QueuePolicy;
 
-use super::super::CatalogController;
-use super::super::kind_store::KindStore;
-use super::PlatformKind;
+use super::super::kind_store::{KindStore, ListsNamespaces};
+use super::super::state::{KindStores, PlatformKind};
+
+impl ListsNamespaces for QueuePolicy {}
 
 impl PlatformKind for QueuePolicy {
     const PLURAL: &'static str = "queuepolicies";
     const STATUS: Option<&'static str> = None;
 
-    fn store(controller: &CatalogController) -> &KindStore<Self> {
-        &controller.policies
+    fn store(stores: &KindStores) -> &KindStore<Self> {
+        &stores.policies
     }
 
-    fn store_mut(controller: &mut CatalogController) -> &mut KindStore<Self> {
-        &mut controller.policies
+    fn store_mut(stores: &mut KindStores) -> &mut KindStore<Self> {
+        &mut stores.policies
     }
 }

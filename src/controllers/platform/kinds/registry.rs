@@ -4,24 +4,25 @@ use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::api::{AllowedNamespace, ClusterRegistry, ClusterRegistrySpec};
 use crate::plan::platform::registry::ready;
 
-use super::super::CatalogController;
-use super::super::kind_store::{KindStore, StoredObject};
-use super::{KindConditions, PlatformKind};
+use super::super::kind_store::{KindStore, ListsNamespaces, StoredObject};
+use super::super::state::{CatalogController, KindConditions, KindStores, PlatformKind};
+
+impl ListsNamespaces for ClusterRegistry {
+    fn allowed(spec: &ClusterRegistrySpec) -> &[AllowedNamespace] {
+        &spec.allowed_namespaces
+    }
+}
 
 impl PlatformKind for ClusterRegistry {
     const PLURAL: &'static str = "clusterregistries";
     const STATUS: Option<&'static str> = Some("clusterregistries/status");
 
-    fn store(controller: &CatalogController) -> &KindStore<Self> {
-        &controller.registries
+    fn store(stores: &KindStores) -> &KindStore<Self> {
+        &stores.registries
     }
 
-    fn store_mut(controller: &mut CatalogController) -> &mut KindStore<Self> {
-        &mut controller.registries
-    }
-
-    fn allowed(spec: &ClusterRegistrySpec) -> &[AllowedNamespace] {
-        &spec.allowed_namespaces
+    fn store_mut(stores: &mut KindStores) -> &mut KindStore<Self> {
+        &mut stores.registries
     }
 
     fn spec_changed(controller: &mut CatalogController, name: &str) -> bool {
