@@ -375,7 +375,7 @@ fn touch_rows(metrics: &Metrics) {
         tasks: 1,
         oldest: Duration::ZERO,
     };
-    metrics.queue.show(std::iter::once(row));
+    metrics.queue.set_samples(std::iter::once(row));
     let mut journey = EventLatency::new(Instant::now());
     journey.waited(WaitReason::Turn, Duration::from_secs(1));
     metrics.event_latency.count(&journey, Instant::now());

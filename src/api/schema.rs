@@ -60,23 +60,23 @@ macro_rules! texts {
 }
 
 /// A text whose rule says in words what is wrong with it; of a pattern the API server shows the pattern itself.
-fn told(max: u32, pattern: &str, message: &str) -> Schema {
+fn text_with_rule(max: u32, pattern: &str, message: &str) -> Schema {
     json_schema!({
         "type": "string", "minLength": 1, "maxLength": max,
         "x-kubernetes-validations": [{ "rule": format!("self.matches(r'{pattern}')"), "message": message }],
     })
 }
 
-macro_rules! told_texts {
+macro_rules! texts_with_rules {
     ($($(#[$doc:meta])* $name:ident = $pattern:ident, $max:expr, $message:literal;)+) => {
         $($(#[$doc])*
         pub(super) fn $name(_: &mut SchemaGenerator) -> Schema {
-            told($max, $pattern, $message)
+            text_with_rule($max, $pattern, $message)
         })+
     };
 }
 
-told_texts! {
+texts_with_rules! {
     /// Host of a registry, with an optional port.
     host = HOST, 259, "must be a host without scheme or path, in lower case, e.g. registry.example.com:5000";
     /// Repository of a registry, without host.

@@ -82,7 +82,9 @@ pub(super) fn start(
 
 /// Logs when the fence closes and opens, until the hub closes it for good.
 async fn log_fence(fence: WriteFence, stop: CancellationToken) {
-    _ = stop.run_until_cancelled(write_fence::tell(fence)).await;
+    _ = stop
+        .run_until_cancelled(write_fence::log_transitions(fence))
+        .await;
     std::future::pending::<()>().await;
 }
 

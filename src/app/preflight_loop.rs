@@ -27,7 +27,7 @@ pub(super) async fn run(inquiry: FactCollector, every: Duration, metrics: Metric
         for finding in &findings {
             metrics.set_check_result(finding.check.as_str(), finding.result.as_str());
         }
-        told.news(&findings).into_iter().for_each(tell);
+        told.take_changes(&findings).into_iter().for_each(log_finding);
     }
 }
 
@@ -37,7 +37,7 @@ fn spread(every: Duration, seed: u64) -> Duration {
     every.mul_f64(0.9 + 0.2 * f64::from(thousandths) / 1000.0)
 }
 
-fn tell(finding: &PreflightFinding) {
+fn log_finding(finding: &PreflightFinding) {
     let (check, found, fix) = (finding.check.as_str(), &finding.message, &finding.fix);
     let page = format!("{RUNBOOK}#{check}");
     match finding.result {

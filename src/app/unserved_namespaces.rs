@@ -36,13 +36,13 @@ pub(super) async fn run(
         let unowned = watchman.look(&records, &named, asked, Instant::now(), grace);
         let number = i64::try_from(unowned.len()).unwrap_or(i64::MAX);
         metrics.unowned_namespaces.set(number);
-        tell(&known, &unowned);
+        log_changes(&known, &unowned);
         known = unowned;
     }
 }
 
 /// Says once of each that nobody serves it, or that somebody does again.
-fn tell(known: &BTreeSet<String>, now: &BTreeSet<String>) {
+fn log_changes(known: &BTreeSet<String>, now: &BTreeSet<String>) {
     let new = || now.difference(known);
     if new().next().is_some() {
         let namespaces: Vec<String> = new()

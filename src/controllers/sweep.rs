@@ -171,7 +171,7 @@ pub async fn remove_orphans(
         let removed = in_time(until, remove_secret(objects, &confirm, &secret)).await;
         tally.take("Secret", &secret.name, removed);
     }
-    tally.tell();
+    tally.log();
     settled
 }
 
@@ -210,7 +210,7 @@ pub async fn remove_given_up(
         }
         tally.take("Job", &orphan.name, removed);
     }
-    tally.tell();
+    tally.log();
     settled
 }
 
@@ -288,7 +288,7 @@ impl<'a> SweepTally<'a> {
         }
     }
 
-    fn tell(&self) {
+    fn log(&self) {
         if self.unnamed > 0 {
             let (removed, stayed, unnamed) = (self.removed, self.stayed, self.unnamed);
             tracing::info!(

@@ -304,7 +304,7 @@ impl FactCollector {
             return Ok(vec![(subject.clone(), right)]);
         }
         let mut held = Vec::new();
-        for one in subject.apart() {
+        for one in subject.subjects() {
             if self.may(&one, right).await? {
                 held.push((one, right));
             }

@@ -14,7 +14,7 @@ mod tenant_objects;
 
 pub use endless::{dynamic, endless};
 pub use event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent, WatchChange};
-pub use job_metadata::{JobMetadata, job_mark, pod_task, secret_task, task_of};
+pub use job_metadata::{JobMetadata, job_metadata, pod_task, secret_task, task_of};
 pub use jobs::{jobs, pods};
 pub use scope::TaskWatchScope;
 pub use tasks::tasks;

@@ -15,7 +15,7 @@ pub use body::FencedBody;
 pub use client::client;
 #[cfg(test)]
 pub(crate) use fence::tests;
-pub use fence::{FenceClosed, LeaseValidity, WriteFence, tell};
+pub use fence::{FenceClosed, LeaseValidity, WriteFence, log_transitions};
 pub use in_flight::WritesInFlight;
 pub use layer::{FencedService, WriteFenceLayer, is_closed};
 pub use resolver::NameResolutionError;

@@ -139,7 +139,7 @@ impl FairQueue {
         let cluster = self.gates.enter(ticket.uid, ticket.cluster);
         if lane.insert(&cluster, QueuePosition::new(ticket.created, ticket.uid)) {
             self.waiting += 1;
-            self.stand(&namespace, &cluster);
+            self.update_position(&namespace, &cluster);
         }
     }
 
@@ -156,13 +156,13 @@ impl FairQueue {
             self.running += 1;
             self.gates.start(&cluster);
         }
-        self.stand(&namespace, &cluster);
-        self.stand_everywhere(&namespace);
-        self.settle();
+        self.update_position(&namespace, &cluster);
+        self.update_positions(&namespace);
+        self.forget_idle_namespaces();
     }
 
     /// Forgets a task, whether it waits or runs.
-    pub fn leave(&mut self, namespace: &str, created: Timestamp, uid: &TaskUid) {
+    pub fn remove(&mut self, namespace: &str, created: Timestamp, uid: &TaskUid) {
         let Some(cluster) = self.gates.of(uid) else { return };
         let Some((namespace, _)) = self.lanes.get_key_value(namespace) else {
             return;
@@ -183,12 +183,12 @@ impl FairQueue {
         if was_running && was_full {
             self.come_back(&namespace);
         }
-        self.stand(&namespace, &cluster);
+        self.update_position(&namespace, &cluster);
         if was_running {
-            self.stand_everywhere(&namespace);
+            self.update_positions(&namespace);
         }
         self.rest(&namespace);
-        self.settle();
+        self.forget_idle_namespaces();
     }
 
     /// Sets how many Jobs may run on a cluster.
@@ -223,9 +223,9 @@ impl FairQueue {
         self.waiting -= 1;
         self.running += 1;
         self.gates.start(&cluster);
-        self.stand(&turn.namespace, &cluster);
-        self.stand_everywhere(&turn.namespace);
-        self.settle();
+        self.update_position(&turn.namespace, &cluster);
+        self.update_positions(&turn.namespace);
+        self.forget_idle_namespaces();
         Some(uid)
     }
 
@@ -286,7 +286,7 @@ impl FairQueue {
     }
 
     /// Forgets the namespaces that the others have caught up with. Where nobody waits, nobody is behind.
-    fn settle(&mut self) {
+    fn forget_idle_namespaces(&mut self) {
         if self.waiting == 0 {
             self.now = self.latest;
         }
@@ -298,18 +298,18 @@ impl FairQueue {
     }
 
     /// Puts a namespace where it belongs in the lines of all clusters that its tasks wait for.
-    fn stand_everywhere(&mut self, namespace: &Arc<str>) {
+    fn update_positions(&mut self, namespace: &Arc<str>) {
         let Some(lane) = self.lanes.get(namespace) else {
             return;
         };
         let clusters: Vec<QueueCluster> = lane.waiting.keys().cloned().collect();
         for cluster in clusters {
-            self.stand(namespace, &cluster);
+            self.update_position(namespace, &cluster);
         }
     }
 
     /// Puts a namespace where it belongs in the line of a cluster, or takes it out of it.
-    fn stand(&mut self, namespace: &Arc<str>, cluster: &QueueCluster) {
+    fn update_position(&mut self, namespace: &Arc<str>, cluster: &QueueCluster) {
         let Some(lane) = self.lanes.get_mut(namespace) else {
             return;
         };

@@ -307,7 +307,7 @@ async fn a_link_that_is_cut_ends_what_runs_at_once() {
                 futures::StreamExt::next(&mut watch),
                 async {
                     tokio::time::sleep(Duration::from_millis(200)).await;
-                    other.cut();
+                    other.close();
                 }
             )
         })

@@ -227,7 +227,7 @@ async fn frames_that_break_the_rules_end_the_call_and_nothing_else() {
             "{what} {:?}",
             begin.elapsed()
         );
-        link.cut();
+        link.close();
         let error = failed(self::link(&server).send(get("/x"), None).await);
         assert!(expected.contains(&error), "{what}: {error:?}");
         assert!(

@@ -105,7 +105,7 @@ async fn a_call_to_a_cluster_tells_how_far_it_came() {
             failed(good.send(get(&long), None).await),
             TransportStage::Internal,
         ));
-        good.cut();
+        good.close();
         told.push((failed(good.probe().await), TransportStage::Canceled));
     }
     for (error, stage) in &told {

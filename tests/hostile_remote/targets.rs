@@ -10,8 +10,10 @@ use renderhub::api::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
 use renderhub::api::termination::Termination;
 use renderhub::kubernetes::apply::read_page;
 use renderhub::kubernetes::object::SlimObject;
-use renderhub::kubernetes::watch::{JobMetadata, job_mark, pod_task, secret_task, task_of};
-use renderhub::plan::remote::ledger::{Ledger, LedgerChanges, leave, lose, regain, settle};
+use renderhub::kubernetes::watch::{JobMetadata, job_metadata, pod_task, secret_task, task_of};
+use renderhub::plan::remote::ledger::{
+    Ledger, LedgerChanges, forget_loss, forget_orphan, record_loss, record_orphan,
+};
 use renderhub::plan::task::adoption::{AdoptionDecision, ObjectCreator, is_its, judge, maker};
 use renderhub::plan::task::model::{Task, TaskId};
 use renderhub::plan::task::path::TaskPath;
@@ -116,7 +118,7 @@ pub fn jobs(bytes: &[u8]) {
         .map(|item| ObjectMeta::deserialize(item.get("metadata").unwrap_or(&Value::Null)))
         .collect();
     let Ok(metas) = metas else { return };
-    let theirs: Vec<JobMetadata> = metas.iter().filter_map(job_mark).collect();
+    let theirs: Vec<JobMetadata> = metas.iter().filter_map(job_metadata).collect();
     for mark in &read.jobs {
         let is_same = |other: &JobMetadata| {
             (&other.task, &other.name, &other.uid) == (&mark.task, &mark.name, &mark.uid)
@@ -182,14 +184,18 @@ pub fn ledger(bytes: &[u8]) {
     assert!(read.lost.len() + read.orphans.len() <= data.len());
     assert!(read.orphans.is_sorted_by_key(|orphan| orphan.since));
     for orphan in &read.orphans {
-        let again = Ledger::read(&written(leave(orphan)));
+        let again = Ledger::read(&written(record_orphan(orphan)));
         assert_eq!(again.orphans, std::slice::from_ref(orphan));
-        assert!(settle(&orphan.task).keys().eq(leave(orphan).keys()));
+        assert!(
+            forget_orphan(&orphan.task)
+                .keys()
+                .eq(record_orphan(orphan).keys())
+        );
     }
     for (site, since) in &read.lost {
-        let again = Ledger::read(&written(lose(site, *since)));
+        let again = Ledger::read(&written(record_loss(site, *since)));
         assert_eq!(again.lost, [(site.clone(), *since)]);
-        assert!(regain(site).keys().eq(lose(site, *since).keys()));
+        assert!(forget_loss(site).keys().eq(record_loss(site, *since).keys()));
     }
 }
 
@@ -232,7 +238,7 @@ pub fn annotations(bytes: &[u8]) {
     };
     let (hub, task) = (hub(), task_of(&meta));
     let has_its_name = |uid: &TaskUid| meta.name.as_deref().is_some_and(|name| is_name_of(name, uid));
-    if let Some(mark) = job_mark(&meta) {
+    if let Some(mark) = job_metadata(&meta) {
         assert!(Some(&mark.task) == task.as_ref() && has_its_name(&mark.task));
     }
     assert!(secret_task(&meta).is_none_or(|uid| has_its_name(&uid)));

@@ -237,7 +237,7 @@ pub async fn measure<T>(
 }
 
 /// A request leaves the hub now.
-pub fn leaves() {
+pub fn mark_sent() {
     // What is no reconcile has no latency.
     _ = UNDER_WAY.try_with(|under_way| {
         if let Some(journey) = under_way.journey.take() {
@@ -275,21 +275,21 @@ mod tests {
     async fn the_first_request_of_a_pass_ends_the_journey_of_its_event() {
         let (metrics, registry) = Metrics::new();
         let ago = |millis| Instant::now().checked_sub(Duration::from_millis(millis)).unwrap();
-        leaves();
+        mark_sent();
         let mut journey = EventLatency::new(ago(100));
         journey.set_runs(TaskLocation::Elsewhere);
         journey.waited(WaitReason::Turn, Duration::from_millis(10));
         let pass = async {
             paced(Duration::from_millis(80));
-            leaves();
+            mark_sent();
             paced(Duration::from_millis(80));
-            leaves();
+            mark_sent();
         };
         let ((), left) = measure(&metrics.event_latency, Some(journey), pass).await;
         assert!(left.is_none());
         let ((), left) = measure(&metrics.event_latency, Some(EventLatency::new(ago(7))), async {}).await;
         assert!(left.is_some(), "nothing was sent");
-        let ((), left) = measure(&metrics.event_latency, left, async { leaves() }).await;
+        let ((), left) = measure(&metrics.event_latency, left, async { mark_sent() }).await;
         assert!(left.is_none());
         let text = text(&registry);
         for sample in [

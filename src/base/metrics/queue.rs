@@ -122,7 +122,7 @@ impl QueueMetrics {
     }
 
     /// Shows all tasks that wait, and by name, where that is wanted, the namespaces they wait in and no others any more.
-    pub fn show<'a>(&self, rows: impl Iterator<Item = QueueSample<'a>>) {
+    pub fn set_samples<'a>(&self, rows: impl Iterator<Item = QueueSample<'a>>) {
         let mut rows: Vec<_> = rows.collect();
         let all = together(&rows);
         self.depth.all.set(count(all.tasks));
@@ -203,7 +203,7 @@ mod tests {
     fn samples(metrics: &Metrics, registry: &Registry, rows: &[(String, usize, u64)]) -> Vec<String> {
         metrics
             .queue
-            .show(rows.iter().map(|(namespace, tasks, age)| QueueSample {
+            .set_samples(rows.iter().map(|(namespace, tasks, age)| QueueSample {
                 namespace,
                 tasks: *tasks,
                 oldest: Duration::from_secs(*age),

@@ -196,15 +196,15 @@ impl TaskController {
             let wake = self.next_wake();
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(input) = inputs.recv() => self.take_in_all(input, &mut inputs),
+                Some(input) = inputs.recv() => self.handle_events(input, &mut inputs),
                 Some(ended) = self.running.next() => self.finish(ended),
-                ended = self.questions.next() => self.take_answer(ended),
+                ended = self.questions.next() => self.handle_verification(ended),
                 Ok(()) = self.catalog.changed() => {
                     self.take_caps();
                     self.saw(&SyncSource::Catalog);
                     self.wake_blocked();
                 }
-                waiting = self.context.pod_results.wait_began() => self.let_wait(&waiting),
+                waiting = self.context.pod_results.wait_began() => self.release_workers(&waiting),
                 () = self.context.fence.opened(), if !self.may_begin() => {}
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
@@ -241,7 +241,7 @@ impl TaskController {
         }
         self.start_removals(now);
         self.start_passes(now);
-        self.show(now);
+        self.publish_metrics(now);
     }
 
     /// Without a claim nothing is begun that would only fail; what is due waits for the next renewal.
@@ -252,7 +252,7 @@ impl TaskController {
     /// A task with nothing to do needs no slot.
     fn give_slot_back(&mut self, uid: &TaskUid) {
         if let Some(record) = self.index.task(uid) {
-            self.fair.leave(record.namespace(), record.created, uid);
+            self.fair.remove(record.namespace(), record.created, uid);
         }
     }
 
@@ -440,7 +440,7 @@ pub(super) mod tests {
             json!({"name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1});
         let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
-        engine.take_in(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        engine.handle_event(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
@@ -523,7 +523,7 @@ pub(super) mod tests {
             // The event of the worker's own write comes before the worker does.
             for (version, status) in [Some(("8", &own)), later].into_iter().flatten() {
                 let change = WatchChange::Seen(Box::new(seen(version, status.clone())));
-                engine.take_in(EngineEvent::Task(scopes().remove(0), change).into());
+                engine.handle_event(EngineEvent::Task(scopes().remove(0), change).into());
             }
             engine.running = RunningWork::default();
             let outcome = ReconcileOutcome {
@@ -563,7 +563,7 @@ pub(super) mod tests {
             notes.wait(&TaskUid::new(task), limit, |_| true).await;
         });
         let waiting = engine.context.pod_results.wait_began().await;
-        engine.let_wait(&waiting);
+        engine.release_workers(&waiting);
         waits
     }
 
@@ -600,7 +600,7 @@ pub(super) mod tests {
         for _ in 0..all {
             engine.start_work();
             let passes: Vec<_> = engine.running.passes().cloned().collect();
-            engine.let_wait(&passes);
+            engine.release_workers(&passes);
         }
         assert_eq!(engine.running.passes().len(), WAITING + engine.limits.workers);
     }
@@ -703,7 +703,7 @@ pub(super) mod tests {
         engine
             .running
             .spawn(WorkItem::Pass(task.clone()), std::future::pending());
-        engine.take_in(EngineEvent::Job(None, WatchChange::Gone(task.clone())).into());
+        engine.handle_event(EngineEvent::Job(None, WatchChange::Gone(task.clone())).into());
         let outcome = ReconcileOutcome {
             job: JobUpdate::Known(mark(&task, CompletionHint::No)),
             ..ReconcileOutcome::default()
@@ -725,7 +725,8 @@ pub(super) mod tests {
             ..ReconcileOutcome::default()
         };
         assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
-        engine.take_in(EngineEvent::Job(None, WatchChange::Seen(mark(&task, CompletionHint::Now))).into());
+        engine
+            .handle_event(EngineEvent::Job(None, WatchChange::Seen(mark(&task, CompletionHint::Now))).into());
         engine.take_outcome(&task, &outcome(JobUpdate::Known(mark(&task, CompletionHint::No))));
         engine.queue.done(&task);
         let now = Instant::now();

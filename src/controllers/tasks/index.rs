@@ -60,7 +60,7 @@ pub struct TaskIndex {
     /// Whom tasks without a ServiceAccount act as, which decides how their own kubeconfig is read.
     tenancy: TenancyPolicy,
     /// How long what a failure left stays.
-    patience: TaskTimeouts,
+    timeouts: TaskTimeouts,
     targets: Interned<RemoteTarget>,
     /// Tasks that wait for the tenant of each namespace.
     waiting: HashMap<Arc<str>, usize>,
@@ -223,7 +223,7 @@ impl TaskIndex {
 
     /// When what a failure left is removed.
     fn cleanup_due(&self, task: &Task) -> Option<Timestamp> {
-        let due = || task.failure_cleanup_due(self.patience.kept_at_most);
+        let due = || task.failure_cleanup_due(self.timeouts.kept_at_most);
         (task.phase() == TaskPhase::Failed).then(due)
     }
 

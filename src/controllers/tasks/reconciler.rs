@@ -104,7 +104,7 @@ pub async fn work(
         has_slot,
         outcome: ReconcileOutcome::default(),
     };
-    pass.take_answer();
+    pass.take_reply();
     if let Err(error) = pass.run().await {
         pass.outcome.error = Some(error);
     }
@@ -157,7 +157,7 @@ impl Reconciler<'_> {
                 self.outcome.is_gone = true;
                 return Ok(());
             };
-            self.find_place(&task);
+            self.resolve_site(&task);
             let step = self.decide(&task);
             if let ReconcileStep::Rest {
                 wake,
@@ -340,7 +340,7 @@ impl Reconciler<'_> {
             .filter(|m| m.task == self.view.id.uid);
         let report = job.as_ref().and_then(|job| read_job(&job.meta, &job.status));
         if let (Some(mark), Some(report)) = (mark, report) {
-            self.pod_termination = self.last_word(&report).await?;
+            self.pod_termination = self.pod_result(&report).await?;
             (self.view.job, self.outcome.job) = (JobState::Read(report), JobUpdate::Read(mark, asked));
         } else {
             (self.view.job, self.outcome.job) = (JobState::Gone, JobUpdate::Absent);
@@ -349,7 +349,7 @@ impl Reconciler<'_> {
     }
 
     /// The word of the pod that ended the Job: as noted, else, where a pod did end and its event is late, as read.
-    async fn last_word(&self, report: &ObservedJob) -> Result<Option<PodTermination>, ReconcileError> {
+    async fn pod_result(&self, report: &ObservedJob) -> Result<Option<PodTermination>, ReconcileError> {
         let has_succeeded = match report.progress {
             JobProgress::Running => return Ok(None),
             JobProgress::Complete(_) => true,

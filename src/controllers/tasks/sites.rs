@@ -126,7 +126,7 @@ impl SiteIndex {
     pub fn recall(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
         self.lost = ledger.lost.into_iter().collect();
         for orphan in ledger.orphans {
-            self.leave_behind(orphan, now);
+            self.add_orphan(orphan, now);
         }
         let with_orphans = self.all.iter().filter(|(_, entry)| !entry.orphans.is_empty());
         with_orphans.map(|(site, _)| Arc::clone(site)).collect()
@@ -162,7 +162,7 @@ impl SiteIndex {
     }
 
     /// A task is there, or wants to be; whether the site has to be asked for.
-    pub fn join(&mut self, site: &Site, task: &TaskUid) -> bool {
+    pub fn add_task(&mut self, site: &Site, task: &TaskUid) -> bool {
         let Some(entry) = self.all.get_mut(site) else {
             return false;
         };
@@ -177,13 +177,13 @@ impl SiteIndex {
     }
 
     /// A task is not there any more; what is to be done where nobody needs the site now.
-    pub fn part(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
+    pub fn remove_task(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
         self.all.get_mut(site)?.tasks.remove(task);
-        self.give_up(site)
+        self.remove_if_unused(site)
     }
 
     /// Gives a site back that nobody needs any more. One of the platform's stays known.
-    fn give_up(&mut self, site: &Site) -> Option<UnusedSite> {
+    fn remove_if_unused(&mut self, site: &Site) -> Option<UnusedSite> {
         let entry = self.all.get_mut(site)?;
         if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
             return None;
@@ -269,7 +269,7 @@ impl SiteIndex {
     }
 
     /// Takes in what a deleted task left; the oldest that has to be forgotten for it.
-    pub fn leave_behind(&mut self, orphan: OrphanRecord, now: Timestamp) -> Option<TaskUid> {
+    pub fn add_orphan(&mut self, orphan: OrphanRecord, now: Timestamp) -> Option<TaskUid> {
         let site = self.intern(orphan.site.clone(), now);
         if let Some(entry) = self.all.get_mut(&site) {
             entry.orphans.insert(orphan.task.clone(), orphan);
@@ -279,7 +279,7 @@ impl SiteIndex {
         let (site, task) = oldest
             .flatten()
             .map(|orphan| (orphan.site.clone(), orphan.task.clone()))?;
-        self.settled(&site, &task);
+        self.remove_orphan(&site, &task);
         Some(task)
     }
 
@@ -288,7 +288,7 @@ impl SiteIndex {
         let mut all = self.all.iter();
         let (site, _) = all.find(|(_, entry)| entry.orphans.contains_key(task))?;
         let site = Arc::clone(site);
-        let unused = self.settled(&site, task)?;
+        let unused = self.remove_orphan(&site, task)?;
         Some((site, unused))
     }
 
@@ -299,9 +299,9 @@ impl SiteIndex {
     }
 
     /// What was left is gone; what is to be done where nobody needs the site now.
-    pub fn settled(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
+    pub fn remove_orphan(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
         self.all.get_mut(site)?.orphans.remove(task);
-        self.give_up(site)
+        self.remove_if_unused(site)
     }
 }
 
@@ -446,11 +446,11 @@ mod tests {
         assert_eq!(since(&sites, &site), Some(at(-100)));
         assert!(sites.request(&own()) && !sites.request(&own()), "asked for once");
         assert_eq!(
-            sites.part(&own(), &TaskUid::new("t2")),
+            sites.remove_task(&own(), &TaskUid::new("t2")),
             None,
             "something was left there"
         );
-        let unused = sites.settled(&own(), &TaskUid::new("t1"));
+        let unused = sites.remove_orphan(&own(), &TaskUid::new("t1"));
         assert_eq!(unused.map(|unused| unused.was_asked), Some(true));
         assert!(sites.known(&own()).is_none());
     }
@@ -464,16 +464,19 @@ mod tests {
         );
         assert!(sites.known(&own()).is_none(), "nobody asked for it");
         let site = sites.intern(own(), at(0));
-        assert!(sites.join(&site, &task));
-        assert!(!sites.join(&site, &TaskUid::new("t2")), "one question for all");
-        assert_eq!(sites.part(&site, &TaskUid::new("t2")), None);
+        assert!(sites.add_task(&site, &task));
+        assert!(
+            !sites.add_task(&site, &TaskUid::new("t2")),
+            "one question for all"
+        );
+        assert_eq!(sites.remove_task(&site, &TaskUid::new("t2")), None);
         sites.transition(&site, down(5), at(5));
         sites.record_loss(&site);
         let unused = UnusedSite {
             was_asked: true,
             was_recorded: true,
         };
-        assert_eq!(sites.part(&site, &task), Some(unused));
+        assert_eq!(sites.remove_task(&site, &task), Some(unused));
         assert!(sites.known(&own()).is_none());
     }
 
@@ -490,9 +493,9 @@ mod tests {
             since: at(i64::try_from(n).unwrap()),
         };
         for n in 0..MAX_ORPHANS {
-            assert_eq!(sites.leave_behind(orphan(n), at(0)), None);
+            assert_eq!(sites.add_orphan(orphan(n), at(0)), None);
         }
-        let forgotten = sites.leave_behind(orphan(MAX_ORPHANS), at(0));
+        let forgotten = sites.add_orphan(orphan(MAX_ORPHANS), at(0));
         assert_eq!(forgotten, Some(TaskUid::new("t0")));
         assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS);
         // And what gave way in the ledger.

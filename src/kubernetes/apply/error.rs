@@ -70,7 +70,7 @@ impl CallError {
 
     /// Whether a write that failed so may have come through all the same.
     #[must_use]
-    pub const fn leaves_doubt(self) -> bool {
+    pub const fn is_ambiguous(self) -> bool {
         matches!(
             self,
             Self::TooLarge

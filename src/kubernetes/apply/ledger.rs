@@ -130,7 +130,7 @@ mod tests {
     use crate::api::names::HubId;
     use crate::base::metrics::Metrics;
     use crate::kubernetes::apply::{ApiTransport, ResponseLimit, TaskObjectClient};
-    use crate::plan::remote::ledger::lose;
+    use crate::plan::remote::ledger::record_loss;
     use crate::plan::remote::site::{ClusterName, Site};
 
     /// An API server with a ledger that others change before so many of the writes; how often it was read and written.
@@ -172,7 +172,7 @@ mod tests {
             cluster: ClusterName::Platform("west".to_owned()),
             namespace: "jobs".to_owned(),
         };
-        let changes = lose(&site, Timestamp::UNIX_EPOCH);
+        let changes = record_loss(&site, Timestamp::UNIX_EPOCH);
         // How often others write, and what comes of the first call and of the next one, with all reads and writes until then.
         for (others, first, next) in [
             (0, (true, 1, 1), (true, 1, 2)),

@@ -94,7 +94,7 @@ async fn exchange(
     request: http::Request<Vec<u8>>,
     max: usize,
 ) -> Result<Bytes, CreateError> {
-    event_latency::leaves();
+    event_latency::mark_sent();
     let answer = client.send(request.map(Body::from)).await;
     let (head, mut body) = answer.map_err(|error| classify(&error))?.into_parts();
     if !head.status.is_success() {

@@ -152,7 +152,7 @@ impl LeaseClient {
 /// What a list tells of the others, and whether that is certain.
 fn judge(
     claim: &HolderIdentity,
-    lookout: &PeerMonitor,
+    monitor: &PeerMonitor,
     records: &[LeaseRecord],
     asked: Instant,
 ) -> (PeerHubs, bool) {
@@ -164,7 +164,7 @@ fn judge(
         if conflict.is_none() && !is_sibling {
             continue;
         }
-        match (lookout.life(record, asked), conflict) {
+        match (monitor.life(record, asked), conflict) {
             (HolderLiveness::Alive, Some(conflict)) if conflict.kind != HubConflictKind::Divides => {
                 peers.conflicts.push(conflict);
             }

@@ -33,7 +33,7 @@ impl LeaseClient {
         let (mut is_told, mut is_warned) = (false, false);
         while !held.is_active() {
             held.step(stop).await?;
-            let will_meet = held.will_meet();
+            let will_meet = held.future_conflicts();
             if !will_meet.is_empty() && !std::mem::replace(&mut is_warned, true) {
                 let PreflightFinding { message, fix, .. } = finding(&will_meet);
                 let found = message.as_str();
@@ -41,7 +41,7 @@ impl LeaseClient {
             }
             let waits_for = held.waits_for();
             if !waits_for.is_empty() && !std::mem::replace(&mut is_told, true) {
-                tell(&waits_for);
+                log_conflicts(&waits_for);
             }
         }
         Ok(held)
@@ -90,8 +90,8 @@ impl LeaseHolder {
         self.machine.waits_for()
     }
 
-    fn will_meet(&self) -> Vec<HubConflict> {
-        self.machine.will_meet()
+    fn future_conflicts(&self) -> Vec<HubConflict> {
+        self.machine.future_conflicts()
     }
 
     /// Keeps it until `stop`, releases it, and says why it ended. [`LeaseError::Stopped`] is the end that was asked for; every
@@ -164,7 +164,7 @@ impl LeaseHolder {
 }
 
 /// Says once whom a start waits for, since it may take a while.
-fn tell(waits_for: &[HubConflict]) {
+fn log_conflicts(waits_for: &[HubConflict]) {
     for conflict in waits_for {
         tracing::info!(
             peer = conflict.peer.escape_debug().to_string(),

@@ -39,7 +39,7 @@ pub async fn look_up(
         Ok(session) => session,
         Err(error) => return denied(reference, error),
     };
-    if let Some(found) = settled(read(&session, reference).await)? {
+    if let Some(found) = lookup_result(read(&session, reference).await)? {
         return Ok(found);
     }
     // The account was made again since the token was: one more token, and no more than one.
@@ -48,12 +48,12 @@ pub async fn look_up(
         Ok(None) => return Ok(Err(reference.refusal(MissingReference::Account))),
         Err(error) => return denied(reference, error),
     };
-    let found = settled(read(&other, reference).await)?;
+    let found = lookup_result(read(&other, reference).await)?;
     Ok(found.unwrap_or_else(|| Err(reference.refusal(MissingReference::Account))))
 }
 
 /// What a reading came to; `None` where the API server did not know the reader.
-fn settled(
+fn lookup_result(
     outcome: Result<TenantDestination, LookupError>,
 ) -> Result<Option<Result<TenantDestination, Refusal>>, CallError> {
     match outcome {

@@ -62,11 +62,11 @@ pub fn endless<K>(
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    endless_heard(api, config, metrics, name, |_| ())
+    endless_with(api, config, metrics, name, |_| ())
 }
 
 /// The same, with each of its errors told to `heard`.
-pub(super) fn endless_heard<K>(
+pub(super) fn endless_with<K>(
     api: Api<K>,
     config: Config,
     metrics: Metrics,
@@ -110,7 +110,7 @@ where
             .watch_errors
             .get_or_create(&KindLabel { kind: of.name })
             .inc();
-        of.tell(error);
+        of.log(error);
     });
     counted
         .take_while(move |event| {

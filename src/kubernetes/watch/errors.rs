@@ -12,7 +12,7 @@ pub(super) struct WatchName {
 }
 
 impl WatchName {
-    pub(super) fn tell(&self, error: &watcher::Error) {
+    pub(super) fn log(&self, error: &watcher::Error) {
         let resource = self.name;
         if !is_forbidden(error) {
             let kind = kind_of(error);

@@ -51,7 +51,7 @@ pub fn pod_task(metadata: &ObjectMeta) -> Option<TaskUid> {
 
 /// A Job by its metadata; `None` without a UID or a task whose Job has this name.
 #[must_use]
-pub fn job_mark(metadata: &ObjectMeta) -> Option<JobMetadata> {
+pub fn job_metadata(metadata: &ObjectMeta) -> Option<JobMetadata> {
     let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
     let (task, name) = (task_of(metadata)?, metadata.name.clone()?);
     if !is_name_of(&name, &task) {
@@ -87,7 +87,7 @@ mod tests {
                 "renderhub.dev/chart-url": "oci://r/x:1"},
             "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
         });
-        let mark = job_mark(&metadata(full.clone())).unwrap();
+        let mark = job_metadata(&metadata(full.clone())).unwrap();
         assert_eq!(
             (mark.task.as_str(), mark.uid.as_str(), mark.spec_hash.as_str()),
             ("t1", "j1", "abc")
@@ -99,18 +99,18 @@ mod tests {
         for field in ["name", "uid", "labels"] {
             let mut part = full.clone();
             part.as_object_mut().unwrap().remove(field);
-            assert_eq!(job_mark(&metadata(part)), None, "{field}");
+            assert_eq!(job_metadata(&metadata(part)), None, "{field}");
         }
         let mut copy = full.clone();
         copy["name"] = json!("debug-copy");
         assert_eq!(
-            job_mark(&metadata(copy)),
+            job_metadata(&metadata(copy)),
             None,
             "a copy under another name is not ours"
         );
         let mut bare = full;
         bare.as_object_mut().unwrap().remove("managedFields");
-        let hint = job_mark(&metadata(bare)).unwrap().hint;
+        let hint = job_metadata(&metadata(bare)).unwrap().hint;
         assert_eq!(hint, CompletionHint::Now, "whatever is hidden is asked for");
     }
 }

@@ -16,7 +16,7 @@ use crate::plan::task::job_state;
 
 use super::endless::{change, run};
 use super::event::{EngineEvent, ReceivedEvent};
-use super::job_metadata::{job_mark, pod_task, task_of};
+use super::job_metadata::{job_metadata, pod_task, task_of};
 
 /// Watches the hub's Jobs by metadata until the channel closes.
 pub async fn jobs(
@@ -31,8 +31,8 @@ pub async fn jobs(
     run(api, config, metrics, "jobs", out, |event| {
         let change = change(
             event,
-            |o| job_mark(&o.metadata),
-            |o| job_mark(&o.metadata).map(|mark| mark.task),
+            |o| job_metadata(&o.metadata),
+            |o| job_metadata(&o.metadata).map(|mark| mark.task),
         )?;
         Some(EngineEvent::Job(None, change))
     })

@@ -9,7 +9,7 @@ use crate::api::names::{TaskKind, TaskUid};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{SlimObject, task_resource};
 
-use super::endless::{change, endless_heard, forward};
+use super::endless::{change, endless_with, forward};
 use super::errors::is_forbidden;
 use super::event::{EngineEvent, ReceivedEvent};
 use super::scope::TaskWatchScope;
@@ -34,7 +34,7 @@ pub async fn tasks(
             _ = told.try_send(EngineEvent::Refused(refused.clone()).into());
         }
     };
-    let events = endless_heard(api, of_tenants(), metrics, name_of(scope.kind), heard);
+    let events = endless_with(api, of_tenants(), metrics, name_of(scope.kind), heard);
     forward(events, out, |event| {
         let change = change(event, |o| o.into_task(scope.kind).map(Box::new), uid_of)?;
         Some(EngineEvent::Task(scope.clone(), change))

@@ -131,7 +131,7 @@ pub(super) fn only_reads(method: &Method) -> bool {
 }
 
 /// Tells each time the fence closes and opens again, for as long as it is polled.
-pub async fn tell(gate: WriteFence) {
+pub async fn log_transitions(gate: WriteFence) {
     gate.opened().await;
     loop {
         gate.closed().await;

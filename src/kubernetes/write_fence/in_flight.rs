@@ -13,7 +13,7 @@ use super::fence::{FenceClosed, WriteFence, only_reads};
 /// after a pause of the whole process. Reads alone go on without a claim.
 #[derive(Clone, Debug)]
 pub struct WritesInFlight {
-    gate: WriteFence,
+    fence: WriteFence,
     writes: Arc<AtomicUsize>,
 }
 
@@ -30,7 +30,7 @@ impl WritesInFlight {
     #[must_use]
     pub fn new(gate: WriteFence) -> Self {
         let writes = Arc::default();
-        Self { gate, writes }
+        Self { fence: gate, writes }
     }
 
     /// Counts a request of this method before the connection takes it.
@@ -54,7 +54,7 @@ impl WritesInFlight {
     pub fn admit(&self) -> Result<(), FenceClosed> {
         match self.writes.load(Ordering::Relaxed) {
             0 => Ok(()),
-            _ => self.gate.admit(),
+            _ => self.fence.admit(),
         }
     }
 }
@@ -68,7 +68,7 @@ impl InFlightRequest {
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        let leaves_nothing = self.is_over || self.of.gate.admit().is_ok();
+        let leaves_nothing = self.is_over || self.of.fence.admit().is_ok();
         if self.is_write && leaves_nothing {
             self.of.writes.fetch_sub(1, Ordering::Relaxed);
         }

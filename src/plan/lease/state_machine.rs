@@ -21,7 +21,7 @@ mod responses;
 /// Most standbys that have a record.
 const STANDBYS: u8 = 8;
 /// How often an instance that remembers former namespaces looks whether somebody serves them.
-const LOOK_FOR_HEIRS: Duration = Duration::from_secs(60);
+const FORMER_NAMESPACES_CHECK: Duration = Duration::from_secs(60);
 /// How often the release of a record is tried.
 const RELEASES: u8 = 3;
 
@@ -115,7 +115,7 @@ enum RequestPurpose {
     Take(LeaseSlot),
     Renew(LeaseRole, InstanceState),
     Read(LeaseRole),
-    Bury(String),
+    Expire(String),
     Release(LeaseRole),
     /// To find out whether this record was taken.
     Search(LeaseSlot),
@@ -138,7 +138,7 @@ enum LeaseDecision {
 #[derive(Clone, Debug)]
 pub struct LeaseStateMachine {
     identity: HolderIdentity,
-    lookout: PeerMonitor,
+    peers: PeerMonitor,
     /// The last list, unless something that it led to failed.
     listed: Option<LeaseSnapshot>,
     /// When the next list is asked for.
@@ -161,7 +161,7 @@ impl LeaseStateMachine {
     pub fn new(claim: HolderIdentity, now: Instant) -> Self {
         Self {
             identity: claim,
-            lookout: PeerMonitor::default(),
+            peers: PeerMonitor::default(),
             listed: None,
             look_at: Some(now),
             hub: None,
@@ -194,10 +194,10 @@ impl LeaseStateMachine {
 
     /// Ends the claim, and then whatever is held.
     pub fn stop(&mut self) {
-        self.wind_up(LeaseExit::Stopped);
+        self.begin_end(LeaseExit::Stopped);
     }
 
-    fn wind_up(&mut self, end: LeaseExit) {
+    fn begin_end(&mut self, end: LeaseExit) {
         self.until = None;
         self.ending.get_or_insert(end);
     }
@@ -330,12 +330,12 @@ impl LeaseStateMachine {
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let pause = match self.state() {
             InstanceState::Active if self.former.is_empty() => return None,
-            InstanceState::Active => LOOK_FOR_HEIRS,
+            InstanceState::Active => FORMER_NAMESPACES_CHECK,
             InstanceState::Standby => STANDBY_LOOK,
             InstanceState::Starting => LOOK_AGAIN,
         };
         let at = now + pause;
-        let gone = self.lookout.next_gone(now);
+        let gone = self.peers.next_gone(now);
         Some(gone.map_or(at, |gone| at.min(gone)))
     }
 }

@@ -93,7 +93,7 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialAssessment) -> Desir
             "repositoryPrefix is not the beginning of an OCI repository, such as {namespace}/; correct it",
         )
     } else {
-        told(judged)
+        healthy_message(judged)
     };
     DesiredCondition {
         type_: ConditionType::Ready,
@@ -104,7 +104,7 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialAssessment) -> Desir
 }
 
 /// What is said of a registry that is otherwise as it should be.
-const fn told(judged: &CredentialAssessment) -> (Reason, &'static str) {
+const fn healthy_message(judged: &CredentialAssessment) -> (Reason, &'static str) {
     match judged.credential {
         CredentialState::Missing => (
             Reason::PushSecretNotFound,

@@ -18,7 +18,7 @@ const RECENT: SignedDuration = SignedDuration::from_mins(5);
 /// Watches the records, and knows which namespaces have had no hub for a while.
 #[derive(Debug, Default)]
 pub struct UnservedMonitor {
-    lookout: PeerMonitor,
+    peers: PeerMonitor,
     /// Since when each of them has had none.
     since: BTreeMap<String, Instant>,
 }
@@ -34,8 +34,8 @@ impl UnservedMonitor {
         now: Instant,
         grace: Duration,
     ) -> BTreeSet<String> {
-        self.lookout.see(records, now);
-        let lookout = &self.lookout;
+        self.peers.see(records, now);
+        let lookout = &self.peers;
         let is_there = |record: &LeaseRecord| {
             record.holder.is_some() && lookout.life(record, asked) != HolderLiveness::Gone
         };

@@ -49,7 +49,7 @@ pub(super) fn have_no_right(facts: &PreflightFacts) -> PreflightFinding {
     }
     PreflightFinding::refused(
         check,
-        format!("tenants hold rights in {name}: {}", some_of(&told(&rights.held))),
+        format!("tenants hold rights in {name}: {}", some_of(&texts(&rights.held))),
         format!(
             "take them away (look for ClusterRoleBindings of these subjects, and RoleBindings in {name}); or \
              --skip-preflight={check}"
@@ -58,10 +58,10 @@ pub(super) fn have_no_right(facts: &PreflightFacts) -> PreflightFinding {
 }
 
 /// Who may do what, a text for each subject.
-fn told(held: &[(TenantSubject, RestrictedPermission)]) -> Vec<String> {
+fn texts(held: &[(TenantSubject, RestrictedPermission)]) -> Vec<String> {
     let mut by_subject: BTreeMap<&TenantSubject, Vec<String>> = BTreeMap::new();
     for (subject, right) in held {
-        by_subject.entry(subject).or_default().push(right.told());
+        by_subject.entry(subject).or_default().push(right.text());
     }
     by_subject
         .iter()

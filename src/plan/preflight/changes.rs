@@ -12,7 +12,7 @@ pub struct ReportedFindings(BTreeMap<PreflightCheck, (CheckResult, String)>);
 impl ReportedFindings {
     /// Takes in findings; those that are news. At first these are what would refuse a start, because a hub that works has told
     /// everything else; then each other verdict, and each other reason to refuse.
-    pub fn news<'a>(&mut self, findings: &'a [PreflightFinding]) -> Vec<&'a PreflightFinding> {
+    pub fn take_changes<'a>(&mut self, findings: &'a [PreflightFinding]) -> Vec<&'a PreflightFinding> {
         let mut news = Vec::new();
         for finding in findings {
             let refuses = finding.result == CheckResult::Refused;
@@ -53,14 +53,19 @@ mod tests {
             (PreflightFinding::warning(check, "y", ""), false),
         ];
         for (finding, is_news) in table {
-            let found = told.news(std::slice::from_ref(&finding));
+            let found = told.take_changes(std::slice::from_ref(&finding));
             assert_eq!(!found.is_empty(), is_news, "{finding:?}");
         }
         // What refuses the first look is told, what warns was told before the start.
-        assert_eq!(ReportedFindings::default().news(&[refused("a may")]).len(), 1);
+        assert_eq!(
+            ReportedFindings::default()
+                .take_changes(&[refused("a may")])
+                .len(),
+            1
+        );
         assert!(
             ReportedFindings::default()
-                .news(&[PreflightFinding::warning(check, "x", "")])
+                .take_changes(&[PreflightFinding::warning(check, "x", "")])
                 .is_empty()
         );
     }

@@ -92,7 +92,7 @@ pub fn excess(rules: &[ResourceRule], reach: PermissionScope) -> BTreeSet<String
             for resource in rule.resources.iter().flatten() {
                 for verb in &rule.verbs {
                     if !is_needed(reach, is_named, group, resource, verb) {
-                        found.insert(told(group, resource, verb));
+                        found.insert(text(group, resource, verb));
                     }
                 }
             }
@@ -101,7 +101,7 @@ pub fn excess(rules: &[ResourceRule], reach: PermissionScope) -> BTreeSet<String
     found
 }
 
-fn told(group: &str, resource: &str, verb: &str) -> String {
+fn text(group: &str, resource: &str, verb: &str) -> String {
     let dot = if group.is_empty() { "" } else { "." };
     shown(&format!("{verb} {resource}{dot}{group}"))
 }

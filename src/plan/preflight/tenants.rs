@@ -90,7 +90,7 @@ pub const RIGHTS: [RestrictedPermission; 39] = [
 ];
 
 impl RestrictedPermission {
-    pub(super) fn told(self) -> String {
+    pub(super) fn text(self) -> String {
         let slash = if self.subresource.is_empty() { "" } else { "/" };
         format!("{} {}{slash}{}", self.verb, self.resource, self.subresource)
     }
@@ -126,7 +126,7 @@ impl TenantSubject {
 
     /// Whom to ask about one by one when this many together have a right.
     #[must_use]
-    pub fn apart(&self) -> Vec<Self> {
+    pub fn subjects(&self) -> Vec<Self> {
         self.groups.iter().map(|group| Self::group(group)).collect()
     }
 

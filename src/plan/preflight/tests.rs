@@ -293,7 +293,7 @@ fn rights_of_tenants_are_told_by_subject() {
     let asked = subjects(&namespaces, Some(HUB));
     // Everybody thrice, the two namespaces together, and the default account of each.
     assert_eq!(asked.len(), 6);
-    assert_eq!(asked[3].apart().len(), 2);
+    assert_eq!(asked[3].subjects().len(), 2);
     let mut facts = good();
     facts.rights = Ok(TenantPermissions {
         held: vec![

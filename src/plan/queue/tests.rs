@@ -56,7 +56,7 @@ fn where_times_are_equal_who_has_less_at_work_goes_first() {
         queue.wait(ticket("flood", 2, &uid(n)));
     }
     queue.wait(ticket("calm", 9, &uid(9)));
-    queue.leave("flood", at(0), &uid(0));
+    queue.remove("flood", at(0), &uid(0));
     assert_eq!(queue.grant(), Some(uid(9)));
     // So it is after a restart, of which nobody knows who had the last turn.
     let mut queue = FairQueue::new(ConcurrencyLimits { total: 3, ..CAPS });
@@ -90,7 +90,7 @@ fn a_full_namespace_gets_its_turn_back_when_a_task_leaves() {
     queue.wait(ticket("a", 1, &uid(2)));
     assert_eq!(queue.grant(), Some(uid(1)));
     assert_eq!(queue.grant(), None);
-    queue.leave("a", at(0), &uid(1));
+    queue.remove("a", at(0), &uid(1));
     assert_eq!(queue.grant(), Some(uid(2)));
 }
 
@@ -132,7 +132,7 @@ fn a_full_cluster_holds_up_only_those_who_go_there() {
     assert_eq!((queue.len(), running_on(&queue, "east")), ((2, 2), 1));
     queue.wait(east(1));
     assert_eq!(queue.len(), (2, 2), "who is parked is in line already");
-    queue.leave("a", at(0), &uid(0));
+    queue.remove("a", at(0), &uid(0));
     assert_eq!([queue.grant(), queue.grant()], [Some(uid(1)), None]);
     queue.set_cap("east", None);
     assert_eq!(
@@ -141,7 +141,7 @@ fn a_full_cluster_holds_up_only_those_who_go_there() {
         "a cap that is lifted lets them go on"
     );
     for n in [1, 2, 3] {
-        queue.leave("a", at(i64::try_from(n).unwrap()), &uid(n));
+        queue.remove("a", at(i64::try_from(n).unwrap()), &uid(n));
     }
     assert_eq!((queue.len(), queue.running_on().count()), ((0, 0), 0));
 }

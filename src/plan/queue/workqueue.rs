@@ -154,11 +154,11 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     ) -> Option<(K, Option<ConcurrencyPool>)> {
         self.promote(now);
         while let Some(key) = self.ready.pop_front() {
-            self.line_up(key.clone(), owner(&key));
+            self.enqueue_owner(key.clone(), owner(&key));
         }
         while let Some(owner) = self.round.pop_front() {
             if let Some(pool) = self.full(&owner) {
-                self.let_wait(owner, pool);
+                self.requeue_owner(owner, pool);
             } else if let Some(taken) = self.take_of(owner) {
                 return Some(taken);
             }
@@ -197,7 +197,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// Puts an owner behind the others who wait for a pool.
-    fn let_wait(&mut self, owner: KeyOwner, pool: ConcurrencyPool) {
+    fn requeue_owner(&mut self, owner: KeyOwner, pool: ConcurrencyPool) {
         if let Some(line) = self.lanes.get_mut(&owner) {
             let is_own = owner.pools().next().is_some_and(|(own, _)| *own == pool);
             if is_own || line.waited_for.is_none() {
@@ -222,7 +222,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         }
     }
 
-    fn line_up(&mut self, key: K, owner: KeyOwner) {
+    fn enqueue_owner(&mut self, key: K, owner: KeyOwner) {
         self.in_lanes += 1;
         if let Some(line) = self.lanes.get_mut(&owner) {
             line.keys.push_back(key);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     /// Six owners of two namespaces at three clusters; those of each cluster share, and all do.
-    fn abroad(key: usize) -> KeyOwner {
+    fn remote_owner(key: usize) -> KeyOwner {
         let cluster = ConcurrencyPool::Cluster(Arc::from(format!("cluster-{}", key % 3)));
         KeyOwner {
             name: Some(Arc::from(format!("ns-{}", key / 3 % 2))),
@@ -487,7 +487,7 @@ mod tests {
                     }
                     2 => {
                         let (busy, closed) = (at_work(&working, &resting), closed.keys().copied().collect());
-                        if let Some((key, _)) = queue.take_fair(clock, |key| abroad(*key)) {
+                        if let Some((key, _)) = queue.take_fair(clock, |key| remote_owner(*key)) {
                             prop_assert!(has_room(key, &busy, &windows, &closed));
                             prop_assert!(asked.remove(&key) && working.insert(key));
                         } else {
@@ -495,7 +495,7 @@ mod tests {
                             prop_assert!(!asked.iter().any(may));
                         }
                     }
-                    3 => if let Some((key, _)) = queue.take_fair(clock, |key| abroad(*key)) {
+                    3 => if let Some((key, _)) = queue.take_fair(clock, |key| remote_owner(*key)) {
                         // In vain.
                         queue.put_back(&key, clock + closing);
                         closed.insert(key % 3, clock + closing);
@@ -527,7 +527,7 @@ mod tests {
                 queue.done(&key);
             }
             clock += closing;
-            while let Some((key, _)) = queue.take_fair(clock, |key| abroad(*key)) {
+            while let Some((key, _)) = queue.take_fair(clock, |key| remote_owner(*key)) {
                 prop_assert!(asked.remove(&key));
                 queue.done(&key);
             }
@@ -617,7 +617,7 @@ mod tests {
         for key in [0, 6, 3, 1] {
             queue.add(&key);
         }
-        let take = |queue: &mut WorkQueue<usize>, at| queue.take_fair(at, |key| abroad(*key));
+        let take = |queue: &mut WorkQueue<usize>, at| queue.take_fair(at, |key| remote_owner(*key));
         assert_eq!(take(&mut queue, now), Some((0, None)));
         queue.put_back(&0, later(1));
         assert_eq!(

@@ -8,4 +8,6 @@ mod budget;
 mod entries;
 
 pub use budget::{AdmittedChanges, LEDGER_BYTES, LedgerBudget};
-pub use entries::{Ledger, LedgerChanges, MAX_ORPHANS, OrphanRecord, leave, lose, regain, settle};
+pub use entries::{
+    Ledger, LedgerChanges, MAX_ORPHANS, OrphanRecord, forget_loss, forget_orphan, record_loss, record_orphan,
+};

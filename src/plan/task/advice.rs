@@ -13,7 +13,7 @@ pub(super) const fn advice(
     stop: Option<PodKillReason>,
 ) -> &'static str {
     match (said, stop) {
-        (Some(said), _) => of_word(said),
+        (Some(said), _) => of_reason(said),
         (None, Some(PodKillReason::OutOfMemory)) => {
             "make a new task with less in spec.config, or ask the platform operator for a renderer class with more memory"
         }
@@ -27,7 +27,7 @@ pub(super) const fn advice(
 }
 
 /// No failure has one of the last three reasons.
-const fn of_word(said: Reason) -> &'static str {
+const fn of_reason(said: Reason) -> &'static str {
     match said {
         Reason::BadConfig => "correct spec.config in a new task",
         Reason::InputReplaced => "then make a new task",

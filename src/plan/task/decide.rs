@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::destination::chart_url;
 use super::job_state::{JobProgress, JobState, ObservedJob};
-use super::job_status::{clear, leave, refuse, started};
+use super::job_status::{clear, keep_running, refuse, started};
 use super::model::{Task, TaskPhase};
 use super::observed::ObservedTask;
 use super::refusal::Refusal;
@@ -86,7 +86,7 @@ fn unfinished(o: &ObservedTask<'_>) -> ReconcileStep {
             if *spec_hash != o.task.spec_hash =>
         {
             let message = "a Job made from another spec has the name of this task's Job; make a new task";
-            leave(o, &Refusal::new(Reason::SpecMutated, message))
+            keep_running(o, &Refusal::new(Reason::SpecMutated, message))
         }
         // Somebody put another in its place: that one's result is not the task's.
         JobState::Seen { .. } | JobState::Read(_) if is_another(o) => {
@@ -134,7 +134,7 @@ fn by_verdict(o: &ObservedTask<'_>, report: &ObservedJob) -> ReconcileStep {
     };
     // The Job says where its chart went; a status may have been written by anybody who may.
     status.chart_url = chart_url(o).or(status.chart_url);
-    status::say_how_long(&mut status, o.task, o.timeouts.kept_at_most);
+    status::mention_shorter_ttl(&mut status, o.task, o.timeouts.kept_at_most);
     ReconcileStep::WriteStatus(Box::new(status))
 }
 

@@ -39,7 +39,7 @@ pub(super) fn started(o: &ObservedTask<'_>, job_uid: &str, since: Timestamp) -> 
 
 /// Records why nothing runs, and leaves what is there alone: it is not provably the hub's, and without it a second Job
 /// would start.
-pub(super) fn leave(o: &ObservedTask<'_>, refusal: &Refusal) -> ReconcileStep {
+pub(super) fn keep_running(o: &ObservedTask<'_>, refusal: &Refusal) -> ReconcileStep {
     let wanted = status::refused(o.task, refusal, o.now);
     if wanted == o.task.status {
         return ReconcileStep::REST;

@@ -142,7 +142,7 @@ impl Task {
 
     /// Takes in how the object stands after a write of the hub. What others changed just before has no later event than that
     /// write's own, which is no news any more.
-    pub fn take_standing(&mut self, standing: TaskRevision) {
+    pub fn set_revision(&mut self, standing: TaskRevision) {
         self.resource_version = standing.resource_version;
         self.generation = standing.generation.unwrap_or(self.generation);
         self.deleting = standing.deleted_at.is_some();

@@ -39,7 +39,7 @@ pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTask
         want(ConditionType::JobScheduled, true, Reason::JobScheduled, message),
         want(ConditionType::Ready, false, Reason::JobScheduled, message),
     ];
-    let mut status = settled(task, &wanted, &[ConditionType::Stalled], now);
+    let mut status = after_last_write(task, &wanted, &[ConditionType::Stalled], now);
     status.job_ref = Some(object_ref(
         "batch/v1",
         "Job",
@@ -66,7 +66,7 @@ pub fn refused(task: &Task, refusal: &Refusal, now: Timestamp) -> RenderTaskStat
     } else {
         &[ConditionType::Stalled]
     };
-    settled(task, &wanted, gone, now)
+    after_last_write(task, &wanted, gone, now)
 }
 
 /// The status of a task whose Job completed at `ended`.
@@ -90,7 +90,7 @@ pub fn succeeded(
         want(ConditionType::Ready, true, Reason::JobSucceeded, message),
     ];
     let gone = [ConditionType::JobFailed, ConditionType::Stalled];
-    let mut status = settled(task, &wanted, &gone, now);
+    let mut status = after_last_write(task, &wanted, &gone, now);
     status.digest = note
         .and_then(|n| n.message.as_ref())
         .and_then(|m| m.digest.as_ref())
@@ -152,7 +152,7 @@ pub fn failed_out_of_sight(task: &Task, ended: Timestamp, now: Timestamp) -> Ren
 }
 
 /// Says in the conditions of a failure that its Job is kept for less time than the task asks for.
-pub fn say_how_long(status: &mut RenderTaskStatus, task: &Task, longest: SignedDuration) {
+pub fn mention_shorter_ttl(status: &mut RenderTaskStatus, task: &Task, longest: SignedDuration) {
     if phase_of(status) != TaskPhase::Failed || !task.asks_to_be_kept_beyond(longest) {
         return;
     }
@@ -222,7 +222,7 @@ fn ended_badly(
         want(ConditionType::Ready, false, reason, message),
         want(ConditionType::Stalled, true, reason, message),
     ];
-    let mut status = settled(task, &wanted, &[ConditionType::JobSucceeded], now);
+    let mut status = after_last_write(task, &wanted, &[ConditionType::JobSucceeded], now);
     status.completion_time = Some(Time(ended));
     status
 }
@@ -259,7 +259,7 @@ fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> De
     }
 }
 
-fn settled(
+fn after_last_write(
     task: &Task,
     wanted: &[DesiredCondition],
     gone: &[ConditionType],

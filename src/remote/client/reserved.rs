@@ -87,6 +87,6 @@ impl RemoteClient {
     /// Records that the call is sent now.
     pub(super) fn mark_sent(call: &RemoteRequest) {
         call.was_sent.store(true, Ordering::Relaxed);
-        event_latency::leaves();
+        event_latency::mark_sent();
     }
 }

@@ -104,12 +104,12 @@ impl RemoteClient {
     }
 
     /// Sets the calls per second and the burst from now on; each is at least one.
-    pub fn set_pace(&self, qps: u32, burst: u32) {
+    pub fn set_rate_limit(&self, qps: u32, burst: u32) {
         self.0.pace.set(qps, burst);
     }
 
     /// Ends every connection, call and watch at once and permanently.
-    pub fn cut(&self) {
+    pub fn close(&self) {
         self.0.cut.cancel();
     }
 

@@ -192,7 +192,7 @@ impl ConnectionActor {
         {
             session
                 .client
-                .set_pace(self.current.rate_limit.qps, self.current.rate_limit.burst);
+                .set_rate_limit(self.current.rate_limit.qps, self.current.rate_limit.burst);
         }
         self.update_sites().await;
     }
@@ -302,7 +302,7 @@ impl ConnectionActor {
         // The rate limit may have changed while the attempt was in flight.
         session
             .client
-            .set_pace(self.current.rate_limit.qps, self.current.rate_limit.burst);
+            .set_rate_limit(self.current.rate_limit.qps, self.current.rate_limit.burst);
         self.session = Some(Arc::clone(&session));
         let old = self.shared.swap(Some(session));
         if self.has_connected {
@@ -325,7 +325,7 @@ impl ConnectionActor {
             return;
         };
         self.shared.swap(None);
-        session.client.cut();
+        session.client.close();
         for site_watch in self.site_watches.values_mut() {
             site_watch.stop().await;
         }
@@ -363,7 +363,7 @@ async fn attempt(
         let settings = &common.settings;
         let client = RemoteClient::new(&wanted.config, &settings.client)
             .map_err(|_| ConnectionFault::BadKubeconfig)?;
-        client.set_pace(wanted.rate_limit.qps, wanted.rate_limit.burst);
+        client.set_rate_limit(wanted.rate_limit.qps, wanted.rate_limit.burst);
         let version = check_cluster(&client, &settings.own_namespaces).await?;
         Ok((version, Arc::new(ConnectionSession::new(client, &wanted))))
     };

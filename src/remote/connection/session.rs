@@ -75,7 +75,7 @@ impl ConnectionSession {
     pub(super) async fn drain(self: Arc<Self>, cut: CancellationToken) {
         self.calls.close();
         _ = cut.run_until_cancelled(timeout(DRAIN, self.calls.wait())).await;
-        self.client.cut();
+        self.client.close();
     }
 }
 

@@ -269,7 +269,7 @@ mod tests {
 
     use super::*;
     use crate::api::names::job_name;
-    use crate::kubernetes::watch::job_mark;
+    use crate::kubernetes::watch::job_metadata;
 
     fn full() -> Value {
         json!({
@@ -303,7 +303,7 @@ mod tests {
         for managed in fields {
             let mut metadata = full();
             metadata["managedFields"] = managed;
-            let theirs = job_mark(&serde_json::from_value(metadata.clone()).unwrap()).unwrap();
+            let theirs = job_metadata(&serde_json::from_value(metadata.clone()).unwrap()).unwrap();
             assert_eq!(read(&metadata), WatchLineEvent::There(theirs), "{metadata}");
         }
     }

@@ -10,7 +10,7 @@ use kube::api::ObjectMeta;
 use crate::api::labels::TASK_NAMESPACE;
 use crate::api::names::is_uid;
 use crate::kubernetes::apply::ListedObject;
-use crate::kubernetes::watch::{JobMetadata, job_mark};
+use crate::kubernetes::watch::{JobMetadata, job_metadata};
 use crate::plan::task::adoption::{AdoptionDecision, ObjectCreator, judge, maker};
 
 use super::super::task_record::JobLocation;
@@ -27,7 +27,7 @@ impl TaskController {
     pub(super) fn meet_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
         let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
         for ListedObject { meta, hint } in jobs {
-            let Some(mark) = job_mark(meta).filter(|mark| origin.is_none() || is_uid(&mark.uid)) else {
+            let Some(mark) = job_metadata(meta).filter(|mark| origin.is_none() || is_uid(&mark.uid)) else {
                 continue;
             };
             let mark = JobMetadata { hint: *hint, ..mark };
@@ -62,7 +62,7 @@ impl TaskController {
     }
 
     /// Tells of which namespaces' tasks something is left.
-    pub(super) fn show_left(&self, secrets: &[ObjectMeta]) {
+    pub(super) fn publish_leftovers(&self, secrets: &[ObjectMeta]) {
         let left: BTreeSet<String> = secrets.iter().filter_map(namespace_of).cloned().collect();
         self.left.send_replace(Arc::new(left));
     }

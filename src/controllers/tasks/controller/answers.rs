@@ -16,7 +16,7 @@ impl TaskController {
     /// What a reconcile of the task is told of its question. Where the reconcile fails, the Job is read anew and the registry asked
     /// anew.
     pub(super) fn answer(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
-        let answer = self.questions.tell(uid)?;
+        let answer = self.questions.reply(uid)?;
         if answer.pending.is_some() {
             self.index.read_job_at(uid, Instant::now());
         }
@@ -45,7 +45,7 @@ impl TaskController {
     }
 
     /// Takes in what a registry said, and lets its task go on.
-    pub(super) fn take_answer(&mut self, ended: VerificationJoinResult) {
+    pub(super) fn handle_verification(&mut self, ended: VerificationJoinResult) {
         let Some((uid, ask_again)) = self.questions.take(ended) else {
             return;
         };

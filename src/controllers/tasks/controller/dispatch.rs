@@ -24,7 +24,7 @@ pub(super) const WAITING: usize = 64;
 
 impl TaskController {
     /// Passes that wait for a pod's word make no call, so others have their workers; those that hold much memory keep theirs.
-    pub(super) fn let_wait(&mut self, waiting: &[TaskUid]) {
+    pub(super) fn release_workers(&mut self, waiting: &[TaskUid]) {
         for uid in waiting {
             let is_large = self
                 .index
@@ -61,7 +61,7 @@ impl TaskController {
             self.index.view(&uid, Timestamp::now(), now)
         };
         let Some(mut view) = view else {
-            self.leave_alone(&uid, due);
+            self.requeue_at(&uid, due);
             return;
         };
         // Waited for before the task has a worker.
@@ -81,7 +81,7 @@ impl TaskController {
         span.in_scope(|| tracing::debug!(has_slot, waited_for = waited, "a pass over a task begins"));
         let journey = self
             .latencies
-            .depart(&uid, waited_for, self.runs(&uid), Instant::now());
+            .started(&uid, waited_for, self.runs(&uid), Instant::now());
         self.jobs_gone.remove(&uid);
         let (context, journeys) = (Arc::clone(&self.context), self.metrics.event_latency.clone());
         let offers = self.offers();
@@ -105,7 +105,7 @@ impl TaskController {
     }
 
     /// Nothing is to be done for a task before then.
-    fn leave_alone(&mut self, uid: &TaskUid, due: Option<Timestamp>) {
+    fn requeue_at(&mut self, uid: &TaskUid, due: Option<Timestamp>) {
         self.latencies.forget(uid);
         self.queue.done(uid);
         self.give_slot_back(uid);
@@ -243,7 +243,7 @@ mod tests {
             spec[field] = value.clone();
         }
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
-        engine.take_in(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        engine.handle_event(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
@@ -256,7 +256,7 @@ mod tests {
         let site = engine.sites.intern(site, Timestamp::now());
         engine.sites.transition(&site, SiteState::Up, Timestamp::now());
         engine.sites.listed(&site);
-        engine.index.settle_at(&uid, &site);
+        engine.index.set_site(&uid, &site);
         uid
     }
 
@@ -277,7 +277,7 @@ mod tests {
             "registryRef": {"name": "main"}, "clusterName": cluster,
         });
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
-        engine.take_in(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        engine.handle_event(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
@@ -327,7 +327,7 @@ mod tests {
             engine.unseen.clear();
             engine.start_passes(Instant::now());
             assert!(engine.running.has(&uid));
-            engine.let_wait(std::slice::from_ref(&uid));
+            engine.release_workers(std::slice::from_ref(&uid));
             assert_eq!(engine.queue.at_work(), at_work, "{bytes} bytes");
         }
     }

@@ -96,7 +96,7 @@ impl EventLatencies {
     }
 
     /// A worker has the task.
-    pub(super) fn depart(
+    pub(super) fn started(
         &mut self,
         uid: &TaskUid,
         waited_for: Option<&ConcurrencyPool>,
@@ -151,13 +151,13 @@ mod tests {
         let full = ConcurrencyPool::Cluster("west".into());
         journeys.has_to_wait(&uid, Some(&full), at(10));
         let journey = journeys
-            .depart(&uid, Some(&full), TaskLocation::Elsewhere, at(30))
+            .started(&uid, Some(&full), TaskLocation::Elsewhere, at(30))
             .unwrap();
         assert!(journeys.of.is_empty());
         journeys.put(&uid, journey, Some(WaitReason::Turn), at(31));
         journeys.has_turn(&uid, at(71));
         let journey = journeys
-            .depart(
+            .started(
                 &uid,
                 Some(&ConcurrencyPool::Here),
                 TaskLocation::Elsewhere,
@@ -176,7 +176,7 @@ mod tests {
             expected.waited(wait, Duration::from_secs(seconds));
         }
         assert_eq!(journey, expected);
-        assert!(journeys.depart(&uid, None, TaskLocation::Here, at(73)).is_none());
+        assert!(journeys.started(&uid, None, TaskLocation::Here, at(73)).is_none());
     }
 
     /// Holds: B24.
@@ -188,7 +188,7 @@ mod tests {
         journeys.pass_ended(&uid, at(0));
         journeys.begin(&uid, at(1));
         journeys.pass_ended(&uid, at(6));
-        let journey = journeys.depart(&uid, None, TaskLocation::Here, at(8)).unwrap();
+        let journey = journeys.started(&uid, None, TaskLocation::Here, at(8)).unwrap();
         let mut expected = EventLatency::new(at(1));
         expected.waited(WaitReason::Pass, Duration::from_secs(5));
         expected.waited(WaitReason::Worker, Duration::from_secs(2));
@@ -197,7 +197,7 @@ mod tests {
         journeys.put(&uid, journey, Some(WaitReason::Turn), at(9));
         journeys.pass_ended(&uid, at(10));
         journeys.has_turn(&uid, at(19));
-        let journey = journeys.depart(&uid, None, TaskLocation::Here, at(19)).unwrap();
+        let journey = journeys.started(&uid, None, TaskLocation::Here, at(19)).unwrap();
         expected.waited(WaitReason::Turn, Duration::from_secs(10));
         assert_eq!(journey, expected);
     }

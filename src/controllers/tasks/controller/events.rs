@@ -26,27 +26,32 @@ const AT_ONCE: usize = 64;
 
 impl TaskController {
     /// Takes in what a watch saw, and some of what is there besides.
-    pub(super) fn take_in_all(&mut self, first: ReceivedEvent, others: &mut mpsc::Receiver<ReceivedEvent>) {
-        self.take_in(first);
+    pub(super) fn handle_events(&mut self, first: ReceivedEvent, others: &mut mpsc::Receiver<ReceivedEvent>) {
+        self.handle_event(first);
         for _ in 1..AT_ONCE {
             let Ok(input) = others.try_recv() else { break };
-            self.take_in(input);
+            self.handle_event(input);
         }
     }
 
-    pub(super) fn take_in(&mut self, ReceivedEvent { at, input }: ReceivedEvent) {
+    pub(super) fn handle_event(&mut self, ReceivedEvent { at, input }: ReceivedEvent) {
         match input {
-            EngineEvent::Task(scope, change) => self.take_in_task(&scope, change, at),
-            EngineEvent::Job(origin, change) => self.take_in_job(&origin, change, at),
-            EngineEvent::Site(site, state) => self.take_in_site(&site, state),
+            EngineEvent::Task(scope, change) => self.handle_task_event(&scope, change, at),
+            EngineEvent::Job(origin, change) => self.handle_job_event(&origin, change, at),
+            EngineEvent::Site(site, state) => self.handle_site_event(&site, state),
             EngineEvent::PodsSeen => self.saw(&SyncSource::Pods),
-            EngineEvent::Grant(change) => self.take_in_grant(change),
-            EngineEvent::Registry(namespace) => self.soil(namespace),
+            EngineEvent::Grant(change) => self.handle_grant_event(change),
+            EngineEvent::Registry(namespace) => self.mark_dirty(namespace),
             EngineEvent::Refused(scope) => self.waive(&scope),
         }
     }
 
-    fn take_in_task(&mut self, scope: &TaskWatchScope, change: WatchChange<Box<Task>>, arrived: Instant) {
+    fn handle_task_event(
+        &mut self,
+        scope: &TaskWatchScope,
+        change: WatchChange<Box<Task>>,
+        arrived: Instant,
+    ) {
         match change {
             WatchChange::Restart => self.index.restart(scope),
             WatchChange::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
@@ -105,7 +110,7 @@ impl TaskController {
         }
     }
 
-    fn take_in_job(&mut self, origin: &JobLocation, change: WatchChange<JobMetadata>, arrived: Instant) {
+    fn handle_job_event(&mut self, origin: &JobLocation, change: WatchChange<JobMetadata>, arrived: Instant) {
         match change {
             WatchChange::Restart => self.index.restart_jobs(origin),
             WatchChange::Seen(mark) => {
@@ -117,10 +122,10 @@ impl TaskController {
                     later(&mut self.queue, &task, look, EnqueueReason::JobSeen);
                 }
             }
-            WatchChange::Gone(task) => self.lose_job(origin, &task),
+            WatchChange::Gone(task) => self.handle_deleted_job(origin, &task),
             WatchChange::Synced => {
                 for task in self.index.vanished_jobs(origin) {
-                    self.lose_job(origin, &task);
+                    self.handle_deleted_job(origin, &task);
                 }
                 if origin.is_none() {
                     self.saw(&SyncSource::Jobs);
@@ -129,8 +134,8 @@ impl TaskController {
         }
     }
 
-    fn lose_job(&mut self, origin: &JobLocation, task: &TaskUid) {
-        if !self.index.lose_job(origin, task) {
+    fn handle_deleted_job(&mut self, origin: &JobLocation, task: &TaskUid) {
+        if !self.index.remove_job(origin, task) {
             return;
         }
         if self.running.has(task) {
@@ -179,7 +184,7 @@ impl TaskController {
         }
         self.forget_finished(uid);
         if let Some((namespace, created)) = self.index.forget_task(uid) {
-            self.fair.leave(&namespace, created, uid);
+            self.fair.remove(&namespace, created, uid);
         }
         self.questions.forget(uid);
         self.backoff.clear(uid);
@@ -207,21 +212,21 @@ impl TaskController {
         found.map(|(uid, _)| uid.clone()).collect()
     }
 
-    fn take_in_grant(&mut self, change: GrantChange) {
+    fn handle_grant_event(&mut self, change: GrantChange) {
         let grants = Arc::make_mut(&mut self.grants);
         match change {
             GrantChange::Restart(scope) => grants.begin_list(scope),
             GrantChange::Seen(scope, grant) => {
                 grants.put(&scope, &grant.namespace, &grant.uid, grant.spec);
-                self.soil(grant.namespace);
+                self.mark_dirty(grant.namespace);
             }
             GrantChange::Gone(grant) => {
                 grants.remove(&grant.namespace, &grant.uid);
-                self.soil(grant.namespace);
+                self.mark_dirty(grant.namespace);
             }
             GrantChange::Synced(scope) => {
                 for namespace in grants.end_list(&scope) {
-                    self.soil(namespace);
+                    self.mark_dirty(namespace);
                 }
                 self.saw(&SyncSource::Grants(scope));
             }
@@ -230,7 +235,7 @@ impl TaskController {
 
     /// Something of a tenant changed in this namespace. Tasks that wait for it look again soon, and not each time: a tenant
     /// that changes things without end keeps only its own tasks busy, and those within measure.
-    fn soil(&mut self, namespace: String) {
+    fn mark_dirty(&mut self, namespace: String) {
         if self.dirty_namespaces.is_empty() {
             self.clean_due = Some(Instant::now() + SETTLE);
         }

@@ -51,7 +51,7 @@ impl TaskController {
     }
 
     /// Takes in what a reconcile left behind and wrote down, and what gave way to it.
-    pub(super) fn take_leftovers(&mut self, news: &RemoteUpdate) {
+    pub(super) fn handle_leftovers(&mut self, news: &RemoteUpdate) {
         if let Some(orphan) = &news.orphan {
             self.leave_behind(orphan);
         }
@@ -63,16 +63,16 @@ impl TaskController {
         }
         for task in &news.forgotten {
             if let Some((site, unused)) = self.sites.forget_orphan(task) {
-                self.give_back(&site, &unused);
+                self.release_site(&site, &unused);
             }
         }
     }
 
     /// Something was left at a site, which is asked for on its own from now on: its task is gone.
     fn leave_behind(&mut self, orphan: &OrphanRecord) {
-        if let Some(forgotten) = self.sites.leave_behind(orphan.clone(), Timestamp::now()) {
+        if let Some(forgotten) = self.sites.add_orphan(orphan.clone(), Timestamp::now()) {
             tracing::warn!("too much was left on clusters; the oldest is forgotten");
-            self.change_ledger(ledger::settle(&forgotten));
+            self.change_ledger(ledger::forget_orphan(&forgotten));
         }
         if let Some(site) = self.sites.known(&orphan.site).cloned() {
             self.request_site(&site);

@@ -13,7 +13,7 @@ use super::TaskController;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl TaskController {
-    pub(super) fn show(&mut self, now: Instant) {
+    pub(super) fn publish_metrics(&mut self, now: Instant) {
         let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.work_queue_depth.set(depth(self.queue.len()));
         self.metrics.waiting_tasks.set(depth(self.fair.len().0));
@@ -39,7 +39,7 @@ impl TaskController {
             tasks: depth.tasks,
             oldest: Duration::try_from(clock.duration_since(depth.oldest)).unwrap_or_default(),
         });
-        self.metrics.queue.show(rows);
+        self.metrics.queue.set_samples(rows);
     }
 
     /// A task has its turn: how long it waited for it.

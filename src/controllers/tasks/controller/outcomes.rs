@@ -53,7 +53,7 @@ impl TaskController {
             return;
         }
         self.take_objects(uid, outcome, job_is_gone);
-        self.take_site(uid, outcome);
+        self.handle_site_outcome(uid, outcome);
         self.index.take_status(uid, outcome.status, Instant::now());
         self.take_slot(uid, outcome);
         let wake = outcome.wake.map(instant);
@@ -149,7 +149,7 @@ impl TaskController {
         } else if outcome.wants_slot {
             self.fair.wait(ticket(record, uid));
         } else {
-            self.fair.leave(record.namespace(), record.created, uid);
+            self.fair.remove(record.namespace(), record.created, uid);
         }
     }
 
@@ -161,7 +161,7 @@ impl TaskController {
             return;
         };
         self.sweep_due = Instant::now() + self.limits.gc_interval;
-        self.show_left(&secrets);
+        self.publish_leftovers(&secrets);
         let strangers = self.meet_jobs(&None, &others_jobs);
         let own = self.keep_secrets(secrets);
         self.index.prune_secrets();

@@ -27,11 +27,11 @@ const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
 impl TaskController {
     pub(super) fn request_site(&mut self, site: &Arc<Site>) {
         if self.sites.request(site) {
-            self.want(SiteRequest::Open(Arc::clone(site)));
+            self.send_site_request(SiteRequest::Open(Arc::clone(site)));
         }
     }
 
-    fn want(&self, want: SiteRequest) {
+    fn send_site_request(&self, want: SiteRequest) {
         // The cluster controller ends only with the process.
         _ = self.wants.send(want);
     }
@@ -60,16 +60,16 @@ impl TaskController {
         }
         let site = self.site_of(uid)?;
         if is_there {
-            self.join(uid, &site);
+            self.join_site(uid, &site);
         }
         let state = self.sites.state(&site)?;
         Some((site, state))
     }
 
-    fn join(&mut self, uid: &TaskUid, site: &Arc<Site>) {
-        self.index.settle_at(uid, site);
-        if self.sites.join(site, uid) {
-            self.want(SiteRequest::Open(Arc::clone(site)));
+    fn join_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+        self.index.set_site(uid, site);
+        if self.sites.add_task(site, uid) {
+            self.send_site_request(SiteRequest::Open(Arc::clone(site)));
         }
     }
 
@@ -80,7 +80,7 @@ impl TaskController {
             .task(uid)
             .is_some_and(|record| record.remote.site.is_none());
         if let Some(site) = self.site_of(uid) {
-            self.join(uid, &site);
+            self.join_site(uid, &site);
             if is_new {
                 // The next reconcile sees how the site stands.
                 ready(&mut self.queue, uid, EnqueueReason::SiteKnown);
@@ -89,14 +89,14 @@ impl TaskController {
     }
 
     /// Takes in what a reconcile brought of a task's cluster: it joins those that need it, or lets go of it.
-    pub(super) fn take_site(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
+    pub(super) fn handle_site_outcome(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         if outcome.remote.was_sent {
             self.index.suspect(uid, true);
         }
         if outcome.remote.was_reached && outcome.error.is_none() {
             self.index.suspect(uid, false);
         }
-        self.take_leftovers(&outcome.remote);
+        self.handle_leftovers(&outcome.remote);
         let Some(record) = self
             .index
             .task(uid)
@@ -110,24 +110,24 @@ impl TaskController {
         if outcome.remote.wants_site || is_there {
             self.wait_for_site(uid);
         } else if let Some(site) = record.remote.site.clone().filter(|_| !goes_on) {
-            self.index.unsettle(uid);
+            self.index.clear_site(uid);
             self.leave_site(uid, &site);
         }
     }
 
     pub(super) fn leave_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
-        if let Some(unused) = self.sites.part(site, uid) {
-            self.give_back(site, &unused);
+        if let Some(unused) = self.sites.remove_task(site, uid) {
+            self.release_site(site, &unused);
         }
     }
 
-    pub(super) fn give_back(&mut self, site: &Arc<Site>, unused: &UnusedSite) {
+    pub(super) fn release_site(&mut self, site: &Arc<Site>, unused: &UnusedSite) {
         if unused.was_recorded {
-            self.change_ledger(ledger::regain(site));
+            self.change_ledger(ledger::forget_loss(site));
         }
         if unused.was_asked {
             self.index.forget_strays(&Some(Arc::clone(site)));
-            self.want(SiteRequest::Close(Arc::clone(site)));
+            self.send_site_request(SiteRequest::Close(Arc::clone(site)));
         }
     }
 
@@ -144,7 +144,7 @@ impl TaskController {
         self.index.suspect(uid, may_be);
     }
 
-    pub(super) fn take_in_site(&mut self, site: &Site, state: SiteState) {
+    pub(super) fn handle_site_event(&mut self, site: &Site, state: SiteState) {
         tracing::debug!(
             cluster = %site.cluster,
             namespace = site.namespace,
@@ -165,13 +165,13 @@ impl TaskController {
                 if tasks.iter().any(|uid| self.index.has_job(uid))
                     && let Some(since) = self.sites.record_loss(&site)
                 {
-                    self.change_ledger(ledger::lose(&site, since));
+                    self.change_ledger(ledger::record_loss(&site, since));
                 }
                 self.set_aside(tasks);
             }
             SiteTransition::KeptAway { was_recorded } => {
                 if was_recorded {
-                    self.change_ledger(ledger::regain(&site));
+                    self.change_ledger(ledger::forget_loss(&site));
                 }
                 self.set_aside(self.sites.tasks(&site));
             }
@@ -193,7 +193,7 @@ impl TaskController {
     }
 
     /// A site is up: its tasks are looked at once, and those that run there take their slots again.
-    pub(super) fn regain(&mut self, site: &Arc<Site>) {
+    pub(super) fn handle_site_up(&mut self, site: &Arc<Site>) {
         for uid in self.sites.tasks(site) {
             self.take_slot_again(&uid);
             ready(&mut self.queue, &uid, EnqueueReason::SiteUp);
@@ -211,11 +211,11 @@ impl TaskController {
     }
 
     /// What was left behind is gone.
-    pub(super) fn settle(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {
+    pub(super) fn forget_orphans(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {
         for task in tasks {
-            self.change_ledger(ledger::settle(&task));
-            if let Some(unused) = self.sites.settled(site, &task) {
-                self.give_back(site, &unused);
+            self.change_ledger(ledger::forget_orphan(&task));
+            if let Some(unused) = self.sites.remove_orphan(site, &task) {
+                self.release_site(site, &unused);
             }
         }
     }

@@ -128,7 +128,7 @@ impl TaskController {
 
     /// What was given up at a site is gone, as far as it could be removed.
     pub(super) fn take_cleared(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>, settled: Vec<TaskUid>) {
-        self.settle(site, settled);
+        self.forget_orphans(site, settled);
         self.arrive(site, walk);
     }
 
@@ -140,10 +140,10 @@ impl TaskController {
             return;
         };
         if was_lost {
-            self.change_ledger(ledger::regain(site));
+            self.change_ledger(ledger::forget_loss(site));
         }
         if !was_reached {
-            self.regain(site);
+            self.handle_site_up(site);
         }
         self.sweep_site(site, walk.strangers);
     }

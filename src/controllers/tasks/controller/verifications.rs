@@ -99,7 +99,7 @@ impl Verifications {
     }
 
     /// What a reconcile of the task is told; an answer is told once.
-    pub(super) fn tell(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
+    pub(super) fn reply(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
         let question = self.of.get_mut(uid)?;
         let mut answer = VerificationReply {
             proof: VerificationState {

@@ -29,7 +29,7 @@ impl TaskController {
             WorkResult::Removal => {}
             WorkResult::SiteList(site, walk, stride) => self.take_stride(&site, walk, stride),
             WorkResult::SiteCleared(site, walk, settled) => self.take_cleared(&site, walk, settled),
-            WorkResult::SiteRemoval(site, settled) => self.settle(&site, settled),
+            WorkResult::SiteRemoval(site, settled) => self.forget_orphans(&site, settled),
             WorkResult::Ledger(read) => self.take_ledger(read),
             WorkResult::LedgerWrite(changes, written) => self.wrote_ledger(changes, written),
         }

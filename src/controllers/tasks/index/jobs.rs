@@ -107,7 +107,7 @@ impl TaskIndex {
     }
 
     /// Takes in that a watch says that a Job is gone; whether that is the Job of a task.
-    pub fn lose_job(&mut self, origin: &JobLocation, task: &TaskUid) -> bool {
+    pub fn remove_job(&mut self, origin: &JobLocation, task: &TaskUid) -> bool {
         self.drop_strays(task, |job| job.origin == *origin);
         if !self.is_its_place(origin, task) {
             return false;

@@ -17,7 +17,7 @@ impl TaskIndex {
     pub fn new(tenancy: TenancyPolicy, patience: TaskTimeouts) -> Self {
         Self {
             tenancy,
-            patience,
+            timeouts: patience,
             ..Self::default()
         }
     }
@@ -62,14 +62,14 @@ impl TaskIndex {
     }
 
     /// Takes in at which site a task is.
-    pub fn settle_at(&mut self, uid: &TaskUid, site: &Arc<Site>) {
+    pub fn set_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
         if let Some(record) = self.tasks.get_mut(uid) {
             record.remote.site = Some(Arc::clone(site));
         }
     }
 
     /// Takes in that a task is at no site any more.
-    pub fn unsettle(&mut self, uid: &TaskUid) {
+    pub fn clear_site(&mut self, uid: &TaskUid) {
         if let Some(record) = self.tasks.get_mut(uid) {
             record.remote.site = None;
         }

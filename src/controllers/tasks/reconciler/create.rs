@@ -10,7 +10,7 @@ use crate::api::conditions::Reason;
 use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
 use crate::api::zeroized::ZeroizedSecret;
 use crate::kubernetes::apply::{CallError, CreateError};
-use crate::kubernetes::watch::{JobMetadata, job_mark};
+use crate::kubernetes::watch::{JobMetadata, job_metadata};
 use crate::plan::platform::catalog::ResolvedTask;
 use crate::plan::task::admission_rejection::AdmissionRejection;
 use crate::plan::task::adoption::{ObjectCreator, is_its, maker};
@@ -79,7 +79,7 @@ impl Reconciler<'_> {
             .get_secret_metadata(name)
             .await?
             .ok_or(CallError::Conflict)?;
-        let Some(uid) = found.uid.clone().filter(|_| self.is_ours(task, &found)) else {
+        let Some(uid) = found.uid.clone().filter(|_| self.is_own_object(task, &found)) else {
             self.view.create_blocked = Some(CreateBlocked::NameConflict);
             return Ok(None);
         };
@@ -143,7 +143,7 @@ impl Reconciler<'_> {
         let found = self.objects()?.get_job(name).await?.ok_or(CallError::Conflict)?;
         let mark = self
             .own_mark(&found.meta, found.hint)
-            .filter(|_| self.is_ours(task, &found.meta));
+            .filter(|_| self.is_own_object(task, &found.meta));
         if mark.is_none() {
             self.view.create_blocked = Some(CreateBlocked::NameConflict);
         }
@@ -179,7 +179,7 @@ impl Reconciler<'_> {
     }
 
     /// Whether an object is provably of exactly this task and spec, made by this hub or by the one that had the task before.
-    fn is_ours(&self, task: &Task, meta: &ObjectMeta) -> bool {
+    fn is_own_object(&self, task: &Task, meta: &ObjectMeta) -> bool {
         is_its(
             &self.context.hub_placement.hub_id,
             meta,
@@ -191,7 +191,7 @@ impl Reconciler<'_> {
 
 /// A Job that was just made.
 fn mark_of(made: &ObjectMeta, uid: String) -> Option<JobMetadata> {
-    let mark = job_mark(&ObjectMeta {
+    let mark = job_metadata(&ObjectMeta {
         uid: Some(uid),
         managed_fields: None,
         ..made.clone()

@@ -11,9 +11,9 @@ use crate::api::conditions::Reason;
 use crate::api::names::{is_uid, job_name};
 use crate::kubernetes::apply::{CallError, TaskObjectClient, TransportStage};
 use crate::kubernetes::events::{EventMessage, EventSubject};
-use crate::kubernetes::watch::{JobMetadata, job_mark};
+use crate::kubernetes::watch::{JobMetadata, job_metadata};
 use crate::plan::platform::catalog::{CopiedCredentials, CopyRequest};
-use crate::plan::remote::ledger::{OrphanRecord, leave};
+use crate::plan::remote::ledger::{OrphanRecord, record_orphan};
 use crate::plan::remote::lost_cluster::RemoteLeftovers;
 use crate::plan::remote::placement::target;
 use crate::plan::remote::site::{JobSiteState, SiteState};
@@ -33,7 +33,7 @@ const REMOTE_ACCOUNT: &str = "default";
 
 impl Reconciler<'_> {
     /// Tells where the task's Job runs.
-    pub(super) fn find_place(&mut self, task: &Task) {
+    pub(super) fn resolve_site(&mut self, task: &Task) {
         let spec = task.spec.as_ref();
         let target = spec.and_then(|spec| target(&task.id, spec, &self.context.tenancy).transpose());
         self.target = target;
@@ -85,7 +85,7 @@ impl Reconciler<'_> {
     pub(super) fn own_mark(&self, metadata: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
         let mark = JobMetadata {
             hint,
-            ..job_mark(metadata)?
+            ..job_metadata(metadata)?
         };
         if self.target.is_none() {
             return Some(mark);
@@ -183,7 +183,7 @@ impl Reconciler<'_> {
                 .or_else(|| recorded(&task.status.config_secret_ref)),
             since: Timestamp::now(),
         };
-        let written = self.context.calls.write_ledger(&leave(&orphan)).await?;
+        let written = self.context.calls.write_ledger(&record_orphan(&orphan)).await?;
         self.outcome.remote.forgotten = written.forgotten;
         self.leftovers = RemoteLeftovers::WrittenDown;
         let is_recorded = written.refused == 0;

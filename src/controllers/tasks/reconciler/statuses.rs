@@ -31,7 +31,7 @@ impl Reconciler<'_> {
         let is_first = task.status.conditions.is_empty();
         self.put_status(task, status).await?;
         if let Some(task) = self.view.task.as_ref().filter(|_| !self.outcome.is_gone) {
-            tell(&self.context.events, task, is_first);
+            record_events(&self.context.events, task, is_first);
         }
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Reconciler<'_> {
     async fn put_status(&mut self, task: &Arc<Task>, status: RenderTaskStatus) -> Result<(), ReconcileError> {
         let status = self.context.key.sealed(&task.id.uid, status);
         let answer = self.context.calls.write_status(&task.id, &status).await;
-        self.outcome.status.in_doubt = answer.as_ref().is_err_and(|error| error.leaves_doubt());
+        self.outcome.status.in_doubt = answer.as_ref().is_err_and(|error| error.is_ambiguous());
         let standing = match answer {
             Err(CallError::NotFound) => {
                 self.outcome.is_gone = true;
@@ -58,7 +58,7 @@ impl Reconciler<'_> {
         self.view.is_forged = false;
         (self.outcome.status.is_forged, self.outcome.status.was_written) = (Some(false), true);
         self.changed(task, String::new(), |task| {
-            task.take_standing(standing);
+            task.set_revision(standing);
             task.set_status(status);
         });
         Ok(())
@@ -66,7 +66,7 @@ impl Reconciler<'_> {
 }
 
 /// At most two events a task: why it cannot start, and how it ended.
-fn tell(events: &EventRecorder, task: &Task, is_first: bool) {
+fn record_events(events: &EventRecorder, task: &Task, is_first: bool) {
     let type_ = match task.phase() {
         TaskPhase::Succeeded => ConditionType::JobSucceeded,
         TaskPhase::Failed => ConditionType::JobFailed,

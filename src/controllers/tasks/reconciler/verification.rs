@@ -8,7 +8,7 @@ use super::Reconciler;
 
 impl Reconciler<'_> {
     /// Takes up what was put aside, if the Job that it was of is still the one that is there.
-    pub(super) fn take_answer(&mut self) {
+    pub(super) fn take_reply(&mut self) {
         let Some(VerificationReply {
             proof,
             pending: claim,

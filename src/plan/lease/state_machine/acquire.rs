@@ -28,19 +28,19 @@ impl LeaseStateMachine {
     #[must_use]
     pub fn waits_for(&self) -> Vec<HubConflict> {
         let listed = self.listed.as_ref();
-        listed.map_or_else(Vec::new, |listed| self.in_the_way(listed).unsure)
+        listed.map_or_else(Vec::new, |listed| self.conflicts(listed).unsure)
     }
 
     /// Hubs that would keep this instance from working when its turn comes, as far as it is not known that they are gone.
     /// Until it holds a record they are in nobody's way, but such an instance is no successor to anybody.
     #[must_use]
-    pub fn will_meet(&self) -> Vec<HubConflict> {
+    pub fn future_conflicts(&self) -> Vec<HubConflict> {
         let listed = self.listed.iter().filter(|_| self.hub.is_none());
         let overlaps = listed.flat_map(|listed| {
             let alive = listed
                 .records
                 .iter()
-                .filter(|record| self.lookout.life(record, listed.asked) != HolderLiveness::Gone);
+                .filter(|record| self.peers.life(record, listed.asked) != HolderLiveness::Gone);
             alive.filter_map(|record| self.identity.conflict(record))
         });
         overlaps
@@ -48,7 +48,7 @@ impl LeaseStateMachine {
             .collect()
     }
 
-    fn in_the_way(&self, listed: &LeaseSnapshot) -> ConflictScan {
+    fn conflicts(&self, listed: &LeaseSnapshot) -> ConflictScan {
         let mut found = ConflictScan::default();
         let own = self.hub.as_ref().map(|hold| self.identity.name(hold.slot));
         for record in &listed.records {
@@ -59,7 +59,7 @@ impl LeaseStateMachine {
             if own.is_none() && matches!(conflict.kind, HubConflictKind::Overlap(_)) {
                 continue;
             }
-            match self.lookout.life(record, listed.asked) {
+            match self.peers.life(record, listed.asked) {
                 HolderLiveness::Gone => found.gone.push(record.name.clone()),
                 HolderLiveness::Unsure => found.unsure.push(conflict),
                 HolderLiveness::Alive if own.as_ref().is_some_and(|own| record.gives_way_to(own)) => {
@@ -71,7 +71,7 @@ impl LeaseStateMachine {
         found
     }
 
-    fn look_now() -> LeaseDecision {
+    fn list_now() -> LeaseDecision {
         LeaseDecision::Call(RequestPurpose::Look, LeaseRequest::List)
     }
 
@@ -79,7 +79,7 @@ impl LeaseStateMachine {
     fn fence_expired(listed: &LeaseSnapshot, name: &str, stamp: Timestamp) -> Option<LeaseDecision> {
         let released = Box::new(HolderIdentity::released(listed.leases.get(name)?, stamp));
         Some(LeaseDecision::Call(
-            RequestPurpose::Bury(name.to_owned()),
+            RequestPurpose::Expire(name.to_owned()),
             LeaseRequest::Replace(released),
         ))
     }
@@ -89,16 +89,16 @@ impl LeaseStateMachine {
         let is_due = self.look_at.is_none_or(|at| at <= now);
         let Some(listed) = self.listed.as_ref().filter(|_| !is_due) else {
             return Some(if is_due {
-                Self::look_now()
+                Self::list_now()
             } else {
                 LeaseDecision::Wait
             });
         };
-        let found = self.in_the_way(listed);
+        let found = self.conflicts(listed);
         let is_other = |conflict: &HubConflict| conflict.kind == HubConflictKind::SameId;
         if found.against.iter().any(is_other) {
             let against = found.against.into_iter().filter(is_other).collect();
-            self.wind_up(LeaseExit::Conflict(against));
+            self.begin_end(LeaseExit::Conflict(against));
             return None;
         }
         if found.unsure.iter().any(is_other) {
@@ -111,7 +111,7 @@ impl LeaseStateMachine {
         // Who is left is an instance of an earlier version, and works on a part.
         let is_free = found.against.is_empty() && found.unsure.is_empty();
         let slot = self.choose(listed, is_free.then_some(LeaseSlot::Hub).into_iter());
-        let stands_by = slot.is_none() && self.will_meet().is_empty();
+        let stands_by = slot.is_none() && self.future_conflicts().is_empty();
         let standby = (0..STANDBYS)
             .map(LeaseSlot::Standby)
             .filter(|_| stands_by && self.standby.is_none());
@@ -134,7 +134,7 @@ impl LeaseStateMachine {
             if *holder == self.identity.holder && record.rendering == self.identity.rendering {
                 return Some(0);
             }
-            (self.lookout.life(record, listed.asked) == HolderLiveness::Gone).then_some(2)
+            (self.peers.life(record, listed.asked) == HolderLiveness::Gone).then_some(2)
         };
         let ranked = slots.filter_map(|slot| Some((rank(&slot)?, slot)));
         ranked.min().map(|(_, slot)| slot)
@@ -161,14 +161,14 @@ impl LeaseStateMachine {
         let listed = self.listed.as_ref().filter(|listed| listed.asked >= hold.taken);
         let Some(listed) = listed.filter(|_| !is_due) else {
             return Some(if is_due {
-                Self::look_now()
+                Self::list_now()
             } else {
                 LeaseDecision::Wait
             });
         };
-        let found = self.in_the_way(listed);
+        let found = self.conflicts(listed);
         if !found.against.is_empty() {
-            self.wind_up(LeaseExit::Conflict(found.against));
+            self.begin_end(LeaseExit::Conflict(found.against));
             return None;
         }
         if let Some(name) = found.gone.first() {
@@ -218,10 +218,10 @@ impl LeaseStateMachine {
     }
 
     /// Forgets former namespaces that somebody who is alive serves.
-    pub(super) fn forget_heirs(&mut self, records: &[LeaseRecord], asked: Instant) {
+    pub(super) fn forget_served_namespaces(&mut self, records: &[LeaseRecord], asked: Instant) {
         for record in records.iter().filter(|r| r.holder.is_some() && !r.is_standby()) {
             if record.process == self.identity.process
-                || self.lookout.life(record, asked) == HolderLiveness::Gone
+                || self.peers.life(record, asked) == HolderLiveness::Gone
             {
                 continue;
             }

@@ -21,7 +21,7 @@ impl LeaseStateMachine {
             RequestPurpose::Take(slot) => self.took(slot, answer, asked, now),
             RequestPurpose::Renew(role, state) => self.renewed(role, state, answer, asked, now),
             RequestPurpose::Read(role) => self.read(role, answer, now),
-            RequestPurpose::Bury(name) => self.buried(&name, answer, now),
+            RequestPurpose::Expire(name) => self.handle_expired(&name, answer, now),
             RequestPurpose::Release(role) => self.released(role, &answer, now),
             RequestPurpose::Search(slot) => self.searched(slot, answer, now),
         }
@@ -40,13 +40,13 @@ impl LeaseStateMachine {
         let leases = match answer {
             LeaseResponse::Listed(leases) => leases,
             LeaseResponse::Failed(LeaseRequestError::Forbidden) if !self.is_active() => {
-                return self.wind_up(LeaseExit::Forbidden("listed"));
+                return self.begin_end(LeaseExit::Forbidden("listed"));
             }
             LeaseResponse::Failed(_) | LeaseResponse::Lease(_) => return self.look_again(now + LOOK_AGAIN),
         };
         let records: Vec<LeaseRecord> = leases.iter().filter_map(LeaseRecord::of).collect();
-        self.lookout.see(&records, now);
-        self.forget_heirs(&records, asked);
+        self.peers.see(&records, now);
+        self.forget_served_namespaces(&records, asked);
         self.find_own(&leases, now);
         let leases = leases
             .into_iter()
@@ -99,7 +99,7 @@ impl LeaseStateMachine {
                 }
             }
             LeaseResponse::Failed(LeaseRequestError::Forbidden) => {
-                self.wind_up(LeaseExit::Forbidden("written"));
+                self.begin_end(LeaseExit::Forbidden("written"));
             }
             LeaseResponse::Failed(LeaseRequestError::Unanswered) | LeaseResponse::Listed(_) => {
                 self.attempt = Some(slot);
@@ -137,7 +137,7 @@ impl LeaseStateMachine {
             LeaseResponse::Failed(LeaseRequestError::Conflict) => (hold.is_in_doubt, hold.due) = (true, now),
             LeaseResponse::Failed(LeaseRequestError::NotFound) => self.is_missing(role, now),
             LeaseResponse::Failed(LeaseRequestError::Forbidden) if !was_active => {
-                self.wind_up(LeaseExit::Forbidden("written"));
+                self.begin_end(LeaseExit::Forbidden("written"));
             }
             LeaseResponse::Failed(LeaseRequestError::Forbidden | LeaseRequestError::Unanswered)
             | LeaseResponse::Listed(_) => {
@@ -195,13 +195,13 @@ impl LeaseStateMachine {
         let holder = lease.spec.and_then(|spec| spec.holder_identity);
         // Who takes a standby's record under its own name is the same instance, started again.
         if !is_ending && (role == LeaseRole::Hub || holder.as_ref() == Some(&self.identity.holder)) {
-            self.wind_up(LeaseExit::Lost);
+            self.begin_end(LeaseExit::Lost);
         } else if !is_ending {
             self.look_again(now);
         }
     }
 
-    fn buried(&mut self, name: &str, answer: LeaseResponse, now: Instant) {
+    fn handle_expired(&mut self, name: &str, answer: LeaseResponse, now: Instant) {
         match answer {
             LeaseResponse::Lease(lease) => {
                 let Some(listed) = &mut self.listed else { return };
@@ -214,7 +214,7 @@ impl LeaseStateMachine {
                 listed.leases.insert(name.to_owned(), *lease);
             }
             LeaseResponse::Failed(LeaseRequestError::Forbidden) if !self.is_active() => {
-                self.wind_up(LeaseExit::Forbidden("written"));
+                self.begin_end(LeaseExit::Forbidden("written"));
             }
             LeaseResponse::Failed(LeaseRequestError::Conflict | LeaseRequestError::NotFound) => {
                 self.look_again(now);

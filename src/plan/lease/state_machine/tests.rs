@@ -108,7 +108,7 @@ fn who_could_not_take_over_does_not_stand_by_and_says_whom_it_would_meet() {
     let now = run(&mut machine, &mut server, &[&sibling, &peer], begin);
     assert_eq!(machine.state(), InstanceState::Starting);
     let met: Vec<_> = machine
-        .will_meet()
+        .future_conflicts()
         .into_iter()
         .map(|conflict| conflict.peer)
         .collect();
@@ -117,7 +117,7 @@ fn who_could_not_take_over_does_not_stand_by_and_says_whom_it_would_meet() {
     let narrower = claim("a", "one", &["c"]);
     let now = run(&mut machine, &mut server, &[&sibling, &narrower], now);
     assert_eq!(machine.state(), InstanceState::Standby);
-    assert!(machine.will_meet().is_empty());
+    assert!(machine.future_conflicts().is_empty());
     // It comes to do so after all.
     run(&mut machine, &mut server, &[&sibling, &peer], now);
     assert_eq!(machine.state(), InstanceState::Starting);

@@ -125,7 +125,7 @@ impl Model {
                 self.running.insert(key);
             }
             Move::Leave(key) => {
-                self.queue.leave(&key.name(), key.created(), &key.uid());
+                self.queue.remove(&key.name(), key.created(), &key.uid());
                 self.waiting.remove(&key);
                 self.running.remove(&key);
             }

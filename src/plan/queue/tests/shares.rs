@@ -80,7 +80,7 @@ fn who_was_away_collects_no_credit_and_who_comes_and_goes_wins_none() {
         }
         let next = queue.grant().unwrap();
         if owner(&next) == 2 {
-            queue.leave("ns2", at(0), &next);
+            queue.remove("ns2", at(0), &next);
             is_there = false;
         }
         turns.push(owner(&next));
@@ -92,7 +92,7 @@ fn who_was_away_collects_no_credit_and_who_comes_and_goes_wins_none() {
 /// Gives the first namespace so many turns, each when one of its tasks leaves.
 fn turns_of_first(queue: &mut FairQueue, running: &mut VecDeque<TaskUid>, turns: usize) {
     for _ in 0..turns {
-        queue.leave(&name(0), at(0), &running.pop_front().unwrap());
+        queue.remove(&name(0), at(0), &running.pop_front().unwrap());
         let next = queue.grant().unwrap();
         assert_eq!(owner(&next), 0, "the others are full or away");
         running.push_back(next);
@@ -118,12 +118,12 @@ fn who_comes_back_stands_by_the_age_of_its_task_whatever_its_turns_were() {
     // Both were full.
     turns_of_first(&mut queue, &mut running, 50);
     for n in [2, 1] {
-        queue.leave(&name(n), at(0), &uid(n * 10_000));
+        queue.remove(&name(n), at(0), &uid(n * 10_000));
     }
     assert_eq!([queue.grant(), queue.grant()], [Some(older), Some(younger)]);
     // Both had nothing to ask for.
     for n in [2, 1] {
-        queue.leave(&name(n), at(0), &uid(n * 10_000 + 1));
+        queue.remove(&name(n), at(0), &uid(n * 10_000 + 1));
     }
     turns_of_first(&mut queue, &mut running, 50);
     let (younger, older) = (uid(20_003), uid(10_004));
@@ -174,7 +174,7 @@ fn nothing_is_remembered_of_namespaces_that_are_done() {
         fill(&mut queue, n, 2);
     }
     while let Some(next) = queue.grant() {
-        queue.leave(&name(owner(&next)), at(0), &next);
+        queue.remove(&name(owner(&next)), at(0), &next);
     }
     assert_eq!(
         (queue.lanes.len(), queue.ahead.len(), queue.len()),
@@ -238,7 +238,7 @@ fn turns(tasks: &[(usize, i64, bool)], order: &[usize]) -> Vec<TaskUid> {
             running.push_back(next.as_str()[1..].parse().unwrap());
             turns.push(next);
         } else if let Some(n) = running.pop_front() {
-            queue.leave(&name(tasks[n].0), at(tasks[n].1), &uid(n));
+            queue.remove(&name(tasks[n].0), at(tasks[n].1), &uid(n));
         } else {
             assert_eq!(queue.len(), (0, 0));
             return turns;

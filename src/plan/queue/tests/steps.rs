@@ -32,7 +32,7 @@ fn dearest_step(namespaces: usize, tasks: usize) -> usize {
     step(comparisons::of(|| queue.set_cap("west", Some(0))));
     for (n, uid) in uids.iter().enumerate() {
         step(comparisons::of(|| {
-            queue.leave(&names[n % namespaces], at(0), uid);
+            queue.remove(&names[n % namespaces], at(0), uid);
         }));
         step(comparisons::of(|| queue.grant()));
     }

@@ -253,7 +253,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::entries::tests::{apply, sites};
-    use super::super::entries::{OrphanRecord, leave, lose, settle};
+    use super::super::entries::{OrphanRecord, forget_orphan, record_loss, record_orphan};
     use super::*;
     use crate::plan::remote::site::Site;
 
@@ -308,24 +308,34 @@ mod tests {
     fn a_namespace_fills_its_share_and_no_more_and_costs_others_nothing() {
         let (mut ledger, [east, ..]) = (TestLedger::default(), sites());
         for n in 0..10_000 {
-            let admitted = ledger.write(&leave(&orphan(&east, "greedy", n, 200)));
+            let admitted = ledger.write(&record_orphan(&orphan(&east, "greedy", n, 200)));
             assert!(admitted.forgotten.is_empty());
         }
         let count = ledger.orphans_of("greedy");
-        let refused = ledger.write(&leave(&orphan(&east, "greedy", 10_000, 200)));
+        let refused = ledger.write(&record_orphan(&orphan(&east, "greedy", 10_000, 200)));
         assert_eq!((refused.refused, refused.changes), (1, LedgerChanges::new()));
         assert!(ledger.budget.bytes(LedgerEntryKind::Orphan) <= ORPHANS.share);
         // The same orphan again needs no more bytes, and a settled one frees some.
-        assert_eq!(ledger.write(&leave(&orphan(&east, "greedy", 0, 200))).refused, 0);
-        ledger.write(&settle(&TaskUid::new("greedy-0")));
         assert_eq!(
             ledger
-                .write(&leave(&orphan(&east, "greedy", 10_001, 200)))
+                .write(&record_orphan(&orphan(&east, "greedy", 0, 200)))
+                .refused,
+            0
+        );
+        ledger.write(&forget_orphan(&TaskUid::new("greedy-0")));
+        assert_eq!(
+            ledger
+                .write(&record_orphan(&orphan(&east, "greedy", 10_001, 200)))
                 .refused,
             0
         );
         assert_eq!(ledger.orphans_of("greedy"), count);
-        assert_eq!(ledger.write(&leave(&orphan(&east, "quiet", 0, 200))).refused, 0);
+        assert_eq!(
+            ledger
+                .write(&record_orphan(&orphan(&east, "quiet", 0, 200)))
+                .refused,
+            0
+        );
     }
 
     /// Holds: B8.
@@ -334,13 +344,13 @@ mod tests {
         let (mut ledger, [east, ..]) = (TestLedger::default(), sites());
         for namespace in ["a", "b", "c", "d"] {
             for n in 0..10_000 {
-                ledger.write(&leave(&orphan(&east, namespace, n, 200)));
+                ledger.write(&record_orphan(&orphan(&east, namespace, n, 200)));
             }
         }
         let full = ["a", "b", "c", "d"].map(|namespace| ledger.orphans_of(namespace));
         let mut forgotten = Vec::new();
         for n in 0..20 {
-            let admitted = ledger.write(&leave(&orphan(&east, "quiet", n, 200)));
+            let admitted = ledger.write(&record_orphan(&orphan(&east, "quiet", n, 200)));
             assert_eq!(admitted.refused, 0);
             forgotten.extend(admitted.forgotten);
         }
@@ -359,21 +369,21 @@ mod tests {
     fn losses_have_a_limit_that_no_orphan_uses() {
         let (mut ledger, [east, own, _]) = (TestLedger::default(), sites());
         for n in 0..4_000 {
-            ledger.write(&leave(&orphan(&own, &format!("team-{}", n % 9), n, 200)));
+            ledger.write(&record_orphan(&orphan(&own, &format!("team-{}", n % 9), n, 200)));
         }
         for site in sites() {
-            assert_eq!(ledger.write(&lose(&site, at(0))).refused, 0);
+            assert_eq!(ledger.write(&record_loss(&site, at(0))).refused, 0);
         }
         let cluster = |n: usize| Site {
             namespace: format!("{n:063}"),
             ..east.clone()
         };
         let refused: usize = (0..2_000)
-            .map(|n| ledger.write(&lose(&cluster(n), at(n))).refused)
+            .map(|n| ledger.write(&record_loss(&cluster(n), at(n))).refused)
             .sum();
         assert!((1_000..1_900).contains(&refused), "{refused}");
         assert!(serialized(&ledger.data) <= LEDGER_BYTES);
-        assert_eq!(ledger.write(&lose(&sites()[1], at(0))).refused, 0);
+        assert_eq!(ledger.write(&record_loss(&sites()[1], at(0))).refused, 0);
     }
 
     #[test]
@@ -383,17 +393,19 @@ mod tests {
         for n in 0..3_000 {
             let mut old = orphan(&own, "", n, 250);
             old.tenant = String::new();
-            apply(&mut ledger.data, leave(&old));
+            apply(&mut ledger.data, record_orphan(&old));
         }
         assert!(serialized(&ledger.data) > 1 << 20);
         ledger.budget = LedgerBudget::of(&ledger.data);
-        let admitted = ledger.write(&leave(&orphan(&own, "team-a", 9_999, 20)));
+        let admitted = ledger.write(&record_orphan(&orphan(&own, "team-a", 9_999, 20)));
         assert_eq!(
             admitted.refused, 1,
             "they are of its namespace, by the kubeconfig"
         );
         assert_eq!(
-            ledger.write(&leave(&orphan(&east, "team-b", 9_999, 20))).refused,
+            ledger
+                .write(&record_orphan(&orphan(&east, "team-b", 9_999, 20)))
+                .refused,
             0
         );
         assert!(serialized(&ledger.data) <= LEDGER_BYTES);
@@ -413,9 +425,9 @@ mod tests {
                 let name = format!("team-{namespace}");
                 let entry = orphan(&sites[n % 3], &name, n, length);
                 let changes = match kind {
-                    0 => settle(&entry.task),
-                    1 => lose(&sites[n % 3], at(n)),
-                    _ => leave(&entry),
+                    0 => forget_orphan(&entry.task),
+                    1 => record_loss(&sites[n % 3], at(n)),
+                    _ => record_orphan(&entry),
                 };
                 let lines = ledger.budget.lines.clone();
                 let admitted = ledger.write(&changes);

@@ -112,7 +112,7 @@ impl Ledger {
 
 /// The change that records a loss.
 #[must_use]
-pub fn lose(site: &Site, since: Timestamp) -> LedgerChanges {
+pub fn record_loss(site: &Site, since: Timestamp) -> LedgerChanges {
     let entry = LostSiteEntry {
         place: place(site),
         since,
@@ -122,13 +122,13 @@ pub fn lose(site: &Site, since: Timestamp) -> LedgerChanges {
 
 /// The change that forgets a loss.
 #[must_use]
-pub fn regain(site: &Site) -> LedgerChanges {
+pub fn forget_loss(site: &Site) -> LedgerChanges {
     [(lost_key(site), None)].into()
 }
 
 /// The change that records an orphan.
 #[must_use]
-pub fn leave(orphan: &OrphanRecord) -> LedgerChanges {
+pub fn record_orphan(orphan: &OrphanRecord) -> LedgerChanges {
     let place = place(&orphan.site);
     // Set only where the place does not show it: the previous release ignores an entry with an unknown field.
     let tenant = Some(&orphan.tenant).filter(|tenant| !tenant.is_empty() && *tenant != tenant_of(&place));
@@ -145,7 +145,7 @@ pub fn leave(orphan: &OrphanRecord) -> LedgerChanges {
 
 /// The change that forgets an orphan.
 #[must_use]
-pub fn settle(task: &TaskUid) -> LedgerChanges {
+pub fn forget_orphan(task: &TaskUid) -> LedgerChanges {
     [(orphan_key(task), None)].into()
 }
 
@@ -292,8 +292,8 @@ pub(super) mod tests {
             since: Timestamp::from_second(1_700_000_100 - n).unwrap(),
         };
         for (n, site) in (0..).zip(&sites()) {
-            apply(&mut data, lose(site, at));
-            apply(&mut data, leave(&orphan(site, n)));
+            apply(&mut data, record_loss(site, at));
+            apply(&mut data, record_orphan(&orphan(site, n)));
         }
         assert!(data.keys().all(|key| key.len() <= 253 && !key.contains('/')));
         let read = Ledger::read(&data);
@@ -301,10 +301,10 @@ pub(super) mod tests {
         assert!(sites().iter().all(|site| read.lost.contains(&(site.clone(), at))));
         assert_eq!(read.orphans[0], orphan(&sites()[2], 2), "the oldest first");
         for site in &sites() {
-            apply(&mut data, regain(site));
+            apply(&mut data, forget_loss(site));
         }
         for orphan in &read.orphans {
-            apply(&mut data, settle(&orphan.task));
+            apply(&mut data, forget_orphan(&orphan.task));
         }
         assert!(data.is_empty());
     }
@@ -312,7 +312,7 @@ pub(super) mod tests {
     #[test]
     fn what_is_left_on_a_tenants_own_cluster_is_known_to_the_release_before_too() {
         for site in &sites()[1..] {
-            let changes = leave(&OrphanRecord {
+            let changes = record_orphan(&OrphanRecord {
                 site: site.clone(),
                 task: TaskUid::new("t1"),
                 tenant: "team-a".to_owned(),

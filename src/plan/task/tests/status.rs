@@ -13,7 +13,9 @@ use crate::plan::task::job_state::{JobProgress, ObservedJob, PodKillReason, PodT
 use crate::plan::task::model::{Task, TaskPhase};
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::retention::KEPT_AT_MOST;
-use crate::plan::task::status::{StartedJob, failed, lost, refused, say_how_long, scheduled, succeeded};
+use crate::plan::task::status::{
+    StartedJob, failed, lost, mention_shorter_ttl, refused, scheduled, succeeded,
+};
 
 const ALL: [ConditionType; 5] = [JobScheduled, JobSucceeded, JobFailed, Ready, Stalled];
 
@@ -399,7 +401,7 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
         let task = with_ttl(ttl);
         let before = failed(&task, &report(JobProgress::Running), at(20), false, None, at(21));
         let mut status = before.clone();
-        say_how_long(&mut status, &task, KEPT_AT_MOST);
+        mention_shorter_ttl(&mut status, &task, KEPT_AT_MOST);
         for (after, before) in status.conditions.iter().zip(&before.conditions) {
             let is_own = is_told && after.type_ != JobScheduled.as_str();
             assert_eq!(
@@ -408,7 +410,7 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
             );
         }
         let mut running = scheduled(&task, started(), at(9));
-        say_how_long(&mut running, &task, KEPT_AT_MOST);
+        mention_shorter_ttl(&mut running, &task, KEPT_AT_MOST);
         assert!(
             running
                 .conditions
@@ -423,7 +425,7 @@ fn one_second_is_no_seconds() {
     let task = super::task_of(super::spec_with(json!({"failedJobTTL": 60})));
     for (longest, told) in [(1, " 1 second, "), (2, " 2 seconds, ")] {
         let mut status = failed(&task, &report(JobProgress::Running), at(20), false, None, at(21));
-        say_how_long(&mut status, &task, SignedDuration::from_secs(longest));
+        mention_shorter_ttl(&mut status, &task, SignedDuration::from_secs(longest));
         let condition = status.conditions.iter().find(|c| c.type_ == JobFailed.as_str());
         let message = &condition.unwrap().message;
         assert!(message.contains(told), "{message}");

@@ -45,7 +45,7 @@ fn only_where_a_task_runs_its_job_is_believed_in() {
             }
             assert_eq!(index.has_job(&uid()), is_its, "{cluster:?} {origin:?}");
             assert_eq!(index.unassigned_jobs(&origin).count(), usize::from(!is_its));
-            assert_eq!(index.lose_job(&origin, &uid()), is_its, "nor is its end");
+            assert_eq!(index.remove_job(&origin, &uid()), is_its, "nor is its end");
             assert_eq!(
                 (index.has_job(&uid()), index.unassigned_jobs(&origin).count()),
                 (false, 0)
