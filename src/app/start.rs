@@ -204,7 +204,7 @@ async fn unserved_finding(
     let named = collector.task_namespaces().await;
     let own = NamespaceScope::new(&settings.watch_namespaces);
     match leases.records().await {
-        Ok(records) => unserved_namespaces::finding(&unserved_namespaces::at_a_glance(
+        Ok(records) => unserved_namespaces::finding(&unserved_namespaces::unserved_now(
             &records,
             &named,
             &own,

@@ -33,7 +33,7 @@ pub(super) async fn run(
             continue;
         };
         let named = Arc::clone(&named.borrow());
-        let unowned = watchman.look(&records, &named, asked, Instant::now(), grace);
+        let unowned = watchman.observe(&records, &named, asked, Instant::now(), grace);
         let number = i64::try_from(unowned.len()).unwrap_or(i64::MAX);
         metrics.unowned_namespaces.set(number);
         log_changes(&known, &unowned);

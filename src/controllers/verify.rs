@@ -71,23 +71,23 @@ impl Verifier {
     /// What the registry says.
     pub async fn verify(&self, inquiry: &VerifyRequest) -> VerifyResult {
         let host = self.host(inquiry.reference.host.as_str());
-        if !inquiry.is_required && host.is_spared() {
+        if !inquiry.is_required && host.is_cooling_down() {
             self.count("Skipped");
             return VerifyResult::Silent;
         }
         let found = if inquiry.is_required {
-            let _turns = self.turns(&host).await;
-            timeout(LIMIT, self.look(inquiry)).await
+            let _turns = self.permits(&host).await;
+            timeout(LIMIT, self.send_request(inquiry)).await
         } else {
             let brief = async {
-                let _turns = self.turns(&host).await;
-                self.look(inquiry).await
+                let _turns = self.permits(&host).await;
+                self.send_request(inquiry).await
             };
             timeout(BRIEF, brief).await
         };
         let finding = found.unwrap_or(VerifyResult::Silent);
         host.answered(finding != VerifyResult::Silent);
-        self.count(word(finding));
+        self.count(label(finding));
         finding
     }
 
@@ -102,7 +102,7 @@ impl Verifier {
     }
 
     /// A turn at the host, then one among all: who waits for a slow host takes no turn from others. Neither is ever closed.
-    async fn turns<'a>(&'a self, host: &'a RegistryHostState) -> [Option<SemaphorePermit<'a>>; 2] {
+    async fn permits<'a>(&'a self, host: &'a RegistryHostState) -> [Option<SemaphorePermit<'a>>; 2] {
         let own = host.turns.acquire().await.ok();
         [own, self.0.turns.acquire().await.ok()]
     }
@@ -112,7 +112,7 @@ impl Verifier {
         counted.get_or_create(&ResultLabel { result }).inc();
     }
 
-    async fn look(&self, inquiry: &VerifyRequest) -> VerifyResult {
+    async fn send_request(&self, inquiry: &VerifyRequest) -> VerifyResult {
         let found = self.as_anybody_or_itself(inquiry).await;
         found.map_or(VerifyResult::Silent, |found| judge(inquiry, &found))
     }
@@ -158,7 +158,7 @@ impl Verifier {
 }
 
 impl RegistryHostState {
-    fn is_spared(&self) -> bool {
+    fn is_cooling_down(&self) -> bool {
         let until = *self.spared_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }
@@ -227,7 +227,7 @@ fn judge(inquiry: &VerifyRequest, found: &Result<Option<Digest>, PushError>) -> 
     }
 }
 
-const fn word(finding: VerifyResult) -> &'static str {
+const fn label(finding: VerifyResult) -> &'static str {
     match finding {
         VerifyResult::Held => "Held",
         VerifyResult::Missing => "Missing",
@@ -283,7 +283,7 @@ mod tests {
             let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub);
             let found = Verifier::new(calls, metrics.clone()).verify(&inquiry).await;
             assert_eq!(found, expected, "{bytes} bytes");
-            let result = word(expected);
+            let result = label(expected);
             let counted = metrics.verifications.get_or_create(&ResultLabel { result }).get();
             assert_eq!(counted, 1);
         }

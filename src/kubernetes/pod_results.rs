@@ -35,14 +35,14 @@ struct PodResultsWaiter<'a>(&'a PodResultsInner);
 impl<'a> PodResultsWaiter<'a> {
     fn begin(inner: &'a PodResultsInner, task: &TaskUid) -> Self {
         inner.waiting.fetch_add(1, Ordering::Relaxed);
-        inner.beginners().push(task.clone());
+        inner.lock_begun().push(task.clone());
         inner.began.notify_one();
         Self(inner)
     }
 }
 
 impl PodResultsInner {
-    fn beginners(&self) -> MutexGuard<'_, Vec<TaskUid>> {
+    fn lock_begun(&self) -> MutexGuard<'_, Vec<TaskUid>> {
         self.beginners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,7 +107,7 @@ impl PodResults {
     }
 
     /// Ends every wait, now and from now on: the hub stops, and somebody else waits for its Lease.
-    pub fn hurry(&self) {
+    pub fn cancel_waits(&self) {
         self.0.is_hurried.store(true, Ordering::Release);
         self.0.arrived.notify_waiters();
     }
@@ -121,7 +121,7 @@ impl PodResults {
     /// Returns the tasks whose passes began to wait since the last call, once there is one.
     pub async fn wait_began(&self) -> Vec<TaskUid> {
         self.0.began.notified().await;
-        std::mem::take(&mut *self.0.beginners())
+        std::mem::take(&mut *self.0.lock_begun())
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
             async move { notes.wait(&task, Duration::from_secs(60), |_| true).await }
         });
         notes.wait_began().await;
-        notes.hurry();
+        notes.cancel_waits();
         assert_eq!(waiter.await.unwrap(), None);
         assert_eq!(notes.wait(&task, Duration::from_secs(60), |_| true).await, None);
         // What is known is still told.

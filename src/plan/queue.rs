@@ -129,7 +129,7 @@ impl FairQueue {
 
     /// Puts a task in line, unless it waits or runs already.
     pub fn wait(&mut self, ticket: QueuedTask<'_>) {
-        let namespace = self.enter(ticket.namespace);
+        let namespace = self.namespace_queue(ticket.namespace);
         let Some(lane) = self.lanes.get_mut(&namespace) else {
             return;
         };
@@ -145,7 +145,7 @@ impl FairQueue {
 
     /// Counts a task as running without a turn: its Job exists already.
     pub fn adopt(&mut self, ticket: QueuedTask<'_>) {
-        let namespace = self.enter(ticket.namespace);
+        let namespace = self.namespace_queue(ticket.namespace);
         let cluster = self.gates.enter(ticket.uid, ticket.cluster);
         let Some(lane) = self.lanes.get_mut(&namespace) else {
             return;
@@ -181,13 +181,13 @@ impl FairQueue {
         self.running -= usize::from(was_running);
         self.gates.leave(uid, was_running);
         if was_running && was_full {
-            self.come_back(&namespace);
+            self.catch_up(&namespace);
         }
         self.update_position(&namespace, &cluster);
         if was_running {
             self.update_positions(&namespace);
         }
-        self.rest(&namespace);
+        self.remove_if_idle(&namespace);
         self.forget_idle_namespaces();
     }
 
@@ -257,7 +257,7 @@ impl FairQueue {
     }
 
     /// The lane of a namespace; one that was away begins where the others are.
-    fn enter(&mut self, namespace: &str) -> Arc<str> {
+    fn namespace_queue(&mut self, namespace: &str) -> Arc<str> {
         let known = self.lanes.get_key_value(namespace);
         let namespace = known.map_or_else(|| namespace.into(), |(name, _)| Arc::clone(name));
         let lane = self.lanes.entry(Arc::clone(&namespace)).or_default();
@@ -269,14 +269,14 @@ impl FairQueue {
     }
 
     /// A namespace that was full has not waited for the others.
-    fn come_back(&mut self, namespace: &str) {
+    fn catch_up(&mut self, namespace: &str) {
         if let Some(lane) = self.lanes.get_mut(namespace) {
             lane.pass = lane.pass.max(self.now);
         }
     }
 
     /// Forgets a namespace with nothing to do, unless it is ahead of the others.
-    fn rest(&mut self, namespace: &Arc<str>) {
+    fn remove_if_idle(&mut self, namespace: &Arc<str>) {
         if let Some(lane) = self.lanes.get(namespace)
             && lane.waiting.is_empty()
             && lane.running.is_empty()

@@ -109,7 +109,7 @@ pub struct TaskController {
     outdated: HashSet<TaskUid>,
     /// What the watch showed of tasks that a worker has, the newest of each: until it is back nobody knows which status on
     /// the object is the worker's.
-    parked: HashMap<TaskUid, (TaskWatchScope, Box<Task>, Instant)>,
+    deferred_events: HashMap<TaskUid, (TaskWatchScope, Box<Task>, Instant)>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// References that namespaces allow.
@@ -118,7 +118,7 @@ pub struct TaskController {
     dirty_namespaces: HashSet<String>,
     clean_due: Option<Instant>,
     /// What was not seen whole yet.
-    unseen: HashSet<SyncSource>,
+    unsynced: HashSet<SyncSource>,
     /// How many scopes of tasks there are, and those that the hub may not look at.
     scopes: usize,
     refused: HashSet<TaskWatchScope>,
@@ -166,14 +166,14 @@ impl TaskController {
             running: RunningWork::default(),
             latencies: EventLatencies::default(),
             outdated: HashSet::new(),
-            parked: HashMap::new(),
+            deferred_events: HashMap::new(),
             jobs_gone: HashSet::new(),
             grants: Arc::default(),
             dirty_namespaces: HashSet::new(),
             clean_due: None,
             scopes: scopes.len(),
             refused: HashSet::new(),
-            unseen: unseen(scopes, crosses),
+            unsynced: unseen(scopes, crosses),
             sweep_due: Instant::now(),
             is_sweeping: false,
             sites: SiteIndex::default(),
@@ -200,16 +200,16 @@ impl TaskController {
                 Some(ended) = self.running.next() => self.finish(ended),
                 ended = self.questions.next() => self.handle_verification(ended),
                 Ok(()) = self.catalog.changed() => {
-                    self.take_caps();
-                    self.saw(&SyncSource::Catalog);
-                    self.wake_blocked();
+                    self.update_queue_limits();
+                    self.mark_synced(&SyncSource::Catalog);
+                    self.requeue_blocked();
                 }
                 waiting = self.context.pod_results.wait_began() => self.release_workers(&waiting),
                 () = self.context.fence.opened(), if !self.may_begin() => {}
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
         }
-        self.context.pod_results.hurry();
+        self.context.pod_results.cancel_waits();
         while self.running.next().await.is_some() {}
     }
 
@@ -217,12 +217,12 @@ impl TaskController {
         let now = Instant::now();
         self.flush(now);
         let may_begin = self.may_begin();
-        self.latencies.fence(!may_begin, now);
+        self.latencies.set_fenced(!may_begin, now);
         if !may_begin {
             return;
         }
         // The first list of Secrets is made when all else is known, to be compared with it.
-        let is_known = self.unseen.iter().all(|source| *source == SyncSource::Secrets);
+        let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
         if is_known && self.sweep_due <= now && !self.is_sweeping {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
@@ -231,12 +231,12 @@ impl TaskController {
             });
         }
         self.start_lists(now);
-        if !self.unseen.is_empty() {
+        if !self.unsynced.is_empty() {
             return;
         }
         while let Some(uid) = self.fair.grant() {
             self.show_wait(&uid, now);
-            self.latencies.has_turn(&uid, now);
+            self.latencies.got_slot(&uid, now);
             ready(&mut self.queue, &uid, EnqueueReason::Slot);
         }
         self.start_removals(now);
@@ -286,12 +286,12 @@ impl TaskController {
         if !self.may_begin() {
             return self.clean_due;
         }
-        let is_known = self.unseen.iter().all(|source| *source == SyncSource::Secrets);
+        let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
         let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
-        let work = self.unseen.is_empty().then(|| self.queue.next_wake());
+        let work = self.unsynced.is_empty().then(|| self.queue.next_wake());
         let lists = (is_known && self.listing.is_empty()).then(|| self.lists.next_wake());
         let removal = self.retention.due(Instant::now());
-        let known = [removal, self.look_due].map(|due| due.filter(|_| self.unseen.is_empty()));
+        let known = [removal, self.look_due].map(|due| due.filter(|_| self.unsynced.is_empty()));
         let times = [sweep, work.flatten(), self.clean_due, lists.flatten()];
         times.into_iter().chain(known).flatten().min()
     }
@@ -489,11 +489,11 @@ pub(super) mod tests {
             SyncSource::Ledger,
         ];
         for source in all {
-            engine.saw(&source);
+            engine.mark_synced(&source);
             engine.start_work();
             assert!(engine.running.passes().len() == 0 && !*engine.ready.borrow());
         }
-        engine.saw(&SyncSource::Tasks(scopes().remove(0)));
+        engine.mark_synced(&SyncSource::Tasks(scopes().remove(0)));
         engine.start_work();
         assert!(*engine.ready.borrow());
         assert_eq!(engine.running.passes().next(), Some(&task));
@@ -534,8 +534,8 @@ pub(super) mod tests {
                 },
                 ..ReconcileOutcome::default()
             };
-            engine.take_outcome(&task, &outcome);
-            engine.take_parked(&task);
+            engine.handle_outcome(&task, &outcome);
+            engine.handle_deferred_event(&task);
             assert_eq!(
                 engine.index.restore_due(&task, Instant::now()).is_some(),
                 is_forged
@@ -580,7 +580,7 @@ pub(super) mod tests {
         ] {
             see_in(&mut engine, namespace, uid, json!({}));
         }
-        engine.unseen.clear();
+        engine.unsynced.clear();
         engine.start_work();
         assert_eq!(engine.running.passes().len(), engine.limits.workers);
         let waits = wait_for_word(&mut engine, "a").await;
@@ -596,7 +596,7 @@ pub(super) mod tests {
         for n in 0..all {
             see_in(&mut engine, &format!("team-{n}"), &format!("task-{n}"), json!({}));
         }
-        engine.unseen.clear();
+        engine.unsynced.clear();
         for _ in 0..all {
             engine.start_work();
             let passes: Vec<_> = engine.running.passes().cloned().collect();
@@ -612,7 +612,7 @@ pub(super) mod tests {
         for uid in ["a", "b", "c", "d"] {
             see(&mut engine, uid);
         }
-        engine.unseen.clear();
+        engine.unsynced.clear();
         engine.start_work();
         assert_eq!(engine.running.passes().len(), engine.limits.workers_of_namespace);
         see_in(&mut engine, "team-b", "other", json!({}));
@@ -641,7 +641,7 @@ pub(super) mod tests {
             see_in(&mut engine, "team-a", uid, spec.clone());
         }
         let here = see(&mut engine, "here");
-        engine.unseen.clear();
+        engine.unsynced.clear();
         engine.start_work();
         assert!(engine.running.has(&here));
         assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
@@ -663,7 +663,7 @@ pub(super) mod tests {
             see_in(&mut engine, "team-a", &format!("slow-{n}"), on("slow"));
         }
         let other = see_in(&mut engine, "team-a", "other", on("other"));
-        engine.unseen.clear();
+        engine.unsynced.clear();
         engine.start_work();
         assert!(engine.running.has(&other));
         assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
@@ -708,7 +708,7 @@ pub(super) mod tests {
             job: JobUpdate::Known(mark(&task, CompletionHint::No)),
             ..ReconcileOutcome::default()
         };
-        engine.take_outcome(&task, &outcome);
+        engine.handle_outcome(&task, &outcome);
         assert!(!engine.index.has_job(&task));
     }
 
@@ -727,13 +727,13 @@ pub(super) mod tests {
         assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
         engine
             .handle_event(EngineEvent::Job(None, WatchChange::Seen(mark(&task, CompletionHint::Now))).into());
-        engine.take_outcome(&task, &outcome(JobUpdate::Known(mark(&task, CompletionHint::No))));
+        engine.handle_outcome(&task, &outcome(JobUpdate::Known(mark(&task, CompletionHint::No))));
         engine.queue.done(&task);
         let now = Instant::now();
         assert_eq!(engine.queue.take(now), Some(task.clone()));
         assert!(may_have_ended(&engine, now));
         // The read said that it still runs; it is read again without another event, and not at once.
-        engine.take_outcome(
+        engine.handle_outcome(
             &task,
             &outcome(JobUpdate::Read(mark(&task, CompletionHint::Now), now)),
         );

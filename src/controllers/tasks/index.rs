@@ -203,7 +203,7 @@ impl TaskIndex {
             },
             whole: None,
         };
-        record.whole = self.affords(&task).then_some(task);
+        record.whole = self.keep_whole(&task).then_some(task);
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid.clone(), record);
         self.give_back(target, job_namespace);
@@ -211,7 +211,7 @@ impl TaskIndex {
     }
 
     /// Whether a whole task is kept, which counts as kept then: there is something to do for it, and room.
-    fn affords(&mut self, task: &Task) -> bool {
+    fn keep_whole(&mut self, task: &Task) -> bool {
         let is_needed = !task.phase().is_finished() || task.deleting;
         let bytes = self.kept_bytes + task.kept_bytes();
         let is_kept = is_needed && bytes <= KEPT_BUDGET;
@@ -272,7 +272,7 @@ impl TaskIndex {
             self.put_stray(job);
         }
         self.give_back(abroad.target, abroad.job_namespace);
-        self.namespaces.forget_last(&namespace);
+        self.namespaces.remove_last(&namespace);
         Some((namespace, created))
     }
 
@@ -298,13 +298,13 @@ impl TaskIndex {
 
     /// The one copy of a namespace's name.
     pub fn intern(&mut self, namespace: &str) -> Arc<str> {
-        self.namespaces.one(namespace)
+        self.namespaces.intern(namespace)
     }
 
     // === work ===
 
     /// Whether nothing of a task is left but itself.
-    pub fn is_clear(&self, uid: &TaskUid) -> bool {
+    pub fn has_no_objects(&self, uid: &TaskUid) -> bool {
         let is_nowhere = |record: &TaskRecord| !record.remote.may_be_there;
         !self.jobs.contains_key(uid) && !self.has_secret(uid) && self.tasks.get(uid).is_some_and(is_nowhere)
     }
@@ -323,7 +323,7 @@ impl TaskIndex {
         let may_restore = record.may_restore(now);
         let has_turn = record.removal != RemovalState::Waits || (record.is_forged && may_restore);
         if record.phase.is_finished() && !record.deleting && !has_turn {
-            let due = if self.is_clear(uid) {
+            let due = if self.has_no_objects(uid) {
                 record.removal_due
             } else {
                 record.cleanup_due.or(Some(clock))

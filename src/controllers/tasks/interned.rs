@@ -28,7 +28,7 @@ impl<T: ?Sized> Default for Interned<T> {
 
 impl<T: ?Sized + Hash + Eq> Interned<T> {
     /// The one copy of a thing.
-    pub fn one(&mut self, thing: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
+    pub fn intern(&mut self, thing: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
         if let Some(known) = self.all.get(thing.borrow()) {
             return Arc::clone(known);
         }
@@ -43,14 +43,14 @@ impl<T: ?Sized + Hash + Eq> Interned<T> {
     }
 
     /// Takes back what a user had of it; the last one takes the entry along.
-    pub fn give_back(&mut self, copy: Option<Arc<T>>) {
+    pub fn release(&mut self, copy: Option<Arc<T>>) {
         if let Some(copy) = copy {
-            self.forget_last(&copy);
+            self.remove_last(&copy);
         }
     }
 
     /// The same where the last user goes on with what it has of it.
-    pub fn forget_last(&mut self, copy: &Arc<T>) {
+    pub fn remove_last(&mut self, copy: &Arc<T>) {
         // The other one is the table's own.
         if Arc::strong_count(copy) <= 2 {
             self.all.remove(&**copy);
@@ -71,27 +71,27 @@ mod tests {
     #[test]
     fn equal_things_are_one_and_go_with_their_last_user() {
         let mut names = Interned::<str>::default();
-        let (a, same, other) = (names.one("a"), names.one("a"), names.one("b"));
+        let (a, same, other) = (names.intern("a"), names.intern("a"), names.intern("b"));
         assert!(Arc::ptr_eq(&a, &same) && names.len() == 2);
-        names.give_back(Some(a));
+        names.release(Some(a));
         assert_eq!(names.len(), 2, "one is left");
-        names.give_back(Some(same));
-        names.give_back(None);
+        names.release(Some(same));
+        names.release(None);
         assert_eq!(names.len(), 1);
-        names.give_back(Some(other));
+        names.release(Some(other));
         assert_eq!(names.len(), 0);
     }
 
     #[test]
     fn what_no_user_gave_back_goes_before_the_table_doubles() {
         let mut names = Interned::<str>::default();
-        let kept: Vec<_> = (0..100).map(|n| names.one(format!("kept-{n}"))).collect();
+        let kept: Vec<_> = (0..100).map(|n| names.intern(format!("kept-{n}"))).collect();
         for n in 0..10_000 {
-            drop(names.one(format!("{n}")));
+            drop(names.intern(format!("{n}")));
             assert!(names.len() <= 2 * kept.len() + SLACK, "{}", names.len());
         }
         for (n, name) in kept.iter().enumerate() {
-            assert!(Arc::ptr_eq(name, &names.one(format!("kept-{n}"))), "{name}");
+            assert!(Arc::ptr_eq(name, &names.intern(format!("kept-{n}"))), "{name}");
         }
     }
 }

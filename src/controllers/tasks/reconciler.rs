@@ -82,7 +82,7 @@ pub struct ReconcileContext {
 }
 
 /// Passes over a task until nothing is left to do now.
-pub async fn work(
+pub async fn reconcile(
     context: Arc<ReconcileContext>,
     offers: PlatformView,
     view: TaskView,
@@ -233,21 +233,21 @@ impl Reconciler<'_> {
         match step {
             ReconcileStep::AddFinalizer => {
                 let (version, finalizers) = calls.add_finalizer(task).await?;
-                self.changed(task, version, |t| t.finalizers = finalizers);
+                self.apply_change(task, version, |t| t.finalizers = finalizers);
             }
             ReconcileStep::RemoveFinalizer => {
                 let left = calls.remove_finalizer(task).await?;
-                self.changed(task, task.resource_version.clone(), |t| t.finalizers = left);
+                self.apply_change(task, task.resource_version.clone(), |t| t.finalizers = left);
             }
             ReconcileStep::DeleteTask => {
                 calls.delete_task(&task.id).await?;
                 // What follows, the finalizer's work, starts with the event of the deletion.
                 self.outcome.is_gone = !task.has_finalizer();
-                self.changed(task, task.resource_version.clone(), |t| t.deleting = true);
+                self.apply_change(task, task.resource_version.clone(), |t| t.deleting = true);
             }
-            ReconcileStep::Load(cargo) => self.carried = Some(self.load(&cargo).await?),
-            ReconcileStep::Abandon => self.abandon(task).await?,
-            ReconcileStep::Vouch(reader) => self.vouched = Some(self.vouch(&reader).await?),
+            ReconcileStep::Load(cargo) => self.carried = Some(self.load_credentials(&cargo).await?),
+            ReconcileStep::Abandon => self.record_leftovers(task).await?,
+            ReconcileStep::Vouch(reader) => self.vouched = Some(self.check_reader(&reader).await?),
             ReconcileStep::LookUp(reference) => {
                 self.tenant_destination = Some(self.look_up(task, &reference).await?);
             }
@@ -283,7 +283,7 @@ impl Reconciler<'_> {
     }
 
     /// Takes in a change that the hub itself made.
-    fn changed(&mut self, task: &Arc<Task>, version: String, change: impl FnOnce(&mut Task)) {
+    fn apply_change(&mut self, task: &Arc<Task>, version: String, change: impl FnOnce(&mut Task)) {
         let mut task = Task::clone(task);
         task.resource_version = version;
         change(&mut task);
@@ -320,7 +320,7 @@ impl Reconciler<'_> {
     }
 
     /// Whether the hub may act as whom a task names.
-    async fn vouch(&self, reader: &ReadIdentity) -> Result<Result<(), Refusal>, ReconcileError> {
+    async fn check_reader(&self, reader: &ReadIdentity) -> Result<Result<(), Refusal>, ReconcileError> {
         match self.context.identities.session(reader).await {
             Ok(_) => Ok(Ok(())),
             Err(IdentityError::Denied) => Ok(Err(no_account(reader))),

@@ -123,7 +123,7 @@ pub struct SiteIndex {
 
 impl SiteIndex {
     /// Takes in what an earlier process wrote down; the sites where something was left.
-    pub fn recall(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
+    pub fn load_ledger(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
         self.lost = ledger.lost.into_iter().collect();
         for orphan in ledger.orphans {
             self.add_orphan(orphan, now);
@@ -171,7 +171,7 @@ impl SiteIndex {
     }
 
     /// The same for what was left there.
-    pub fn request(&mut self, site: &Site) -> bool {
+    pub fn request_for_orphans(&mut self, site: &Site) -> bool {
         let entry = self.all.get_mut(site);
         entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true))
     }
@@ -380,7 +380,7 @@ mod tests {
             lost: vec![(platform(), at(-900))],
             orphans: Vec::new(),
         };
-        sites.recall(ledger, at(0));
+        sites.load_ledger(ledger, at(0));
         assert_eq!(
             sites.transition(&site, SiteState::Disconnected, at(1)),
             away(true)
@@ -437,14 +437,17 @@ mod tests {
             lost: vec![(platform(), at(-100))],
             orphans: vec![orphan],
         };
-        let asked = sites.recall(ledger, at(0));
+        let asked = sites.load_ledger(ledger, at(0));
         assert_eq!(
             asked.iter().map(|site| (**site).clone()).collect::<Vec<_>>(),
             [own()]
         );
         let site = sites.intern(platform(), at(0));
         assert_eq!(since(&sites, &site), Some(at(-100)));
-        assert!(sites.request(&own()) && !sites.request(&own()), "asked for once");
+        assert!(
+            sites.request_for_orphans(&own()) && !sites.request_for_orphans(&own()),
+            "asked for once"
+        );
         assert_eq!(
             sites.remove_task(&own(), &TaskUid::new("t2")),
             None,

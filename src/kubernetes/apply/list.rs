@@ -107,13 +107,13 @@ impl TaskObjectClient {
         match listing {
             ListKind::OthersJobs => {
                 let labels = others_objects(self.hub_id());
-                self.sheet::<Job>("jobs", &labels, next).await
+                self.next_page::<Job>("jobs", &labels, next).await
             }
-            ListKind::Secrets => self.sheet::<Secret>("secrets", &all_objects(), next).await,
+            ListKind::Secrets => self.next_page::<Secret>("secrets", &all_objects(), next).await,
         }
     }
 
-    async fn sheet<K>(
+    async fn next_page<K>(
         &self,
         resource: &'static str,
         labels: &str,

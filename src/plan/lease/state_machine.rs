@@ -204,7 +204,7 @@ impl LeaseStateMachine {
 
     /// What to do next. A call that it says must be answered before it is asked again.
     pub fn next(&mut self, now: Instant, stamp: Timestamp) -> LeaseAction {
-        match self.want(now, stamp) {
+        match self.acquire_or_renew(now, stamp) {
             LeaseDecision::Call(purpose, call) => {
                 self.under_way = Some((purpose, now));
                 LeaseAction::Call(call)
@@ -214,9 +214,9 @@ impl LeaseStateMachine {
         }
     }
 
-    fn want(&mut self, now: Instant, stamp: Timestamp) -> LeaseDecision {
+    fn acquire_or_renew(&mut self, now: Instant, stamp: Timestamp) -> LeaseDecision {
         if self.ending.is_none()
-            && let Some(want) = self.upkeep(now, stamp)
+            && let Some(want) = self.renewal_due(now, stamp)
         {
             return want;
         }
@@ -231,7 +231,7 @@ impl LeaseStateMachine {
             Some(hold) if hold.state == InstanceState::Active => Some(self.work(now, stamp)),
             Some(_) => self.begin(now, stamp),
         };
-        want.unwrap_or_else(|| self.wind_down(stamp))
+        want.unwrap_or_else(|| self.release_and_end(stamp))
     }
 
     fn wake(&self, now: Instant) -> Instant {
@@ -248,7 +248,7 @@ impl LeaseStateMachine {
     }
 
     /// What the held records need now.
-    fn upkeep(&self, now: Instant, stamp: Timestamp) -> Option<LeaseDecision> {
+    fn renewal_due(&self, now: Instant, stamp: Timestamp) -> Option<LeaseDecision> {
         let holds = [(LeaseRole::Hub, &self.hub), (LeaseRole::Standby, &self.standby)];
         let mut known = holds
             .into_iter()
@@ -297,7 +297,7 @@ impl LeaseStateMachine {
     }
 
     /// Releases what is held, and ends.
-    fn wind_down(&mut self, stamp: Timestamp) -> LeaseDecision {
+    fn release_and_end(&mut self, stamp: Timestamp) -> LeaseDecision {
         let end = self.ending.clone().unwrap_or(LeaseExit::Stopped);
         // Who lost its record has nothing to release, and must not go on for a moment.
         if end == LeaseExit::Lost || self.failed_releases >= RELEASES {

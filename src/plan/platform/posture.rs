@@ -62,17 +62,17 @@ impl SecurityPosture {
         let gates = FeatureGate::ALL
             .into_iter()
             .filter(|gate| self.gates.is_open(*gate));
-        let skipped = self.skipped.iter().map(|check| skip_of(*check));
+        let skipped = self.skipped.iter().map(|check| skip_flag(*check));
         settings
             .into_iter()
             .filter_map(|(is_set, name)| is_set.then_some(name))
-            .chain(gates.map(gate_of))
+            .chain(gates.map(gate_flag))
             .chain(skipped)
             .collect()
     }
 }
 
-const fn gate_of(gate: FeatureGate) -> &'static str {
+const fn gate_flag(gate: FeatureGate) -> &'static str {
     match gate {
         FeatureGate::ExternalClusterReference => "feature-gate-external-cluster-reference",
         FeatureGate::ExternalClusterReferenceCrossNamespace => {
@@ -81,7 +81,7 @@ const fn gate_of(gate: FeatureGate) -> &'static str {
     }
 }
 
-const fn skip_of(check: PreflightCheck) -> &'static str {
+const fn skip_flag(check: PreflightCheck) -> &'static str {
     match check {
         PreflightCheck::RenderingNamespace => "skip-preflight-rendering-namespace",
         PreflightCheck::TenantTasks => "skip-preflight-tenant-tasks",

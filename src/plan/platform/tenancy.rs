@@ -76,12 +76,12 @@ impl TenancyPolicy {
             !is_platforms && spec.kube_config.is_none()
         };
         let is_chosen = task.id.kind == TaskKind::RenderTask && task.spec.as_ref().is_none_or(is_theirs);
-        is_chosen && !self.is_single_tenant && !said.credential_sent && tells_of_host(said.reason)
+        is_chosen && !self.is_single_tenant && !said.credential_sent && reveals_host(said.reason)
     }
 }
 
 /// Whether a last word tells what the host of the registry does.
-const fn tells_of_host(said: TerminationReason) -> bool {
+const fn reveals_host(said: TerminationReason) -> bool {
     match said {
         TerminationReason::Unauthorized
         | TerminationReason::CredentialRequired
@@ -308,7 +308,7 @@ mod tests {
                 ..word.clone()
             });
             let unsent = note(word);
-            let is_hosts = tells_of_host(reason);
+            let is_hosts = reveals_host(reason);
             assert_eq!(many.hides(&own, Some(&unsent)), is_hosts, "{reason:?}");
             assert!(!many.hides(&own, Some(&sent)), "{reason:?}");
             assert!(!many.hides(&platforms, Some(&unsent)), "{reason:?}");

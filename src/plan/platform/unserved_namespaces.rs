@@ -26,7 +26,7 @@ pub struct UnservedMonitor {
 impl UnservedMonitor {
     /// Takes in a list of all records that was asked for at `asked` and answered now, and the namespaces of the tasks that
     /// something is left of; the namespaces that have been nobody's for at least `grace`.
-    pub fn look(
+    pub fn observe(
         &mut self,
         records: &[LeaseRecord],
         named: &BTreeSet<String>,
@@ -39,7 +39,7 @@ impl UnservedMonitor {
         let is_there = |record: &LeaseRecord| {
             record.holder.is_some() && lookout.life(record, asked) != HolderLiveness::Gone
         };
-        let unowned = unowned(records, named, is_there);
+        let unowned = unserved(records, named, is_there);
         self.since.retain(|name, _| unowned.contains(name));
         for name in unowned {
             self.since.entry(name).or_insert(now);
@@ -53,14 +53,14 @@ impl UnservedMonitor {
 /// The namespaces that are nobody's, as far as one look can tell, and would not be `own` either: a record that was written
 /// lately stands for a hub, even if it was released, because its successor may be on its way.
 #[must_use]
-pub fn at_a_glance(
+pub fn unserved_now(
     records: &[LeaseRecord],
     named: &BTreeSet<String>,
     own: &NamespaceScope,
     now: Timestamp,
 ) -> BTreeSet<String> {
     let age = |record: &LeaseRecord| record.renewed.map(|renewed| now.duration_since(renewed));
-    let mut found = unowned(records, named, |record| {
+    let mut found = unserved(records, named, |record| {
         age(record).is_some_and(|age| age < RECENT)
     });
     found.retain(|name| !own.may_hold(name));
@@ -68,7 +68,7 @@ pub fn at_a_glance(
 }
 
 /// Every namespace that is named and that no record covers which is there.
-fn unowned(
+fn unserved(
     records: &[LeaseRecord],
     named: &BTreeSet<String>,
     is_there: impl Fn(&LeaseRecord) -> bool,
@@ -148,7 +148,7 @@ mod tests {
 
     fn check(table: &[Row<'_>]) {
         for (records, named, expected) in table {
-            let found = unowned(records, &set(named), |record| record.holder.is_some());
+            let found = unserved(records, &set(named), |record| record.holder.is_some());
             assert_eq!(found, set(expected), "{records:?} {named:?}");
         }
     }
@@ -220,7 +220,7 @@ mod tests {
         if let NamespaceScope::Only { digest, .. } = &mut long.watched {
             "of more names".clone_into(digest);
         }
-        assert_eq!(unowned(&[long], &set(&["team-b"]), |_| true), set(&[]));
+        assert_eq!(unserved(&[long], &set(&["team-b"]), |_| true), set(&[]));
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
         let (mut watchman, begin) = (UnservedMonitor::default(), Instant::now());
         let mut look = |second: u64, records: &[LeaseRecord]| {
             let now = begin + Duration::from_secs(second);
-            watchman.look(records, &set(&[]), now, now, GRACE)
+            watchman.observe(records, &set(&[]), now, now, GRACE)
         };
         let beats = |second: i64| record("a-0", "team-a", "", "x", second);
         assert_eq!(look(0, &[beats(0)]), set(&[]));
@@ -252,7 +252,7 @@ mod tests {
         let look = |holder: &str, age: i64| {
             let records = [record("a-0", "team-a", "team-b", holder, 0)];
             let own = NamespaceScope::new(&["team-d".to_owned()]);
-            at_a_glance(&records, &set(&["team-c", "team-d"]), &own, at(age))
+            unserved_now(&records, &set(&["team-c", "team-d"]), &own, at(age))
         };
         let (served, all) = (set(&["team-b", "team-c"]), set(&["team-a", "team-b", "team-c"]));
         for (holder, age, expected) in [
@@ -282,7 +282,7 @@ mod tests {
         let named = (0..2 * MAX_NAMES)
             .map(|number| format!("team-{number:05}"))
             .collect();
-        let found = unowned(&[], &named, |_| true);
+        let found = unserved(&[], &named, |_| true);
         assert_eq!(found.len(), MAX_NAMES);
     }
 }

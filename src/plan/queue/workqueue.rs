@@ -157,7 +157,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
             self.enqueue_owner(key.clone(), owner(&key));
         }
         while let Some(owner) = self.round.pop_front() {
-            if let Some(pool) = self.full(&owner) {
+            if let Some(pool) = self.full_pool(&owner) {
                 self.requeue_owner(owner, pool);
             } else if let Some(taken) = self.take_of(owner) {
                 return Some(taken);
@@ -175,7 +175,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
             self.usage.entry(pool.clone()).or_default().busy += 1;
         }
         // Those who wait come before the one who just had a turn.
-        self.let_in(&owner);
+        self.wake_owners(&owner);
         if was_last {
             self.lanes.remove(&owner);
         } else {
@@ -187,7 +187,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// The first of its pools without room.
-    fn full(&self, owner: &KeyOwner) -> Option<ConcurrencyPool> {
+    fn full_pool(&self, owner: &KeyOwner) -> Option<ConcurrencyPool> {
         let mut pools = owner.pools();
         let full = pools.find(|(pool, most)| {
             let most = self.windows.at_once(pool, *most);
@@ -204,13 +204,13 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
                 line.waited_for = Some(pool.clone());
             }
         }
-        self.let_in(&owner);
+        self.wake_owners(&owner);
         self.usage.entry(pool).or_default().waiting.push_back(owner);
     }
 
     /// Lets one more owner try, for each of these pools with room: so as long as there is room, one of those who wait for it
     /// is on its way.
-    fn let_in(&mut self, owner: &KeyOwner) {
+    fn wake_owners(&mut self, owner: &KeyOwner) {
         for (pool, most) in owner.pools() {
             let most = self.windows.at_once(pool, *most);
             if let Some(usage) = self.usage.get_mut(pool)
@@ -237,7 +237,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// Takes in what working on a key showed of the cluster that it is for, before it is given back. One that rests says nothing.
-    pub fn learn(&mut self, key: &K, ended: ClusterFeedback) {
+    pub fn record_feedback(&mut self, key: &K, ended: ClusterFeedback) {
         let Some((pool, most)) = self.held.get(key).and_then(|owner| owner.pools[0].as_ref()) else {
             return;
         };
@@ -251,7 +251,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Gives a key back.
     pub fn done(&mut self, key: &K) {
-        self.rest(key);
+        self.release(key);
         if self.states.remove(key) == Some(KeyState::BusyAgain) {
             self.states.insert(key.clone(), KeyState::Ready);
             self.ready.push_back(key.clone());
@@ -264,7 +264,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         let Some(owner) = self.held.get(key).cloned() else {
             return;
         };
-        self.rest(key);
+        self.release(key);
         self.states.insert(key.clone(), KeyState::Ready);
         self.in_lanes += 1;
         let pool = owner.pools().next().map(|(pool, _)| pool.clone());
@@ -287,7 +287,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
     }
 
     /// Counts a key that is worked on no longer as one of those that are worked on out of its pools.
-    pub fn rest(&mut self, key: &K) {
+    pub fn release(&mut self, key: &K) {
         let Some(owner) = self.held.remove(key) else {
             return;
         };
@@ -296,7 +296,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
                 usage.busy -= 1;
             }
         }
-        self.let_in(&owner);
+        self.wake_owners(&owner);
         for (pool, _) in owner.pools() {
             if self.usage.get(pool).is_some_and(PoolUsage::is_unused) {
                 self.usage.remove(pool);
@@ -430,8 +430,8 @@ mod tests {
         let take = |queue: &mut WorkQueue<i32>| queue.take_fair(now, owner).map(|(key, _)| key);
         let taken: Vec<_> = (0..4).filter_map(|_| take(&mut queue)).collect();
         assert_eq!((taken, queue.len()), (vec![0, 10, 1], 3));
-        queue.rest(&1);
-        queue.rest(&1);
+        queue.release(&1);
+        queue.release(&1);
         assert_eq!((take(&mut queue), take(&mut queue)), (Some(2), None));
         queue.done(&1);
         assert_eq!(take(&mut queue), None, "it had given its place away");
@@ -506,7 +506,7 @@ mod tests {
                         if step > 4 {
                             let is_slow = step == 6;
                             let took = Duration::from_secs(if is_slow { 60 } else { 0 });
-                            queue.learn(&key, ClusterFeedback::Answered(took));
+                            queue.record_feedback(&key, ClusterFeedback::Answered(took));
                             let window = &mut windows[key % 3];
                             if !resting.contains(&key) {
                                 *window = if is_slow { 1 } else { (2 * *window).min(key % 3 + 1) };
@@ -516,7 +516,7 @@ mod tests {
                         queue.done(&key);
                     },
                     _ => {
-                        queue.rest(&key);
+                        queue.release(&key);
                         resting.extend(working.get(&key));
                         clock += Duration::from_secs(1);
                     }
@@ -707,13 +707,13 @@ mod tests {
                 std::iter::from_fn(|| queue.take_fair(now, |_| at(30)).map(|(key, _)| key)).collect();
             assert_eq!(taken.len(), at_once);
             for key in &taken {
-                queue.learn(key, ClusterFeedback::Answered(Duration::from_millis(5)));
+                queue.record_feedback(key, ClusterFeedback::Answered(Duration::from_millis(5)));
                 queue.done(key);
             }
         }
         // A slow one keeps one at a time.
         for key in &taken {
-            queue.learn(key, ClusterFeedback::Failed(Duration::from_secs(30)));
+            queue.record_feedback(key, ClusterFeedback::Failed(Duration::from_secs(30)));
             queue.done(key);
         }
         while queue.take_fair(now, owner).is_some() {}

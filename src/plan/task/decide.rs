@@ -22,7 +22,7 @@ use crate::api::conditions::Reason;
 #[must_use]
 pub fn decide(o: &ObservedTask<'_>) -> ReconcileStep {
     if o.task.deleting {
-        let step = clear(o).or_else(|| unreached_cluster::stranded(o));
+        let step = clear(o).or_else(|| unreached_cluster::deletion_blocked(o));
         // A forged status keeps nobody's deletion waiting; it matters again where somebody else's finalizer does.
         return step.unwrap_or(match (o.task.has_finalizer(), o.is_forged) {
             (true, _) => ReconcileStep::RemoveFinalizer,

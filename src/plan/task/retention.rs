@@ -80,8 +80,8 @@ impl Retention {
     pub fn keep(&mut self, task: FinishedTask<'_>) {
         self.failures.forget(task.uid);
         if self.keep.is_some() {
-            self.lane(task.namespace).kept.insert(task.key());
-            self.enter(task.namespace);
+            self.history(task.namespace).kept.insert(task.key());
+            self.enqueue_namespace(task.namespace);
         }
     }
 
@@ -93,8 +93,8 @@ impl Retention {
 
     /// The time to live of a task is over.
     pub fn expire(&mut self, task: FinishedTask<'_>) {
-        self.lane(task.namespace).expired.insert(task.key());
-        self.enter(task.namespace);
+        self.history(task.namespace).expired.insert(task.key());
+        self.enqueue_namespace(task.namespace);
     }
 
     /// A task is gone, or not to be removed from here.
@@ -105,7 +105,7 @@ impl Retention {
         };
         lane.kept.remove(&task.key());
         lane.expired.remove(&task.key());
-        self.tidy(task.namespace);
+        self.remove_if_empty(task.namespace);
     }
 
     /// When something may be removed next; `None` where nothing is to be.
@@ -131,8 +131,8 @@ impl Retention {
             };
             lane.is_in_round = false;
             let taken = lane.take(most);
-            self.enter(&namespace);
-            self.tidy(&namespace);
+            self.enqueue_namespace(&namespace);
+            self.remove_if_empty(&namespace);
             if taken.is_some() {
                 self.next = Some(now + PACE);
                 return taken;
@@ -141,12 +141,12 @@ impl Retention {
         None
     }
 
-    fn lane(&mut self, namespace: &Arc<str>) -> &mut NamespaceHistory {
+    fn history(&mut self, namespace: &Arc<str>) -> &mut NamespaceHistory {
         self.lanes.entry(Arc::clone(namespace)).or_default()
     }
 
     /// Puts a namespace with something to remove at the end of the round.
-    fn enter(&mut self, namespace: &Arc<str>) {
+    fn enqueue_namespace(&mut self, namespace: &Arc<str>) {
         let most = self.keep;
         if let Some(lane) = self.lanes.get_mut(namespace)
             && lane.has_work(most)
@@ -157,7 +157,7 @@ impl Retention {
         }
     }
 
-    fn tidy(&mut self, namespace: &Arc<str>) {
+    fn remove_if_empty(&mut self, namespace: &Arc<str>) {
         let is_idle =
             |lane: &NamespaceHistory| lane.kept.is_empty() && lane.expired.is_empty() && !lane.is_in_round;
         if self.lanes.get(namespace).is_some_and(is_idle) {

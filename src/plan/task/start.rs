@@ -42,7 +42,7 @@ fn start_or(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<ReconcileStep
         return Err(refuse(o, &in_rendering_namespace(), ReconcileStep::REST));
     }
     if let Some(held) = o.held {
-        return Err(held_back(o, held));
+        return Err(blocked(o, held));
     }
     placed(o, spec)?;
     let own = tenant_destination(o, spec)?;
@@ -68,7 +68,7 @@ fn start_or(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<ReconcileStep
 }
 
 /// Records what holds the task. What the API server refused may be accepted later, and no watch tells when.
-fn held_back(o: &ObservedTask<'_>, held: CreateBlocked) -> ReconcileStep {
+fn blocked(o: &ObservedTask<'_>, held: CreateBlocked) -> ReconcileStep {
     let rest = match held {
         CreateBlocked::JobRefused => ReconcileStep::Rest {
             wake: Some(later(o, refused_for(o))),
@@ -155,7 +155,7 @@ fn loaded(
     spec: &RenderTaskSpec,
     resolved: ResolvedTask,
 ) -> Result<ResolvedTask, ReconcileStep> {
-    let Some(cargo) = o.target.and_then(|_| resolved.cargo()) else {
+    let Some(cargo) = o.target.and_then(|_| resolved.copy_request()) else {
         return Ok(resolved);
     };
     match o.copied_credentials {

@@ -43,7 +43,7 @@ enum VerificationNeed {
 
 /// Whether a completed Job is believed.
 pub(super) fn judge(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVerdict {
-    let inquiry = match need(o) {
+    let inquiry = match verification_need(o) {
         VerificationNeed::Nothing => return SuccessVerdict::Yes,
         VerificationNeed::Hopeless(why) => return SuccessVerdict::No(why),
         VerificationNeed::Question(inquiry) => inquiry,
@@ -52,7 +52,7 @@ pub(super) fn judge(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVerdict {
     let waited = o.now.duration_since(since);
     let again = |[shortest, longest]: [SignedDuration; 2]| {
         let due = o.now.checked_add(waited.clamp(shortest, longest));
-        SuccessVerdict::Later(rest(due.unwrap_or(Timestamp::MAX)))
+        SuccessVerdict::Later(wait_until(due.unwrap_or(Timestamp::MAX)))
     };
     match answer(o, &inquiry) {
         Some(VerifyResult::Held) => SuccessVerdict::Yes,
@@ -74,7 +74,7 @@ pub(super) fn judge(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVerdict {
             "the Job completed, but the registry does not let the hub look for the chart; ask the platform operator to give the \
              push credential the right to read, then make a new task",
         ),
-        None => SuccessVerdict::Later(ask(o, job_uid, inquiry)),
+        None => SuccessVerdict::Later(verify(o, job_uid, inquiry)),
     }
 }
 
@@ -84,19 +84,19 @@ fn answer(o: &ObservedTask<'_>, inquiry: &VerifyRequest) -> Option<VerifyResult>
     (asked == inquiry).then_some(*finding)
 }
 
-fn ask(o: &ObservedTask<'_>, job_uid: &str, inquiry: Box<VerifyRequest>) -> ReconcileStep {
+fn verify(o: &ObservedTask<'_>, job_uid: &str, inquiry: Box<VerifyRequest>) -> ReconcileStep {
     // An answer may take long; a hub that is killed meanwhile has to know that the Job was made.
     if let Some(status) = started(o, job_uid, o.now) {
         return ReconcileStep::WriteStatus(Box::new(status));
     }
     // Not before the time, whoever wakes the task: a cluster that tells of a Job without end makes no flood of it.
     match o.verification {
-        Some(proof) if proof.answer.is_none() && o.now < proof.next => rest(proof.next),
+        Some(proof) if proof.answer.is_none() && o.now < proof.next => wait_until(proof.next),
         _ => ReconcileStep::Verify(inquiry),
     }
 }
 
-fn rest(until: Timestamp) -> ReconcileStep {
+fn wait_until(until: Timestamp) -> ReconcileStep {
     ReconcileStep::Rest {
         wake: Some(until),
         wants_slot: false,
@@ -106,7 +106,7 @@ fn rest(until: Timestamp) -> ReconcileStep {
 }
 
 /// What has to be asked before a success is one. A tenant's own registry is the tenant's business.
-fn need(o: &ObservedTask<'_>) -> VerificationNeed {
+fn verification_need(o: &ObservedTask<'_>) -> VerificationNeed {
     let Ok(spec) = validate(o.task) else {
         return VerificationNeed::Nothing;
     };

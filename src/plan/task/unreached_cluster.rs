@@ -16,14 +16,14 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
 pub(super) fn wait(o: &ObservedTask<'_>) -> ReconcileStep {
     let Some(since) = o.site.lost_since() else {
         // The site was not asked for yet, which this does; or it turns before anything can be done.
-        return rest(None);
+        return wait_until(None);
     };
     if is_kept_away(o) {
-        return rest(Some(later(o.now, LOOK_AGAIN)));
+        return wait_until(Some(later(o.now, LOOK_AGAIN)));
     }
     let due = later(since, o.timeouts.lost_timeout);
     if o.now < due {
-        return rest(Some(due));
+        return wait_until(Some(due));
     }
     ReconcileStep::WriteStatus(Box::new(status::cluster_lost(o.task, o.now)))
 }
@@ -38,7 +38,7 @@ fn is_kept_away(o: &ObservedTask<'_>) -> bool {
 }
 
 /// What keeps a deletion waiting: something may be left that cannot be removed now. `None` where nothing does any more.
-pub(super) fn stranded(o: &ObservedTask<'_>) -> Option<ReconcileStep> {
+pub(super) fn deletion_blocked(o: &ObservedTask<'_>) -> Option<ReconcileStep> {
     let is_left = o.leftovers == RemoteLeftovers::Possible || o.job.uid().is_some() || o.secret.is_some();
     let is_written = o.leftovers == RemoteLeftovers::WrittenDown;
     if o.site.is_reached() || is_written || !o.task.has_finalizer() || !is_left {
@@ -46,13 +46,13 @@ pub(super) fn stranded(o: &ObservedTask<'_>) -> Option<ReconcileStep> {
     }
     let due = later(o.task.deleted_at.unwrap_or(o.now), o.timeouts.orphan_grace);
     Some(if o.now < due {
-        rest(Some(due))
+        wait_until(Some(due))
     } else {
         ReconcileStep::Abandon
     })
 }
 
-fn rest(wake: Option<Timestamp>) -> ReconcileStep {
+fn wait_until(wake: Option<Timestamp>) -> ReconcileStep {
     ReconcileStep::Rest {
         wake,
         wants_slot: false,

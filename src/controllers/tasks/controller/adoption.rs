@@ -24,7 +24,7 @@ use crate::controllers::sweep::{OrphanJob, OwnerTask, is_served, owned_by};
 impl TaskController {
     /// Takes in the Jobs of other hubs at a place: those of tasks that this hub serves now are its tasks' Jobs from here on,
     /// and are taken over. Those whose task is not known.
-    pub(super) fn meet_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
+    pub(super) fn adopt_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
         let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
         for ListedObject { meta, hint } in jobs {
             let Some(mark) = job_metadata(meta).filter(|mark| origin.is_none() || is_uid(&mark.uid)) else {
@@ -53,7 +53,7 @@ impl TaskController {
     }
 
     /// Whether the config Secret at a place is this hub's own, or of a task that it serves now or does not know.
-    pub(super) fn concerns(&self, origin: &JobLocation, meta: &ObjectMeta) -> bool {
+    pub(super) fn is_of_this_hub(&self, origin: &JobLocation, meta: &ObjectMeta) -> bool {
         match maker(&self.context.hub_placement.hub_id, meta) {
             ObjectCreator::Own => true,
             ObjectCreator::Kin => self.verdict(origin, meta) != AdoptionDecision::Leave,
@@ -74,7 +74,7 @@ impl TaskController {
     }
 
     /// Takes in those that the watch of a site shows. Of too many each has its turn: they begin at another one each time.
-    pub(super) fn meet_strays(&self, origin: &JobLocation, at: Timestamp, strangers: &mut OrphanBatch) {
+    pub(super) fn collect_strays(&self, origin: &JobLocation, at: Timestamp, strangers: &mut OrphanBatch) {
         let count = self.index.unassigned_jobs(origin).count();
         let first = usize::try_from(at.as_second()).unwrap_or_default() % count.max(1);
         let all = || self.index.unassigned_jobs(origin);

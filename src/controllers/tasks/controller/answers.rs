@@ -15,7 +15,7 @@ const ASKED: Duration = Duration::from_secs(600);
 impl TaskController {
     /// What a reconcile of the task is told of its question. Where the reconcile fails, the Job is read anew and the registry asked
     /// anew.
-    pub(super) fn answer(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
+    pub(super) fn verification_reply(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
         let answer = self.questions.reply(uid)?;
         if answer.pending.is_some() {
             self.index.read_job_at(uid, Instant::now());
@@ -24,7 +24,7 @@ impl TaskController {
     }
 
     /// Takes in that a reconcile wants to know something of a registry, or waits before it asks again.
-    pub(super) fn take_question(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
+    pub(super) fn start_verification(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         if self
             .index
             .task(uid)
@@ -35,7 +35,7 @@ impl TaskController {
         }
         if let Some(claim) = &outcome.pending_verification {
             self.questions
-                .ask(uid, claim.clone(), self.context.verifier.clone());
+                .verify(uid, claim.clone(), self.context.verifier.clone());
             self.index.read_job_at(uid, Instant::now() + ASKED);
         } else if let (Some(wake), None) = (outcome.wake, outcome.error)
             && self.questions.wait_until(uid, wake)
@@ -46,7 +46,7 @@ impl TaskController {
 
     /// Takes in what a registry said, and lets its task go on.
     pub(super) fn handle_verification(&mut self, ended: VerificationJoinResult) {
-        let Some((uid, ask_again)) = self.questions.take(ended) else {
+        let Some((uid, ask_again)) = self.questions.handle_result(ended) else {
             return;
         };
         match ask_again.map(instant) {

@@ -13,7 +13,7 @@ use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner};
 use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
 
 use super::super::index::TaskView;
-use super::super::reconciler::{PlatformView, work};
+use super::super::reconciler::{PlatformView, reconcile};
 use super::super::task_record::{ReconcileSize, TaskRecord};
 use super::enqueue::{EnqueueReason, later, put_back};
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
@@ -31,7 +31,7 @@ impl TaskController {
                 .task(uid)
                 .is_some_and(|record| record.size == ReconcileSize::Large);
             if !is_large && self.running.passes().len() - self.queue.at_work() < WAITING {
-                self.queue.rest(uid);
+                self.queue.release(uid);
             }
         }
     }
@@ -65,28 +65,28 @@ impl TaskController {
             return;
         };
         // Waited for before the task has a worker.
-        let way = match self.admit(site.as_ref()) {
+        let way = match self.transport_for(site.as_ref()) {
             Ok(way) => way,
             Err(not_before) => {
-                self.latencies.has_to_wait(&uid, waited_for, now);
+                self.latencies.wait_for_cluster(&uid, waited_for, now);
                 put_back(&mut self.queue, &uid, not_before);
                 return;
             }
         };
         (view.remote.site, view.remote.way) = (site, way);
-        view.verification = self.answer(&uid);
+        view.verification = self.verification_reply(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
         let span = span_of(&view);
         let waited = waited_for.map(ConcurrencyPool::as_str);
         span.in_scope(|| tracing::debug!(has_slot, waited_for = waited, "a pass over a task begins"));
         let journey = self
             .latencies
-            .started(&uid, waited_for, self.runs(&uid), Instant::now());
+            .started(&uid, waited_for, self.location_of(&uid), Instant::now());
         self.jobs_gone.remove(&uid);
         let (context, journeys) = (Arc::clone(&self.context), self.metrics.event_latency.clone());
-        let offers = self.offers();
+        let offers = self.platform_view();
         self.running.spawn(WorkItem::Pass(uid.clone()), async move {
-            let pass = work(context, offers, view, has_slot).instrument(span);
+            let pass = reconcile(context, offers, view, has_slot).instrument(span);
             let (outcome, journey) = measure(&journeys, journey, pass).await;
             let passed = TimedOutcome {
                 started: now,
@@ -97,7 +97,7 @@ impl TaskController {
         });
     }
 
-    fn offers(&self) -> PlatformView {
+    fn platform_view(&self) -> PlatformView {
         PlatformView {
             catalog: self.catalog.borrow().clone().unwrap_or_default(),
             grants: Arc::clone(&self.grants),
@@ -120,14 +120,17 @@ impl TaskController {
     ///
     /// # Errors
     /// When it is worth trying again, where the site may not be asked now.
-    fn admit(&self, site: Option<&(Arc<Site>, SiteState)>) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
+    fn transport_for(
+        &self,
+        site: Option<&(Arc<Site>, SiteState)>,
+    ) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
         match site {
             Some((site, SiteState::Up)) => self.context.site_clients.reserve(site),
             _ => Ok(None),
         }
     }
 
-    fn runs(&self, uid: &TaskUid) -> TaskLocation {
+    fn location_of(&self, uid: &TaskUid) -> TaskLocation {
         let target = self
             .index
             .task(uid)
@@ -324,7 +327,7 @@ mod tests {
         for (bytes, at_work) in [(10, 0), (LARGE, 1)] {
             let mut engine = engine();
             let uid = see_long(&mut engine, "team-a", None, "task", bytes);
-            engine.unseen.clear();
+            engine.unsynced.clear();
             engine.start_passes(Instant::now());
             assert!(engine.running.has(&uid));
             engine.release_workers(std::slice::from_ref(&uid));
@@ -365,7 +368,7 @@ mod tests {
             see_on(&mut engine, "slow", &format!("slow-{n}"));
         }
         let other = see_on(&mut engine, "other", "other");
-        engine.unseen.clear();
+        engine.unsynced.clear();
         let now = Instant::now();
         engine.start_passes(now);
         let at_work: Vec<_> = engine.running.passes().collect();

@@ -29,7 +29,7 @@ struct OpenEventLatency {
 
 impl EventLatencies {
     /// Takes in whether the hub has a claim now.
-    pub(super) fn fence(&mut self, is_fenced: bool, now: Instant) {
+    pub(super) fn set_fenced(&mut self, is_fenced: bool, now: Instant) {
         if is_fenced {
             self.fenced_since.get_or_insert(now);
         } else {
@@ -82,14 +82,19 @@ impl EventLatencies {
     }
 
     /// A task has its slot, and waits for a worker again.
-    pub(super) fn has_turn(&mut self, uid: &TaskUid, now: Instant) {
+    pub(super) fn got_slot(&mut self, uid: &TaskUid, now: Instant) {
         if let Some(journey) = self.take(uid, WaitReason::Turn, now) {
             self.put(uid, journey, None, now);
         }
     }
 
     /// A task waits until its cluster may be asked again.
-    pub(super) fn has_to_wait(&mut self, uid: &TaskUid, waited_for: Option<&ConcurrencyPool>, now: Instant) {
+    pub(super) fn wait_for_cluster(
+        &mut self,
+        uid: &TaskUid,
+        waited_for: Option<&ConcurrencyPool>,
+        now: Instant,
+    ) {
         if let Some(journey) = self.take(uid, worker(waited_for), now) {
             self.put(uid, journey, Some(WaitReason::Pace), now);
         }
@@ -145,17 +150,17 @@ mod tests {
         let mut journeys = EventLatencies::default();
         journeys.begin(&uid, at(0));
         journeys.begin(&uid, at(1));
-        journeys.fence(true, at(2));
-        journeys.fence(true, at(3));
-        journeys.fence(false, at(6));
+        journeys.set_fenced(true, at(2));
+        journeys.set_fenced(true, at(3));
+        journeys.set_fenced(false, at(6));
         let full = ConcurrencyPool::Cluster("west".into());
-        journeys.has_to_wait(&uid, Some(&full), at(10));
+        journeys.wait_for_cluster(&uid, Some(&full), at(10));
         let journey = journeys
             .started(&uid, Some(&full), TaskLocation::Elsewhere, at(30))
             .unwrap();
         assert!(journeys.of.is_empty());
         journeys.put(&uid, journey, Some(WaitReason::Turn), at(31));
-        journeys.has_turn(&uid, at(71));
+        journeys.got_slot(&uid, at(71));
         let journey = journeys
             .started(
                 &uid,
@@ -196,7 +201,7 @@ mod tests {
         // What the reconcile itself left to wait for a slot goes on waiting for it.
         journeys.put(&uid, journey, Some(WaitReason::Turn), at(9));
         journeys.pass_ended(&uid, at(10));
-        journeys.has_turn(&uid, at(19));
+        journeys.got_slot(&uid, at(19));
         let journey = journeys.started(&uid, None, TaskLocation::Here, at(19)).unwrap();
         expected.waited(WaitReason::Turn, Duration::from_secs(10));
         assert_eq!(journey, expected);

@@ -15,7 +15,7 @@ use super::super::index::TaskEventKind;
 use super::super::task_record::{JobLocation, StartBlocker, TaskRecord};
 use super::TaskController;
 use super::enqueue::{EnqueueReason, later, ready};
-use super::sites::ticket;
+use super::sites::queued_task;
 use super::sync_sources::SyncSource;
 
 /// Time in which changes of tenants' registries and grants are gathered.
@@ -39,10 +39,10 @@ impl TaskController {
             EngineEvent::Task(scope, change) => self.handle_task_event(&scope, change, at),
             EngineEvent::Job(origin, change) => self.handle_job_event(&origin, change, at),
             EngineEvent::Site(site, state) => self.handle_site_event(&site, state),
-            EngineEvent::PodsSeen => self.saw(&SyncSource::Pods),
+            EngineEvent::PodsSeen => self.mark_synced(&SyncSource::Pods),
             EngineEvent::Grant(change) => self.handle_grant_event(change),
             EngineEvent::Registry(namespace) => self.mark_dirty(namespace),
-            EngineEvent::Refused(scope) => self.waive(&scope),
+            EngineEvent::Refused(scope) => self.skip_forbidden_scope(&scope),
         }
     }
 
@@ -55,7 +55,7 @@ impl TaskController {
         match change {
             WatchChange::Restart => self.index.restart(scope),
             WatchChange::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
-                self.parked
+                self.deferred_events
                     .insert(task.id.uid.clone(), (scope.clone(), task, arrived));
             }
             WatchChange::Seen(task) => self.see(scope, *task, arrived),
@@ -65,7 +65,7 @@ impl TaskController {
                     self.forget(&uid);
                 }
                 self.refused.remove(scope);
-                self.saw(&SyncSource::Tasks(scope.clone()));
+                self.mark_synced(&SyncSource::Tasks(scope.clone()));
             }
         }
     }
@@ -76,8 +76,8 @@ impl TaskController {
     }
 
     /// Takes in what the watch showed while a worker had the task.
-    pub(super) fn take_parked(&mut self, uid: &TaskUid) {
-        if let Some((scope, task, arrived)) = self.parked.remove(uid) {
+    pub(super) fn handle_deferred_event(&mut self, uid: &TaskUid) {
+        if let Some((scope, task, arrived)) = self.deferred_events.remove(uid) {
             self.see(&scope, *task, arrived);
         }
     }
@@ -89,7 +89,7 @@ impl TaskController {
             return;
         }
         self.suspect(&uid);
-        self.begin_journey(&uid, arrived);
+        self.track_latency(&uid, arrived);
         ready(&mut self.queue, &uid, EnqueueReason::TaskSeen);
         if sight == TaskEventKind::Forged {
             self.metrics.forged_statuses.inc();
@@ -97,8 +97,8 @@ impl TaskController {
     }
 
     /// An event arrived for which something may be to be done. While not everything was seen, it says nothing of the hub.
-    fn begin_journey(&mut self, uid: &TaskUid, arrived: Instant) {
-        if self.unseen.is_empty() {
+    fn track_latency(&mut self, uid: &TaskUid, arrived: Instant) {
+        if self.unsynced.is_empty() {
             self.latencies.begin(uid, arrived);
         }
     }
@@ -117,7 +117,7 @@ impl TaskController {
                 let (task, now) = (mark.task.clone(), Instant::now());
                 if let Some(look) = self.index.see_job(origin, mark, now) {
                     if look <= now {
-                        self.begin_journey(&task, arrived);
+                        self.track_latency(&task, arrived);
                     }
                     later(&mut self.queue, &task, look, EnqueueReason::JobSeen);
                 }
@@ -128,7 +128,7 @@ impl TaskController {
                     self.handle_deleted_job(origin, &task);
                 }
                 if origin.is_none() {
-                    self.saw(&SyncSource::Jobs);
+                    self.mark_synced(&SyncSource::Jobs);
                 }
             }
         }
@@ -146,9 +146,9 @@ impl TaskController {
 
     /// A namespace that was deleted took the hub's rights in it along. The others do not wait until the platform gives them
     /// anew, unless there is none that the hub may look at.
-    fn waive(&mut self, scope: &TaskWatchScope) {
+    fn skip_forbidden_scope(&mut self, scope: &TaskWatchScope) {
         let source = SyncSource::Tasks(scope.clone());
-        if scope.namespace.is_none() || !self.unseen.contains(&source) {
+        if scope.namespace.is_none() || !self.unsynced.contains(&source) {
             return;
         }
         self.refused.insert(scope.clone());
@@ -157,21 +157,21 @@ impl TaskController {
                 namespace = scope.namespace.as_deref(),
                 "the hub has no rights on tasks there; it serves the other namespaces"
             );
-            self.saw(&SyncSource::Grants(scope.namespace.clone()));
-            self.saw(&source);
+            self.mark_synced(&SyncSource::Grants(scope.namespace.clone()));
+            self.mark_synced(&source);
         }
     }
 
     /// Counts a source as seen; with the last one the hub is ready, and Jobs that run already take their slots.
-    pub(super) fn saw(&mut self, source: &SyncSource) {
-        let is_last = self.unseen.remove(source) && self.unseen.is_empty();
+    pub(super) fn mark_synced(&mut self, source: &SyncSource) {
+        let is_last = self.unsynced.remove(source) && self.unsynced.is_empty();
         if !is_last {
             return;
         }
         self.index.prune_secrets();
         for (task, _) in self.index.jobs() {
             if let Some(record) = self.index.task(task).filter(|r| !r.phase.is_finished()) {
-                self.fair.adopt(ticket(record, task));
+                self.fair.adopt(queued_task(record, task));
             }
         }
         self.ready.send_replace(true);
@@ -190,13 +190,13 @@ impl TaskController {
         self.backoff.clear(uid);
         self.queue.forget(uid);
         self.jobs_gone.remove(uid);
-        self.parked.remove(uid);
+        self.deferred_events.remove(uid);
         self.latencies.forget(uid);
     }
 
     /// What the platform offers changed: tasks that waited for it look again.
-    pub(super) fn wake_blocked(&mut self) {
-        for uid in self.tasks_that(|r| r.blocked == StartBlocker::ByPlatform || r.create_blocked.is_some()) {
+    pub(super) fn requeue_blocked(&mut self) {
+        for uid in self.tasks_where(|r| r.blocked == StartBlocker::ByPlatform || r.create_blocked.is_some()) {
             self.index.set_create_blocked(&uid, None, None, Instant::now());
             ready(&mut self.queue, &uid, EnqueueReason::PlatformChanged);
         }
@@ -207,7 +207,7 @@ impl TaskController {
         }
     }
 
-    fn tasks_that(&self, is_so: impl Fn(&TaskRecord) -> bool) -> Vec<TaskUid> {
+    fn tasks_where(&self, is_so: impl Fn(&TaskRecord) -> bool) -> Vec<TaskUid> {
         let found = self.index.tasks().filter(|(_, record)| is_so(record));
         found.map(|(uid, _)| uid.clone()).collect()
     }
@@ -228,7 +228,7 @@ impl TaskController {
                 for namespace in grants.end_list(&scope) {
                     self.mark_dirty(namespace);
                 }
-                self.saw(&SyncSource::Grants(scope));
+                self.mark_synced(&SyncSource::Grants(scope));
             }
         }
     }
@@ -250,7 +250,7 @@ impl TaskController {
         self.clean_due = None;
         let soiled = std::mem::take(&mut self.dirty_namespaces);
         for uid in
-            self.tasks_that(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if soiled.contains(&**ns)))
+            self.tasks_where(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if soiled.contains(&**ns)))
         {
             ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);
         }

@@ -27,13 +27,13 @@ impl TaskController {
         });
     }
 
-    pub(super) fn take_ledger(&mut self, read: Result<BTreeMap<String, String>, CallError>) {
+    pub(super) fn handle_ledger(&mut self, read: Result<BTreeMap<String, String>, CallError>) {
         match read {
             Ok(data) => {
-                for site in self.sites.recall(Ledger::read(&data), Timestamp::now()) {
+                for site in self.sites.load_ledger(Ledger::read(&data), Timestamp::now()) {
                     self.request_site(&site);
                 }
-                self.saw(&SyncSource::Ledger);
+                self.mark_synced(&SyncSource::Ledger);
             }
             Err(error) => {
                 tracing::warn!(
@@ -53,7 +53,7 @@ impl TaskController {
     /// Takes in what a reconcile left behind and wrote down, and what gave way to it.
     pub(super) fn handle_leftovers(&mut self, news: &RemoteUpdate) {
         if let Some(orphan) = &news.orphan {
-            self.leave_behind(orphan);
+            self.add_orphan(orphan);
         }
         if !news.forgotten.is_empty() {
             tracing::warn!(
@@ -69,7 +69,7 @@ impl TaskController {
     }
 
     /// Something was left at a site, which is asked for on its own from now on: its task is gone.
-    fn leave_behind(&mut self, orphan: &OrphanRecord) {
+    fn add_orphan(&mut self, orphan: &OrphanRecord) {
         if let Some(forgotten) = self.sites.add_orphan(orphan.clone(), Timestamp::now()) {
             tracing::warn!("too much was left on clusters; the oldest is forgotten");
             self.change_ledger(ledger::forget_orphan(&forgotten));
@@ -120,7 +120,7 @@ impl TaskController {
             });
     }
 
-    pub(super) fn wrote_ledger(&mut self, changes: LedgerChanges, written: Result<(), CallError>) {
+    pub(super) fn handle_ledger_written(&mut self, changes: LedgerChanges, written: Result<(), CallError>) {
         self.is_writing_ledger = false;
         if let Err(error) = written {
             tracing::warn!(

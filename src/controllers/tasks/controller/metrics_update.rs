@@ -17,7 +17,7 @@ impl TaskController {
         let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.work_queue_depth.set(depth(self.queue.len()));
         self.metrics.waiting_tasks.set(depth(self.fair.len().0));
-        self.show_clusters();
+        self.publish_active_jobs();
         for (phase, count) in self.index.phases() {
             self.metrics
                 .tasks

@@ -19,7 +19,7 @@ use super::super::outcome::{JobUpdate, ReconcileError, ReconcileOutcome, SecretU
 use super::super::task_record::StartBlocker;
 use super::enqueue::{EnqueueReason, later, ready};
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
-use super::sites::ticket;
+use super::sites::queued_task;
 use super::sync_sources::SyncSource;
 use super::{SWEEP_RETRY, TaskController, instant};
 use crate::controllers::sweep::{OrphanSecret, SweepCandidates, UnwatchedObjects, marked, remove_orphans};
@@ -27,13 +27,13 @@ use crate::controllers::sweep::{OrphanSecret, SweepCandidates, UnwatchedObjects,
 impl TaskController {
     /// Takes in what a reconcile brought. The event of one that waits for a slot, or for the hub's claim, is still on its way; for
     /// that of any other nothing was to be done.
-    pub(super) fn end_journey(&mut self, uid: &TaskUid, passed: TimedOutcome) {
+    pub(super) fn handle_timed_outcome(&mut self, uid: &TaskUid, passed: TimedOutcome) {
         let TimedOutcome {
             outcome,
             latency: journey,
             ..
         } = passed;
-        self.take_outcome(uid, &outcome);
+        self.handle_outcome(uid, &outcome);
         let now = Instant::now();
         let goes_on = outcome.wants_slot || outcome.lacks_claim();
         if let Some(journey) = journey.filter(|_| goes_on && self.index.task(uid).is_some()) {
@@ -44,7 +44,7 @@ impl TaskController {
     }
 
     /// Takes in what a reconcile found and did.
-    pub(super) fn take_outcome(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
+    pub(super) fn handle_outcome(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         let error = outcome.error;
         let is_outdated = self.outdated.remove(uid);
         let job_is_gone = self.jobs_gone.remove(uid);
@@ -52,7 +52,7 @@ impl TaskController {
             self.forget(uid);
             return;
         }
-        self.take_objects(uid, outcome, job_is_gone);
+        self.record_objects(uid, outcome, job_is_gone);
         self.handle_site_outcome(uid, outcome);
         self.index.take_status(uid, outcome.status, Instant::now());
         self.take_slot(uid, outcome);
@@ -85,7 +85,7 @@ impl TaskController {
         }
     }
 
-    fn take_objects(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome, job_is_gone: bool) {
+    fn record_objects(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome, job_is_gone: bool) {
         if let Some(task) = &outcome.task {
             self.index.changed_task(Arc::clone(task));
         }
@@ -109,7 +109,7 @@ impl TaskController {
             JobUpdate::Deleted(job) => self.index.clear_job(uid, job),
             JobUpdate::None => {}
         }
-        self.take_question(uid, outcome);
+        self.start_verification(uid, outcome);
         // After every reconcile, whatever it brought: the wake-up of an earlier one may be what started this one. A reconcile that
         // failed is repeated when its back-off says so.
         if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
@@ -145,16 +145,16 @@ impl TaskController {
         // What runs on a cluster that is not reached holds up nobody else.
         let is_reached = record.remote.target.is_none() || outcome.remote.was_reached;
         if has_job && !record.phase.is_finished() && is_reached && !is_only_asked_for {
-            self.fair.adopt(ticket(record, uid));
+            self.fair.adopt(queued_task(record, uid));
         } else if outcome.wants_slot {
-            self.fair.wait(ticket(record, uid));
+            self.fair.wait(queued_task(record, uid));
         } else {
             self.fair.remove(record.namespace(), record.created, uid);
         }
     }
 
     /// Takes in what is in the rendering namespace, and removes what belongs to no task any more.
-    pub(super) fn take_list(&mut self, listed: Result<UnwatchedObjects, CallError>) {
+    pub(super) fn handle_list(&mut self, listed: Result<UnwatchedObjects, CallError>) {
         self.is_sweeping = false;
         let Ok(UnwatchedObjects { secrets, others_jobs }) = listed else {
             self.sweep_due = Instant::now() + SWEEP_RETRY;
@@ -162,10 +162,10 @@ impl TaskController {
         };
         self.sweep_due = Instant::now() + self.limits.gc_interval;
         self.publish_leftovers(&secrets);
-        let strangers = self.meet_jobs(&None, &others_jobs);
+        let strangers = self.adopt_jobs(&None, &others_jobs);
         let own = self.keep_secrets(secrets);
         self.index.prune_secrets();
-        self.saw(&SyncSource::Secrets);
+        self.mark_synced(&SyncSource::Secrets);
         self.remove_orphans(&own, strangers);
     }
 
@@ -173,7 +173,7 @@ impl TaskController {
     fn keep_secrets(&mut self, secrets: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
         let mut own = Vec::with_capacity(secrets.len());
         for meta in secrets {
-            let Some(task) = secret_task(&meta).filter(|_| self.concerns(&None, &meta)) else {
+            let Some(task) = secret_task(&meta).filter(|_| self.is_of_this_hub(&None, &meta)) else {
                 continue;
             };
             let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));

@@ -26,7 +26,7 @@ impl TaskController {
 
     /// Whether all that is left to do for a task is to remove it, which is not its turn yet.
     pub(super) fn awaits_removal(&mut self, uid: &TaskUid) -> bool {
-        let is_clear = self.index.is_clear(uid);
+        let is_clear = self.index.has_no_objects(uid);
         let Some(record) = self.index.task(uid).filter(|record| is_over(record)) else {
             return false;
         };
@@ -42,7 +42,7 @@ impl TaskController {
 
     /// Takes in how a task stands after a reconcile, or without one: whether it counts among those that are kept.
     pub(super) fn retain(&mut self, uid: &TaskUid) {
-        let is_clear = self.index.is_clear(uid);
+        let is_clear = self.index.has_no_objects(uid);
         let ground = self.kept_at(uid);
         let Some(record) = self.index.task_mut(uid) else {
             return;

@@ -26,7 +26,7 @@ const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
 
 impl TaskController {
     pub(super) fn request_site(&mut self, site: &Arc<Site>) {
-        if self.sites.request(site) {
+        if self.sites.request_for_orphans(site) {
             self.send_site_request(SiteRequest::Open(Arc::clone(site)));
         }
     }
@@ -133,7 +133,7 @@ impl TaskController {
 
     /// A task that was there before this process may have left something that nobody saw.
     pub(super) fn suspect(&mut self, uid: &TaskUid) {
-        if self.unseen.is_empty() {
+        if self.unsynced.is_empty() {
             return;
         }
         let now = Timestamp::now();
@@ -167,20 +167,20 @@ impl TaskController {
                 {
                     self.change_ledger(ledger::record_loss(&site, since));
                 }
-                self.set_aside(tasks);
+                self.requeue_unreached(tasks);
             }
             SiteTransition::KeptAway { was_recorded } => {
                 if was_recorded {
                     self.change_ledger(ledger::forget_loss(&site));
                 }
-                self.set_aside(self.sites.tasks(&site));
+                self.requeue_unreached(self.sites.tasks(&site));
             }
             SiteTransition::Nothing => {}
         }
     }
 
     /// Looks at tasks whose site is not reached any more; what cannot end now holds up no other task.
-    pub(super) fn set_aside(&mut self, tasks: Vec<TaskUid>) {
+    pub(super) fn requeue_unreached(&mut self, tasks: Vec<TaskUid>) {
         for uid in tasks {
             self.give_slot_back(&uid);
             ready(&mut self.queue, &uid, EnqueueReason::SiteLost);
@@ -206,7 +206,7 @@ impl TaskController {
             && has_job
             && !record.phase.is_finished()
         {
-            self.fair.adopt(ticket(record, uid));
+            self.fair.adopt(queued_task(record, uid));
         }
     }
 
@@ -221,7 +221,7 @@ impl TaskController {
     }
 
     /// Says how many Jobs run on each cluster, where that changed.
-    pub(super) fn show_clusters(&mut self) {
+    pub(super) fn publish_active_jobs(&mut self) {
         let running = self.fair.running_on();
         let running: BTreeMap<_, _> = running.map(|(name, n)| (name.to_string(), n)).collect();
         self.active.send_if_modified(|known| {
@@ -234,7 +234,7 @@ impl TaskController {
     }
 
     /// Takes in how many Jobs the platform lets run on each cluster, and how often it gives each namespace a turn.
-    pub(super) fn take_caps(&mut self) {
+    pub(super) fn update_queue_limits(&mut self) {
         let catalog = self.catalog.borrow().clone().unwrap_or_default();
         self.fair.set_weights(Arc::clone(&catalog.weights));
         let gone: Vec<_> = self
@@ -255,7 +255,7 @@ impl TaskController {
 }
 
 /// A task as it stands in line.
-pub(super) fn ticket<'a>(record: &'a TaskRecord, uid: &'a TaskUid) -> QueuedTask<'a> {
+pub(super) fn queued_task<'a>(record: &'a TaskRecord, uid: &'a TaskUid) -> QueuedTask<'a> {
     QueuedTask {
         namespace: record.namespace(),
         created: record.created,

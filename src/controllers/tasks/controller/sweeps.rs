@@ -31,7 +31,7 @@ const LISTS: usize = 8;
 impl TaskController {
     /// Lists what is at the sites whose turn it is.
     pub(super) fn start_lists(&mut self, now: Instant) {
-        let is_known = self.unseen.iter().all(|source| *source == SyncSource::Secrets);
+        let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
         while is_known && self.listing.len() < LISTS {
             let Some(site) = self.lists.take(now) else { return };
             let Some(objects) = self.objects_at(&site) else {
@@ -39,12 +39,12 @@ impl TaskController {
                 continue;
             };
             self.listing.insert(Arc::clone(&site));
-            self.walk_on(site, Box::new(PagedSweep::new(objects)));
+            self.list_next_page(site, Box::new(PagedSweep::new(objects)));
         }
     }
 
     /// Asks for the next page of what is at a site.
-    fn walk_on(&mut self, site: Arc<Site>, mut walk: Box<PagedSweep>) {
+    fn list_next_page(&mut self, site: Arc<Site>, mut walk: Box<PagedSweep>) {
         let errand = WorkItem::SiteList(Arc::clone(&site));
         self.running.spawn(errand, async move {
             let stride = walk.step().await;
@@ -53,7 +53,7 @@ impl TaskController {
     }
 
     /// Takes in a page of what is at a site; with the last one everything there is known.
-    pub(super) fn take_stride(
+    pub(super) fn handle_page(
         &mut self,
         site: &Arc<Site>,
         mut walk: Box<PagedSweep>,
@@ -61,21 +61,21 @@ impl TaskController {
     ) {
         let stride = match stride {
             Ok(stride) => stride,
-            Err(error) => return self.not_listed(site, error),
+            Err(error) => return self.handle_list_error(site, error),
         };
-        self.take_page(site, &stride, &mut walk.strangers);
+        self.record_page(site, &stride, &mut walk.strangers);
         if !stride.is_last {
-            return self.walk_on(Arc::clone(site), walk);
+            return self.list_next_page(Arc::clone(site), walk);
         }
         if self.sites.is_reached(site) {
-            self.arrive(site, walk);
+            self.finish_list(site, walk);
         } else {
-            self.clear_first(site, walk);
+            self.remove_given_up_first(site, walk);
         }
     }
 
     /// What is at a site could not be listed. A right that is missing stays so for a while: it is told once, or with each sweep.
-    fn not_listed(&mut self, site: &Arc<Site>, error: CallError) {
+    fn handle_list_error(&mut self, site: &Arc<Site>, error: CallError) {
         let (is_forbidden, is_sweep) = (error == CallError::Forbidden, self.sites.is_reached(site));
         if is_forbidden && (is_sweep || self.sites.forbidden(site)) {
             tracing::warn!(
@@ -83,7 +83,7 @@ impl TaskController {
                 "a cluster forbids the hub to list Jobs or Secrets in its namespace there; give its user the documented Role"
             );
             if !is_sweep {
-                self.set_aside(self.sites.tasks(site));
+                self.requeue_unreached(self.sites.tasks(site));
             }
         }
         let pause = if is_forbidden && is_sweep {
@@ -91,16 +91,16 @@ impl TaskController {
         } else {
             SWEEP_RETRY
         };
-        self.end_walk(site, pause);
+        self.end_list(site, pause);
     }
 
     /// Removes what was given up while a site was not reached, and what deleted tasks left there, before anything else of it goes
     /// on: a Job whose task has ended could still push.
-    fn clear_first(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
+    fn remove_given_up_first(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
         let (jobs, left) = (self.given_up(site), self.sites.orphans(site));
         let objects = self.objects_at(site);
         let Some(objects) = objects.filter(|_| !jobs.is_empty() || !left.is_empty()) else {
-            return self.arrive(site, walk);
+            return self.finish_list(site, walk);
         };
         let (metrics, site) = (self.metrics.clone(), Arc::clone(site));
         let left = left.into_iter().map(RemoteOrphan::from).collect();
@@ -127,14 +127,14 @@ impl TaskController {
     }
 
     /// What was given up at a site is gone, as far as it could be removed.
-    pub(super) fn take_cleared(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>, settled: Vec<TaskUid>) {
+    pub(super) fn handle_cleared(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>, settled: Vec<TaskUid>) {
         self.forget_orphans(site, settled);
-        self.arrive(site, walk);
+        self.finish_list(site, walk);
     }
 
     /// Everything there is at a site is known.
-    fn arrive(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
-        self.end_walk(site, self.limits.gc_interval);
+    fn finish_list(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
+        self.end_list(site, self.limits.gc_interval);
         let was_reached = self.sites.is_reached(site);
         let Some(was_lost) = self.sites.listed(site) else {
             return;
@@ -149,7 +149,7 @@ impl TaskController {
     }
 
     /// Gives the place of a list back; the next one is after a pause.
-    pub(super) fn end_walk(&mut self, site: &Arc<Site>, pause: Duration) {
+    pub(super) fn end_list(&mut self, site: &Arc<Site>, pause: Duration) {
         self.listing.remove(site);
         self.lists.done(site);
         if self.sites.state(site).is_some() {
@@ -157,11 +157,11 @@ impl TaskController {
         }
     }
 
-    fn take_page(&mut self, site: &Arc<Site>, stride: &PagedSweepStep, strangers: &mut OrphanBatch) {
+    fn record_page(&mut self, site: &Arc<Site>, stride: &PagedSweepStep, strangers: &mut OrphanBatch) {
         let origin = Some(Arc::clone(site));
         match stride.listing {
             ListKind::OthersJobs => {
-                for mark in self.meet_jobs(&origin, &stride.items) {
+                for mark in self.adopt_jobs(&origin, &stride.items) {
                     strangers.add_job(|| mark.into());
                 }
             }
@@ -181,7 +181,7 @@ impl TaskController {
     ) {
         let (origin, now) = (Some(Arc::clone(site)), Timestamp::now());
         for meta in secrets {
-            let Some(task) = secret_task(meta).filter(|_| self.concerns(&origin, meta)) else {
+            let Some(task) = secret_task(meta).filter(|_| self.is_of_this_hub(&origin, meta)) else {
                 continue;
             };
             let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
@@ -209,7 +209,7 @@ impl TaskController {
         let Some(objects) = self.objects_at(site) else {
             return;
         };
-        self.meet_strays(&Some(Arc::clone(site)), Timestamp::now(), &mut strangers);
+        self.collect_strays(&Some(Arc::clone(site)), Timestamp::now(), &mut strangers);
         let (left_out, illegible) = (strangers.left_out, strangers.illegible);
         if left_out + illegible > 0 {
             // What a cluster calls them is not repeated.
@@ -300,7 +300,7 @@ mod tests {
     async fn no_more_sites_are_listed_at_once_than_the_bound() {
         let mut engine = engine();
         Arc::get_mut(&mut engine.context).unwrap().site_clients = Arc::new(Silent);
-        engine.unseen.clear();
+        engine.unsynced.clear();
         for number in 0..2 * LISTS {
             let cluster = ClusterName::Platform(format!("cluster-{number}"));
             let namespace = "jobs".to_owned();

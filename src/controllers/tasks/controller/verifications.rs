@@ -50,7 +50,7 @@ impl Verifications {
     }
 
     /// Asks a registry about a task, unless it is being asked already.
-    pub(super) fn ask(&mut self, uid: &TaskUid, claim: Box<PendingVerification>, verifier: Verifier) {
+    pub(super) fn verify(&mut self, uid: &TaskUid, claim: Box<PendingVerification>, verifier: Verifier) {
         let now = Timestamp::now();
         let question = self.of.entry(uid.clone()).or_insert(VerificationEntry {
             is_required: false,
@@ -78,7 +78,10 @@ impl Verifications {
     }
 
     /// Takes in what a registry said: the task that it is about, and when to ask again where the question broke.
-    pub(super) fn take(&mut self, ended: VerificationJoinResult) -> Option<(TaskUid, Option<Timestamp>)> {
+    pub(super) fn handle_result(
+        &mut self,
+        ended: VerificationJoinResult,
+    ) -> Option<(TaskUid, Option<Timestamp>)> {
         let (id, answered) = match ended {
             Ok((id, answered)) => (id, Some(answered)),
             Err(error) => (error.id(), None),

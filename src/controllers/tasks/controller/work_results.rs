@@ -21,17 +21,17 @@ impl TaskController {
                 let took = passed.started.elapsed();
                 self.metrics.pass(took);
                 if let Some(ended) = passed.outcome.ended(took) {
-                    self.queue.learn(&uid, ended);
+                    self.queue.record_feedback(&uid, ended);
                 }
-                self.end_journey(&uid, *passed);
+                self.handle_timed_outcome(&uid, *passed);
             }
-            WorkResult::Sweep(listed) => self.take_list(listed),
+            WorkResult::Sweep(listed) => self.handle_list(listed),
             WorkResult::Removal => {}
-            WorkResult::SiteList(site, walk, stride) => self.take_stride(&site, walk, stride),
-            WorkResult::SiteCleared(site, walk, settled) => self.take_cleared(&site, walk, settled),
+            WorkResult::SiteList(site, walk, stride) => self.handle_page(&site, walk, stride),
+            WorkResult::SiteCleared(site, walk, settled) => self.handle_cleared(&site, walk, settled),
             WorkResult::SiteRemoval(site, settled) => self.forget_orphans(&site, settled),
-            WorkResult::Ledger(read) => self.take_ledger(read),
-            WorkResult::LedgerWrite(changes, written) => self.wrote_ledger(changes, written),
+            WorkResult::Ledger(read) => self.handle_ledger(read),
+            WorkResult::LedgerWrite(changes, written) => self.handle_ledger_written(changes, written),
         }
     }
 
@@ -50,13 +50,13 @@ impl TaskController {
             }
             // What was to be removed is found by the next list.
             WorkItem::Removal => self.sweep_due = self.sweep_due.min(soon),
-            WorkItem::SiteList(site) => self.end_walk(&site, SWEEP_RETRY),
+            WorkItem::SiteList(site) => self.end_list(&site, SWEEP_RETRY),
             WorkItem::SiteRemoval(site) => {
                 if self.sites.state(&site).is_some() {
                     self.lists.add_at(&site, soon);
                 }
             }
-            WorkItem::LedgerRead => self.take_ledger(Err(CallError::Transport(TransportStage::Internal))),
+            WorkItem::LedgerRead => self.handle_ledger(Err(CallError::Transport(TransportStage::Internal))),
             WorkItem::LedgerWrite(changes) => self.write_ledger_later(changes),
         }
         tracing::warn!("a piece of work broke; it is repeated");
@@ -64,7 +64,7 @@ impl TaskController {
 
     /// A worker gives a task back.
     pub(super) fn end_pass(&mut self, uid: &TaskUid) {
-        self.take_parked(uid);
+        self.handle_deferred_event(uid);
         self.latencies.pass_ended(uid, Instant::now());
         self.queue.done(uid);
     }
@@ -108,12 +108,12 @@ mod tests {
     fn busy_with(errand: &WorkItem) -> TaskController {
         let mut engine = engine();
         let now = Instant::now();
-        engine.unseen.clear();
+        engine.unsynced.clear();
         engine.sweep_due = now + Duration::from_secs(3600);
         let site = engine
             .sites
             .intern(Site::clone(&site()), k8s_openapi::jiff::Timestamp::now());
-        engine.sites.request(&site);
+        engine.sites.request_for_orphans(&site);
         engine
             .sites
             .transition(&site, SiteState::Up, k8s_openapi::jiff::Timestamp::now());
@@ -129,7 +129,7 @@ mod tests {
                 engine.lists.take(now);
                 engine.listing.insert(Arc::clone(site));
             }
-            WorkItem::LedgerRead => _ = engine.unseen.insert(SyncSource::Ledger),
+            WorkItem::LedgerRead => _ = engine.unsynced.insert(SyncSource::Ledger),
             WorkItem::LedgerWrite(_) => engine.is_writing_ledger = true,
         }
         engine

@@ -25,7 +25,7 @@ impl TaskIndex {
     /// The one copy of a task's target; `None` where it runs on the hub, or nowhere.
     pub(super) fn target(&mut self, task: &Task) -> Option<Arc<RemoteTarget>> {
         let target = target(&task.id, task.spec.as_ref()?, &self.tenancy).ok()??;
-        Some(self.targets.one(target))
+        Some(self.targets.intern(target))
     }
 
     /// The namespace on another cluster in which a task's Job was put.
@@ -38,8 +38,8 @@ impl TaskIndex {
 
     /// Gives back where a task was; what no other task names is forgotten.
     pub(super) fn give_back(&mut self, target: Option<Arc<RemoteTarget>>, job_namespace: Option<Arc<str>>) {
-        self.targets.give_back(target);
-        self.namespaces.give_back(job_namespace);
+        self.targets.release(target);
+        self.namespaces.release(job_namespace);
     }
 
     /// Takes in who must change something before a task can start.
@@ -57,7 +57,7 @@ impl TaskIndex {
                     self.waiting.remove(&namespace);
                 }
             }
-            self.namespaces.give_back(Some(namespace));
+            self.namespaces.release(Some(namespace));
         }
     }
 

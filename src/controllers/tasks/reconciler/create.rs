@@ -38,11 +38,11 @@ impl Reconciler<'_> {
         let Some(uid) = self.created_secret(task, &secret, created).await? else {
             return Ok(());
         };
-        let uid = self.believed_uid(uid)?;
+        let uid = self.checked_uid(uid)?;
         (self.view.secret, self.outcome.secret) = (Some(uid.clone()), SecretUpdate::Known(uid));
         let created = objects.create_job(&job).await;
         let mark = match created {
-            Ok(uid) => mark_of(&job.metadata, self.believed_uid(uid)?),
+            Ok(uid) => mark_of(&job.metadata, self.checked_uid(uid)?),
             Err(declined) if declined.error == CallError::AlreadyExists => {
                 self.existing_job(task, &job.metadata).await?
             }

@@ -73,7 +73,7 @@ impl Reconciler<'_> {
     }
 
     /// The UID of something that was made. One of another cluster is repeated only where it looks like one.
-    pub(super) fn believed_uid(&self, uid: String) -> Result<String, ReconcileError> {
+    pub(super) fn checked_uid(&self, uid: String) -> Result<String, ReconcileError> {
         if self.target.is_none() || is_uid(&uid) {
             Ok(uid)
         } else {
@@ -130,7 +130,7 @@ impl Reconciler<'_> {
     }
 
     /// Reads what of the platform's goes along to another cluster.
-    pub(super) async fn load(
+    pub(super) async fn load_credentials(
         &self,
         cargo: &CopyRequest,
     ) -> Result<Result<CopiedCredentials, Refusal>, ReconcileError> {
@@ -158,7 +158,7 @@ impl Reconciler<'_> {
     }
 
     /// Writes down what may be left on a cluster that is not reached, as far as there is room for it, and tells people.
-    pub(super) async fn abandon(&mut self, task: &Arc<Task>) -> Result<(), ReconcileError> {
+    pub(super) async fn record_leftovers(&mut self, task: &Arc<Task>) -> Result<(), ReconcileError> {
         let Some((site, _)) = &self.view.remote.site else {
             self.leftovers = RemoteLeftovers::WrittenDown;
             return Ok(());
@@ -191,7 +191,7 @@ impl Reconciler<'_> {
             subject: EventSubject::Task(task.id.clone()),
             is_warning: true,
             reason: Reason::TeardownForced,
-            note: forced(is_recorded, &orphan.name),
+            note: forced_deletion_note(is_recorded, &orphan.name),
         });
         tracing::warn!(task = %task.id.uid, is_recorded, "a task was let go although its cluster was not reached");
         self.outcome.remote.orphan = is_recorded.then(|| Box::new(orphan));
@@ -200,7 +200,7 @@ impl Reconciler<'_> {
 }
 
 /// What people are told of a task that was let go.
-fn forced(is_recorded: bool, name: &str) -> String {
+fn forced_deletion_note(is_recorded: bool, name: &str) -> String {
     if is_recorded {
         return "the task was deleted although its cluster could not be reached; its Job and Secret may be left there; the hub has \
                 recorded them, and removes them when it reaches the cluster again"

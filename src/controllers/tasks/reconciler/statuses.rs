@@ -57,7 +57,7 @@ impl Reconciler<'_> {
         };
         self.view.is_forged = false;
         (self.outcome.status.is_forged, self.outcome.status.was_written) = (Some(false), true);
-        self.changed(task, String::new(), |task| {
+        self.apply_change(task, String::new(), |task| {
             task.set_revision(standing);
             task.set_status(status);
         });

@@ -146,7 +146,7 @@ impl LeaseStateMachine {
             LeaseSlot::Hub | LeaseSlot::Shard(_) => InstanceState::Starting,
         };
         if state == InstanceState::Starting {
-            self.former = self.dropped();
+            self.former = self.former_namespaces();
         }
         let name = self.identity.name(slot);
         let before = self.listed.as_ref().and_then(|listed| listed.leases.get(&name));
@@ -197,7 +197,7 @@ impl LeaseStateMachine {
     }
 
     /// The namespaces that this hub served, as its records say, and that this instance does not serve.
-    fn dropped(&self) -> BTreeSet<String> {
+    fn former_namespaces(&self) -> BTreeSet<String> {
         let NamespaceScope::Only { names: own, .. } = &self.identity.watched else {
             return BTreeSet::new();
         };

@@ -82,7 +82,7 @@ impl CopyRequest {
 impl ResolvedTask {
     /// What has to go along to another cluster; `None` where nothing has to.
     #[must_use]
-    pub fn cargo(&self) -> Option<CopyRequest> {
+    pub fn copy_request(&self) -> Option<CopyRequest> {
         let platforms = match &self.credential {
             CredentialState::BasicAuth(name) | CredentialState::DockerConfig(name) => Some(name),
             CredentialState::Anonymous | CredentialState::Missing | CredentialState::Invalid => None,

@@ -55,7 +55,7 @@ impl Catalog {
         };
         if let Some(target) = target {
             let registry = spec.registry_ref.as_ref().filter(|_| own.is_none());
-            self.may_travel(&resolved, registry.map(|named| named.name.as_str()), target)?;
+            self.may_be_copied(&resolved, registry.map(|named| named.name.as_str()), target)?;
             if matches!(target, RemoteTarget::Own(_)) {
                 // The platform's Secrets are not there, and their names are nobody's business.
                 resolved.class.image_pull_secrets.clear();
@@ -66,7 +66,7 @@ impl Catalog {
 
     /// Whether the credential may go to another cluster: a tenant's own may, the platform's only to a cluster of the
     /// platform's that lists its registry.
-    fn may_travel(
+    fn may_be_copied(
         &self,
         resolved: &ResolvedTask,
         registry: Option<&str>,
