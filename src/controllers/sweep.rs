@@ -1,4 +1,5 @@
-//! Looks at what hubs of this cluster made, and removes that whose task is gone, each only after the API server confirmed it.
+//! Removes the objects of deleted tasks that hubs of this cluster made, each only after the API server confirmed that the task is
+//! gone.
 
 pub mod adoption;
 pub mod paged_sweep;
@@ -70,7 +71,7 @@ pub struct OrphanJob {
 pub enum OwnerTask {
     /// None at all.
     Nothing,
-    /// Something that is no task's name; what it is about cannot be told.
+    /// A value that is no name of a task, so the hub cannot know the task.
     Illegible,
     /// This one.
     Task(TaskId),
@@ -128,7 +129,7 @@ impl SweepCandidates {
     }
 }
 
-/// A Secret as the pure rule looks at it.
+/// The facts of a Secret on which `plan::task::orphans` decides.
 pub fn marked(meta: &ObjectMeta, now: Timestamp) -> LabeledObject {
     let created = meta
         .creation_timestamp
@@ -214,7 +215,7 @@ pub async fn remove_given_up(
     settled
 }
 
-/// What comes of a removal by then. Once the time is over none is begun: each would send a request that is not waited for.
+/// The result of a removal until the deadline. After it no removal starts, because its request would not be waited for.
 async fn in_time<T>(
     until: Instant,
     removal: impl Future<Output = Result<T, CallError>>,
@@ -341,9 +342,8 @@ struct TaskGoneCheck<'a> {
 }
 
 impl TaskGoneCheck<'_> {
-    /// Whether the API server has no task of the name and UID that an object names. One of this hub's that names no task
-    /// belongs to none; of a task that is not the hub's, or of what is no name, nothing can be said, and another cluster may
-    /// name any.
+    /// Whether the API server has no task of the name and UID that an object names. An object of this hub that names no task is
+    /// an orphan; an object of another hub, or with an illegible name, is not, because a cluster can write any name.
     async fn is_orphan(&self, maker: ObjectCreator, owner: &OwnerTask) -> Result<bool, CallError> {
         match (maker, owner) {
             (ObjectCreator::Foreign, _)

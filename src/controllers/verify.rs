@@ -1,7 +1,7 @@
-//! Asks the platform's registries whether they hold what was pushed: requests that only read, bounded in time and number.
+//! Verifies that the platform's registries hold the pushed charts: requests that only read, bounded in time and number.
 //!
-//! A registry is first asked as anybody may ask it; the credential is read and sent only where that does not do. What comes
-//! back is one of a few words of ours.
+//! The first request has no credential; the credential is read and sent only where the registry refuses that. The result is one
+//! of a few values.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,9 +25,9 @@ use crate::renderer::transport::{Transport, TransportLimits};
 
 /// Questions at once, to all registries and to one: a slow one holds up no other.
 const AT_ONCE: [usize; 2] = [16, 4];
-/// Longest that one question may take once it is its turn.
+/// Longest time of one verification once it has its permits.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The same, turn included, where nothing depends on the answer.
+/// Longest time, with the wait for permits, where nothing depends on the answer.
 const BRIEF: Duration = Duration::from_secs(1);
 /// How long a registry that did not answer is not asked what nothing depends on.
 const SPARED: Duration = Duration::from_secs(60);
@@ -101,7 +101,8 @@ impl Verifier {
         Arc::clone(&known)
     }
 
-    /// A turn at the host, then one among all: who waits for a slow host takes no turn from others. Neither is ever closed.
+    /// A permit of the host, then one of all hosts, so that those who wait for a slow host hold none of the others. Neither
+    /// semaphore is ever closed.
     async fn permits<'a>(&'a self, host: &'a RegistryHostState) -> [Option<SemaphorePermit<'a>>; 2] {
         let own = host.turns.acquire().await.ok();
         [own, self.0.turns.acquire().await.ok()]
@@ -246,7 +247,7 @@ mod tests {
     use crate::api::names::HubId;
     use crate::plan::platform::catalog::CopyRequest;
 
-    /// The host of a registry that tells a manifest's digest by its bytes alone, of which there are so many.
+    /// A registry whose manifest has no digest header and so many bytes.
     async fn registry(bytes: usize) -> String {
         let answer = move |method: Method| async move {
             if method == Method::HEAD {

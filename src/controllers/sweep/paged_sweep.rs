@@ -77,14 +77,14 @@ pub struct OrphanBatch {
 }
 
 impl OrphanBatch {
-    /// Takes in a config Secret.
+    /// Adds a config Secret.
     pub fn add_secret(&mut self, secret: OrphanSecret) {
         if self.has_room() {
             self.secrets.push(secret);
         }
     }
 
-    /// Takes in a Job.
+    /// Adds a Job.
     pub fn add_job(&mut self, job: impl FnOnce() -> OrphanJob) {
         if self.has_room() {
             self.jobs.push(job());

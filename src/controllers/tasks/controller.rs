@@ -1,8 +1,7 @@
-//! The loop that owns what the hub remembers: it takes in what the watches see, hands tasks to workers, and takes in
-//! what they bring.
+//! The controller of tasks: handles watch events, gives tasks to workers, and handles their outcomes.
 //!
-//! One owner means no locks. `inputs` and `outcomes` are the two ways in which what it remembers changes.
-//! Workers are tasks of their own, so a panic in one costs its task an error and a retry.
+//! One loop owns the index, so it needs no locks; `inputs` and `outcomes` are its only changes. Workers are tasks of their own,
+//! so a panic in one costs its task an error and a retry.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -100,26 +99,26 @@ pub struct TaskController {
     queue: WorkQueue<TaskUid>,
     fair: FairQueue,
     retention: Retention,
-    /// When the queue is looked at by namespace; `None` while nobody waits.
+    /// When the metrics of the queue are next updated by namespace; `None` while no task waits.
     look_due: Option<Instant>,
     backoff: Backoff<TaskUid>,
     running: RunningWork,
     latencies: EventLatencies,
     /// Tasks whose pass began before the catalog changed: what it found is not kept.
     outdated: HashSet<TaskUid>,
-    /// What the watch showed of tasks that a worker has, the newest of each: until it is back nobody knows which status on
-    /// the object is the worker's.
+    /// The newest watch event of each task that a worker has: until the worker is done, the controller cannot know which status
+    /// on the object the worker wrote.
     deferred_events: HashMap<TaskUid, (TaskWatchScope, Box<Task>, Instant)>,
     /// Tasks whose Job went while a worker had them.
     jobs_gone: HashSet<TaskUid>,
     /// References that namespaces allow.
     grants: Arc<ReferenceGrantIndex>,
-    /// Namespaces in which a tenant changed something that tasks may wait for, and when they are told.
+    /// Namespaces in which a tenant changed an object that tasks may wait for, and when those tasks are requeued.
     dirty_namespaces: HashSet<String>,
     clean_due: Option<Instant>,
     /// What was not seen whole yet.
     unsynced: HashSet<SyncSource>,
-    /// How many scopes of tasks there are, and those that the hub may not look at.
+    /// The number of task scopes, and those that the hub may not list.
     scopes: usize,
     refused: HashSet<TaskWatchScope>,
     sweep_due: Instant,
@@ -257,7 +256,7 @@ impl TaskController {
     }
 
     fn fail(&mut self, uid: &TaskUid, kind: &'static str, stage: Option<&'static str>) {
-        // The port of the metrics asks for no credential: there it would tell a tenant what answers at an address of its choice.
+        // The metrics port needs no credential: the reason would show a tenant what answers at an address of its choice.
         let shown = stage
             .filter(|_| !self.is_for_own_cluster(uid))
             .unwrap_or_default();
@@ -555,7 +554,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Waits as a reconcile does, until the controller has heard of it.
+    /// Waits as a reconcile does, until the controller knows that it waits.
     async fn wait_for_word(engine: &mut TaskController, task: &'static str) -> tokio::task::JoinHandle<()> {
         let notes = engine.context.pod_results.clone();
         let waits = tokio::spawn(async move {
@@ -732,7 +731,7 @@ pub(super) mod tests {
         let now = Instant::now();
         assert_eq!(engine.queue.take(now), Some(task.clone()));
         assert!(may_have_ended(&engine, now));
-        // The read said that it still runs; it is read again without another event, and not at once.
+        // The Job still ran when it was read; it is read again without another event, after a pause.
         engine.handle_outcome(
             &task,
             &outcome(JobUpdate::Read(mark(&task, CompletionHint::Now), now)),

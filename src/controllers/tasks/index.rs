@@ -1,7 +1,7 @@
-//! What the hub remembers of each task: everything while there is something to do, a few words once it is finished.
+//! The index: what the hub remembers of each task, everything while there is work, a summary once it is finished.
 //!
-//! Owned by one loop, so it needs no locks. A finished task keeps its names, its phase, its dates and what the hub said of it
-//! last, packed; its spec is read again in the rare case that it is needed.
+//! One loop owns it, so it needs no locks. A finished task keeps its names, phase, dates and last status, compressed; its spec is
+//! read again in the rare case that it is needed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ mod targets;
 
 /// A task that waits this long says so; earlier it would cost a write for a state that is already over.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(30);
-/// Bytes of whole tasks kept in memory while they wait or run; beyond it a task is read when its turn comes.
+/// Bytes of whole tasks kept in memory while they wait or run; beyond it a task is read when it is reconciled.
 const KEPT_BUDGET: usize = 32 << 20;
 
 /// Everything the hub remembers.
@@ -57,7 +57,7 @@ pub struct TaskIndex {
     /// Tasks in each phase, in the order of [`PHASES`].
     phases: [usize; PHASES.len()],
     status_compressor: StatusCompressor,
-    /// Whom tasks without a ServiceAccount act as, which decides how their own kubeconfig is read.
+    /// The account of tasks that name none, which decides how their own kubeconfig is read.
     tenancy: TenancyPolicy,
     /// How long what a failure left stays.
     timeouts: TaskTimeouts,
@@ -79,7 +79,7 @@ const PHASES: [(TaskPhase, &str); 4] = [
 pub struct RemoteTaskView {
     /// Whether something of it may be there that was not seen.
     pub may_be_there: bool,
-    /// The site that it is at, and how that stands.
+    /// Its site and the site's state.
     pub site: Option<(Arc<Site>, SiteState)>,
     /// The way there for one reconcile, where it is connected.
     pub way: Option<Arc<dyn ApiTransport>>,
@@ -103,9 +103,9 @@ pub struct TaskView {
     pub id: TaskId,
     /// The whole task, unless it must be read.
     pub task: Option<Arc<Task>>,
-    /// What the hub said of it last, where the task must be read.
+    /// The last status that the hub wrote, where the task must be read.
     pub said: Option<(LastStatusDigest, RenderTaskStatus)>,
-    /// Whether something else stands on the object, as far as is known.
+    /// Whether the object has another status, as far as is known.
     pub is_forged: bool,
     /// Whether it is time to put that right.
     pub may_restore: bool,
@@ -123,7 +123,7 @@ pub struct TaskView {
     pub removal: RemovalState,
     /// Where it runs, if not on the hub.
     pub remote: RemoteTaskView,
-    /// What is known of the registry's word on it.
+    /// The result of its verification.
     pub verification: Option<VerificationReply>,
 }
 
@@ -132,9 +132,9 @@ pub struct TaskView {
 pub enum TaskEventKind {
     /// Late: what is remembered is newer.
     Late,
-    /// News.
+    /// A new state of the task.
     News,
-    /// News, with a status that is not the hub's.
+    /// A new state of the task, with a status that the hub did not write.
     Forged,
 }
 
@@ -156,7 +156,7 @@ impl TaskIndex {
         self.tasks.iter()
     }
 
-    /// Takes in a task as the hub itself changed it.
+    /// Stores a task as the hub itself changed it.
     pub fn changed_task(&mut self, task: Arc<Task>) {
         let Some(known) = self.tasks.get(&task.id.uid) else {
             return;
@@ -234,8 +234,8 @@ impl TaskIndex {
         }
     }
 
-    /// Takes in what keeps a task's objects from being created, and until when that is believed, where the plan says; when to
-    /// try it again in spite of that.
+    /// Records what keeps the API server from creating a task's objects, and until when, where the plan says so; returns when to
+    /// try again.
     pub fn set_create_blocked(
         &mut self,
         uid: &TaskUid,

@@ -1,7 +1,7 @@
-//! The hub's last word on a task, packed: what a forged status is put right with, without a second Job.
+//! The last status that the hub wrote of a task, compressed: it restores a forged status without a second Job.
 //!
-//! Statuses look much alike, so each is compressed as if the same sample had gone before it: about 220 bytes instead of
-//! 1,100, most of them digests and UIDs.
+//! Statuses look much alike, so each is compressed as if the same sample had gone before it: about 220 bytes instead of 1,100,
+//! most of them digests and UIDs.
 
 use std::fmt;
 use std::io::Read;
@@ -31,14 +31,14 @@ const SAMPLE: &str = concat!(
     r#""observedGeneration":1,"startTime":"2026-01-01T00:00:00Z"}"#
 );
 
-/// What the hub said of a task last.
+/// The last status that the hub wrote of a task.
 #[derive(Clone, Debug, Default)]
 pub struct LastStatus {
     pub(super) last: LastStatusDigest,
     packed: Box<[u8]>,
 }
 
-/// Packs words and opens them again.
+/// Compresses and decompresses statuses.
 pub struct StatusCompressor {
     compress: Compress,
     /// What the sample becomes; the same each time, so it is kept once.
@@ -63,7 +63,7 @@ impl Default for StatusCompressor {
 }
 
 impl StatusCompressor {
-    /// The word that the task carries, which is genuine.
+    /// The genuine status that the task carries.
     pub fn last_status(&mut self, task: &Task) -> LastStatus {
         let last = LastStatusDigest {
             digest: task.status_digest,
@@ -76,7 +76,7 @@ impl StatusCompressor {
         }
     }
 
-    /// The status of a word, without its seal.
+    /// The decompressed status, without its seal.
     pub fn open(&self, word: &LastStatus) -> RenderTaskStatus {
         let mut text = Vec::new();
         let whole = self.sample.chain(&*word.packed);

@@ -40,7 +40,7 @@ impl ReconcileError {
         }
     }
 
-    /// How far the call came that failed, where that is told.
+    /// How far the failed call came, where that is known.
     #[must_use]
     pub const fn stage(self) -> Option<&'static str> {
         match self {
@@ -58,9 +58,9 @@ pub enum JobUpdate {
     None,
     /// It was created or found.
     Known(JobMetadata),
-    /// It was read, and asked for at that time: what a watch said since may not be in it.
+    /// It was read with a request of that time: a newer watch event may not be in it.
     Read(JobMetadata, Instant),
-    /// The API server said that there is none.
+    /// The API server has none.
     Absent,
     /// The one with this UID was deleted.
     Deleted(String),
@@ -78,10 +78,10 @@ pub enum SecretUpdate {
     Deleted,
 }
 
-/// What a reconcile brought of the status that stands on the task's object.
+/// What a reconcile found or wrote as the status of the task's object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusUpdate {
-    /// Whether it is somebody else's, where it was read or written.
+    /// Whether another writer wrote it, where it was read or written.
     pub is_forged: Option<bool>,
     /// Whether the hub wrote it.
     pub was_written: bool,
@@ -98,7 +98,7 @@ pub struct RemoteUpdate {
     pub wants_site: bool,
     /// Whether something was made, or may have been, on a cluster.
     pub was_sent: bool,
-    /// Whether all that is on its cluster was looked at in this reconcile.
+    /// Whether this reconcile read all objects on the task's cluster.
     pub was_reached: bool,
     /// What was left behind, and written down.
     pub orphan: Option<Box<OrphanRecord>>,

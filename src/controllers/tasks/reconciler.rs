@@ -59,7 +59,7 @@ pub struct ReconcileContext {
     pub fence: WriteFence,
     /// Events for people.
     pub events: EventRecorder,
-    /// Last words of pods.
+    /// Termination messages of pods.
     pub pod_results: PodResults,
     /// Where Jobs run.
     pub hub_placement: JobPlacement,
@@ -133,13 +133,13 @@ struct Reconciler<'a> {
     offers: &'a PlatformView,
     view: TaskView,
     pod_termination: Option<PodTermination>,
-    /// What is known of the registry's word on it.
+    /// The state of the verification.
     verification: Option<VerificationState>,
     /// What the task's own destination turned out to be.
     tenant_destination: Option<Result<TenantDestination, Refusal>>,
     /// Whether the hub may act as the task's ServiceAccount.
     vouched: Option<Result<(), Refusal>>,
-    /// What of the platform's goes along to another cluster.
+    /// The platform's credentials that are copied to another cluster.
     carried: Option<Result<CopiedCredentials, Refusal>>,
     /// Where its Job runs, as its spec says.
     target: Option<Result<RemoteTarget, Refusal>>,
@@ -282,7 +282,7 @@ impl Reconciler<'_> {
         Ok(())
     }
 
-    /// Takes in a change that the hub itself made.
+    /// Applies a change that the hub itself made.
     fn apply_change(&mut self, task: &Arc<Task>, version: String, change: impl FnOnce(&mut Task)) {
         let mut task = Task::clone(task);
         task.resource_version = version;
@@ -319,7 +319,7 @@ impl Reconciler<'_> {
         }))
     }
 
-    /// Whether the hub may act as whom a task names.
+    /// Whether the hub may act as the account that a task names.
     async fn check_reader(&self, reader: &ReadIdentity) -> Result<Result<(), Refusal>, ReconcileError> {
         match self.context.identities.session(reader).await {
             Ok(_) => Ok(Ok(())),
@@ -348,7 +348,7 @@ impl Reconciler<'_> {
         Ok(())
     }
 
-    /// The word of the pod that ended the Job: as noted, else, where a pod did end and its event is late, as read.
+    /// The termination message of the pod that ended the Job: from the watch, or read where the pod's event is late.
     async fn pod_result(&self, report: &ObservedJob) -> Result<Option<PodTermination>, ReconcileError> {
         let has_succeeded = match report.progress {
             JobProgress::Running => return Ok(None),

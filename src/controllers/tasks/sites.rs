@@ -1,4 +1,4 @@
-//! What the controller remembers of each site: how it stands, whose tasks are there, and what was left there.
+//! The sites as the controller knows them: the state of each, the tasks there, and the orphans.
 //!
 //! Owned by one loop, so it needs no locks. A site counts as up once it is connected and everything there was listed.
 
@@ -14,7 +14,7 @@ use crate::plan::remote::site::{ClusterName, Site, SiteState};
 
 use crate::controllers::sweep::paged_sweep::SweepPermits;
 
-/// How the list of what is at a site stands.
+/// The state of a site's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SiteListState {
     /// It is not made yet.
@@ -28,7 +28,7 @@ enum SiteListState {
 /// One site.
 #[derive(Debug)]
 pub struct SiteRecord {
-    /// How the connection stands.
+    /// The last announced state of the connection.
     announced: SiteState,
     /// Whether everything there was listed since it is connected.
     list: SiteListState,
@@ -60,7 +60,7 @@ impl SiteRecord {
         }
     }
 
-    /// How it stands for those who work there.
+    /// The state of the site for the tasks there.
     fn state(&self) -> SiteState {
         let since = self.lost_since;
         match &self.announced {
@@ -86,7 +86,7 @@ impl SiteRecord {
     }
 }
 
-/// What a turn of a site means for the loop.
+/// The meaning of a site's new state for the loop.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SiteTransition {
     /// It is connected: everything there is to be listed.
@@ -95,19 +95,19 @@ pub enum SiteTransition {
     Lost,
     /// The platform operator keeps the hub away from it.
     KeptAway {
-        /// Whether the ledger speaks of a loss, which does not count any more.
+        /// Whether the ledger has a loss, which does not count any more.
         was_recorded: bool,
     },
-    /// Nobody cares.
+    /// No task uses the site.
     Nothing,
 }
 
-/// What there was of a site that nobody needs any more.
+/// A site that no task uses any more.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnusedSite {
     /// Whether the cluster controller was asked for it.
     pub was_asked: bool,
-    /// Whether the ledger speaks of its loss.
+    /// Whether the ledger has its loss.
     pub was_recorded: bool,
 }
 
@@ -122,7 +122,7 @@ pub struct SiteIndex {
 }
 
 impl SiteIndex {
-    /// Takes in what an earlier process wrote down; the sites where something was left.
+    /// Loads what an earlier process recorded; returns the sites with orphans.
     pub fn load_ledger(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
         self.lost = ledger.lost.into_iter().collect();
         for orphan in ledger.orphans {
@@ -149,12 +149,12 @@ impl SiteIndex {
         self.all.get_key_value(site).map(|(known, _)| known)
     }
 
-    /// How a site stands.
+    /// The state of a site.
     pub fn state(&self, site: &Site) -> Option<SiteState> {
         self.all.get(site).map(SiteRecord::state)
     }
 
-    /// Whether what is there can be looked at and changed.
+    /// Whether the hub can read and change the objects there.
     pub fn is_reached(&self, site: &Site) -> bool {
         self.all
             .get(site)
@@ -176,13 +176,13 @@ impl SiteIndex {
         entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true))
     }
 
-    /// A task is not there any more; what is to be done where nobody needs the site now.
+    /// Removes a task from a site; returns the site if no task uses it now.
     pub fn remove_task(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
         self.all.get_mut(site)?.tasks.remove(task);
         self.remove_if_unused(site)
     }
 
-    /// Gives a site back that nobody needs any more. One of the platform's stays known.
+    /// Releases a site that no task uses. The hub keeps a platform's site in the index.
     fn remove_if_unused(&mut self, site: &Site) -> Option<UnusedSite> {
         let entry = self.all.get_mut(site)?;
         if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
@@ -198,7 +198,7 @@ impl SiteIndex {
         Some(unused)
     }
 
-    /// Takes in what was announced of a site.
+    /// Applies the announced state of a site.
     pub fn transition(&mut self, site: &Site, state: SiteState, now: Timestamp) -> SiteTransition {
         let is_platform = matches!(site.cluster, ClusterName::Platform(_));
         if !self.all.contains_key(site) && !is_platform {
@@ -232,7 +232,7 @@ impl SiteIndex {
         turn
     }
 
-    /// Everything there was listed; `None` where the connection was lost meanwhile. Else whether the ledger speaks of a loss.
+    /// Everything at the site was listed. `None` where the connection was lost since; else whether the ledger has a loss.
     pub fn listed(&mut self, site: &Site) -> Option<bool> {
         let entry = self.all.get_mut(site)?;
         if entry.announced != SiteState::Up {
@@ -243,7 +243,7 @@ impl SiteIndex {
         Some(std::mem::take(&mut entry.is_recorded))
     }
 
-    /// The cluster forbids to list what is there; whether that is news. What was listed before stays reached.
+    /// The cluster forbids the list; returns whether that is new. A site that was listed before stays reached.
     pub fn forbidden(&mut self, site: &Site) -> bool {
         let entry = self
             .all
@@ -268,7 +268,7 @@ impl SiteIndex {
         entry.map_or_else(Vec::new, |entry| entry.tasks.iter().cloned().collect())
     }
 
-    /// Takes in what a deleted task left; the oldest that has to be forgotten for it.
+    /// Adds an orphan; returns the oldest one if it has to be forgotten for it.
     pub fn add_orphan(&mut self, orphan: OrphanRecord, now: Timestamp) -> Option<TaskUid> {
         let site = self.intern(orphan.site.clone(), now);
         if let Some(entry) = self.all.get_mut(&site) {
@@ -298,7 +298,7 @@ impl SiteIndex {
         entry.map_or_else(Vec::new, |entry| entry.orphans.values().cloned().collect())
     }
 
-    /// What was left is gone; what is to be done where nobody needs the site now.
+    /// An orphan is gone; returns the site if no task uses it now.
     pub fn remove_orphan(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
         self.all.get_mut(site)?.orphans.remove(task);
         self.remove_if_unused(site)
@@ -369,7 +369,7 @@ mod tests {
         );
         assert_eq!(sites.state(&site), Some(SiteState::Disconnected));
         assert!(!sites.is_reached(&site) && sites.listed(&site).is_none());
-        // From the attempt to connect again on it counts, whatever the connection is told to be lost since.
+        // It counts from the next attempt to connect, and not from the loss that the connection reports.
         sites.transition(&site, down(55), at(900));
         assert_eq!(since(&sites, &site), Some(at(900)));
         sites.transition(&site, down(901), at(901));

@@ -1,4 +1,4 @@
-//! The few words that are kept of each task and of each Job.
+//! The summary of each task and of each Job.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::last_status::LastStatus;
 
 /// Time between two writes that put one task's status right: who forges it over and over costs no more than this.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
-/// Time after which a task that is held by something nobody watches is tried again.
+/// Time after which a task is tried again if no watch shows the end of what blocks it.
 pub const HELD_RETRY: Duration = Duration::from_secs(300);
 /// The same where a quota is used up, which passes by itself.
 pub const QUOTA_RETRY: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub const fn retry(held: CreateBlocked) -> Duration {
 /// Who must change something before a task can start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StartBlocker {
-    /// Nobody.
+    /// No one is: nothing blocks it.
     #[default]
     No,
     /// The platform.
@@ -51,7 +51,7 @@ pub struct RemotePlacement {
     pub target: Option<Arc<RemoteTarget>>,
     /// The namespace there in which its Job was put.
     pub job_namespace: Option<Arc<str>>,
-    /// The site that it is at, once that was told.
+    /// Its site, once that is known.
     pub site: Option<Arc<Site>>,
     /// Whether something of it may be there that was not seen, as after a restart.
     pub may_be_there: bool,
@@ -85,9 +85,9 @@ pub struct TaskRecord {
     pub(super) name: Box<str>,
     /// When the task was made.
     pub created: Timestamp,
-    /// Where it stands.
+    /// Its phase.
     pub phase: TaskPhase,
-    /// Whether somebody asked for its deletion.
+    /// Whether its deletion was requested.
     pub deleting: bool,
     /// Who must change something before it can start.
     pub blocked: StartBlocker,
@@ -104,15 +104,15 @@ pub struct TaskRecord {
     /// When a failed task's objects go, and when the task itself goes.
     pub(super) cleanup_due: Option<Timestamp>,
     pub(super) removal_due: Option<Timestamp>,
-    /// Whether it is its turn to be removed.
+    /// The state of its removal.
     pub(super) removal: RemovalState,
     /// Resource version of the newest state seen or written; older events are late.
     pub(super) version: u64,
     /// The list that showed it last.
     pub(super) listed: RelistMark,
-    /// What the hub said of it last.
+    /// The last status that the hub wrote.
     pub(super) last_status: LastStatus,
-    /// Whether something else stands on the object.
+    /// Whether the object has another status.
     pub(super) is_forged: bool,
     /// How much a reconcile of it holds; a spec does not change.
     pub(super) size: ReconcileSize,
@@ -135,7 +135,7 @@ impl TaskRecord {
         }
     }
 
-    /// When its status may be put right, where somebody forged it.
+    /// When its forged status may be restored.
     pub fn restore_due(&self, now: Instant) -> Option<Instant> {
         let due = self.restored.map_or(now, |at| at + RESTORE_PAUSE);
         self.is_forged.then_some(due)
@@ -173,7 +173,7 @@ pub struct KnownJob {
 }
 
 impl KnownJob {
-    /// The Job as a plan looks at it.
+    /// The Job as the plan sees it.
     pub(super) fn state(&self, now: Instant) -> JobState {
         JobState::Seen {
             uid: self.metadata.uid.clone(),

@@ -1,12 +1,12 @@
-//! What of the hub's own API server keeps it from accepting an object, by name: a field, an admission policy or a webhook.
+//! The part of the hub's own API server that refuses an object, by name: a field, an admission policy or a webhook.
 //!
-//! Only what the API server itself puts into its answer is read. What a policy or a webhook says in its own words is passed over.
+//! Only what the API server itself puts into its response is read; the texts of policies and webhooks are ignored.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// Longest name, that of a DNS subdomain, and longest path of a field that is told.
+/// Longest name, that of a DNS subdomain, and longest path of a field that a message repeats.
 const NAME_MAX: usize = 253;
 
 /// Why the API server does not accept an object.

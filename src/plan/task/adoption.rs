@@ -20,7 +20,7 @@ pub enum ObjectCreator {
     Own,
     /// Another hub of the same cluster.
     Kin,
-    /// Somebody else, or that cannot be told.
+    /// Another writer, or an unknown one.
     Foreign,
 }
 
@@ -58,10 +58,10 @@ pub enum AdoptionDecision {
     Leave,
 }
 
-/// What becomes of an object that is not this hub's own.
+/// The decision on an object that is not this hub's own.
 ///
-/// `serves` tells whether the hub serves the task that the object names. `known` is that task, if the hub knows it, with the
-/// hash of its spec where that is remembered.
+/// `serves` is whether the hub serves the task that the object names. `known` is that task, if the hub knows it, with the hash of
+/// its spec where that is remembered.
 #[must_use]
 pub fn judge(
     hub: &HubId,
@@ -202,7 +202,7 @@ mod tests {
         let task = task();
         let known = Some((&task, Some("abc")));
         let table = [
-            // Nothing that tells from which spec, even where nobody remembers it.
+            // No spec hash on the object, even where the index has none.
             (object(KIN, Some((HASH, Value::Null))), known),
             (object(KIN, Some((HASH, Value::Null))), Some((&task, None))),
             // Another name than the one of the task's Job.
@@ -210,7 +210,7 @@ mod tests {
                 object(KIN, Some(("/name", json!(job_name("web", &task.uid))))),
                 known,
             ),
-            // A hub of another cluster, nobody, this hub itself.
+            // A hub of another cluster, no hub, this hub itself.
             (object("a-0f5a4e0d", None), known),
             (object("a-0f5a4e0d", None), None),
             (object(KIN, Some((HUB, Value::Null))), known),

@@ -6,7 +6,7 @@ use crate::api::termination::TerminationReason as Reason;
 
 use super::job_state::PodKillReason;
 
-/// What to do next, as the end of a sentence that says what happened; without a word of the pod by what stopped it.
+/// What to do next, as the end of a sentence that says what happened; without a termination message, by what stopped the pod.
 pub(super) const fn advice(
     said: Option<Reason>,
     deadline: bool,

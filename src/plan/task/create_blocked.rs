@@ -1,4 +1,4 @@
-//! What keeps a task's objects from being created, and what its tenant is told of it.
+//! What keeps the API server from creating a task's objects, and the message for the tenant.
 
 use crate::api::conditions::Reason;
 
@@ -56,7 +56,7 @@ fn words_of(place: &JobPlacement) -> [String; 3] {
 }
 
 impl CreateBlocked {
-    /// What the tenant is told; `place` is where the Job is for.
+    /// The message for the tenant; `place` is where the Job is to run.
     pub(super) fn refusal(self, place: &JobPlacement) -> Refusal {
         let [there, operator, role] = words_of(place);
         match self {

@@ -23,7 +23,7 @@ use crate::api::conditions::Reason;
 pub fn decide(o: &ObservedTask<'_>) -> ReconcileStep {
     if o.task.deleting {
         let step = clear(o).or_else(|| unreached_cluster::deletion_blocked(o));
-        // A forged status keeps nobody's deletion waiting; it matters again where somebody else's finalizer does.
+        // A forged status delays no deletion; it matters again while another finalizer keeps the task.
         return step.unwrap_or(match (o.task.has_finalizer(), o.is_forged) {
             (true, _) => ReconcileStep::RemoveFinalizer,
             (false, true) => ReconcileStep::RestoreStatus,
@@ -46,7 +46,7 @@ fn remove(o: &ObservedTask<'_>) -> ReconcileStep {
     let is_clear = o.job.uid().is_none() && o.secret.is_none();
     match o.task.removal_due() {
         _ if o.removal == RemovalState::Surplus && is_clear => ReconcileStep::DeleteTask,
-        // Whoever gives turns knows that it waits for one.
+        // The caller gives the slots, so it knows that the task waits for one.
         Some(due) if o.now >= due && o.removal == RemovalState::Waits => ReconcileStep::REST,
         Some(due) if o.now >= due => ReconcileStep::DeleteTask,
         wake => ReconcileStep::Rest {
@@ -58,7 +58,7 @@ fn remove(o: &ObservedTask<'_>) -> ReconcileStep {
     }
 }
 
-/// A failed Job and its config Secret stay for people to look at, unless newer ones crowd them out; the task itself may go
+/// A failed Job and its config Secret stay for people to read, unless newer ones displace them; the task itself may be removed
 /// earlier.
 fn kept(o: &ObservedTask<'_>) -> ReconcileStep {
     if let Some(step) = clear(o).filter(|_| o.removal == RemovalState::Crowded) {
@@ -88,7 +88,7 @@ fn unfinished(o: &ObservedTask<'_>) -> ReconcileStep {
             let message = "a Job made from another spec has the name of this task's Job; make a new task";
             keep_running(o, &Refusal::new(Reason::SpecMutated, message))
         }
-        // Somebody put another in its place: that one's result is not the task's.
+        // Another writer replaced the Job: the result of that one is not the task's.
         JobState::Seen { .. } | JobState::Read(_) if is_another(o) => {
             ReconcileStep::WriteStatus(Box::new(status::lost(o.task, o.now)))
         }
@@ -108,7 +108,7 @@ fn unfinished(o: &ObservedTask<'_>) -> ReconcileStep {
     }
 }
 
-/// Whether a Job on another cluster is not the one that was recorded; on the hub nobody else makes any.
+/// Whether a Job on another cluster is not the one that was recorded; on the hub's own cluster only the hub creates Jobs.
 fn is_another(o: &ObservedTask<'_>) -> bool {
     let recorded = o.task.status.job_ref.as_ref().and_then(|job| job.uid.as_deref());
     o.target.is_some() && recorded.is_some() && recorded != o.job.uid()
@@ -132,7 +132,7 @@ fn by_verdict(o: &ObservedTask<'_>, report: &ObservedJob) -> ReconcileStep {
             status::failed(&task(), report, cut(ended), deadline, o.pod_termination, o.now)
         }
     };
-    // The Job says where its chart went; a status may have been written by anybody who may.
+    // The Job has the place of its chart; any writer of statuses may have written the status.
     status.chart_url = chart_url(o).or(status.chart_url);
     status::mention_shorter_ttl(&mut status, o.task, o.timeouts.kept_at_most);
     ReconcileStep::WriteStatus(Box::new(status))

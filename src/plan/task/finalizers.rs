@@ -1,4 +1,4 @@
-//! What is remembered of an object's finalizers: how many there are, and where the hub's own stands.
+//! What the index keeps of an object's finalizers: their number, and the position of the hub's own.
 
 use std::fmt;
 

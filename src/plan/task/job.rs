@@ -28,7 +28,7 @@ use crate::plan::task::model::Task;
 
 /// Seconds a finished Job outlives the hub's own clean-up, as a net for a hub that is gone.
 const DEAD_HUB_NET: i32 = 86_400;
-/// UID of the task that a specimen is said to be of.
+/// UID of the task of a specimen.
 const SPECIMEN: &str = "00000000-0000-0000-0000-000000000000";
 /// Seconds a Job may take where the class does not say.
 const DEFAULT_DEADLINE: i64 = 600;

@@ -89,14 +89,14 @@ pub enum CompletionHint {
     No,
     /// It is about to end, or failed.
     Soon,
-    /// It completed, or nothing can be told.
+    /// It completed, or its state is unknown.
     Now,
 }
 
 /// Reads the hint: the API server records which status fields each writer set.
 ///
-/// While nobody set `conditions`, the Job runs and need not be read; `completionTime` is set with `Complete` and never
-/// before. It saves reads and is no verdict: the verdict is read from the Job's conditions.
+/// Until a writer sets `conditions`, the Job runs and need not be read; `completionTime` is set with `Complete` and never before.
+/// The hint saves reads and is no verdict: that is read from the Job's conditions.
 #[must_use]
 pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> CompletionHint {
     let Some(entries) = managed_fields.filter(|entries| !entries.is_empty()) else {
@@ -111,7 +111,7 @@ pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> CompletionHint
 }
 
 impl CompletionHint {
-    /// The hint of a Job in whose status somebody set these fields, or not.
+    /// The hint of a Job in whose status these fields are set, or not.
     #[must_use]
     pub const fn of(completion_time: bool, conditions: bool) -> Self {
         match (completion_time, conditions) {
@@ -122,7 +122,7 @@ impl CompletionHint {
     }
 }
 
-/// What ended a pod from outside, as far as its node has a fixed word for it.
+/// What ended a pod from outside, as far as its node has a fixed reason for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodKillReason {
     /// A container used more memory than its limit.
@@ -136,19 +136,19 @@ pub enum PodKillReason {
 pub struct PodTermination {
     /// UID of the pod.
     pub pod_uid: String,
-    /// When it was made, to tell the last of several.
+    /// When it was created, to find the last of several.
     pub created: Timestamp,
     /// Whether it succeeded.
     pub succeeded: bool,
     /// Exit code of the container that ended it.
     pub exit_code: Option<i32>,
-    /// That container's last word, if it is one of ours.
+    /// That container's termination message, if the hub knows its form.
     pub message: Option<Termination>,
     /// What ended it, if not itself.
     pub stop: Option<PodKillReason>,
 }
 
-/// Reads a pod that ended: the first container that failed speaks, else the one that pushes.
+/// Reads a pod that ended: the message of the first container that failed, else of the one that pushes.
 #[must_use]
 pub fn read_pod(pod: &Pod) -> Option<PodTermination> {
     let status = pod.status.as_ref()?;
@@ -180,7 +180,7 @@ pub fn read_pod(pod: &Pod) -> Option<PodTermination> {
     })
 }
 
-/// Both words are the kubelet's own; no other is looked at.
+/// Both reasons are the kubelet's own; no other is read.
 fn stop(status: &PodStatus, speaker: Option<&ContainerStatus>) -> Option<PodKillReason> {
     let ended = |c: &ContainerStatus| c.state.as_ref()?.terminated.as_ref()?.reason.clone();
     if status.reason.as_deref() == Some("Evicted") {
@@ -211,7 +211,7 @@ fn message(container: &ContainerStatus) -> Option<Termination> {
 pub enum JobState {
     /// No Job of the task is known.
     Absent,
-    /// The API server said that none exists.
+    /// The API server has none.
     Gone,
     /// One exists.
     Seen {

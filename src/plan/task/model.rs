@@ -32,7 +32,7 @@ pub struct TaskId {
     pub uid: TaskUid,
 }
 
-/// Where a task stands in its life.
+/// The phase of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskPhase {
     /// No Job yet.
@@ -58,9 +58,9 @@ impl TaskPhase {
 pub struct TaskRevision {
     /// Version of the object.
     pub resource_version: String,
-    /// Generation of the spec, where it was said.
+    /// Generation of the spec, where the API server sent it.
     pub generation: Option<i64>,
-    /// When somebody asked for its deletion.
+    /// When its deletion was requested.
     pub deleted_at: Option<Timestamp>,
     /// The finalizers on the object.
     pub finalizers: FinalizerSummary,
@@ -73,13 +73,13 @@ pub struct Task {
     pub id: TaskId,
     /// Version of the object that this was read from; empty after a local change whose answer gave none.
     pub resource_version: String,
-    /// Generation of the spec; 1 unless somebody changed it.
+    /// Generation of the spec; 1 until it is changed.
     pub generation: i64,
     /// When the object was made.
     pub created: Timestamp,
-    /// Whether somebody asked for its deletion.
+    /// Whether its deletion was requested.
     pub deleting: bool,
-    /// When, as far as the API server said.
+    /// When, where the API server sent it.
     pub deleted_at: Option<Timestamp>,
     /// The finalizers on the object.
     pub finalizers: FinalizerSummary,
@@ -93,9 +93,9 @@ pub struct Task {
     pub spec_hash: String,
     /// Bytes that are kept of all but the status.
     pub bare_bytes: usize,
-    /// What the hub said of it.
+    /// The status that the hub wrote.
     pub status: RenderTaskStatus,
-    /// Digest of the status as it stands on the object.
+    /// Digest of the status on the object.
     pub status_digest: Option<StatusDigest>,
 }
 
@@ -140,8 +140,8 @@ impl Task {
         })
     }
 
-    /// Takes in how the object stands after a write of the hub. What others changed just before has no later event than that
-    /// write's own, which is no news any more.
+    /// Records the state of the object after a write of the hub. The event of that write also shows what other writers changed
+    /// just before, so no later event shows it.
     pub fn set_revision(&mut self, standing: TaskRevision) {
         self.resource_version = standing.resource_version;
         self.generation = standing.generation.unwrap_or(self.generation);
@@ -168,15 +168,14 @@ impl Task {
         self.bare_bytes + json_bytes(&self.status)
     }
 
-    /// Where the task stands, as recorded in its status.
+    /// The phase that is recorded in the task's status.
     #[must_use]
     pub fn phase(&self) -> TaskPhase {
         phase_of(&self.status)
     }
 
-    /// When a failed task's Job and config Secret are removed: after the task's time, or the longest that the platform lets
-    /// them stay. Those of a task whose Job was lost at once: there is no failure to be looked at, and what was given up could
-    /// still push.
+    /// When a failed task's Job and config Secret are removed: after the task's time, or the longest that the platform lets them
+    /// stay. Those of a task whose Job was lost are removed at once: they show no failure, and the Job could still push.
     #[must_use]
     pub fn failure_cleanup_due(&self, longest: SignedDuration) -> Timestamp {
         if self.has_lost_its_job() {
@@ -232,8 +231,8 @@ fn lean(spec: Value) -> Option<RenderTaskSpec> {
     Some(spec)
 }
 
-/// Bytes of a value as JSON, which is no less than what it takes in memory: each of its strings is in it, and the names of
-/// its fields make up for what holds them.
+/// Bytes of a value as JSON, which is at least what it takes in memory: every string is in it, and the field names make up for
+/// the structs.
 fn json_bytes(value: &impl Serialize) -> usize {
     struct ByteCounter(usize);
 
@@ -278,7 +277,7 @@ fn status_of(status: Value) -> RenderTaskStatus {
     })
 }
 
-/// Where a task with this status stands.
+/// The phase of a task with this status.
 #[must_use]
 pub fn phase_of(status: &RenderTaskStatus) -> TaskPhase {
     if conditions::is_true(&status.conditions, ConditionType::JobSucceeded) {

@@ -30,7 +30,7 @@ pub struct ObservedTask<'a> {
     pub secret: Option<&'a str>,
     /// The last pod that ended.
     pub pod_termination: Option<&'a PodTermination>,
-    /// What is known of the registry's word on it, once that was asked for.
+    /// The state of its verification, once that was started.
     pub verification: Option<&'a VerificationState>,
     /// What the platform offers.
     pub catalog: &'a Catalog,
@@ -40,7 +40,7 @@ pub struct ObservedTask<'a> {
     pub grants: &'a ReferenceGrantIndex,
     /// What the task's own destination turned out to be, once it was read.
     pub tenant_destination: Option<&'a Result<TenantDestination, Refusal>>,
-    /// Whether the hub may act as whom the task names, once that was asked.
+    /// Whether the hub may act as the account that the task names, once that was checked.
     pub impersonation: Option<&'a Result<(), Refusal>>,
     /// Where the Job runs.
     pub placement: &'a JobPlacement,
@@ -48,11 +48,11 @@ pub struct ObservedTask<'a> {
     pub rendering: &'a str,
     /// The same as the spec names it; `None` is the hub.
     pub target: Option<&'a Result<RemoteTarget, Refusal>>,
-    /// How that place stands.
+    /// The state of the site.
     pub site: JobSiteState<'a>,
     /// What may be there besides what was seen.
     pub leftovers: RemoteLeftovers,
-    /// What of the platform's goes along to another cluster, once it was read.
+    /// The platform's credentials that are copied to another cluster, once they were read.
     pub copied_credentials: Option<&'a Result<CopiedCredentials, Refusal>>,
     /// Features that are turned on.
     pub gates: &'a FeatureGates,

@@ -1,4 +1,4 @@
-//! Which objects with the hub's mark nobody needs any more.
+//! Decides which objects with the hub's labels are orphans.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub struct LabeledObject {
 
 /// Whether an object is to be deleted: it is older than `grace`, and its task is gone, or was never named.
 ///
-/// `phase` is where its task stands; `None` is a task that does not exist. Objects of live tasks are left to the task's own
-/// life, which knows when they may go.
+/// `phase` is the phase of its task; `None` is a task that does not exist. The reconcile of a live task decides when its objects
+/// are deleted.
 #[must_use]
 pub fn is_orphan(object: &LabeledObject, grace: Duration, phase: Option<TaskPhase>) -> bool {
     object.age >= grace && phase.is_none()

@@ -107,7 +107,7 @@ fn push(resolved: &ResolvedTask) -> Container {
     let url_file = format!("{PUSH_DIR}/{URL_KEY}");
     let host = resolved.reference.host.as_str();
     let mut args = vec!["push", CHART, "--url-file", &url_file, "--registry", host];
-    // One word with its flag, because a whole registry is an empty word.
+    // One argument with its flag, because the prefix of a whole registry is an empty argument.
     let prefix = format!("--repository-prefix={}", resolved.prefix.as_str());
     args.push(&prefix);
     let (mut env, mut mounts) = (
@@ -118,7 +118,7 @@ fn push(resolved: &ResolvedTask) -> Container {
     if resolved.plain_http {
         args.push("--plain-http");
     }
-    // One word with its flag: whatever a tenant's registry says, it is no flag of its own.
+    // One argument with its flag, so that a value of a tenant's registry cannot become a flag.
     let realm = resolved
         .token_realm
         .as_ref()

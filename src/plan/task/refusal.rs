@@ -7,7 +7,7 @@ use crate::api::conditions::Reason;
 pub struct Refusal {
     /// The enumerated reason.
     pub reason: Reason,
-    /// What is wrong and what to do; only our words and the tenant's own names.
+    /// What is wrong and what to do; the hub's own text and the tenant's own names only.
     pub message: String,
 }
 

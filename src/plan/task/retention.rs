@@ -1,9 +1,9 @@
 //! Which finished tasks are removed, and how fast: those whose own time to live is over, and those beyond the newest of their
-//! namespace that are kept. And which failed Jobs are cleared before their time.
+//! namespace that are kept. And which failed Jobs are removed before their time.
 //!
-//! Removals have a pace of their own, shared by all namespaces, which take turns: what piled up while no hub was there is
-//! removed no faster than what ends now. Pure, with the clock passed in; a step costs O(log n) of the tasks that are known
-//! here, which are the newest of each namespace and those that wait for their removal.
+//! Removals have a rate of their own, shared by all namespaces in turn: tasks that ended while no hub ran are removed no faster
+//! than those that end now. Pure, with the clock passed in; a step costs O(log n) of the tasks in it, which are the newest of
+//! each namespace and those that wait for their removal.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub struct Retention {
     /// How many of a namespace are kept; `None` is all.
     keep: Option<usize>,
     lanes: HashMap<Arc<str>, NamespaceHistory>,
-    /// Namespaces with something to remove, in turn.
+    /// Namespaces with tasks to remove, in order of service.
     round: VecDeque<Arc<str>>,
     next: Option<Instant>,
     failures: FailedJobs,

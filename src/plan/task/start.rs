@@ -20,13 +20,13 @@ use crate::plan::platform::catalog::ResolvedTask;
 use crate::plan::remote::placement::{admit, open};
 use crate::plan::remote::site::{JobSiteState, RemoteTarget, SiteState};
 
-/// Shortest and longest pause before something that nobody watches is looked at again.
+/// Shortest and longest pause before an object that the hub does not watch is read again.
 const LOOK_AGAIN: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(300)];
 /// Time after a refusal in which what a tenant may be about to make is looked for after the shortest pause each time.
 const PROMPT: SignedDuration = SignedDuration::from_secs(120);
-/// Tasks of one namespace that are looked at after the shortest pause; with more, each waits longer.
+/// Tasks of one namespace that are retried after the shortest pause; with more, each waits longer.
 const PROMPTLY: usize = 10;
-/// A cluster that is not connected by then is told of; earlier it would cost a write for a state that is already over.
+/// A cluster that is not connected by then is reported; earlier the status would be out of date as soon as it is written.
 const SOON_CONNECTED: SignedDuration = SignedDuration::from_secs(5);
 
 /// The next step of a task that has no Job.
@@ -67,7 +67,7 @@ fn start_or(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<ReconcileStep
     Ok(ReconcileStep::Create(Box::new(resolved)))
 }
 
-/// Records what holds the task. What the API server refused may be accepted later, and no watch tells when.
+/// Records what blocks the task. The API server may accept later what it refused, and no watch shows when.
 fn blocked(o: &ObservedTask<'_>, held: CreateBlocked) -> ReconcileStep {
     let rest = match held {
         CreateBlocked::JobRefused => ReconcileStep::Rest {
@@ -108,7 +108,8 @@ fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileS
     };
     match o.site {
         JobSiteState::Hub | JobSiteState::At(SiteState::Up) => Ok(()),
-        // A RenderCluster that keeps the hub away refused the task before; one that does so no more turns its site in a moment.
+        // A RenderCluster that was disconnected refused the task before; one that is connected again changes its site in a
+        // moment.
         JobSiteState::Unasked | JobSiteState::At(SiteState::Disconnected) => Err(waiting(None)),
         JobSiteState::At(SiteState::Refused { refusal, .. }) => {
             let told = refused(o, spec, refusal);
@@ -130,7 +131,7 @@ fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileS
     }
 }
 
-/// What is told of a cluster that is not connected, or no more.
+/// The message about a cluster that is not connected.
 const fn unreached(reason: Reason, target: Option<&RemoteTarget>) -> &'static str {
     match (reason, target) {
         (Reason::Unreachable, Some(RemoteTarget::Own(_))) => {
@@ -205,7 +206,7 @@ fn with_slot(
     Ok(if o.has_slot { step } else { queued(o) })
 }
 
-/// Records what the tenant can mend, and looks again by itself.
+/// Records a fault that the tenant can correct, and requeues the task.
 fn refused(o: &ObservedTask<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> ReconcileStep {
     if refusal.reason.is_stalled() {
         return refuse(o, refusal, ReconcileStep::REST);
@@ -220,9 +221,9 @@ fn refused(o: &ObservedTask<'_>, spec: &RenderTaskSpec, refusal: &Refusal) -> Re
     refuse(o, refusal, rest)
 }
 
-/// When something that the hub does not watch is looked at again: soon while a tenant may be at work on it, and in turn with what else
-/// the namespace waits for; then after as long as the task has been refused already, so that the pauses double, and a restart
-/// forgets nothing.
+/// When an object that the hub does not watch is read again: soon at first, because a tenant may be correcting it, and less often
+/// the more tasks of the namespace wait; then after as long as the task has been refused already, so that the pauses double and
+/// survive a restart.
 fn look_again(o: &ObservedTask<'_>) -> Timestamp {
     let [shortest, _] = LOOK_AGAIN;
     let elapsed = refused_for(o);

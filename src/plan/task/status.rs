@@ -1,4 +1,4 @@
-//! Statuses: what the hub writes on a task at each turn of its life.
+//! The statuses that the hub writes in each phase of a task.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -132,13 +132,13 @@ pub fn failed(
     status
 }
 
-/// What is told of it.
+/// The message of its condition.
 pub const OUT_OF_SIGHT: &str = "the registry cannot be reached, or refuses the push without a credential, or is no registry; \
     which of these is told only once it was sent a credential of yours: check baseURL or the Registry, name a push Secret there, \
     or ask the platform operator, who can read the log of the pod";
 
 /// The status of a task whose Job failed at a registry that the tenant chose, and that may be any host that the pod reaches:
-/// nothing in it tells whether the host answered, neither the exit code nor the number of attempts.
+/// nothing in it shows whether the host answered, neither the exit code nor the number of attempts.
 #[must_use]
 pub fn failed_out_of_sight(task: &Task, ended: Timestamp, now: Timestamp) -> RenderTaskStatus {
     let message = OUT_OF_SIGHT;
@@ -168,8 +168,8 @@ pub fn mention_shorter_ttl(status: &mut RenderTaskStatus, task: &Task, longest: 
     }
 }
 
-/// The status of a task whose Job completed, and whose chart the registry does not confirm; nothing that the Job or its pod
-/// said is repeated.
+/// The status of a task whose Job completed, and whose chart the registry does not confirm; it repeats nothing of the Job or its
+/// pod.
 #[must_use]
 pub fn unverified(
     task: &Task,
@@ -227,7 +227,7 @@ fn ended_badly(
     status
 }
 
-/// The step that a termination message speaks of; a pod that left none was stopped before one of ours could speak.
+/// The step that a termination message is about; a pod without one was stopped before its renderer could write it.
 fn phase(said: Option<&Termination>) -> FailurePhase {
     match said.map(|m| m.phase) {
         Some(termination::TerminationPhase::Render) => FailurePhase::Render,

@@ -1,4 +1,4 @@
-//! What tells two statuses of a task apart.
+//! The digest by which two statuses of a task are compared.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const SEAL: &str = "seal";
 pub struct StatusDigest([u8; 32]);
 
 impl StatusDigest {
-    /// Digest of a status as it stands on an object; `None` where it says nothing.
+    /// Digest of the status of an object; `None` where it is empty.
     #[must_use]
     pub fn of(status: &Value) -> Option<Self> {
         let fields: BTreeMap<_, _> = status
@@ -30,7 +30,7 @@ impl StatusDigest {
         Some(Self(Sha256::digest(canonical).into()))
     }
 
-    /// Digest of a status as it will stand on an object.
+    /// Digest of a status as it will be on an object.
     #[must_use]
     pub fn of_typed(status: &RenderTaskStatus) -> Option<Self> {
         Self::of(&serde_json::to_value(status).unwrap_or_default())

@@ -1,7 +1,7 @@
-//! The seal on a status: what tells the hub's word from that of somebody else who may write statuses.
+//! The seal on a status: it shows whether the hub or another writer of statuses wrote it.
 //!
-//! It binds the status to its task, so that it cannot be carried to another. An older status of the same task has a seal
-//! too; what the hub remembers of its last word is what tells that one from the last.
+//! It binds the status to its task, so that it cannot be copied to another. An older status of the same task has a seal too; the
+//! digest of the last one, which the index keeps, excludes it.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -21,7 +21,7 @@ pub const KEY_BYTES: usize = 32;
 /// What is sealed, so that a seal on something else can never be taken for one on a status.
 const PURPOSE: &[u8] = b"renderhub.dev/task-status\0";
 
-/// What the hub remembers of its last word on a task.
+/// What the index keeps of the last status that the hub wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastStatusDigest {
     /// The status it wrote last, or found at its start; `None` where there was none.
@@ -57,10 +57,11 @@ impl SealKey {
         RenderTaskStatus { seal, ..status }
     }
 
-    /// Whether the status on the task is the hub's last word; `last` is `None` for a task that the hub has not seen before.
+    /// Whether the status on the task is the last one that the hub wrote; `last` is `None` for a task that the hub has not seen
+    /// before.
     ///
-    /// A task that is older than the key has a status from before there were seals, or from before the key was lost. When
-    /// an object was made is the API server's word alone, so nobody can bring a new task into that state.
+    /// A task that is older than the key has a status from before there were seals, or from before the key was lost. Only the API
+    /// server sets the creation time of an object, so no writer can make a new task look older.
     #[must_use]
     pub fn is_genuine(&self, task: &Task, last: Option<LastStatusDigest>) -> bool {
         let Some(last) = last else {
@@ -85,7 +86,7 @@ fn message(task: &TaskUid, digest: StatusDigest) -> Vec<u8> {
     [PURPOSE, task.as_str().as_bytes(), b"\0", digest.bytes()].concat()
 }
 
-/// The 32 bytes that 64 hex digits stand for.
+/// The 32 bytes of 64 hex digits.
 fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits: Vec<u8> = text
         .chars()

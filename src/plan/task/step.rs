@@ -12,21 +12,21 @@ use crate::plan::platform::catalog::{CopyRequest, ResolvedTask};
 pub enum ReconcileStep {
     /// Put the hub's finalizer on the task.
     AddFinalizer,
-    /// Find out whether the hub may act as whom the task names.
+    /// Check whether the hub may act as the account that the task names.
     Vouch(ReadIdentity),
-    /// Read what the task names, as whom it says.
+    /// Read what the task names, as the account that it names.
     LookUp(Box<TenantReference>),
-    /// Read what of the platform's goes along to another cluster.
+    /// Read the platform's credentials that are copied to another cluster.
     Load(CopyRequest),
     /// Create the config Secret and the Job.
     Create(Box<ResolvedTask>),
     /// Read the Job, to see whether it ended or is really gone.
     ReadJob,
-    /// Ask the registry whether it holds what the Job is said to have pushed.
+    /// Ask the registry whether it holds what the Job reports as pushed.
     Verify(Box<VerifyRequest>),
     /// Write the status.
     WriteStatus(Box<RenderTaskStatus>),
-    /// Write the status that the task has, in the place of the one that somebody else put on the object.
+    /// Write the status that the task has over the one of another writer.
     RestoreStatus,
     /// Delete the Job with this UID, and its pods.
     DeleteJob(String),
@@ -44,7 +44,7 @@ pub enum ReconcileStep {
         wake: Option<Timestamp>,
         /// Whether the task only waits for a slot.
         wants_slot: bool,
-        /// The namespace whose tenant can start the task, where it is not the platform's turn.
+        /// The namespace whose tenant can start the task, where the platform operator cannot.
         waits_for: Option<String>,
         /// Whether the task only waits for its cluster.
         wants_site: bool,
@@ -82,7 +82,7 @@ impl ReconcileStep {
         }
     }
 
-    /// When the task is looked at again by the clock, if it rests until then.
+    /// When the task is reconciled again without an event.
     #[must_use]
     pub const fn wake(&self) -> Option<Timestamp> {
         match self {

@@ -1,4 +1,4 @@
-//! Why a step is the next one, in a word of a closed list, for a log. Nothing is decided by it.
+//! Why a step is the next one, as one of a closed list of labels for the log. Nothing is decided by it.
 
 use crate::api::RenderTaskStatus;
 use crate::api::conditions::{ConditionType, Reason};
@@ -18,7 +18,7 @@ pub enum StepReason {
     JobNotSeen,
     /// The Job may have ended.
     JobMayHaveEnded,
-    /// The Job is said to have succeeded, which only the registry can tell.
+    /// The Job reports success, which only the registry can confirm.
     JobComplete,
     /// The task's status is about to say so.
     Status(Reason),
@@ -82,7 +82,7 @@ impl StepReason {
         }
     }
 
-    /// The word as a log has it.
+    /// The label in the log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

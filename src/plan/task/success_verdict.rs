@@ -1,7 +1,7 @@
-//! What a success rests on: not on the word of a cluster, but on what the platform's registry holds.
+//! Decides whether a task succeeded: by what the platform's registry holds, and not by what a cluster reports.
 //!
-//! Who asks is told where by the platform's own objects and by the task; nothing that a cluster says has a part in it but the
-//! digest, which is a claim. An answer to another question than the one that is asked now counts as none.
+//! The platform's objects and the task decide which registry is asked; of the cluster's report only the digest is used, as a
+//! claim. An answer to another question than the current one counts as none.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -24,7 +24,7 @@ const SETTLING: SignedDuration = SignedDuration::from_secs(30);
 /// Shortest and longest pause before it is looked for again.
 const LOOKS: [SignedDuration; 2] = [SignedDuration::from_secs(1), SignedDuration::from_secs(10)];
 
-/// What becomes of a Job that is said to be complete.
+/// The verdict on a Job that reports completion.
 pub(super) enum SuccessVerdict {
     /// Nothing before this step is done.
     Later(ReconcileStep),
@@ -89,7 +89,8 @@ fn verify(o: &ObservedTask<'_>, job_uid: &str, inquiry: Box<VerifyRequest>) -> R
     if let Some(status) = started(o, job_uid, o.now) {
         return ReconcileStep::WriteStatus(Box::new(status));
     }
-    // Not before the time, whoever wakes the task: a cluster that tells of a Job without end makes no flood of it.
+    // Not before the time, even if an event wakes the task: a cluster that sends endless events of a Job must not flood the
+    // registry.
     match o.verification {
         Some(proof) if proof.answer.is_none() && o.now < proof.next => wait_until(proof.next),
         _ => ReconcileStep::Verify(inquiry),

@@ -1,6 +1,6 @@
-//! What a task names that is not the platform's: as whom it is read, and the destination that comes of it.
+//! What a task names of its tenant: the account that reads it, and the destination that results.
 //!
-//! [`wanted`] says what to read; whoever reads it has the rights of the task's ServiceAccount and no others.
+//! [`wanted`] lists what to read; the reader has the rights of the task's ServiceAccount and no others.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

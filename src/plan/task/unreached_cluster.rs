@@ -8,14 +8,14 @@ use super::step::ReconcileStep;
 use crate::plan::remote::lost_cluster::RemoteLeftovers;
 use crate::plan::remote::site::RemoteTarget;
 
-/// Pause before a task is looked at again whose cluster the operator keeps away, although its site does not say so yet.
+/// Pause before a task is retried whose cluster is disconnected, although its site is not yet.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// A task that runs on a cluster that is not reached stays as it is until the time is over. What is recorded then stays: a
 /// late result of the Job finds a task that has ended. Where the operator keeps the hub away, no time counts.
 pub(super) fn wait(o: &ObservedTask<'_>) -> ReconcileStep {
     let Some(since) = o.site.lost_since() else {
-        // The site was not asked for yet, which this does; or it turns before anything can be done.
+        // The site was not requested yet, which this does; or its state changes before anything can be done.
         return wait_until(None);
     };
     if is_kept_away(o) {

@@ -15,7 +15,7 @@ pub const MAX_CONFIG_BYTES: usize = 1_048_576 - 4_096;
 /// bytes alone do not bound memory; these take 6 MiB at the most.
 pub const MAX_VALUES: usize = 10_000;
 
-/// What is said of a task in the hub's own rendering namespace: who makes tasks there could read every push credential.
+/// The message to a task in the hub's own rendering namespace: a tenant there could read every push credential.
 pub(super) fn in_rendering_namespace() -> Refusal {
     Refusal::new(
         Reason::InvalidSpec,
@@ -32,7 +32,7 @@ const RULES: &[ValidationRule] = &[clusters, sources, types, chart_name, config_
 /// The spec, if it can be served.
 ///
 /// # Errors
-/// The first rule that refuses, for the tenant to mend in a new task.
+/// The first rule that refuses; the tenant corrects it in a new task.
 pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
     if task.generation != 1 {
         let message = "the spec was changed after the task was made; nothing runs for it; make a new task";
@@ -95,7 +95,7 @@ fn types(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
     Some(Refusal::new(Reason::InvalidSpec, message))
 }
 
-/// Helm pulls a chart only by its own name and version, so a mismatch is told before a pod is spent on it.
+/// Helm pulls a chart only by its own name and version, so a mismatch is refused before a pod runs for it.
 fn chart_name(_: &Task, spec: &RenderTaskSpec) -> Option<Refusal> {
     let chart = chart(spec)?;
     let repository: Option<Repository> = spec.repository.parse().ok();

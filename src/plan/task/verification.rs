@@ -22,7 +22,7 @@ pub struct VerifyRequest {
     pub is_required: bool,
 }
 
-/// What a registry said.
+/// A registry's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyResult {
     /// It holds the manifest.
@@ -37,13 +37,13 @@ pub enum VerifyResult {
     Silent,
 }
 
-/// What is known of a registry's word on a task.
+/// The state of a task's verification.
 #[derive(Clone, Debug)]
 pub struct VerificationState {
     /// When it was first asked for.
     pub since: Timestamp,
     /// When it may be asked for again.
     pub next: Timestamp,
-    /// The last question and what came of it, until it was looked at.
+    /// The last question and its answer, until a reconcile used it.
     pub answer: Option<(VerifyRequest, VerifyResult)>,
 }

@@ -1,4 +1,4 @@
-//! What the controller takes in of objects that another hub of the cluster made.
+//! Adopts objects that another hub of the cluster made.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::controllers::sweep::paged_sweep::OrphanBatch;
 use crate::controllers::sweep::{OrphanJob, OwnerTask, is_served, owned_by};
 
 impl TaskController {
-    /// Takes in the Jobs of other hubs at a place: those of tasks that this hub serves now are its tasks' Jobs from here on,
-    /// and are taken over. Those whose task is not known.
+    /// Adopts the Jobs of other hubs at a site whose tasks this hub serves now; returns the Jobs whose task the hub does not
+    /// know.
     pub(super) fn adopt_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
         let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
         for ListedObject { meta, hint } in jobs {
@@ -61,7 +61,7 @@ impl TaskController {
         }
     }
 
-    /// Tells of which namespaces' tasks something is left.
+    /// Publishes the namespaces of the tasks that left objects.
     pub(super) fn publish_leftovers(&self, secrets: &[ObjectMeta]) {
         let left: BTreeSet<String> = secrets.iter().filter_map(namespace_of).cloned().collect();
         self.left.send_replace(Arc::new(left));
@@ -73,7 +73,7 @@ impl TaskController {
         jobs.into_iter().chain(strays).map(OrphanJob::from).collect()
     }
 
-    /// Takes in those that the watch of a site shows. Of too many each has its turn: they begin at another one each time.
+    /// Collects the stray Jobs that the watch of a site shows. Where there are too many, each call starts at another one.
     pub(super) fn collect_strays(&self, origin: &JobLocation, at: Timestamp, strangers: &mut OrphanBatch) {
         let count = self.index.unassigned_jobs(origin).count();
         let first = usize::try_from(at.as_second()).unwrap_or_default() % count.max(1);

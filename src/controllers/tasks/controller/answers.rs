@@ -1,4 +1,4 @@
-//! What a pass asks of registries, and what it is told of it.
+//! Verifications that reconciles ask for, and their results.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use crate::api::names::TaskUid;
 const ASKED: Duration = Duration::from_secs(600);
 
 impl TaskController {
-    /// What a reconcile of the task is told of its question. Where the reconcile fails, the Job is read anew and the registry asked
-    /// anew.
+    /// The result of the task's verification, for its reconcile. If that reconcile fails, the Job is read and the registry asked
+    /// again.
     pub(super) fn verification_reply(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
         let answer = self.questions.reply(uid)?;
         if answer.pending.is_some() {
@@ -23,7 +23,7 @@ impl TaskController {
         Some(answer)
     }
 
-    /// Takes in that a reconcile wants to know something of a registry, or waits before it asks again.
+    /// Starts the verification that a reconcile asks for, or the wait before the next.
     pub(super) fn start_verification(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         if self
             .index
@@ -44,7 +44,7 @@ impl TaskController {
         }
     }
 
-    /// Takes in what a registry said, and lets its task go on.
+    /// Handles a registry's answer, and requeues the task.
     pub(super) fn handle_verification(&mut self, ended: VerificationJoinResult) {
         let Some((uid, ask_again)) = self.questions.handle_result(ended) else {
             return;

@@ -19,11 +19,12 @@ use super::enqueue::{EnqueueReason, later, put_back};
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
 use super::{TaskController, TaskControllerLimits, instant};
 
-/// Passes beyond the workers, at most, while others wait for the last words of pods.
+/// Most passes beyond the workers, while others wait for the results of pods.
 pub(super) const WAITING: usize = 64;
 
 impl TaskController {
-    /// Passes that wait for a pod's word make no call, so others have their workers; those that hold much memory keep theirs.
+    /// Releases the workers of passes that wait for a pod's result, because they make no call; passes that hold much memory keep
+    /// theirs.
     pub(super) fn release_workers(&mut self, waiting: &[TaskUid]) {
         for uid in waiting {
             let is_large = self
@@ -36,8 +37,8 @@ impl TaskController {
         }
     }
 
-    /// Starts what is due, as far as there are workers for it; namespaces take turns, so that the many tasks of one do not keep
-    /// another's from being looked at.
+    /// Starts the work that is due, as far as workers are free; namespaces take turns, so that many tasks of one do not delay
+    /// another's.
     pub(super) fn start_passes(&mut self, now: Instant) {
         loop {
             let (index, limits) = (&self.index, &self.limits);
@@ -153,8 +154,8 @@ fn span_of(view: &TaskView) -> Span {
 }
 
 impl TaskControllerLimits {
-    /// Out of which pools a task is worked on. A namespace's tasks take turns with those of others, whatever cluster they are
-    /// for. Large ones have places of their own, so that what reconciles hold together is bounded and small ones never wait for it.
+    /// The concurrency pools of a task. Namespaces share the workers fairly, for all clusters. Large tasks have pools of their
+    /// own, so that their memory is bounded and small tasks never wait for them.
     fn owner(&self, record: &TaskRecord) -> KeyOwner {
         let namespace = record.namespace();
         let elsewhere = [

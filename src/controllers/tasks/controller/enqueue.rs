@@ -1,12 +1,11 @@
-//! What lets a task be looked at, now or later: each time with its cause, so that a log at the level debug tells what the work
-//! queue holds and why.
+//! Puts tasks into the work queue, now or later, each with its cause, so that the debug log shows why a task is reconciled.
 
 use std::time::Instant;
 
 use crate::api::names::{TaskUid, is_uid};
 use crate::plan::queue::workqueue::WorkQueue;
 
-/// Why a task is looked at.
+/// Why a task is reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EnqueueReason {
     /// The watch of tasks showed it.
@@ -25,7 +24,7 @@ pub(super) enum EnqueueReason {
     PlatformChanged,
     /// Something changed in a namespace whose tenant it waits for.
     TenantChanged,
-    /// It asked for its cluster, and is told how that stands.
+    /// It asked for its cluster, and the state of the site is known.
     SiteKnown,
     /// Its cluster is connected.
     SiteUp,
@@ -35,13 +34,13 @@ pub(super) enum EnqueueReason {
     RegistryAnswered,
     /// A question to a registry broke.
     RegistryNotAsked,
-    /// Its plan said when.
+    /// The time that its last reconcile asked for has come.
     Due,
     /// What keeps its objects from being created may be over.
     Held,
     /// Its status was forged, and may be put right again.
     Forged,
-    /// It is the turn of the task, or of what it left, to be removed.
+    /// The task, or the objects that it left, are to be removed.
     Removal,
     /// The hub had no claim on its Lease.
     NoClaim,
@@ -67,7 +66,7 @@ pub(super) fn later(queue: &mut WorkQueue<TaskUid>, uid: &TaskUid, at: Instant, 
     queue.add_at(uid, at);
 }
 
-/// Puts a task back that has its turn while its cluster may not be asked.
+/// Requeues a task that has its slot but whose cluster may not be asked yet.
 pub(super) fn put_back(queue: &mut WorkQueue<TaskUid>, uid: &TaskUid, not_before: Instant) {
     let wait = || not_before.saturating_duration_since(Instant::now()).as_millis();
     tracing::debug!(

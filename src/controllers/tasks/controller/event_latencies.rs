@@ -28,7 +28,7 @@ struct OpenEventLatency {
 }
 
 impl EventLatencies {
-    /// Takes in whether the hub has a claim now.
+    /// Records whether the hub holds its Lease now.
     pub(super) fn set_fenced(&mut self, is_fenced: bool, now: Instant) {
         if is_fenced {
             self.fenced_since.get_or_insert(now);

@@ -1,4 +1,4 @@
-//! What the controller takes in from its watches.
+//! Handles watch events.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 const AT_ONCE: usize = 64;
 
 impl TaskController {
-    /// Takes in what a watch saw, and some of what is there besides.
+    /// Handles a watch event, and some of those that already wait.
     pub(super) fn handle_events(&mut self, first: ReceivedEvent, others: &mut mpsc::Receiver<ReceivedEvent>) {
         self.handle_event(first);
         for _ in 1..AT_ONCE {
@@ -75,7 +75,7 @@ impl TaskController {
         self.running.has(uid) && self.index.touch_task(scope, uid)
     }
 
-    /// Takes in what the watch showed while a worker had the task.
+    /// Handles the event that arrived while a worker had the task.
     pub(super) fn handle_deferred_event(&mut self, uid: &TaskUid) {
         if let Some((scope, task, arrived)) = self.deferred_events.remove(uid) {
             self.see(&scope, *task, arrived);
@@ -103,7 +103,7 @@ impl TaskController {
         }
     }
 
-    /// Looks at a task again when its forged status may be put right.
+    /// Requeues a task for when its forged status may be restored.
     pub(super) fn await_restore(&mut self, uid: &TaskUid) {
         if let Some(due) = self.index.restore_due(uid, Instant::now()) {
             later(&mut self.queue, uid, due, EnqueueReason::Forged);
@@ -144,8 +144,8 @@ impl TaskController {
         ready(&mut self.queue, task, EnqueueReason::JobGone);
     }
 
-    /// A namespace that was deleted took the hub's rights in it along. The others do not wait until the platform gives them
-    /// anew, unless there is none that the hub may look at.
+    /// A deleted namespace took the hub's rights in it along. The hub does not wait for it to start with the others, unless it
+    /// may list no scope at all.
     fn skip_forbidden_scope(&mut self, scope: &TaskWatchScope) {
         let source = SyncSource::Tasks(scope.clone());
         if scope.namespace.is_none() || !self.unsynced.contains(&source) {
@@ -200,7 +200,7 @@ impl TaskController {
             self.index.set_create_blocked(&uid, None, None, Instant::now());
             ready(&mut self.queue, &uid, EnqueueReason::PlatformChanged);
         }
-        // A reconcile under way looks at what was offered when it began, so its task is looked at once more.
+        // A running reconcile uses the catalog from its start, so its task is reconciled once more.
         for uid in self.running.passes() {
             self.outdated.insert(uid.clone());
             ready(&mut self.queue, uid, EnqueueReason::PlatformChanged);

@@ -50,7 +50,7 @@ impl TaskController {
         }
     }
 
-    /// Takes in what a reconcile left behind and wrote down, and what gave way to it.
+    /// Adds the orphans that a reconcile recorded in the ledger, and removes those that it displaced.
     pub(super) fn handle_leftovers(&mut self, news: &RemoteUpdate) {
         if let Some(orphan) = &news.orphan {
             self.add_orphan(orphan);
@@ -93,7 +93,7 @@ impl TaskController {
         self.write_ledger_after(Duration::ZERO, changes);
     }
 
-    /// Tries these changes again, and what was said since with the next ones.
+    /// Writes these changes again later, together with newer ones.
     pub(super) fn write_ledger_later(&mut self, changes: LedgerChanges) {
         self.write_ledger_after(LEDGER_RETRY, changes);
     }
@@ -128,7 +128,7 @@ impl TaskController {
                 stage = error.stage(),
                 "the ledger cannot be written yet; it is tried again"
             );
-            // What was said since is newer.
+            // A newer change replaces an older one of the same key.
             let newer = std::mem::replace(&mut self.unwritten, changes);
             self.unwritten.extend(newer);
         }

@@ -9,7 +9,7 @@ use crate::base::metrics::{PhaseLabel, QueueSample};
 
 use super::TaskController;
 
-/// Time between two looks at the queue by namespace, which costs a step a namespace.
+/// Time between two updates of the metrics by namespace, each of which costs a step for each namespace.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl TaskController {
@@ -24,7 +24,7 @@ impl TaskController {
                 .get_or_create(&PhaseLabel { phase })
                 .set(depth(count));
         }
-        // Nothing grows older while nobody waits.
+        // No age grows while no task waits.
         let waits = self.fair.len().0 > 0;
         if self.look_due.map_or(waits, |due| due <= now) {
             self.show_queue();
@@ -42,7 +42,7 @@ impl TaskController {
         self.metrics.queue.set_samples(rows);
     }
 
-    /// A task has its turn: how long it waited for it.
+    /// Records how long a task waited for its slot.
     pub(super) fn show_wait(&self, uid: &TaskUid, now: Instant) {
         let since = self.index.task(uid).and_then(|record| record.waits_since);
         self.metrics

@@ -1,4 +1,4 @@
-//! What the controller takes in from its workers and its sweeps.
+//! Handles the outcomes of workers and sweeps.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,8 +25,8 @@ use super::{SWEEP_RETRY, TaskController, instant};
 use crate::controllers::sweep::{OrphanSecret, SweepCandidates, UnwatchedObjects, marked, remove_orphans};
 
 impl TaskController {
-    /// Takes in what a reconcile brought. The event of one that waits for a slot, or for the hub's claim, is still on its way; for
-    /// that of any other nothing was to be done.
+    /// Handles the outcome of a reconcile. A task that waits for a slot or for the Lease keeps its event latency open; for any
+    /// other the event is done.
     pub(super) fn handle_timed_outcome(&mut self, uid: &TaskUid, passed: TimedOutcome) {
         let TimedOutcome {
             outcome,
@@ -43,7 +43,7 @@ impl TaskController {
         self.end_pass(uid);
     }
 
-    /// Takes in what a reconcile found and did.
+    /// Handles what a reconcile found and did.
     pub(super) fn handle_outcome(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         let error = outcome.error;
         let is_outdated = self.outdated.remove(uid);
@@ -142,7 +142,7 @@ impl TaskController {
         } else {
             record.waits_since = None;
         }
-        // What runs on a cluster that is not reached holds up nobody else.
+        // A task of an unreached cluster must not delay others.
         let is_reached = record.remote.target.is_none() || outcome.remote.was_reached;
         if has_job && !record.phase.is_finished() && is_reached && !is_only_asked_for {
             self.fair.adopt(queued_task(record, uid));
@@ -153,7 +153,7 @@ impl TaskController {
         }
     }
 
-    /// Takes in what is in the rendering namespace, and removes what belongs to no task any more.
+    /// Handles the list of the rendering namespace, and removes the objects of deleted tasks.
     pub(super) fn handle_list(&mut self, listed: Result<UnwatchedObjects, CallError>) {
         self.is_sweeping = false;
         let Ok(UnwatchedObjects { secrets, others_jobs }) = listed else {

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::remote::SiteRequest;
 
-/// Where the controller tells others what it needs and does.
+/// The channels on which the controller publishes its requests and its state.
 #[derive(Debug)]
 pub struct ControllerOutputs {
     /// Whether the hub is ready.

@@ -14,7 +14,7 @@ use super::TaskController;
 use super::enqueue::{EnqueueReason, ready};
 
 impl TaskController {
-    /// Gives the tasks whose turn it is to a worker, which removes them.
+    /// Gives the tasks that are due for removal to workers.
     pub(super) fn start_removals(&mut self, now: Instant) {
         while let Some((uid, removal)) = self.retention.take(now) {
             if let Some(record) = self.index.task_mut(&uid) {
@@ -24,7 +24,7 @@ impl TaskController {
         }
     }
 
-    /// Whether all that is left to do for a task is to remove it, which is not its turn yet.
+    /// Whether only the removal of a task is left to do, and it is not due yet.
     pub(super) fn awaits_removal(&mut self, uid: &TaskUid) -> bool {
         let is_clear = self.index.has_no_objects(uid);
         let Some(record) = self.index.task(uid).filter(|record| is_over(record)) else {
@@ -40,7 +40,7 @@ impl TaskController {
         true
     }
 
-    /// Takes in how a task stands after a reconcile, or without one: whether it counts among those that are kept.
+    /// Updates whether a task counts as kept, after a reconcile or without one.
     pub(super) fn retain(&mut self, uid: &TaskUid) {
         let is_clear = self.index.has_no_objects(uid);
         let ground = self.kept_at(uid);
@@ -48,7 +48,7 @@ impl TaskController {
             return;
         };
         let had_turn = std::mem::replace(&mut record.removal, RemovalState::Waits) == RemovalState::Crowded;
-        // What a failed task left is there to be looked at for its time: until that is over its task is not counted.
+        // The objects of a failed task stay for people to read; until they are removed, the task does not count as kept.
         if is_over(record) && is_clear {
             self.retention.keep(finished(record, uid));
         } else if let Some(ground) = ground.filter(|_| !had_turn) {
@@ -74,7 +74,7 @@ impl TaskController {
         self.sites.is_reached(site).then(|| Some(Arc::clone(site)))
     }
 
-    /// A removal failed: it needs another turn, once the back-off of the task is over.
+    /// A removal failed: the task is queued again after its back-off.
     pub(super) fn give_removal_back(&mut self, uid: &TaskUid) {
         if let Some(record) = self.index.task_mut(uid) {
             record.removal = RemovalState::Waits;
@@ -89,7 +89,7 @@ impl TaskController {
     }
 }
 
-/// Whether a task is finished and nobody deletes it.
+/// Whether a task is finished and not being deleted.
 fn is_over(record: &TaskRecord) -> bool {
     record.phase.is_finished() && !record.deleting && !record.is_forged
 }

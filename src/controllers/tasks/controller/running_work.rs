@@ -57,7 +57,7 @@ pub(super) enum WorkItem {
 /// A piece of work that ended; an error where it panicked.
 pub(super) type EndedWork = (WorkItem, Result<WorkResult, WorkPanicked>);
 
-/// It said why to the log.
+/// The panic hook logged why.
 #[derive(Debug)]
 pub(super) struct WorkPanicked;
 

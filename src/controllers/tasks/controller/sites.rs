@@ -36,7 +36,7 @@ impl TaskController {
         _ = self.wants.send(want);
     }
 
-    /// The site of a task, if it can be told.
+    /// The site of a task, if it is known.
     fn site_of(&mut self, uid: &TaskUid) -> Option<Arc<Site>> {
         let record = self.index.task(uid)?;
         if let Some(site) = &record.remote.site {
@@ -49,7 +49,7 @@ impl TaskController {
         Some(self.sites.intern(site, Timestamp::now()))
     }
 
-    /// How the place of a task stands, for a reconcile; a task that has something there asks for it.
+    /// The site of a task and its state, for a reconcile; requests the site if the task has objects there.
     pub(super) fn site_and_state(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
         let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
         let abroad = &self.index.task(uid)?.remote;
@@ -82,13 +82,13 @@ impl TaskController {
         if let Some(site) = self.site_of(uid) {
             self.join_site(uid, &site);
             if is_new {
-                // The next reconcile sees how the site stands.
+                // The next reconcile sees the state of the site.
                 ready(&mut self.queue, uid, EnqueueReason::SiteKnown);
             }
         }
     }
 
-    /// Takes in what a reconcile brought of a task's cluster: it joins those that need it, or lets go of it.
+    /// Handles what a reconcile found of a task's cluster: the task joins or leaves the site.
     pub(super) fn handle_site_outcome(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         if outcome.remote.was_sent {
             self.index.suspect(uid, true);
@@ -105,7 +105,7 @@ impl TaskController {
             return;
         };
         let is_there = needs_site(record) || self.index.has_job(uid) || self.index.has_secret(uid);
-        // Whoever has a cluster and waits for a slot keeps it, and so does whoever is tried again.
+        // A task that waits for a slot, or is retried, keeps its site.
         let goes_on = outcome.wants_slot || outcome.error.is_some();
         if outcome.remote.wants_site || is_there {
             self.wait_for_site(uid);
@@ -131,7 +131,7 @@ impl TaskController {
         }
     }
 
-    /// A task that was there before this process may have left something that nobody saw.
+    /// An earlier process may have left objects of the task that no watch has shown.
     pub(super) fn suspect(&mut self, uid: &TaskUid) {
         if self.unsynced.is_empty() {
             return;
@@ -179,7 +179,7 @@ impl TaskController {
         }
     }
 
-    /// Looks at tasks whose site is not reached any more; what cannot end now holds up no other task.
+    /// Requeues tasks whose site is no longer reached, so that they delay no other task.
     pub(super) fn requeue_unreached(&mut self, tasks: Vec<TaskUid>) {
         for uid in tasks {
             self.give_slot_back(&uid);
@@ -192,7 +192,7 @@ impl TaskController {
         Some(TaskObjectClient::new(wire, None, site.namespace.clone(), hub_id))
     }
 
-    /// A site is up: its tasks are looked at once, and those that run there take their slots again.
+    /// A site is up: its tasks are requeued at once, and those with Jobs there take their slots again.
     pub(super) fn handle_site_up(&mut self, site: &Arc<Site>) {
         for uid in self.sites.tasks(site) {
             self.take_slot_again(&uid);
@@ -233,7 +233,7 @@ impl TaskController {
         });
     }
 
-    /// Takes in how many Jobs the platform lets run on each cluster, and how often it gives each namespace a turn.
+    /// Updates the caps of clusters and the weights of namespaces from the catalog.
     pub(super) fn update_queue_limits(&mut self) {
         let catalog = self.catalog.borrow().clone().unwrap_or_default();
         self.fair.set_weights(Arc::clone(&catalog.weights));
@@ -254,7 +254,7 @@ impl TaskController {
     }
 }
 
-/// A task as it stands in line.
+/// A task as the fair queue knows it.
 pub(super) fn queued_task<'a>(record: &'a TaskRecord, uid: &'a TaskUid) -> QueuedTask<'a> {
     QueuedTask {
         namespace: record.namespace(),

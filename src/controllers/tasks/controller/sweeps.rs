@@ -29,7 +29,7 @@ use crate::controllers::sweep::{
 const LISTS: usize = 8;
 
 impl TaskController {
-    /// Lists what is at the sites whose turn it is.
+    /// Lists the objects at the sites that are due.
     pub(super) fn start_lists(&mut self, now: Instant) {
         let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
         while is_known && self.listing.len() < LISTS {
@@ -52,7 +52,7 @@ impl TaskController {
         });
     }
 
-    /// Takes in a page of what is at a site; with the last one everything there is known.
+    /// Handles a page of a site's list; the last one completes it.
     pub(super) fn handle_page(
         &mut self,
         site: &Arc<Site>,
@@ -74,7 +74,7 @@ impl TaskController {
         }
     }
 
-    /// What is at a site could not be listed. A right that is missing stays so for a while: it is told once, or with each sweep.
+    /// Handles a failed list. A missing right is logged once, or with each sweep, because it lasts.
     fn handle_list_error(&mut self, site: &Arc<Site>, error: CallError) {
         let (is_forbidden, is_sweep) = (error == CallError::Forbidden, self.sites.is_reached(site));
         if is_forbidden && (is_sweep || self.sites.forbidden(site)) {
@@ -172,7 +172,7 @@ impl TaskController {
         }
     }
 
-    /// Keeps what is of tasks that run there; takes in what is not, where that is old enough to have no task.
+    /// Records the Secrets of tasks that run there, and collects the others that are old enough to be orphans.
     fn keep_site_secrets<'a>(
         &mut self,
         site: &Arc<Site>,

@@ -1,5 +1,5 @@
-//! Questions to registries: asked beside the reconciles, so that a registry that takes its time holds up nothing but the tasks
-//! that wait for its word.
+//! Verifications: requests to registries that run beside the reconciles, so that a slow registry delays only the tasks that wait
+//! for it.
 
 use std::collections::HashMap;
 
@@ -77,7 +77,7 @@ impl Verifications {
         waiting.map(|question| question.next = next).is_some()
     }
 
-    /// Takes in what a registry said: the task that it is about, and when to ask again where the question broke.
+    /// Handles a registry's answer: returns the task, and when to ask again if the request failed.
     pub(super) fn handle_result(
         &mut self,
         ended: VerificationJoinResult,
@@ -101,7 +101,7 @@ impl Verifications {
         Some((uid, Some(question.next)))
     }
 
-    /// What a reconcile of the task is told; an answer is told once.
+    /// The answer for a reconcile of the task; given once.
     pub(super) fn reply(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
         let question = self.of.get_mut(uid)?;
         let mut answer = VerificationReply {
@@ -122,8 +122,7 @@ impl Verifications {
         Some(answer)
     }
 
-    /// Whether the task's Job has ended, and only the word of a registry is missing that nothing can do without: it takes the
-    /// place of no Job that could run.
+    /// Whether the task's Job has ended and only the verification is missing, so that it needs no Job slot.
     pub(super) fn is_required(&self, uid: &TaskUid) -> bool {
         self.of.get(uid).is_some_and(|question| question.is_required)
     }

@@ -1,4 +1,4 @@
-//! Takes in what ran beside the controller, and has it done again where it panicked.
+//! Handles the results of other work, and repeats work that panicked.
 
 use std::time::Instant;
 

@@ -11,9 +11,9 @@ use super::TaskIndex;
 
 /// Time from the first sign of an end to its verdict; the Job controller writes both within moments.
 pub(super) const SOON: Duration = Duration::from_secs(1);
-/// Time between looks at a Job that shows signs of an end.
+/// Time between reads of a Job that shows signs of an end.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
-/// Time after which a quiet Job is looked at, as a net for a lost event; beyond the default deadline of a Job.
+/// Time after which a Job without events is read, in case an event was lost; beyond the default deadline of a Job.
 pub(super) const QUIET: Duration = Duration::from_secs(660);
 
 impl TaskIndex {
@@ -22,8 +22,8 @@ impl TaskIndex {
         self.job_lists.begin(origin.clone());
     }
 
-    /// Takes in a Job as the watch showed it; when to look at its task. What is shown elsewhere than where the task runs is
-    /// not the task's, whatever its labels say.
+    /// Stores a Job from a watch event; returns when to reconcile its task. A Job elsewhere than where the task runs is not the
+    /// task's, although its labels say so.
     pub fn see_job(&mut self, origin: &JobLocation, mark: JobMetadata, now: Instant) -> Option<Instant> {
         let listed = self.job_lists.mark(origin);
         if !self.is_its_place(origin, &mark.task) {
@@ -58,7 +58,7 @@ impl TaskIndex {
         Some(look)
     }
 
-    /// Takes in a Job that a worker created or found. What a watch said of it meanwhile is newer, and still to be read.
+    /// Stores a Job that a worker created or found. A watch event since is newer, and the Job is still to be read.
     pub fn keep_job(&mut self, mark: JobMetadata, now: Instant) {
         let origin = self.origin(&mark.task);
         let (listed, read_due) = (self.job_lists.mark(&origin), first_look(mark.hint, now));
@@ -70,7 +70,7 @@ impl TaskIndex {
         });
     }
 
-    /// Takes in a Job that a worker read, and had asked for at `asked`: what a watch said since is still to be read.
+    /// Stores a Job that a worker read with a request of the time `asked`: after a newer watch event it is still to be read.
     pub fn keep_read_job(&mut self, mark: JobMetadata, asked: Instant) {
         let origin = self.origin(&mark.task);
         let listed = self.job_lists.mark(&origin);
@@ -106,7 +106,7 @@ impl TaskIndex {
         (!is_quiet).then_some(job.read_due)
     }
 
-    /// Takes in that a watch says that a Job is gone; whether that is the Job of a task.
+    /// Removes a Job that a watch shows as deleted; returns whether it was the Job of a task.
     pub fn remove_job(&mut self, origin: &JobLocation, task: &TaskUid) -> bool {
         self.drop_strays(task, |job| job.origin == *origin);
         if !self.is_its_place(origin, task) {
@@ -116,7 +116,7 @@ impl TaskIndex {
         true
     }
 
-    /// Forgets a Job that is gone; nothing more is said of it.
+    /// Forgets a deleted Job.
     pub fn forget_job(&mut self, task: &TaskUid) {
         self.jobs.remove(task);
         if let Some(record) = self.tasks.get_mut(task) {
@@ -124,7 +124,7 @@ impl TaskIndex {
         }
     }
 
-    /// Forgets a Job that a worker deleted, and ignores what is still said of it.
+    /// Forgets a Job that a worker deleted, and ignores late events of it.
     pub fn clear_job(&mut self, task: &TaskUid, job_uid: &str) {
         self.jobs.remove(task);
         if let Some(record) = self.tasks.get_mut(task) {
@@ -144,7 +144,7 @@ impl TaskIndex {
             .collect()
     }
 
-    /// Forgets all strays at a site that nobody uses any more.
+    /// Forgets all strays at a site that no task uses.
     pub fn forget_strays(&mut self, origin: &JobLocation) {
         self.drop_strays_at(origin);
         self.job_lists.forget(origin);
@@ -223,7 +223,7 @@ impl TaskIndex {
     }
 }
 
-/// When a Job that nobody read yet is to be read.
+/// When a Job that was not read yet is to be read.
 fn first_look(hint: CompletionHint, now: Instant) -> Instant {
     match hint {
         CompletionHint::Now => now,

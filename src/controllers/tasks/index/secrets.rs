@@ -5,7 +5,7 @@ use crate::api::names::TaskUid;
 use super::TaskIndex;
 
 impl TaskIndex {
-    /// Takes in a config Secret.
+    /// Stores a config Secret.
     pub fn keep_secret(&mut self, task: &TaskUid, secret_uid: &str) {
         self.secrets.insert(task.clone(), secret_uid.into());
     }

@@ -1,4 +1,4 @@
-//! Whose word a status is: what a watch or a read shows is believed where the hub said it, and nowhere else.
+//! Trusts a status only if the hub wrote it.
 
 use std::time::Instant;
 
@@ -14,15 +14,14 @@ use super::super::task_record::TaskRecord;
 use super::{TaskEventKind, TaskIndex};
 
 impl TaskIndex {
-    /// Takes in that the watch shows a task, whatever it shows of it; whether the task is known.
+    /// Marks a task as shown by the watch; returns whether it is known.
     pub fn touch_task(&mut self, scope: &TaskWatchScope, uid: &TaskUid) -> bool {
         let mark = self.task_lists.mark(scope);
         let known = self.tasks.get_mut(uid);
         known.map(|known| known.listed = mark).is_some()
     }
 
-    /// Takes in a task as the watch showed it. A status that is not the hub's is never believed: what the hub said last
-    /// stays in its place.
+    /// Stores a task from a watch event. A status that the hub did not write is ignored: the last one that it wrote stays.
     pub fn see_task(&mut self, scope: &TaskWatchScope, mut task: Task, key: &SealKey) -> TaskEventKind {
         self.touch_task(scope, &task.id.uid);
         let version = task.resource_version.parse().unwrap_or(u64::MAX);
@@ -47,7 +46,7 @@ impl TaskIndex {
         }
     }
 
-    /// Takes in what a worker found or made of the status on the object.
+    /// Records what a worker found or wrote as the status of the object.
     pub fn take_status(&mut self, uid: &TaskUid, news: StatusUpdate, now: Instant) {
         let Some(record) = self.tasks.get_mut(uid) else {
             return;
@@ -60,12 +59,12 @@ impl TaskIndex {
         }
     }
 
-    /// When the status of a task may be put right, where somebody forged it.
+    /// When the forged status of a task may be restored.
     pub fn restore_due(&self, uid: &TaskUid, now: Instant) -> Option<Instant> {
         self.tasks.get(uid).and_then(|record| record.restore_due(now))
     }
 
-    /// What the hub said of a task last, to compare with what is read.
+    /// The last status that the hub wrote, to compare with the one that is read.
     pub(super) fn last_status(&self, record: &TaskRecord) -> (LastStatusDigest, RenderTaskStatus) {
         (
             record.last_status.last,
@@ -73,7 +72,7 @@ impl TaskIndex {
         )
     }
 
-    /// The word that a task carries, packed only where it is a new one.
+    /// The status of a task, compressed only if it is new.
     pub(super) fn last_status_of(&mut self, old: Option<&TaskRecord>, task: &Task) -> LastStatus {
         let same = old.filter(|record| record.last_status.last.digest == task.status_digest);
         same.map_or_else(

@@ -42,7 +42,7 @@ impl TaskIndex {
         self.namespaces.release(job_namespace);
     }
 
-    /// Takes in who must change something before a task can start.
+    /// Records who must change something before a task can start.
     pub fn block(&mut self, uid: &TaskUid, by: StartBlocker) {
         let Some(record) = self.tasks.get_mut(uid) else {
             return;
@@ -61,14 +61,14 @@ impl TaskIndex {
         }
     }
 
-    /// Takes in at which site a task is.
+    /// Records the site of a task.
     pub fn set_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
         if let Some(record) = self.tasks.get_mut(uid) {
             record.remote.site = Some(Arc::clone(site));
         }
     }
 
-    /// Takes in that a task is at no site any more.
+    /// Records that a task is at no site any more.
     pub fn clear_site(&mut self, uid: &TaskUid) {
         if let Some(record) = self.tasks.get_mut(uid) {
             record.remote.site = None;
@@ -89,7 +89,7 @@ impl TaskIndex {
         self.secrets.contains_key(uid)
     }
 
-    /// Takes in whether something of a task may be on its cluster that was not seen.
+    /// Records whether unseen objects of a task may be on its cluster.
     pub fn suspect(&mut self, uid: &TaskUid, may_be_there: bool) {
         if let Some(record) = self.tasks.get_mut(uid) {
             record.remote.may_be_there = may_be_there && record.remote.target.is_some();

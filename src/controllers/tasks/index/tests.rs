@@ -74,7 +74,7 @@ fn key() -> SealKey {
     SealKey::new([7; 32], at(0))
 }
 
-/// Shows a task with a status that the hub wrote; whether that is news.
+/// Shows a task with a status that the hub wrote; returns whether its state is new.
 fn see(index: &mut TaskIndex, task: Task) -> bool {
     see_in(index, &all(), task)
 }

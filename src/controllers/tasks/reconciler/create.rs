@@ -1,4 +1,4 @@
-//! Makes the config Secret and the Job of a task, and takes over a Job that is provably ours of an earlier attempt.
+//! Creates the config Secret and the Job of a task, and adopts a Job of its earlier attempt where it is provably the task's.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ impl Reconciler<'_> {
         Ok(())
     }
 
-    /// UID of the config Secret, which is the one just made, in the place of one that is provably ours, whatever it holds; where a
-    /// Job of its name is there already, the one that it has.
+    /// UID of the config Secret: of the one just created, which replaces any that is provably the hub's; or, where the Job exists
+    /// already, of the one that the Job uses.
     async fn created_secret(
         &mut self,
         task: &Task,
@@ -93,7 +93,7 @@ impl Reconciler<'_> {
         Ok(Some(created.map_err(|declined| declined.error)?))
     }
 
-    /// Notes what keeps an object from being made, where that is more than a call that failed.
+    /// Records what keeps an object from being created, unless it was only a failed call.
     fn not_created(
         &mut self,
         task: &Task,
@@ -113,7 +113,7 @@ impl Reconciler<'_> {
         Ok(())
     }
 
-    /// Tells the platform operator of a refusal, once for each task, and has the class looked at.
+    /// Reports a refusal to the platform operator, once for each task, and requests a dry run of the class.
     fn tell_refusal(&self, task: &Task, objection: Option<&AdmissionRejection>) {
         let class = task
             .spec
@@ -128,12 +128,12 @@ impl Reconciler<'_> {
             );
         }
         if let Some(class) = class.filter(|_| self.placement.cluster.is_none()) {
-            // A class that finds no room is looked at when the next task of it is refused.
+            // A class that finds the channel full gets its dry run after the next refusal.
             _ = self.context.dry_run_requests.try_send(class.to_owned());
         }
     }
 
-    /// The Job that has the name, if it is provably ours.
+    /// The Job of the name, if it is provably the hub's.
     async fn existing_job(
         &mut self,
         task: &Task,

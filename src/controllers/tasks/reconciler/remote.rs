@@ -32,7 +32,7 @@ use super::Reconciler;
 const REMOTE_ACCOUNT: &str = "default";
 
 impl Reconciler<'_> {
-    /// Tells where the task's Job runs.
+    /// Resolves where the task's Job runs.
     pub(super) fn resolve_site(&mut self, task: &Task) {
         let spec = task.spec.as_ref();
         let target = spec.and_then(|spec| target(&task.id, spec, &self.context.tenancy).transpose());
@@ -47,7 +47,7 @@ impl Reconciler<'_> {
         }
     }
 
-    /// How the place of the Job stands.
+    /// The state of the Job's site.
     pub(super) fn site(&self) -> JobSiteState<'_> {
         match (&self.target, &self.view.remote.site) {
             (None, _) => JobSiteState::Hub,
@@ -81,7 +81,7 @@ impl Reconciler<'_> {
         }
     }
 
-    /// The Job by its metadata. What another cluster says is looked at twice: nothing of it is repeated that is not ours.
+    /// The Job's metadata. Values of another cluster are checked, and only those of the hub's own form are repeated.
     pub(super) fn own_mark(&self, metadata: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
         let mark = JobMetadata {
             hint,
@@ -94,8 +94,8 @@ impl Reconciler<'_> {
         (is_uid(&mark.uid) && is_a_hubs).then_some(mark)
     }
 
-    /// Whether something was removed. What a cluster does not let the hub remove is as good as out of reach: nobody's
-    /// deletion waits for rights that may never come.
+    /// Whether something was removed. Objects that a cluster does not let the hub remove count as out of reach, so that no
+    /// deletion waits for rights for ever.
     pub(super) fn was_removed(&mut self, answer: Result<(), CallError>) -> Result<bool, ReconcileError> {
         let reason = match answer {
             Ok(()) => return Ok(true),
@@ -111,8 +111,8 @@ impl Reconciler<'_> {
         Ok(false)
     }
 
-    /// Looks whether another cluster took no objects because the hub may not create them there: a quota that is used up is answered
-    /// alike. On the hub's own cluster rights are looked at before it starts.
+    /// Checks whether another cluster refuses objects because the hub may not create them there: it answers a used-up quota with
+    /// the same code. On the hub's own cluster the preflight checked the rights.
     pub(super) async fn look_for_rights(&mut self, task: &Task) -> Result<(), ReconcileError> {
         if self.target.is_none() || self.view.create_blocked != Some(CreateBlocked::NotAdmitted) {
             return Ok(());
@@ -129,7 +129,7 @@ impl Reconciler<'_> {
         Ok(())
     }
 
-    /// Reads what of the platform's goes along to another cluster.
+    /// Reads the platform's credentials that are copied to another cluster.
     pub(super) async fn load_credentials(
         &self,
         cargo: &CopyRequest,
@@ -157,7 +157,7 @@ impl Reconciler<'_> {
         Ok(Ok(carried))
     }
 
-    /// Writes down what may be left on a cluster that is not reached, as far as there is room for it, and tells people.
+    /// Records in the ledger what may be left on an unreached cluster, as far as there is space, and reports it.
     pub(super) async fn record_leftovers(&mut self, task: &Arc<Task>) -> Result<(), ReconcileError> {
         let Some((site, _)) = &self.view.remote.site else {
             self.leftovers = RemoteLeftovers::WrittenDown;
@@ -199,7 +199,7 @@ impl Reconciler<'_> {
     }
 }
 
-/// What people are told of a task that was let go.
+/// The message about a task that was deleted without its cluster.
 fn forced_deletion_note(is_recorded: bool, name: &str) -> String {
     if is_recorded {
         return "the task was deleted although its cluster could not be reached; its Job and Secret may be left there; the hub has \

@@ -12,7 +12,7 @@ use super::super::outcome::ReconcileError;
 use super::Reconciler;
 
 impl Reconciler<'_> {
-    /// A task that was read, with what the hub said last in the place of a status that is not its own.
+    /// The task as read, with the hub's last status in place of one that it did not write.
     pub(super) fn believe(&mut self, mut task: Task) -> Task {
         let (last, status) = self.view.said.take().unwrap_or_default();
         self.view.is_forged = !self.context.key.is_genuine(&task, Some(last));
@@ -36,7 +36,7 @@ impl Reconciler<'_> {
         Ok(())
     }
 
-    /// Puts right what somebody else wrote. It was told already, so it is not told again.
+    /// Restores a status that another writer changed. Its event was sent already, so it is not sent again.
     pub(super) async fn restore_status(&mut self, task: &Arc<Task>) -> Result<(), ReconcileError> {
         self.put_status(task, task.status.clone()).await?;
         self.outcome.status.was_restored = true;

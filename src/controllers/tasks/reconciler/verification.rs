@@ -1,4 +1,4 @@
-//! A success that waits for the word of a registry: put aside with all that is known of it, and taken up again with the answer.
+//! A success that waits for its verification: kept with all that is known of it until the registry answers.
 
 use crate::plan::task::JobState;
 use crate::plan::task::verification::VerifyRequest;

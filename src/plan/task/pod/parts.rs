@@ -98,7 +98,7 @@ pub(super) fn secret_volume(name: &str, secret: &str, items: &[(&str, &str)]) ->
         path: (*path).to_owned(),
     });
     let source = SecretVolumeSource {
-        // Readable for the pod's group and nobody else.
+        // Readable for the pod's group and no others.
         default_mode: Some(0o440),
         items: Some(items.collect()),
         optional: Some(false),

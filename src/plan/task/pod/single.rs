@@ -1,7 +1,7 @@
 //! Mode `Single`: a foreign renderer that reads the configuration and pushes, with exactly the arguments, files and variables
 //! that `SolAr` starts its renderer with, so that an image made for it runs unchanged.
 //!
-//! The restrictions, limits and scratch space are ours.
+//! The restrictions, limits and scratch space are the hub's.
 
 use k8s_openapi::api::core::v1::{Container, Volume};
 

@@ -13,7 +13,7 @@ use crate::plan::remote::site::Site;
 
 use super::finished::FinishedTask;
 
-/// Failed Jobs of one namespace that are kept on a cluster where no flag says otherwise: more than people look at, and a hundred
+/// Failed Jobs of one namespace that are kept on a cluster where no flag says otherwise: more than people read, and a hundred
 /// namespaces reach [`KEPT_FAILURES`] together.
 pub const KEPT_FAILURES_OF_NAMESPACE: usize = 100;
 /// The same of all namespaces together: half of the 20,000 Jobs, and as many Secrets, that the chart's quota lets exist. The other
@@ -53,7 +53,7 @@ pub(super) struct FailedJobs {
     /// Where each is, and when it ended.
     known: HashMap<TaskUid, (FailedJobCluster, Arc<str>, Timestamp)>,
     grounds: HashMap<FailedJobCluster, ClusterFailedJobs>,
-    /// Clusters where there are too many, in turn.
+    /// Clusters with too many, in order of service.
     round: VecDeque<FailedJobCluster>,
     next: Option<Instant>,
 }
@@ -153,7 +153,7 @@ impl FailedJobs {
 }
 
 impl ClusterFailedJobs {
-    /// Changes the shelf of a namespace.
+    /// Changes the failed Jobs of a namespace.
     fn change(
         &mut self,
         namespace: &Arc<str>,

@@ -1,4 +1,4 @@
-//! What is said of something that a task names and that is not there, or may not be read.
+//! The messages about objects that a task names and that do not exist, or may not be read.
 
 use crate::api::conditions::Reason;
 
@@ -23,7 +23,7 @@ pub enum MissingReference<'a> {
 }
 
 impl TenantReference {
-    /// What is said of something that the reader did not find, or may not read.
+    /// The message about an object that the reader did not find, or may not read.
     #[must_use]
     pub fn refusal(&self, missing: MissingReference<'_>) -> Refusal {
         if self.crosses {
@@ -72,8 +72,8 @@ pub fn crossing() -> Refusal {
     )
 }
 
-/// What is said of a ServiceAccount that the hub cannot act as. Without the right the API server does not tell
-/// whether the account exists.
+/// The message about a ServiceAccount that the hub cannot act as. Without the right, the API server does not show whether the
+/// account exists.
 #[must_use]
 pub fn no_account(reader: &ReadIdentity) -> Refusal {
     Refusal::new(
@@ -86,7 +86,7 @@ pub fn no_account(reader: &ReadIdentity) -> Refusal {
     )
 }
 
-/// What is said of a reference that leaves its namespace without a grant, or where this hub lets none leave.
+/// The message about a reference to another namespace without a grant, or where this hub allows none.
 #[must_use]
 pub fn uncrossed(tenancy: &TenancyPolicy) -> Refusal {
     if tenancy.crosses_namespaces {
@@ -99,7 +99,7 @@ pub fn uncrossed(tenancy: &TenancyPolicy) -> Refusal {
     )
 }
 
-/// The name of the account that reads, as it stands in a sentence.
+/// The name of the account that reads, for a sentence.
 fn account(reader: &ReadIdentity) -> String {
     match reader {
         ReadIdentity::ServiceAccount(account) => quoted(account.name()),
@@ -107,11 +107,11 @@ fn account(reader: &ReadIdentity) -> String {
     }
 }
 
-/// When a task is looked at again that waits for something that the hub does not watch.
+/// When a task is retried that waits for an object that the hub does not watch.
 pub(super) const SOON: &str =
     "the task starts by itself, within five minutes at the latest, and at once when the task is annotated";
 
-/// A name as it stands in a sentence, after what it names.
+/// A name for a sentence, after the kind that it names.
 pub(super) fn quoted(name: &str) -> String {
     format!(" \"{name}\"")
 }

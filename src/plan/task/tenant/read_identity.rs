@@ -1,4 +1,4 @@
-//! As whom what a task names is read.
+//! The account that reads what a task names.
 
 use crate::api::RenderTaskSpec;
 use crate::api::conditions::Reason;
@@ -52,7 +52,7 @@ pub enum ReadIdentity {
     Hub,
 }
 
-/// As whom a task's references are read. Nobody is not somebody: without a ServiceAccount nothing is read.
+/// The account that reads a task's references. Without a ServiceAccount nothing is read.
 pub(in crate::plan) fn reader(
     task: &TaskId,
     spec: &RenderTaskSpec,

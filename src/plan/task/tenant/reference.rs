@@ -25,11 +25,11 @@ impl NamedDestination {
 /// Something to read before a task can start.
 #[derive(Clone, Debug)]
 pub struct TenantReference {
-    /// As whom.
+    /// The account that reads it.
     pub reader: ReadIdentity,
     /// Namespace of all that is named; empty for the rendering namespace.
     pub namespace: String,
-    /// Whether that is another namespace than the task's: then nothing is told of what is there.
+    /// Whether that is another namespace than the task's: then no message says what is there.
     pub crosses: bool,
     /// What is named.
     pub named: NamedDestination,

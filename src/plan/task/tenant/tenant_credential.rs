@@ -21,7 +21,7 @@ pub struct TenantCredential {
 /// The credential for exactly this host that a tenant's Secret holds.
 ///
 /// # Errors
-/// What to mend, where it has another type or nothing usable for the host.
+/// What to correct, where it has another type or nothing usable for the host.
 pub fn login(secret: &Secret, hostname: &str) -> Result<TenantCredential, Refusal> {
     let value = |key: &str| secret.data.as_ref()?.get(key).map(|v| v.0.as_slice());
     let named = SecretHostMatch::of(secret.metadata.annotations.as_ref(), hostname);

@@ -348,7 +348,7 @@ proptest! {
     }
 }
 
-/// Repositories around a namespace, as somebody spells them who has another.
+/// Repositories around a namespace, as a tenant of another namespace may write them.
 #[rustfmt::skip]
 fn spelled(n: &str) -> Vec<String> {
     let long = format!("{n}/{}", "x/".repeat(120));

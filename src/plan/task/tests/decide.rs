@@ -37,7 +37,7 @@ fn every_host() -> TenancyPolicy {
     }
 }
 
-/// A situation; what is not said is as it is for a task that may start at once.
+/// A situation; by default that of a task that may start at once.
 struct Situation {
     now: Timestamp,
     task: Task,
@@ -56,7 +56,7 @@ struct Situation {
     waiting_beside: usize,
     held: Option<CreateBlocked>,
     is_forged: bool,
-    /// How the task's cluster stands, once somebody asked for it.
+    /// The state of the task's cluster, once it was requested.
     site: Option<SiteState>,
     gates: FeatureGates,
     carried: Option<Result<CopiedCredentials, Refusal>>,
@@ -141,7 +141,7 @@ impl Situation {
         })
     }
 
-    /// The step in a word, for tables.
+    /// The name of the step, for tables.
     fn word(&self) -> String {
         match self.step() {
             ReconcileStep::WriteStatus(status) => {

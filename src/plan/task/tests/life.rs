@@ -1,8 +1,8 @@
-//! Whole lives: a model of an API server and of a hub that does what the plan says, and is killed wherever it hurts.
+//! Whole lives: a model of an API server and of a hub that does what the plan decides, and is killed at any step.
 //!
-//! The model's server applies each step as the real one would. Between steps the world moves: Jobs end or vanish, the
-//! platform breaks and mends, tenants delete and change, the hub forgets everything. Whatever happened, the plan settles,
-//! never deletes what it still needs, never makes a second Job, and leaves nothing of a deleted task.
+//! The model's server applies each step as the real one would. Between steps the world changes: Jobs end or vanish, the platform
+//! breaks and is repaired, tenants delete and change, the hub forgets everything. After all of it the plan settles, never deletes
+//! what it still needs, never makes a second Job, and leaves nothing of a deleted task.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ struct World {
     job: Option<ServerJob>,
     secret: Option<String>,
     foreign: bool,
-    /// Whether the object has a status that is not the hub's; `task` has the one that the hub said last.
+    /// Whether the object has a status that the hub did not write; `task` has the last one that it wrote.
     forged: bool,
     /// What the registry says when it is asked.
     registry: VerifyResult,

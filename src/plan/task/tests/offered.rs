@@ -1,4 +1,5 @@
-//! What a task is told that names something of the platform's that it may not use: what it may, and nothing of others.
+//! The message to a task that names an object of the platform that it may not use: it lists those that it may use, and none of
+//! others.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -204,7 +205,7 @@ fn ten_are_told_and_how_many_more_there_are() {
     );
 }
 
-/// A refusal is written once for each text that it has: a change of what others may use is no news.
+/// A refusal is written once for each of its texts: a change of what others may use changes nothing.
 #[test]
 fn the_text_changes_with_what_the_namespace_may_use_and_with_nothing_else() {
     let mut catalog = nothing();

@@ -1,4 +1,4 @@
-//! What a seal proves: that this hub said this of this task.
+//! What a seal proves: that this hub wrote this status of this task.
 
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ fn a_task_older_than_the_key_is_believed_as_it_is_found() {
 #[test]
 fn what_is_remembered_outranks_every_seal() {
     let uid = super::task().id.uid;
-    // Older than the key: age helps nobody against what is remembered.
+    // Older than the key: the age does not help against what the index remembers.
     let key = key(1);
     let (said, other) = (
         sealed(&key, &uid, status()),

@@ -197,7 +197,7 @@ fn a_failure_is_failed_and_says_who_and_why() {
 
 #[test]
 fn a_failure_is_never_explained_with_a_success() {
-    // The deadline can end a Job whose pod has just pushed; so can a renderer that is not ours claim anything.
+    // The deadline can end a Job whose pod has just pushed; and a foreign renderer can claim anything.
     let digest = crate::api::oci::Digest::of(b"chart");
     for message in [Termination::pushed(digest), Termination::rendered()] {
         let sentence = message.reason.sentence();

@@ -25,7 +25,7 @@ fn what_can_be_served_is_not_refused() {
         spec_with(json!({"repository": "a/b/c/shop", "failedJobTTL": 0, "ttlSecondsAfterFinished": 0})),
         spec_with(json!({"config": bootstrap("shop", "1.0.0")})),
         spec_with(json!({"config": bootstrap("shop", "1.0.0+build.7"), "tag": "1.0.0_build.7"})),
-        // Only the renderer class knows what such a type means, so its chart is not looked at.
+        // Only the renderer class knows what such a type means, so the hub does not check its chart.
         spec_with(json!({"config": {"type": "slides", "deck": 7}, "repository": "team-a/talk", "tag": "v7"})),
     ];
     for spec in served {

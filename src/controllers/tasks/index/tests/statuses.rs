@@ -1,8 +1,8 @@
-//! What is made of a status that somebody else wrote.
+//! Statuses that another writer wrote.
 
 use super::*;
 
-/// Shows a task as it is, whoever wrote its status.
+/// Shows a task with any status.
 fn show(index: &mut TaskIndex, version: u64, status: Value) -> TaskEventKind {
     index.see_task(&all(), task(TASK, version, spec(10), status), &key())
 }

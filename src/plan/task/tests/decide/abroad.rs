@@ -25,7 +25,7 @@ pub(super) fn to_east() -> Situation {
     situation
 }
 
-/// The same for a cluster of the tenant's own, with a registry that takes pushes from everybody.
+/// The same for a cluster of the tenant's own, with a registry that takes pushes without a credential.
 pub(super) fn to_own() -> Situation {
     let spec = spec_with(json!({
         "kubeConfig": {"secretRef": {"name": "edge", "key": "eu"}}, "deploymentNamespace": "renders",
@@ -323,7 +323,7 @@ fn what_runs_on_a_cluster_that_the_hub_keeps_away_from_is_not_given_up_and_can_b
     let table = vec![
         (away(running(to_east())), "rest for its cluster"),
         (seen(away(running(to_east())), JOB, true), "rest for its cluster"),
-        // A hub that starts knows the spec before it knows the site, and the ledger speaks of an old loss.
+        // A hub that starts knows the spec before it knows the site, and the ledger has an old loss.
         (lost(), "write Failed JobLost"),
         (by_spec(lost()), "rest until 400 for its cluster"),
         (deleted(90), "rest until 690 for its cluster"),

@@ -83,7 +83,7 @@ fn a_task_is_removed_when_it_has_its_turn_and_beyond_the_kept_only_when_nothing_
             done(json!({})).with(|s| (s.removal, s.secret) = (RemovalState::Surplus, Some("s1"))),
             "delete s1",
         ),
-        // What a failed task left is there to be looked at.
+        // The objects of a failed task stay for people to read.
         (
             failed(json!({}), 100, true).with(turn(RemovalState::Surplus)),
             "rest until 3650",
@@ -149,7 +149,7 @@ fn a_failure_is_kept_no_longer_than_the_platform_says() {
     ]);
 }
 
-/// A finished task that somebody deletes, and that has a turn.
+/// A finished task that is being deleted, and that has a slot.
 fn deleting(removal: RemovalState) -> Situation {
     Situation::of(ended(JobProgress::Complete(at(50)), json!({}))).with(|s| {
         s.task.deleting = true;

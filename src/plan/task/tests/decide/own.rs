@@ -1,4 +1,4 @@
-//! Destinations that are not the platform's: as whom they are read, and what a task waits for.
+//! Destinations of the tenant's own: which account reads them, and what a task waits for.
 
 #![expect(clippy::too_many_lines, reason = "tables")]
 
@@ -177,7 +177,7 @@ fn what_the_tenant_can_mend_is_looked_at_again_and_the_pauses_double() {
         refused.now = at(now);
         assert_eq!(refused.word(), format!("rest until {until} for team-a"));
     }
-    // The more tasks of the namespace wait, the less often each is looked at.
+    // The more tasks of the namespace wait, the less often each is retried.
     for (beside, until) in [(9, 105), (10, 110), (99, 150), (100_000, 400)] {
         (refused.now, refused.waiting_beside) = (at(100), beside);
         assert_eq!(refused.word(), format!("rest until {until} for team-a"));

@@ -11,7 +11,7 @@ fn digest() -> Digest {
     Digest::of(b"chart")
 }
 
-/// The last word of a pod that pushed, or of one that names nothing.
+/// The termination message of a pod that pushed, or of one without a digest.
 fn note(digest: Option<Digest>) -> PodTermination {
     PodTermination {
         pod_uid: "p1".to_owned(),

@@ -244,7 +244,7 @@ fn admitted(own: &str, resolved: &ResolvedTask) -> BTreeSet<(&'static str, Strin
     admitted
 }
 
-/// All objects that a Job names, wherever the pod's schema has a place for a name.
+/// All objects that a Job names, in every field of the pod's schema that has a name.
 fn named(value: &Value) -> BTreeSet<(&'static str, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     match value {
