@@ -1,7 +1,6 @@
-//! What must be so before a hub may start and while it works, judged from facts that others gathered.
+//! What must hold before a hub may start and while it works, judged from collected facts.
 //!
-//! Nothing is assumed: a fact that could not be learned is refused like one that is wrong, because the hub holds the
-//! credentials of everybody.
+//! Nothing is assumed: an unknown fact is refused like a wrong one, because the hub holds the credentials of all tenants.
 
 mod access;
 pub mod changes;

@@ -1,12 +1,12 @@
-//! The fair queue: namespaces take turns by weight, inside one the oldest task goes first, and caps bound what runs.
+//! The fair queue: namespaces share the slots by weight, inside one the oldest task goes first, and caps bound what runs.
 //!
-//! Stride scheduling: each namespace has a virtual time, a turn moves it on by 1/weight, and the smallest goes next. Who was
-//! away, full or waiting for a full cluster begins at the time of the others when it comes back, so nobody collects credit;
-//! who was ahead of them is still ahead, so nobody wins by coming and going. Pure and in memory: after a restart all times are
-//! equal, and the order follows from what is at work and from creation times.
+//! Stride scheduling: each namespace has a virtual time, a slot moves it on by 1/weight, and the smallest goes next. A namespace
+//! that was idle, full or waiting for a full cluster comes back at the time of the others, so that none collects credit; one that
+//! was ahead of them is still ahead, so that none wins by leaving and coming back. Pure and in memory: after a restart all times
+//! are equal, and the order follows from the running tasks and from creation times.
 //!
-//! Each step costs O(log n) of the tasks and of the namespaces that wait, times the clusters that the tasks of one namespace
-//! wait for.
+//! Each step costs O(log n) of the tasks and of the namespaces that wait, times the clusters that the tasks of one namespace wait
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub mod workqueue;
 use cluster_queues::{ClusterQueueEntry, ClusterQueues, QueueCluster, QueuePosition};
 pub use weights::{HEAVIEST, NamespaceWeights};
 
-/// Virtual time of one turn of weight 1; so fine that what a division drops never adds up to a turn, and so far below the
+/// Virtual time of one slot of weight 1; so fine that the remainders of divisions never add up to a slot, and so far below the
 /// whole range that it never runs out.
 const TURN: u128 = 1 << 64;
 
@@ -40,12 +40,12 @@ pub struct ConcurrencyLimits {
 /// Waiting and running tasks of one namespace.
 #[derive(Debug, Default)]
 struct NamespaceQueue {
-    /// The virtual time that its next turn begins at, or a later one.
+    /// The virtual time of its next slot, or a later one.
     pass: u128,
     /// By the cluster that they go to.
     waiting: BTreeMap<QueueCluster, BTreeSet<QueuePosition>>,
     running: HashSet<TaskUid>,
-    /// Where it stands in the line of each cluster.
+    /// Its position in the queue of each cluster.
     turns: BTreeMap<QueueCluster, ClusterQueueEntry>,
 }
 
@@ -75,15 +75,15 @@ pub struct NamespaceQueueDepth {
     pub oldest: Timestamp,
 }
 
-/// Who waits, who runs, and whose turn it is.
+/// The waiting and running tasks, and the order of the namespaces.
 #[derive(Debug)]
 pub struct FairQueue {
     caps: ConcurrencyLimits,
     weights: Arc<NamespaceWeights>,
     lanes: HashMap<Arc<str>, NamespaceQueue>,
-    /// Namespaces with nothing to do that had more turns lately than their share, by their virtual time.
+    /// Namespaces with nothing to do that lately had more slots than their share, by their virtual time.
     ahead: BTreeSet<(u128, Arc<str>)>,
-    /// The virtual time of the latest turn.
+    /// The virtual time of the latest slot.
     now: u128,
     /// The latest virtual time of any namespace.
     latest: u128,
@@ -92,7 +92,7 @@ pub struct FairQueue {
     gates: ClusterQueues,
 }
 
-/// A task as it stands in line.
+/// A task as the queue knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuedTask<'a> {
     /// Whose it is.
@@ -122,7 +122,7 @@ impl FairQueue {
         }
     }
 
-    /// Sets the weights; they count from the next turn of each namespace on.
+    /// Sets the weights; they count from the next slot of each namespace on.
     pub fn set_weights(&mut self, weights: Arc<NamespaceWeights>) {
         self.weights = weights;
     }
@@ -143,7 +143,7 @@ impl FairQueue {
         }
     }
 
-    /// Counts a task as running without a turn: its Job exists already.
+    /// Counts a task as running without a grant: its Job exists already.
     pub fn adopt(&mut self, ticket: QueuedTask<'_>) {
         let namespace = self.namespace_queue(ticket.namespace);
         let cluster = self.gates.enter(ticket.uid, ticket.cluster);
@@ -206,7 +206,7 @@ impl FairQueue {
         self.gates.running()
     }
 
-    /// The next task that may run; it counts as running from now on. Where anybody may run, somebody gets a turn.
+    /// The next task that may run; it counts as running from now on. Where a task may run, one is granted.
     pub fn grant(&mut self) -> Option<TaskUid> {
         if self.running >= self.caps.total {
             return None;
@@ -217,7 +217,7 @@ impl FairQueue {
         let uid = turn.head.uid.clone();
         lane.running.insert(uid.clone());
         self.now = self.now.max(lane.pass);
-        // From the time of the others on, whatever it stood at: a cluster that was full is no credit either.
+        // From the time of the others on, even if it was behind: a full cluster gives no credit either.
         lane.pass = self.now + TURN / u128::from(self.weights.of(&turn.namespace));
         self.latest = self.latest.max(lane.pass);
         self.waiting -= 1;
@@ -285,7 +285,7 @@ impl FairQueue {
         }
     }
 
-    /// Forgets the namespaces that the others have caught up with. Where nobody waits, nobody is behind.
+    /// Forgets the namespaces that the others have caught up with. Where none waits, none is behind.
     fn forget_idle_namespaces(&mut self) {
         if self.waiting == 0 {
             self.now = self.latest;

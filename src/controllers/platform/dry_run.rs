@@ -34,7 +34,8 @@ pub struct DryRunContext {
 }
 
 impl DryRunContext {
-    /// Trials for Jobs that run in this place, told in `events`; `refused_classes` are the classes of tasks whose Job was refused.
+    /// Dry runs of Jobs with this placement, reported in `events`; `refused_classes` are the classes of tasks whose Job was
+    /// refused.
     #[must_use]
     pub const fn new(
         place: JobPlacement,
@@ -202,7 +203,7 @@ impl ClassDryRuns {
         self.due.insert(name.to_owned(), Instant::now() + pause);
     }
 
-    /// Tells the platform operator of another verdict on a class.
+    /// Reports a changed verdict on a class to the platform operator.
     pub(super) fn report_verdict(&self, name: &str, uid: String) {
         let rejection = self.rejection(name);
         let (reason, note) = if let Some(rejection) = rejection {

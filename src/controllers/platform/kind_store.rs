@@ -35,7 +35,7 @@ pub trait ListsNamespaces: HasSpec + Sized {
 pub struct PlatformStatus {
     /// What the hub says of the object.
     pub conditions: Vec<Condition>,
-    /// Generation of the spec that the conditions speak of.
+    /// Generation of the spec that the conditions are about.
     pub observed_generation: Option<i64>,
     /// UIDs of the namespaces that the object lists, as recorded at first use, with this hub's corrections.
     pub namespaces: NamespaceUids,

@@ -243,10 +243,10 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_fo
     assert_eq!(weights(Event::Delete(gold)), (1, 1));
 }
 
-/// A status as it was told with the version it was written over, and what the hub worked by then.
+/// A written status with the version that it was written over, and the catalog at that time.
 type Told = (Value, Option<Arc<Catalog>>);
 
-/// An API server that does what it is told, and notes what the hub worked by when it was told.
+/// An API server that answers every write, and records the catalog at that time.
 #[derive(Clone)]
 struct Server {
     published: watch::Receiver<PublishedCatalog>,
@@ -282,7 +282,7 @@ impl Service<http::Request<Body>> for Server {
     }
 }
 
-/// A loop before such a server, with a namespace that its registry lists; what the server hears, and whether it refuses.
+/// A controller with such a server and a namespace that its registry lists; the recorded writes, and whether the server refuses.
 fn served() -> (CatalogController, mpsc::Receiver<Told>, Arc<AtomicBool>) {
     let (told, heard) = mpsc::channel();
     let (out, published) = watch::channel(None);

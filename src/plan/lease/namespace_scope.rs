@@ -31,7 +31,7 @@ pub enum ScopeOverlap {
     Everything,
     /// These namespaces.
     Names(Vec<String>),
-    /// It cannot be told, because a list is too long to be written down.
+    /// Unknown, because a list is too long to be recorded.
     Unknown,
 }
 
@@ -107,7 +107,7 @@ impl NamespaceScope {
         ]
     }
 
-    /// What a record says; one that says nothing stands for everything.
+    /// The scope in a record; an empty one means all namespaces.
     pub(super) fn of(annotations: &BTreeMap<String, String>) -> Self {
         let value = |key: &str| annotations.get(key).map(String::as_str).unwrap_or_default();
         let names: BTreeSet<String> = value(WATCH_NAMESPACES)

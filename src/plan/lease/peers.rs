@@ -60,7 +60,7 @@ impl HolderIdentity {
 }
 
 impl LeaseRecord {
-    /// Whether its holder gives way to one that starts with the record of this name: of two that start at once, the one with
+    /// Whether its holder yields to an instance that starts with the record of this name: of two that start at once, the one with
     /// the smaller name stays.
     #[must_use]
     pub fn gives_way_to(&self, name: &str) -> bool {
@@ -95,7 +95,7 @@ struct ObservedRecord {
 }
 
 impl PeerMonitor {
-    /// Takes in a list of all records that was answered now.
+    /// Stores a list of all records that was answered now.
     pub fn see(&mut self, records: &[LeaseRecord], now: Instant) {
         let mut before = std::mem::take(&mut self.seen);
         for record in records.iter().filter(|record| record.holder.is_some()) {
@@ -104,7 +104,7 @@ impl PeerMonitor {
                 known => ObservedRecord {
                     record: record.clone(),
                     since: now,
-                    // Whoever took a record that was nobody's a moment ago is as alive as who renews one.
+                    // The holder of a record that was free a moment ago is as alive as one that renews.
                     has_changed: known.is_some() || self.has_looked,
                 },
             };

@@ -17,9 +17,9 @@ use crate::api::names::HubId;
 
 /// What the name of each record starts with.
 const PREFIX: &str = "renderhub-";
-/// What stands in the name of a standby's record before its number.
+/// The part of a standby's record name before its number.
 const STANDBY: &str = "standby-";
-/// Longest duration that is believed, so that a record of nonsense holds nobody up for long.
+/// Longest duration that is accepted, so that a nonsensical record delays no hub for long.
 const MAX_DURATION: Duration = Duration::from_secs(60);
 
 /// Which of a hub's records.
@@ -29,7 +29,7 @@ pub enum LeaseSlot {
     Hub,
     /// The right to work on a part of the namespaces: of an earlier version, whose instances divided them. It is only read.
     Shard(u16),
-    /// No right: it only says that somebody is ready.
+    /// No right to work: the instance is only ready.
     Standby(u8),
 }
 
@@ -175,7 +175,7 @@ pub struct LeaseRecord {
     pub state: InstanceState,
     /// Namespaces that its hub served before, and does not any more.
     pub former_namespaces: BTreeSet<String>,
-    /// Which instance; `None` where the record was released, or its holder is buried.
+    /// The instance; `None` where the record was released, or expired.
     pub holder: Option<String>,
     /// Which process of it.
     pub process: String,
@@ -185,7 +185,7 @@ pub struct LeaseRecord {
     pub watched: NamespaceScope,
     /// When it was written last, by the writer's clock: only good to see that it changed.
     pub renewed: Option<Timestamp>,
-    /// How long it speaks for the hub when it does not change.
+    /// How long the record is valid without a change.
     pub duration: Duration,
     /// Its resource version.
     pub version: Option<String>,
@@ -219,7 +219,7 @@ impl LeaseRecord {
         })
     }
 
-    /// Whether it is only a standby's, which stands against nobody.
+    /// Whether it is only a standby's, which conflicts with none.
     #[must_use]
     pub const fn is_standby(&self) -> bool {
         matches!(self.slot, LeaseSlot::Standby(_))

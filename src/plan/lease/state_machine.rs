@@ -1,8 +1,8 @@
-//! What an instance reads and writes next of its Leases, and until when it may take itself for the holder.
+//! What an instance reads and writes next of its Leases, and until when it holds them.
 //!
-//! The machine makes one call at a time and is told what came of it: [`LeaseStateMachine::next`], the call, [`LeaseStateMachine::answer`]. It holds
-//! two records at most, one that is the right to work and one that says that it stands by. A call whose answer never came
-//! may have been done, or be done much later; since every write names the version that it replaces, it then finds out.
+//! The machine makes one call at a time and handles its result: [`LeaseStateMachine::next`], the call,
+//! [`LeaseStateMachine::answer`]. It holds two records at most: one is the right to work, one marks a standby. A call without an
+//! answer may take effect, even much later; every write names the version that it replaces, so the machine finds out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ mod responses;
 
 /// Most standbys that have a record.
 const STANDBYS: u8 = 8;
-/// How often an instance that remembers former namespaces looks whether somebody serves them.
+/// How often an instance that remembers former namespaces checks whether another hub serves them.
 const FORMER_NAMESPACES_CHECK: Duration = Duration::from_secs(60);
 /// How often the release of a record is tried.
 const RELEASES: u8 = 3;
@@ -41,7 +41,7 @@ pub enum LeaseRequest {
 /// Why a call did not do what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseRequestError {
-    /// Somebody else was faster.
+    /// Another instance was faster.
     Conflict,
     /// There is no such Lease.
     NotFound,
@@ -51,7 +51,7 @@ pub enum LeaseRequestError {
     Unanswered,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub enum LeaseResponse {
     /// The Leases.
@@ -76,13 +76,13 @@ pub enum LeaseAction {
 /// Why an instance ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseExit {
-    /// Hubs that are alive stand against it.
+    /// Live hubs conflict with it.
     Conflict(Vec<HubConflict>),
     /// It may not do this with Leases.
     Forbidden(&'static str),
-    /// Somebody else has its record.
+    /// Another instance holds its record.
     Lost,
-    /// It was told to.
+    /// It was stopped.
     Stopped,
 }
 
@@ -98,9 +98,9 @@ enum LeaseRole {
 struct HeldLease {
     slot: LeaseSlot,
     state: InstanceState,
-    /// As it was read or written last; `None` when somebody removed it.
+    /// As it was read or written last; `None` when another client deleted it.
     lease: Option<Lease>,
-    /// When it was known to be written, so that whoever looks later sees it.
+    /// When it was known to be written, so that any instance that reads later sees it.
     taken: Instant,
     /// When the next call for it is made.
     due: Instant,
@@ -261,7 +261,7 @@ impl LeaseStateMachine {
                 LeaseRequest::Get(name),
             ));
         }
-        // One that somebody removed is written anew as at a start: others may have looked meanwhile.
+        // A deleted record is written again as at a start: others may have listed since.
         let call = self.write(hold.slot, hold.state, hold.lease.as_ref(), stamp);
         Some(LeaseDecision::Call(RequestPurpose::Renew(role, hold.state), call))
     }

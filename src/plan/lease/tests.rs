@@ -111,7 +111,7 @@ fn a_renewal_changes_the_time_alone_and_another_process_counts_as_a_transition()
 fn who_stands_against_whom() {
     let ours = claim("east", "hub-0", &["a", "b"]);
     let kind = |other: &HolderIdentity| ours.conflict(&record(other, 1)).map(|conflict| conflict.kind);
-    // The same hub: a restart in place goes on, another instance stands by.
+    // The same hub: a restart in place goes on, another instance is a standby.
     assert_eq!(kind(&ours), None);
     assert_eq!(kind(&claim("east", "hub-0", &["z"])), None);
     assert_eq!(kind(&claim("east", "hub-1", &["z"])), None);
@@ -121,7 +121,7 @@ fn who_stands_against_whom() {
         ..claim("east", "hub-1", &["z"])
     };
     assert_eq!(kind(&elsewhere), Some(HubConflictKind::SameId));
-    // Another hub: only what both serve counts, whoever the instance is.
+    // Another hub: only the namespaces that both serve count, for any instance.
     assert_eq!(kind(&claim("west", "hub-0", &["c", "d"])), None);
     let overlap = |meeting| Some(HubConflictKind::Overlap(meeting));
     assert_eq!(
@@ -301,7 +301,7 @@ fn a_record_says_what_its_holder_does_and_what_its_hub_served_before() {
         annotations.insert(LEASE_STATE.to_owned(), state.to_owned());
         assert_eq!(LeaseRecord::of(&lease).unwrap().state, InstanceState::Active);
     }
-    // What is not so any more is not said any more.
+    // A record does not keep old values.
     let content = LeaseContent {
         former: &NOTHING,
         ..content
@@ -355,7 +355,7 @@ fn a_record_that_is_released_and_taken_again_is_alive() {
     assert_eq!(lookout.next_gone(begin), Some(begin + DURATION));
     lookout.see(&[released], begin);
     assert_eq!(lookout.next_gone(begin), None);
-    // Who takes what was nobody's a moment ago is there.
+    // The holder of a record that was free a moment ago is alive.
     let again = record(&theirs, 30);
     let late = begin + Duration::from_secs(60);
     lookout.see(std::slice::from_ref(&again), late);

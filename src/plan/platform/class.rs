@@ -29,7 +29,7 @@ pub fn conditions(
     vec![ready, isolated(spec.mode)]
 }
 
-/// What the platform operator is told of a class whose Jobs are not accepted.
+/// The message to the platform operator about a class whose Jobs are refused.
 #[must_use]
 pub fn refused(objection: &AdmissionRejection) -> String {
     let mend = match objection {
@@ -44,7 +44,7 @@ pub fn refused(objection: &AdmissionRejection) -> String {
     )
 }
 
-/// The conditions that are not said of such a class.
+/// The conditions that such a class must not have.
 #[must_use]
 pub const fn unsaid(spec: Option<&RendererClassSpec>) -> &'static [ConditionType] {
     match spec {

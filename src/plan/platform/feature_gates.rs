@@ -1,4 +1,4 @@
-//! Feature gates: what is not for everybody yet, and off until an operator turns it on.
+//! Feature gates: features that are off until an operator turns them on.
 
 use std::collections::BTreeMap;
 

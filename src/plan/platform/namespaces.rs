@@ -1,7 +1,7 @@
-//! Grants by the name of a namespace: whom a list admits, and which namespaces are recorded for it.
+//! Grants by the name of a namespace: which tasks a list admits, and which namespaces are recorded for it.
 //!
-//! A name is granted to the namespace that had it when the grant was first used. Whoever deletes and recreates a namespace
-//! has another one, of another UID, and inherits nothing; labels decide nothing at all.
+//! A name is granted to the namespace that had it when the grant was first used. A recreated namespace is another one, with
+//! another UID, and inherits nothing; labels decide nothing at all.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,11 +11,11 @@ use crate::api::names::TaskKind;
 
 use crate::plan::task::model::TaskId;
 
-/// Stands for every namespace in a list; who writes it means those too that are made later, so nothing is recorded.
+/// Every namespace in a list, also those that are made later, so nothing is recorded for it.
 const EVERY: &str = "*";
 /// Names in a message, at most.
 const NAMED: usize = 5;
-/// What stands before the names of recreated namespaces in a message, and after them.
+/// The text before the names of recreated namespaces in a message, and after them.
 const RECREATED: (&str, &str) = (
     "; refused because they were deleted and recreated: ",
     "; to grant one again, take it off allowedNamespaces and put it back",
@@ -220,7 +220,7 @@ mod tests {
             (&[], &[("other", "9")], &[]),
             (&["other"], &[("other", "9")], &[]),
             (&["other"], &[], &[]),
-            // Everybody is meant, whoever comes.
+            // Every namespace is meant, also later ones.
             (&["*"], &[], &[]),
             (&["*", "a"], &[], &[]),
             (&["*", "a"], &[("a", "1"), ("b", "2")], &[("b", None)]),
@@ -269,7 +269,7 @@ mod tests {
             (&["a", "b"], &[], &[("a", "1"), ("b", "1")]),
             // What was never recorded is a first use, which any hub may record.
             (&["a", "b", "c"], &[("a", "1"), ("b", "1"), ("c", "9")], &[]),
-            // What is not listed may go, and where everybody is let in nothing is recorded.
+            // Unlisted names leave the record, and where every namespace is admitted nothing is recorded.
             (&["a"], &[("a", "1")], &[]),
             (&["a", "*"], &[], &[]),
         ];

@@ -1,4 +1,4 @@
-//! How strict a hub was told to be: one line at its start, and a metric for as long as it runs.
+//! How strict the settings of a hub are: one log line at its start, and a metric for as long as it runs.
 
 use std::collections::BTreeSet;
 

@@ -103,7 +103,7 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialAssessment) -> Desir
     }
 }
 
-/// What is said of a registry that is otherwise as it should be.
+/// The message about a registry without other faults.
 const fn healthy_message(judged: &CredentialAssessment) -> (Reason, &'static str) {
     match judged.credential {
         CredentialState::Missing => (

@@ -14,7 +14,7 @@ use crate::plan::task::job_state::PodTermination;
 use crate::plan::task::model::Task;
 use crate::plan::task::refusal::Refusal;
 
-/// How far a task's references reach, and as whom they are read.
+/// How far a task's references reach, and which account reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenancyPolicy {
     /// ServiceAccount in the task's namespace for tasks that name none.
@@ -28,13 +28,13 @@ pub struct TenancyPolicy {
 }
 
 impl TenancyPolicy {
-    /// Whether the platform lets a task push to this registry, which a tenant named. Its token service is asked for as well: the
+    /// Whether the platform lets a task push to this registry, which a tenant named. Its token service is checked as well: the
     /// renderer connects there too.
     ///
     /// # Errors
-    /// Whom to ask; the host is told only where it is in the task's own namespace.
+    /// The reason; it names the host only where that is in the task's own namespace.
     pub fn vet(&self, task: &Task, spec: &RegistrySpec, crosses: bool) -> Result<(), Refusal> {
-        // What is no host is refused as such, wherever hosts are read.
+        // A value that is no host is refused as such, wherever hosts are read.
         if task.id.kind == TaskKind::ClusterRenderTask || spec.hostname.parse::<RegistryHost>().is_err() {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl TenancyPolicy {
         })
     }
 
-    /// Whether a failure is told without its cause: the pod asked a host that a tenant chose, and the host never asked for a
+    /// Whether a failure is reported without its cause: the pod asked a host that a tenant chose, and the host never asked for a
     /// credential of the tenant's, so that it may be any host that the pod reaches.
     #[must_use]
     pub fn hides(&self, task: &Task, note: Option<&PodTermination>) -> bool {
@@ -80,7 +80,7 @@ impl TenancyPolicy {
     }
 }
 
-/// Whether a last word tells what the host of the registry does.
+/// Whether a termination message reveals what the host of the registry does.
 const fn reveals_host(said: TerminationReason) -> bool {
     match said {
         TerminationReason::Unauthorized
@@ -91,7 +91,7 @@ const fn reveals_host(said: TerminationReason) -> bool {
         | TerminationReason::DigestMismatch
         | TerminationReason::RedirectRefused
         | TerminationReason::RealmRefused => true,
-        // A conflict comes only from what speaks the registries' protocol, and so would a success.
+        // A conflict comes only from a host that speaks the registries' protocol, and so would a success.
         TerminationReason::TagConflict
         | TerminationReason::Rendered
         | TerminationReason::Pushed

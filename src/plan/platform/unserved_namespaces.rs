@@ -1,5 +1,4 @@
-//! Namespaces that nobody watches any more, although tasks were served there: their tasks would wait for ever, and nobody
-//! would say so.
+//! Namespaces that no hub serves any more, although tasks were served there: their tasks would wait for ever, without a message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,8 +10,8 @@ use crate::plan::preflight::{PreflightCheck, PreflightFinding, shown, some_of};
 
 /// Most names that are remembered of each kind.
 pub const MAX_NAMES: usize = 1_000;
-/// A record that was written no longer ago than this speaks for a hub that is there, or comes back. It is far longer than
-/// clocks differ that go at all.
+/// A record written within this time is of a hub that is alive, or comes back. It is far longer than clocks in working order
+/// differ.
 const RECENT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Watches the records, and knows which namespaces have had no hub for a while.
@@ -24,8 +23,8 @@ pub struct UnservedMonitor {
 }
 
 impl UnservedMonitor {
-    /// Takes in a list of all records that was asked for at `asked` and answered now, and the namespaces of the tasks that
-    /// something is left of; the namespaces that have been nobody's for at least `grace`.
+    /// Applies a list of all records that was requested at `asked` and answered now, and the namespaces of the tasks that left
+    /// objects; returns the namespaces that no hub has served for at least `grace`.
     pub fn observe(
         &mut self,
         records: &[LeaseRecord],
@@ -50,8 +49,8 @@ impl UnservedMonitor {
     }
 }
 
-/// The namespaces that are nobody's, as far as one look can tell, and would not be `own` either: a record that was written
-/// lately stands for a hub, even if it was released, because its successor may be on its way.
+/// The namespaces that no hub serves, as far as one list shows, other than those in `own`: a record that was written lately is of
+/// a live hub, even if it was released, because its successor may be starting.
 #[must_use]
 pub fn unserved_now(
     records: &[LeaseRecord],
@@ -73,7 +72,7 @@ fn unserved(
     named: &BTreeSet<String>,
     is_there: impl Fn(&LeaseRecord) -> bool,
 ) -> BTreeSet<String> {
-    // Who stands by serves nothing.
+    // A standby serves nothing.
     let rights = || records.iter().filter(|record| !record.is_standby());
     let there: Vec<&NamespaceScope> = rights()
         .filter(|record| is_there(record))
@@ -87,7 +86,7 @@ fn unserved(
         .collect()
 }
 
-/// The finding on namespaces that are nobody's.
+/// The finding on namespaces that no hub serves.
 #[must_use]
 pub fn finding(unowned: &BTreeSet<String>) -> PreflightFinding {
     let check = PreflightCheck::UnownedNamespaces;
@@ -143,7 +142,7 @@ mod tests {
         names.iter().map(ToString::to_string).collect()
     }
 
-    /// Records, names of what is left, and who of all is nobody's.
+    /// Records, namespaces of left objects, and those of them that no hub serves.
     type Row<'a> = (&'a [LeaseRecord], &'a [&'a str], &'a [&'a str]);
 
     fn check(table: &[Row<'_>]) {
@@ -186,7 +185,7 @@ mod tests {
     #[test]
     fn only_who_works_covers_what_it_serves() {
         check(&[
-            // Released, so nobody's.
+            // Released, so no hub serves them.
             (
                 &[
                     record("a-0", "team-a", "", "", 0),
@@ -195,7 +194,7 @@ mod tests {
                 &[],
                 &["team-a"],
             ),
-            // Who stands by serves nothing, and who had a part by an earlier version says all that its hub serves.
+            // A standby serves nothing, and the record of an earlier version with a part lists all that its hub serves.
             (
                 &[record("a-0.standby-0", "team-a", "", "x", 0)],
                 &["team-a"],

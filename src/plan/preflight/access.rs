@@ -1,7 +1,7 @@
-//! Verdicts on what tenants may do in the rendering namespace.
+//! Verdicts on the rights of tenants in the rendering namespace.
 //!
-//! Two questions find it out with rights in that namespace alone: one about groups and accounts that stand for tenants, and the
-//! bindings in the namespace itself, which show everybody else who was let in.
+//! The hub finds them out with rights in that namespace alone: access reviews of the groups and accounts that represent tenants,
+//! and the bindings in the namespace itself, which show all other subjects.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::tenants::{ACCOUNT, ACCOUNTS, RestrictedPermission, TenantSubject};
 use super::text::{shown, some_of};
 use crate::api::labels::{PART_OF, PART_OF_VALUE, PLATFORM_ACCESS};
 
-/// Nobody who stands for tenants has a right.
+/// No subject that represents tenants has a right.
 pub(super) fn have_no_right(facts: &PreflightFacts) -> PreflightFinding {
     let check = PreflightCheck::TenantRights;
     let name = &facts.rendering;
@@ -69,7 +69,7 @@ fn texts(held: &[(TenantSubject, RestrictedPermission)]) -> Vec<String> {
         .collect()
 }
 
-/// Each binding lets in a hub, its namespace, or whom the administrator marked as the platform's.
+/// Each binding is for a hub, its namespace, or a subject that the administrator marked as the platform's.
 pub(super) fn are_not_bound(facts: &PreflightFacts) -> PreflightFinding {
     let check = PreflightCheck::RoleBindings;
     let name = &facts.rendering;

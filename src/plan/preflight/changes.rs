@@ -1,16 +1,16 @@
-//! What is told of findings while the hub works: what changed since it was told last.
+//! The findings that the hub logs while it works: those that changed since it logged them last.
 
 use std::collections::BTreeMap;
 
 use super::check::PreflightCheck;
 use super::finding::{CheckResult, PreflightFinding};
 
-/// What was told last of each check.
+/// The finding that was logged last, by check.
 #[derive(Debug, Default)]
 pub struct ReportedFindings(BTreeMap<PreflightCheck, (CheckResult, String)>);
 
 impl ReportedFindings {
-    /// Takes in findings; those that are news. At first these are what would refuse a start, because a hub that works has told
+    /// Records findings; returns those that changed. At first these are what would refuse a start, because the start logged
     /// everything else; then each other verdict, and each other reason to refuse.
     pub fn take_changes<'a>(&mut self, findings: &'a [PreflightFinding]) -> Vec<&'a PreflightFinding> {
         let mut news = Vec::new();
@@ -56,7 +56,7 @@ mod tests {
             let found = told.take_changes(std::slice::from_ref(&finding));
             assert_eq!(!found.is_empty(), is_news, "{finding:?}");
         }
-        // What refuses the first look is told, what warns was told before the start.
+        // A refusal in the first findings is logged; a warning was logged at the start.
         assert_eq!(
             ReportedFindings::default()
                 .take_changes(&[refused("a may")])

@@ -1,4 +1,4 @@
-//! What preflight looks at, by name.
+//! The checks of the preflight, by name.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ pub const RUNBOOK: &str = concat!(
     "/docs/runbooks/hub-refuses-to-start.md"
 );
 
-/// What is looked at, by the name that `--skip-preflight` and the documentation use.
+/// A check, by the name that `--skip-preflight` and the documentation use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PreflightCheck {
-    /// The rendering namespace exists and is nobody else's.
+    /// The rendering namespace exists and is used by no one else.
     RenderingNamespace,
     /// No task lies in the rendering namespace.
     TenantTasks,
@@ -31,7 +31,7 @@ pub enum PreflightCheck {
     ResourceQuota,
     /// The hub may do no more than it needs.
     OwnRights,
-    /// No registry is open to everybody everywhere.
+    /// No registry is open to every namespace and every cluster.
     RegistryScope,
     /// No other hub serves the same tasks.
     Peers,
@@ -40,7 +40,7 @@ pub enum PreflightCheck {
 }
 
 impl PreflightCheck {
-    /// Every check, in the order in which they are told.
+    /// Every check, in the order of the report.
     pub const ALL: [Self; 11] = [
         Self::RenderingNamespace,
         Self::TenantTasks,

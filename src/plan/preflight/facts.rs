@@ -17,21 +17,21 @@ pub enum FactError {
     Forbidden,
     /// The API server does not serve it, or in another form.
     Unreadable,
-    /// Nobody wanted to know.
+    /// Not asked for.
     NotAsked,
 }
 
 /// What was learned.
 pub type Fact<T> = Result<T, FactError>;
 
-/// What preflight looks at.
+/// The facts on which the preflight decides.
 #[derive(Clone, Debug)]
 pub struct PreflightFacts {
     /// Name of the rendering namespace.
     pub rendering: String,
     /// Whether one team owns the whole cluster.
     pub is_single_tenant: bool,
-    /// Whom the API server takes the hub for.
+    /// The user name of the hub, as the API server sees it.
     pub user: Option<String>,
     /// Labels of the rendering namespace; `None` where it does not exist.
     pub namespace: Fact<Option<BTreeMap<String, String>>>,
@@ -51,7 +51,7 @@ pub struct PreflightFacts {
     pub registries: Fact<Vec<(String, ClusterRegistrySpec)>>,
 }
 
-/// What the hub may do, as the API server tells it.
+/// The rights of the hub, as the API server lists them.
 #[derive(Clone, Debug, Default)]
 pub struct HubPermissions {
     /// In the rendering namespace.

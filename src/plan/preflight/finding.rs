@@ -1,11 +1,11 @@
-//! A check and what came of it.
+//! A check and its result.
 
 use serde::Serialize;
 
 use super::check::PreflightCheck;
 use super::facts::FactError;
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckResult {
@@ -20,7 +20,7 @@ pub enum CheckResult {
 }
 
 impl CheckResult {
-    /// The verdict as a word.
+    /// The verdict as a label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -32,12 +32,12 @@ impl CheckResult {
     }
 }
 
-/// One check and what came of it.
+/// One check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PreflightFinding {
-    /// What was looked at.
+    /// The check.
     pub check: PreflightCheck,
-    /// What came of it.
+    /// Its result.
     #[serde(rename = "result")]
     pub result: CheckResult,
     /// What is so, for a person.
@@ -60,13 +60,13 @@ impl PreflightFinding {
         Self::new(check, CheckResult::Refused, message, fix)
     }
 
-    /// Somebody should look at it.
+    /// An operator should read it.
     #[must_use]
     pub fn warning(check: PreflightCheck, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(check, CheckResult::Warning, message, fix)
     }
 
-    /// Nobody wanted to know.
+    /// Not asked for.
     #[must_use]
     pub fn skipped(check: PreflightCheck) -> Self {
         let message = "not looked at, as --skip-preflight says";

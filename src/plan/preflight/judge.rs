@@ -9,7 +9,7 @@ use super::text::{shown, some_of};
 use super::{access, namespace, permissions};
 use crate::api::ClusterRegistrySpec;
 
-/// Judges everything but the peers, and what they leave to nobody: those are judged by their Leases.
+/// Judges everything but the other hubs and the namespaces that no hub serves: those are judged by the Leases.
 #[must_use]
 pub fn judge(facts: &PreflightFacts, skipped: &BTreeSet<PreflightCheck>) -> Vec<PreflightFinding> {
     let is_of_leases =

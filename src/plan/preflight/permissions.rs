@@ -72,7 +72,7 @@ const GOLDEN: &[RequiredPermission] = &[
     grant(PermissionScope::Rendering, "coordination.k8s.io", &["leases"], &["get", "list", "create", "update"]),
 ];
 
-/// What everybody may ask about themselves.
+/// The access reviews that every user may make.
 const EVERYBODYS: [(&str, &str); 3] = [
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),

@@ -31,7 +31,7 @@ fn row(check: &str, result: &str, what: &str, fix: &str) -> String {
     format!("{}\n", line.trim_end())
 }
 
-/// The text in lines of at most [`WIDE`] characters; a word that is longer has a line of its own.
+/// The text in lines of at most [`WIDE`] characters; a longer word has a line of its own.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

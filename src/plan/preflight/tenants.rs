@@ -1,6 +1,6 @@
-//! Whom preflight asks about, and which of their rights: those by which tenants reach a credential.
+//! The subjects that the preflight asks about, and those of their rights by which tenants reach a credential.
 //!
-//! A `LocalSubjectAccessReview` answers for groups and accounts that stand for tenants, whatever grants them the right, a
+//! A `LocalSubjectAccessReview` answers for groups and accounts that represent tenants, whatever grants them the right, a
 //! `ClusterRoleBinding` included.
 
 use super::text::shown;
@@ -14,7 +14,7 @@ const TOGETHER: usize = 100;
 /// Default `ServiceAccounts` that are asked about one by one.
 const ACCOUNTS_ASKED: usize = 32;
 
-/// A right that nobody but the platform may have where the credentials are.
+/// A right that only the platform may have where the credentials are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestrictedPermission {
     /// The verb.
@@ -96,10 +96,10 @@ impl RestrictedPermission {
     }
 }
 
-/// Somebody who stands for tenants.
+/// A subject that represents tenants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TenantSubject {
-    /// User name; `None` for whoever is in the groups.
+    /// User name; `None` for all members of the groups.
     pub user: Option<String>,
     /// Groups.
     pub groups: Vec<String>,
@@ -124,7 +124,7 @@ impl TenantSubject {
         }
     }
 
-    /// Whom to ask about one by one when this many together have a right.
+    /// The subjects to ask about one by one when this group of them has a right.
     #[must_use]
     pub fn subjects(&self) -> Vec<Self> {
         self.groups.iter().map(|group| Self::group(group)).collect()
@@ -136,7 +136,7 @@ impl TenantSubject {
     }
 }
 
-/// Whom to ask about, where tenants have these namespaces: everybody, and the `ServiceAccounts` of each.
+/// The subjects to ask about, where tenants have these namespaces: all users, and the `ServiceAccounts` of each namespace.
 #[must_use]
 pub fn subjects(namespaces: &[String], hub: Option<&str>) -> Vec<TenantSubject> {
     let everybody = [
@@ -168,8 +168,8 @@ pub struct TenantPermissions {
     pub held: Vec<(TenantSubject, RestrictedPermission)>,
     /// Namespaces whose `ServiceAccounts` were asked about.
     pub namespaces: usize,
-    /// Whether there may be namespaces of tenants that nobody asked about.
+    /// Whether there may be namespaces of tenants that no review was made for.
     pub is_sample: bool,
-    /// Whether there are more tasks than were looked at for their namespaces.
+    /// Whether there are more tasks than were read for their namespaces.
     pub is_cut: bool,
 }

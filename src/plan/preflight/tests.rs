@@ -61,7 +61,7 @@ fn verdict(facts: &PreflightFacts, check: PreflightCheck) -> CheckResult {
         .result
 }
 
-/// Asserts what comes of a check when one thing is other than it should be.
+/// Asserts the result of a check when one fact is other than it should be.
 fn assert_verdict(check: PreflightCheck, expected: CheckResult, change: impl FnOnce(&mut PreflightFacts)) {
     let mut facts = good();
     change(&mut facts);
@@ -291,7 +291,7 @@ fn strangers_are_told_from_the_platforms_own() {
 fn rights_of_tenants_are_told_by_subject() {
     let namespaces: Vec<String> = ["team-a", "team-b"].map(str::to_owned).into();
     let asked = subjects(&namespaces, Some(HUB));
-    // Everybody thrice, the two namespaces together, and the default account of each.
+    // All users in three groups, the two namespaces together, and the default account of each.
     assert_eq!(asked.len(), 6);
     assert_eq!(asked[3].subjects().len(), 2);
     let mut facts = good();

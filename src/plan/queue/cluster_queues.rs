@@ -1,4 +1,4 @@
-//! The lines before the clusters: which namespaces have tasks that go there, whose turn it is, and whether there is room.
+//! The queues of the clusters: which namespaces have tasks for each, in which order, and whether there is a free slot.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
@@ -21,7 +21,7 @@ pub struct QueuePosition {
 }
 
 impl QueuePosition {
-    /// The task as it stands in line.
+    /// The position of a task.
     pub fn new(created: Timestamp, uid: &TaskUid) -> Self {
         Self {
             created,
@@ -127,7 +127,7 @@ impl ClusterQueues {
         self.all.iter().map(|(name, gate)| (name, gate.running))
     }
 
-    /// Who may go next, and where: of all lines before a cluster with room the one whose turn it is.
+    /// The next namespace and cluster: of all queues of clusters with a free slot, the first by virtual time.
     pub fn next(&self) -> Option<(ClusterQueueEntry, QueueCluster)> {
         self.open.first().cloned()
     }

@@ -1,6 +1,6 @@
-//! What waits to be told, of which namespaces take turns: a namespace with much to tell silences none that has little.
+//! A bounded buffer that namespaces fill and empty in turn, so that a namespace with many entries displaces none that has few.
 //!
-//! Pure; a step costs O(1) while there is room, and O(n) of the namespaces that wait where there is none.
+//! Pure; a step costs O(1) while there is space, and O(n) of the namespaces that wait where there is none.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,7 +18,7 @@ pub struct FairBufferLimits {
 pub struct FairBuffer<T> {
     limits: FairBufferLimits,
     lanes: HashMap<String, VecDeque<T>>,
-    /// Namespaces with something that waits, in turn.
+    /// Namespaces with entries, in order of service.
     round: VecDeque<String>,
     count: usize,
 }
@@ -60,7 +60,7 @@ impl<T> FairBuffer<T> {
         gone
     }
 
-    /// Takes out the oldest of the namespace whose turn it is.
+    /// Takes the oldest entry of the next namespace.
     pub fn take(&mut self) -> Option<T> {
         let namespace = self.round.pop_front()?;
         let lane = self.lanes.get_mut(&namespace)?;

@@ -1,4 +1,4 @@
-//! The rules of the queue: caps, order, and that nobody starves.
+//! The rules of the queue: caps, order, and no starvation.
 
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ fn a_flood_in_one_namespace_does_not_delay_another() {
     assert!(first_two.contains(&Some(uid(5000))), "{first_two:?}");
 }
 
-/// The flood comes so slowly at first that nobody waits in between, which makes all times equal.
+/// The flood comes so slowly at first that no task waits in between, which makes all times equal.
 #[test]
 fn where_times_are_equal_who_has_less_at_work_goes_first() {
     let mut queue = FairQueue::new(ConcurrencyLimits { total: 2, ..CAPS });
@@ -58,7 +58,7 @@ fn where_times_are_equal_who_has_less_at_work_goes_first() {
     queue.wait(ticket("calm", 9, &uid(9)));
     queue.remove("flood", at(0), &uid(0));
     assert_eq!(queue.grant(), Some(uid(9)));
-    // So it is after a restart, of which nobody knows who had the last turn.
+    // As after a restart, when the last slot is unknown.
     let mut queue = FairQueue::new(ConcurrencyLimits { total: 3, ..CAPS });
     for n in 0..2 {
         queue.adopt(ticket("flood", 1, &uid(n)));

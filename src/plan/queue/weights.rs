@@ -1,4 +1,4 @@
-//! How many turns a namespace gets for one of a namespace that nobody gave a weight.
+//! The weights of namespaces: slots for one slot of a namespace without a policy.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::api::QueuePolicySpec;
 
 /// The largest weight.
 pub const HEAVIEST: u32 = 100;
-/// Stands for every namespace.
+/// Every namespace.
 const EVERY: &str = "*";
 
 /// The weight of each namespace.
@@ -49,7 +49,7 @@ impl NamespaceWeights {
         }
     }
 
-    /// The weight of a namespace; an empty name stands for the platform's own tasks.
+    /// The weight of a namespace; an empty name is that of the platform's own tasks.
     #[must_use]
     pub fn of(&self, namespace: &str) -> u32 {
         self.named.get(namespace).copied().unwrap_or(self.others)

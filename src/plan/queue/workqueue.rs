@@ -29,7 +29,7 @@ enum KeyState {
 /// Whose a key is, and the pools it is worked on out of, each with how many of it are worked on at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyOwner {
-    /// `None` is somebody too.
+    /// `None` is an owner too.
     pub name: Option<Arc<str>>,
     /// Each number is at least 1, and the same for all owners of a pool. The one that fewer owners share comes first.
     pub pools: [Option<(ConcurrencyPool, usize)>; 3],
@@ -53,7 +53,7 @@ struct PoolUsage {
     busy: usize,
     /// Nothing is taken out of it before then.
     not_before: Option<Instant>,
-    /// Owners with a line who wait for it, in the order of their turns.
+    /// Owners with keys that wait for the pool, in order of service.
     waiting: VecDeque<KeyOwner>,
 }
 
@@ -82,7 +82,7 @@ pub struct WorkQueue<K> {
     ready: VecDeque<K>,
     /// The others, by their owner.
     lanes: HashMap<KeyOwner, OwnerQueue<K>>,
-    /// The owners in turn who have a line and do not wait for a pool.
+    /// The owners with keys that wait for no pool, in order of service.
     round: VecDeque<KeyOwner>,
     in_lanes: usize,
     /// How much of each pool is used, and by which keys.
@@ -145,8 +145,8 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         self.take_fair(now, |_| KeyOwner::NOBODY).map(|(key, _)| key)
     }
 
-    /// Takes the next key that is due and for which there is room in its pools, and says what pool its owner had to wait for;
-    /// owners take turns, and the keys of one come in the order in which they were asked for.
+    /// Takes the next key that is due and whose pools have a free slot, and returns the pool that its owner had to wait for;
+    /// owners are served in turn, and the keys of one in the order in which they were added.
     pub fn take_fair(
         &mut self,
         now: Instant,
@@ -174,7 +174,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         for (pool, _) in owner.pools() {
             self.usage.entry(pool.clone()).or_default().busy += 1;
         }
-        // Those who wait come before the one who just had a turn.
+        // Owners that wait come before the one that was just served.
         self.wake_owners(&owner);
         if was_last {
             self.lanes.remove(&owner);
@@ -236,7 +236,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         self.round.push_back(owner);
     }
 
-    /// Takes in what working on a key showed of the cluster that it is for, before it is given back. One that rests says nothing.
+    /// Records what a reconcile showed of its key's cluster, before the key is released. A cancelled one shows nothing.
     pub fn record_feedback(&mut self, key: &K, ended: ClusterFeedback) {
         let Some((pool, most)) = self.held.get(key).and_then(|owner| owner.pools[0].as_ref()) else {
             return;
@@ -258,8 +258,8 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Gives a key back that was taken in vain: it is the next of its owner, who has the next turn of those that wait for the
-    /// first of its pools, out of which nothing is taken before then.
+    /// Puts a key back that could not be used: it is the next of its owner, whom the first of its pools serves next, and not
+    /// before then.
     pub fn put_back(&mut self, key: &K, not_before: Instant) {
         let Some(owner) = self.held.get(key).cloned() else {
             return;

@@ -1,4 +1,4 @@
-//! The way to work: which record is taken, and who stands in the way.
+//! How an instance acquires the right to work: which record it takes, and which hubs conflict with it.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,12 +12,12 @@ use crate::plan::lease::namespace_scope::{MAX_LISTED, NamespaceScope};
 use crate::plan::lease::peers::{HolderLiveness, HubConflict, HubConflictKind};
 use crate::plan::lease::record::{HolderIdentity, InstanceState, LeaseRecord, LeaseSlot};
 
-/// What a list tells of those in the way.
+/// The conflicts in a list of records.
 #[derive(Debug, Default)]
 struct ConflictScan {
-    /// They are alive, and do not give way.
+    /// They are alive, and do not yield.
     against: Vec<HubConflict>,
-    /// They may be alive, or are about to give way.
+    /// They may be alive, or are about to yield.
     unsure: Vec<HubConflict>,
     /// Names of the records of those who are gone.
     gone: Vec<String>,
@@ -31,8 +31,8 @@ impl LeaseStateMachine {
         listed.map_or_else(Vec::new, |listed| self.conflicts(listed).unsure)
     }
 
-    /// Hubs that would keep this instance from working when its turn comes, as far as it is not known that they are gone.
-    /// Until it holds a record they are in nobody's way, but such an instance is no successor to anybody.
+    /// Hubs that would conflict with this instance when it acquires the Lease, unless they are known to be gone. A standby
+    /// conflicts with none of them, but it cannot succeed any of them either.
     #[must_use]
     pub fn future_conflicts(&self) -> Vec<HubConflict> {
         let listed = self.listed.iter().filter(|_| self.hub.is_none());
@@ -75,7 +75,7 @@ impl LeaseStateMachine {
         LeaseDecision::Call(RequestPurpose::Look, LeaseRequest::List)
     }
 
-    /// Replaces the record of somebody who is gone, in exactly the version that was watched.
+    /// Replaces the record of a holder that is gone, in exactly the version that was watched.
     fn fence_expired(listed: &LeaseSnapshot, name: &str, stamp: Timestamp) -> Option<LeaseDecision> {
         let released = Box::new(HolderIdentity::released(listed.leases.get(name)?, stamp));
         Some(LeaseDecision::Call(
@@ -120,7 +120,7 @@ impl LeaseStateMachine {
         Some(slot.map_or(LeaseDecision::Wait, |slot| self.take(slot, stamp)))
     }
 
-    /// The one that it had before, or the first that is nobody's, or the first whose holder is gone.
+    /// The record that it had before, or the first free one, or the first whose holder is gone.
     fn choose(&self, listed: &LeaseSnapshot, slots: impl Iterator<Item = LeaseSlot>) -> Option<LeaseSlot> {
         let rank = |slot: &LeaseSlot| {
             let name = self.identity.name(*slot);
@@ -217,7 +217,7 @@ impl LeaseStateMachine {
             .collect()
     }
 
-    /// Forgets former namespaces that somebody who is alive serves.
+    /// Forgets former namespaces that a live hub serves.
     pub(super) fn forget_served_namespaces(&mut self, records: &[LeaseRecord], asked: Instant) {
         for record in records.iter().filter(|r| r.holder.is_some() && !r.is_standby()) {
             if record.process == self.identity.process

@@ -1,4 +1,4 @@
-//! Calls, answers and ends in words of closed lists, for a log.
+//! Calls, results and ends as labels of closed lists, for the log.
 
 use super::{LeaseExit, LeaseRequest, LeaseRequestError, LeaseResponse};
 
@@ -27,7 +27,7 @@ impl LeaseResponse {
 }
 
 impl LeaseExit {
-    /// The cause in a word, for a log.
+    /// The cause as a label, for the log.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {

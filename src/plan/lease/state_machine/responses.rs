@@ -1,4 +1,4 @@
-//! What came of a call, and what it changes.
+//! The results of calls, and what they change.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::plan::lease::record::{LeaseRecord, LeaseSlot};
 
 impl LeaseStateMachine {
-    /// Takes in what came of the call. One that was given up is [`LeaseRequestError::Unanswered`].
+    /// Handles the result of the call. One that was cancelled is [`LeaseRequestError::Unanswered`].
     pub fn answer(&mut self, answer: LeaseResponse, now: Instant) {
         let Some((purpose, asked)) = self.under_way.take() else {
             return;
@@ -59,7 +59,7 @@ impl LeaseStateMachine {
         self.look_at = self.next_look(now);
     }
 
-    /// Finds records that were taken although nobody said so.
+    /// Finds records that a call took although its answer was lost.
     fn find_own(&mut self, leases: &[Lease], now: Instant) {
         for lease in leases {
             if !self.identity.holds(lease) {
@@ -149,7 +149,7 @@ impl LeaseStateMachine {
         }
     }
 
-    /// Somebody removed the record. It is written anew, and proves itself as at a start.
+    /// The record was deleted. It is written again, and proves itself as at a start.
     fn is_missing(&mut self, role: LeaseRole, now: Instant) {
         match self.hold(role) {
             Some(hold) if role == LeaseRole::Hub => {
@@ -163,7 +163,7 @@ impl LeaseStateMachine {
         }
     }
 
-    /// Finds out why a write was refused: an edit of somebody's is harmless, another holder is the end.
+    /// Finds out why a write was refused: another client's edit is harmless, another holder is the end.
     fn read(&mut self, role: LeaseRole, answer: LeaseResponse, now: Instant) {
         let is_ending = self.ending.is_some();
         let lease = match answer {

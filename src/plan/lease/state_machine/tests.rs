@@ -163,7 +163,7 @@ fn of_two_hubs_that_meet_and_start_in_the_same_moment_the_one_with_the_smaller_n
     let mut server = Server::default();
     let mut both = ["a", "b"].map(|hub| Some(LeaseStateMachine::new(claim(hub, "one", &["shop"]), begin)));
     let mut ends = Vec::new();
-    // One call of each in turn, so that each writes before the other one reads.
+    // One call of each alternately, so that each writes before the other one reads.
     for tenth in 0..400 {
         for slot in &mut both {
             let Some(machine) = slot else { continue };
@@ -311,7 +311,7 @@ fn beside_instances_of_an_earlier_version_it_stands_by_until_the_last_one_is_gon
         !server.leases.contains_key(&own.name(LeaseSlot::Hub)),
         "nothing was taken"
     );
-    // The other one dies: it wrote five seconds ago, and speaks for its holder ten seconds more.
+    // The other one dies: it wrote five seconds ago, and its record is valid for ten seconds more.
     let begins = (0..300).find(|tenth| {
         settle(
             &mut machine,
@@ -373,7 +373,7 @@ fn a_record_that_somebody_removed_is_written_anew_and_proves_itself_as_at_a_star
     );
 }
 
-/// Somebody edited it in that moment.
+/// Another client edited it in that moment.
 #[test]
 fn a_release_that_was_refused_is_tried_over_what_is_there() {
     let mut server = Server::default();

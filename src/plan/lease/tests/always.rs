@@ -53,7 +53,7 @@ fn blows() -> impl Strategy<Value = Vec<(Micros, usize, Blow)>> {
     vec((0..120 * SECOND, 0..5_usize, blow()), 0..16)
 }
 
-/// Runs a world in which everything goes wrong, heals it, and sees that somebody works then.
+/// Runs a world with every fault, heals it, and checks that an instance works then.
 fn survive(seed: u64, crowd: &Crowd, blows: Vec<(Micros, usize, Blow)>, restart: Micros) {
     let mut world = world(seed, Network::Bad, crowd);
     world.restart = Some(restart);
@@ -90,7 +90,7 @@ proptest! {
         world.run(at, nobody_meets);
         let current = world.current();
         prop_assert_eq!(current.len(), 1, "one works before");
-        // Whoever sleeps or is cut off has ended by itself when the next one begins.
+        // An instance that sleeps or is cut off has ended by itself when the next one begins.
         let (blow, limit) = [
             (Blow::Kill, 20),
             (Blow::Stop, 2),
@@ -120,7 +120,7 @@ proptest! {
         world.run(60 * SECOND, nobody_meets);
         let first = world.current();
         prop_assert_eq!(first.len(), 1);
-        // The others of its hub stand by, those of the other hub have ended.
+        // The others of its hub are standbys, those of the other hub have ended.
         let hub = world.instances[first[0]].claim.hub_id.clone();
         for instance in &world.instances {
             let is_there = instance.machine.is_some();

@@ -15,7 +15,7 @@ fn former(world: &World, lease: &str) -> Vec<String> {
     world.record(lease).former_namespaces.into_iter().collect()
 }
 
-/// Ends whoever works, and lets another claim take its place; which instance it is.
+/// Ends the instance that works, and starts another with this claim; returns its index.
 fn replace(world: &mut World, who: usize, claim: HolderIdentity) -> usize {
     world.strike(world.now, who, Blow::Stop);
     world.run(world.now + 2 * SECOND, |_| {});

@@ -1,4 +1,4 @@
-//! A world of instances and an API server, in which everything goes wrong that may, by a true time that nobody knows.
+//! A world of instances and an API server with every fault, on a true time that no instance knows.
 
 use std::collections::BinaryHeap;
 
@@ -128,7 +128,7 @@ impl World {
         (0..self.instances.len()).filter(is_current).collect()
     }
 
-    /// Lets everything happen until then; `check` looks at the world after each event.
+    /// Runs all events until then; `check` sees the world after each of them.
     pub fn run(&mut self, until: Micros, mut check: impl FnMut(&Self)) {
         while let Some(std::cmp::Reverse((at, id))) = self.events.peek().copied() {
             if at > until {
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Whoever sleeps learns of it when he wakes.
+    /// An instance that sleeps gets its event when it wakes.
     fn puts_off(&mut self, who: usize, event: Event) -> bool {
         let wakes = self.instances[who].asleep_until;
         let sleeps = self.now < wakes;
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// When a call arrives: not at all, once or twice, maybe long after everybody has forgotten it.
+    /// When a call arrives: not at all, once or twice, or long after its instance has forgotten it.
     fn arrivals(&mut self, who: usize) -> Vec<Micros> {
         let soon = self.now + self.delay();
         let late = self.now + 4 * SECOND + self.roll(40 * SECOND);

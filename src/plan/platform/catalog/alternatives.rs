@@ -1,7 +1,7 @@
-//! What of the platform's a task's namespace may use, told to a task that named something else.
+//! The platform's objects that a task's namespace may use, listed for a task that named another.
 //!
-//! The same is told where what the task named does not exist and where it is for others, so that no tenant learns which of the two
-//! it is; and nothing is told of what the namespace may not use.
+//! The message is the same where the named object does not exist and where it is for others, so that no tenant learns which of
+//! the two it is; it lists nothing that the namespace may not use.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::plan::task::refusal::Refusal;
 
 /// Entries of a list in a message, at most.
 const LISTED: usize = 10;
-/// Bytes of a list in a message, without what separates its entries, so that the note of an event holds all of it.
+/// Bytes of a list in a message, without the separators, so that the note of an event holds all of it.
 const LISTED_BYTES: usize = 512;
 
 /// What a task names in the platform's catalog.
@@ -29,7 +29,7 @@ struct CatalogLookup {
 }
 
 impl Catalog {
-    /// What a task is told that names a registry of the platform's that it may not use.
+    /// The message to a task that names a registry of the platform that it may not use.
     pub(super) fn no_registry(&self, task: &Task) -> Refusal {
         let usable = self.registries.iter().filter(|(_, found)| {
             self.admits(&found.spec.allowed_namespaces, &found.recorded, task)
@@ -49,7 +49,7 @@ impl Catalog {
         Refusal::new(reason, sought.missing(&task.id, entries))
     }
 
-    /// What a task is told whose renderer class it may not use, or that names none where the default one is not for it.
+    /// The message to a task whose renderer class it may not use, or that names none where the default one is not for it.
     pub(super) fn no_class(&self, task: &Task, spec: &RenderTaskSpec) -> Refusal {
         let usable = self.classes.iter();
         let usable = usable.filter(|(_, class)| self.serves(&class.spec, &class.recorded, task));
@@ -70,7 +70,7 @@ impl Catalog {
         Refusal::new(Reason::RendererClassNotFound, message)
     }
 
-    /// What a task is told that names a cluster of the platform's that it may not use.
+    /// The message to a task that names a cluster of the platform that it may not use.
     pub(in crate::plan) fn no_cluster(&self, task: &Task) -> Refusal {
         let usable = self.clusters.iter();
         let usable = usable.filter(|(name, _)| self.cluster(name, task).is_some());
@@ -117,7 +117,7 @@ fn offer(entries: impl Iterator<Item = String>, optional: Option<&str>) -> Strin
     }
 }
 
-/// The entries as they stand in a sentence, or how many more there are.
+/// The entries for a sentence, or how many more there are.
 fn list(entries: impl Iterator<Item = String>) -> String {
     let (mut list, mut shown, mut left, mut bytes) = (String::new(), 0, 0, 0);
     for entry in entries {

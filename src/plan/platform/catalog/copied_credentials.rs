@@ -1,4 +1,4 @@
-//! What of the platform's goes along with a task to another cluster: into its own config Secret, and nowhere else.
+//! The platform's credentials that are copied with a task to another cluster: into its own config Secret, and nowhere else.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl CopiedCredentials {
 }
 
 impl CopyRequest {
-    /// What is said where the credential cannot be used, or is gone since the registry was judged.
+    /// The message where the credential cannot be used, or is gone since the registry was judged.
     #[must_use]
     pub fn without_secret() -> Refusal {
         Refusal::new(
@@ -62,7 +62,7 @@ impl CopyRequest {
         )
     }
 
-    /// What is said where the certificates are not there.
+    /// The message where the certificates do not exist.
     #[must_use]
     pub fn without_certificates() -> Refusal {
         Refusal::new(

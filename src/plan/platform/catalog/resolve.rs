@@ -28,7 +28,7 @@ pub struct Catalog {
     pub classes: BTreeMap<String, CatalogClass>,
     /// Clusters by name.
     pub clusters: BTreeMap<String, CatalogCluster>,
-    /// How often each namespace gets a turn.
+    /// The weight of each namespace in the queue.
     pub weights: Arc<NamespaceWeights>,
     /// The renderer where no class is named and none is the default.
     pub fallback: RendererClassSpec,
@@ -57,7 +57,7 @@ impl Catalog {
             let registry = spec.registry_ref.as_ref().filter(|_| own.is_none());
             self.may_be_copied(&resolved, registry.map(|named| named.name.as_str()), target)?;
             if matches!(target, RemoteTarget::Own(_)) {
-                // The platform's Secrets are not there, and their names are nobody's business.
+                // The platform's Secrets do not exist there, and their names are secret.
                 resolved.class.image_pull_secrets.clear();
             }
         }

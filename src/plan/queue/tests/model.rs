@@ -64,16 +64,16 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..300)
 }
 
-/// What the queue should know, and how many turns each namespace had while another one could have had them.
+/// What the queue should know, and the slots of each namespace while another one could have had them.
 struct Model {
     queue: FairQueue,
     weights: Vec<u32>,
     caps: [Option<usize>; 2],
     waiting: BTreeSet<Key>,
     running: BTreeSet<Key>,
-    /// Turns of each namespace since one of them has had a task that may run without a break.
+    /// Slots of each namespace since one of them has had a task that may run without a break.
     turns: [[u64; NAMESPACES]; NAMESPACES],
-    /// Those that had no turn since the weights changed: their last one counts by the old ones.
+    /// Namespaces without a slot since the weights changed: their last one counts by the old ones.
     is_old: [bool; NAMESPACES],
 }
 
@@ -182,7 +182,7 @@ impl Model {
         self.count(key.namespace)
     }
 
-    /// While a namespace may run, another has no more turns than its share, and one.
+    /// While a namespace may run, another has no more slots than its share, and one.
     fn count(&mut self, taker: usize) -> Result<(), TestCaseError> {
         if std::mem::take(&mut self.is_old[taker]) {
             self.turns[taker] = Default::default();
@@ -215,8 +215,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// No cap is ever exceeded, somebody gets a turn whenever anybody may run, the oldest of a namespace goes first, no
-    /// namespace waits for more than the share of the others, and in the end everybody had a turn.
+    /// No cap is ever exceeded, a slot is granted whenever a task may run, the oldest of a namespace goes first, no namespace
+    /// waits for more than the share of the others, and in the end every task had its slot.
     ///
     /// Holds: D1.
     #[test]
@@ -225,7 +225,7 @@ proptest! {
         for step in moves {
             model.act(step)?;
         }
-        // Whoever still waits gets its turn once the others have left.
+        // A task that still waits gets its slot once the others have left.
         for cluster in 0..CLUSTER_CAPS.len() {
             model.act(Move::Cap(cluster, Some(1)))?;
         }

@@ -1,4 +1,4 @@
-//! How turns are shared: by weight, within one turn, with no credit for those who were away.
+//! How slots are shared: by weight, within one slot, with no credit for idle namespaces.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn who_was_away_collects_no_credit_and_who_comes_and_goes_wins_none() {
     for _ in 0..100 {
         queue.grant();
     }
-    // It had one turn of a hundred, and is back with many tasks.
+    // It had one slot of a hundred, and is back with many tasks.
     fill(&mut queue, 1, 50);
     let turns: Vec<usize> = (0..20).map(|_| owner(&queue.grant().unwrap())).collect();
     let back = turns.iter().filter(|owner| **owner == 1).count();
@@ -89,7 +89,7 @@ fn who_was_away_collects_no_credit_and_who_comes_and_goes_wins_none() {
     assert!((9..=11).contains(&third), "a third of the turns: {turns:?}");
 }
 
-/// Gives the first namespace so many turns, each when one of its tasks leaves.
+/// Gives the first namespace so many slots, each when one of its tasks leaves.
 fn turns_of_first(queue: &mut FairQueue, running: &mut VecDeque<TaskUid>, turns: usize) {
     for _ in 0..turns {
         queue.remove(&name(0), at(0), &running.pop_front().unwrap());
@@ -105,7 +105,7 @@ fn who_comes_back_stands_by_the_age_of_its_task_whatever_its_turns_were() {
         total: 100,
         per_namespace: 2,
     });
-    // After its turns the last one is much further behind than the other, in virtual time.
+    // After its slots the last one is much further behind than the other, in virtual time.
     queue.set_weights(weights(&[1, 1, 100]));
     fill(&mut queue, 0, 200);
     fill(&mut queue, 1, 2);
@@ -210,7 +210,7 @@ fn tasks() -> impl Strategy<Value = Vec<(usize, i64, bool)>> {
     prop::collection::vec((0..5_usize, 0..20_i64, prop::bool::weighted(0.1)), 1..60)
 }
 
-/// Every turn there is when the tasks are put in line in this order; the oldest running task leaves when nobody may run.
+/// The order of all slots when the tasks are added in this order; the oldest running task leaves when none may run.
 fn turns(tasks: &[(usize, i64, bool)], order: &[usize]) -> Vec<TaskUid> {
     let mut queue = FairQueue::new(CAPS);
     queue.set_weights(weights(&[1, 2, 3, 50, 100]));
@@ -247,8 +247,8 @@ fn turns(tasks: &[(usize, i64, bool)], order: &[usize]) -> Vec<TaskUid> {
 }
 
 proptest! {
-    /// With tasks waiting in all of them, no two namespaces differ by more than one turn, and each task has its turn
-    /// before the others had more than their share, and one.
+    /// With tasks waiting in all of them, no two namespaces differ by more than one slot, and each task has its slot before the
+    /// others had more than their share, and one.
     ///
     /// Holds: D1.
     #[test]
@@ -265,7 +265,7 @@ proptest! {
         for _ in 0..rounds {
             let next = owner(&queue.grant().unwrap());
             for other in 0..of.len() {
-                // In turns of the other, times both weights: how far this one is before it takes its turn.
+                // In slots of the other, times both weights: how far this one is before it takes its slot.
                 let (mine, theirs) = (had[next] * u64::from(of[other]), had[other] * u64::from(of[next]));
                 prop_assert!(mine <= theirs, "the one that is behind goes first");
             }

@@ -20,7 +20,7 @@ fn dearest_step(namespaces: usize, tasks: usize) -> usize {
         let ticket = on_cluster(&names[n % namespaces], n / namespaces, uid);
         step(comparisons::of(|| queue.wait(ticket)));
     }
-    // Every turn there is, so that tasks of all namespaces are left before the full clusters.
+    // All slots, so that tasks of all namespaces are left before the full clusters.
     let mut goes_on = true;
     while goes_on {
         step(comparisons::of(|| goes_on = queue.grant().is_some()));

@@ -45,7 +45,7 @@ impl ConcurrencyWindows {
         }
     }
 
-    /// Takes in what a reconcile showed: a slow one leaves one at a time, each other twice as many.
+    /// Records what a reconcile showed: after a slow one the window is one, after any other it doubles.
     pub(super) fn ended(&mut self, pool: &ConcurrencyPool, most: usize, ended: ClusterFeedback) {
         let window = match ended {
             ClusterFeedback::Answered(took) | ClusterFeedback::Failed(took) if took >= SLOW => 1,
