@@ -90,7 +90,7 @@ async fn look(args: &ProbeArgs) -> ExitCode {
     ExitCode::from(probe::exit_code(&found))
 }
 
-/// Succeeds whatever comes of it: what would fail with it is an uninstall.
+/// Always succeeds: a failure would make an uninstall fail.
 async fn stop(args: &StopArgs) -> ExitCode {
     match app::stop_hub(&args.hub(), args.timeout).await {
         Ok(outcome) => println!("{outcome}"),

@@ -27,7 +27,7 @@ impl fmt::Debug for BasicCredential {
     }
 }
 
-/// Why a user name and a password are no credential; never with a word of either.
+/// Why a user name and a password are no credential; never with any of their text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BasicAuthError {
     /// An empty user name or password, or one that is not text.
@@ -68,8 +68,8 @@ impl SecretHostMatch {
     }
 }
 
-/// The credential in two files or two keys of a Secret; a line break at the end of either is how people make such files,
-/// not part of the word.
+/// The credential in two files or two keys of a Secret; a line break at the end of either is how people make such files, and is
+/// not part of the value.
 ///
 /// # Errors
 /// When one is empty, not text or too long, or the user name holds a colon.
@@ -77,7 +77,7 @@ pub fn parse(username: &[u8], password: &[u8]) -> Result<BasicCredential, BasicA
     pair(word(username)?, word(password)?)
 }
 
-/// The credential of two words, taken as they are.
+/// The credential of a user name and a password, taken as they are.
 ///
 /// # Errors
 /// When one is empty or the user name holds a colon.

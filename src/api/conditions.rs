@@ -27,7 +27,7 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
-    /// The name as it stands in a condition.
+    /// The name in a condition.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,13 +52,13 @@ macro_rules! reasons {
             /// Every reason, for the docs test and for metric labels.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// The reason as it stands in a condition.
+            /// The reason in a condition.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name)),+ }
             }
 
-            /// The reason that a condition carries, if it is one of ours.
+            /// The reason of a condition, if this version knows it.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $(stringify!($name) => Some(Self::$name),)+ _ => None }
@@ -182,7 +182,7 @@ impl Reason {
         )
     }
 
-    /// Whether nobody has to do anything.
+    /// Whether no one has to do anything.
     #[must_use]
     pub const fn is_good(self) -> bool {
         matches!(

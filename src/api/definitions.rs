@@ -18,7 +18,7 @@ use super::renderer_class::RendererClass;
 /// A column of `kubectl get`: its name, where its text is, and whether only `-o wide` shows it.
 type PrinterColumn = (&'static str, &'static str, bool);
 
-/// Columns of both kinds of tasks. The reason of `Ready` says in one word where the task stands.
+/// Columns of both kinds of tasks. The reason of `Ready` is the state of the task.
 const TASK_COLUMNS: &[PrinterColumn] = &[
     ("Type", ".spec.config.type", false),
     ("Chart", ".spec.repository", false),

@@ -27,7 +27,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Why a credential file is refused; never with a word of what it holds.
+/// Why a credential file is refused; never with any of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DockerConfigError {
     /// More than 1 MiB, or more than 4096 entries.
@@ -44,7 +44,7 @@ pub enum DockerConfigError {
 /// A parsed credential file.
 #[derive(Clone, Default)]
 pub struct DockerConfig {
-    // A broken entry is told to whoever asks for its host, and to nobody else.
+    // A broken entry is an error for its own host only.
     entries: BTreeMap<String, Result<BasicCredential, DockerConfigError>>,
 }
 
@@ -268,7 +268,7 @@ mod tests {
             r#"{"auth":"/zo="}"#,
             r#"{"username":"a:b","password":"p"}"#,
         ] {
-            // What is said of the host itself counts, even where a vaguer key has a good entry.
+            // The entry of the host itself counts, even where a vaguer key has a good entry.
             let text = format!(r#"{{"auths":{{"h":{entry},"https://h/":{{"auth":"dTpwOnc="}}}}}}"#);
             let config = parse(&text).unwrap();
             let error = config.lookup(&"h".parse().unwrap()).unwrap_err();

@@ -9,7 +9,7 @@ pub const CONFIG_SHA256: &str = "RENDERHUB_CONFIG_SHA256";
 /// Variable of the container that pushes: SHA-256 of the file with the destination.
 pub const URL_SHA256: &str = "RENDERHUB_URL_SHA256";
 
-/// The hash of what a file holds, as it stands in a variable.
+/// The hash of a file's content, as a variable has it.
 #[must_use]
 pub fn sha256(content: &[u8]) -> String {
     hex(&Sha256::digest(content))

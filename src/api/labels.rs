@@ -10,7 +10,7 @@ pub const VERSION: &str = "v1alpha1";
 /// On every task from its creation or start until its deletion, so that nothing it started outlives it.
 pub const FINALIZER: &str = "renderhub.dev/cleanup";
 
-/// Standard label that tells people which program made an object.
+/// Standard label that names the program that made an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY`] on everything renderhub makes.
 pub const MANAGED_BY_VALUE: &str = "renderhub";
@@ -34,7 +34,7 @@ pub const DESTINATION: &str = "renderhub.dev/destination";
 /// Annotation: where the chart of a Job goes.
 pub const CHART_URL: &str = "renderhub.dev/chart-url";
 
-/// Standard label that tells which application an object belongs to; hubs find each other's Leases by it.
+/// Standard label that names the application of an object; hubs find each other's Leases by it.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 /// Value of [`PART_OF`].
 pub const PART_OF_VALUE: &str = "renderhub";

@@ -1,4 +1,4 @@
-//! The API of renderhub: the types its custom resources are generated from, and the words they use.
+//! The API of renderhub: the types from which its custom resources are generated, and their names.
 
 pub mod basic_auth;
 mod cluster_registry;

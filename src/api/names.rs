@@ -33,7 +33,7 @@ impl TaskKind {
     }
 }
 
-/// UID of a task: what the hub trusts where a name could be anybody's.
+/// UID of a task: the hub trusts it, because another object can get the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskUid(Box<str>);
 
@@ -138,8 +138,7 @@ pub fn is_uid(text: &str) -> bool {
     text.len() == 36 && text.bytes().all(is_legal)
 }
 
-/// Whether an object's name is the one of the task's Job and config Secret. A copy that somebody made with all its
-/// labels has another.
+/// Whether an object's name is the one of the task's Job and config Secret. A copy with all its labels has another name.
 #[must_use]
 pub fn is_name_of(name: &str, uid: &TaskUid) -> bool {
     // A cluster that is not trusted may have put anything between the two ends.

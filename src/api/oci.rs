@@ -1,7 +1,7 @@
-//! The words of an OCI registry: host, repository, tag, reference, digest.
+//! The terms of an OCI registry: host, repository, tag, reference, digest.
 //!
 //! Everything here is parsed once into a type that can only hold legal text, so that a prefix check, a URL or a comparison
-//! further down needs no second look. Errors name the part that is wrong and never quote it: the text may be a tenant's.
+//! further down needs no second check. Errors name the part that is wrong and never quote it: the text may be a tenant's.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
-//! Admission policies that stand beside the CRDs: what schema rules cannot see, and what saves the hub a write.
+//! Admission policies in addition to the CRDs: rules that a schema cannot express, and one that saves the hub a write.
 //!
-//! None is trusted. Without them the hub still refuses a spec that changed (its generation moved), puts a status right that
-//! it did not write (it has no seal of the hub's), finds the objects of a task that vanished, and sets the finalizer itself.
+//! None is trusted. Without them the hub still refuses a spec that changed (its generation moved), restores a status that it did
+//! not write (it has no seal of the hub's), finds the objects of a task that vanished, and sets the finalizer itself.
 
 use k8s_openapi::api::admissionregistration::v1::{
     JSONPatch, MatchCondition, MatchResources, MutatingAdmissionPolicy, MutatingAdmissionPolicySpec,
@@ -37,9 +37,9 @@ const STATUSES: [&str; 5] = [
 /// A policy and its binding.
 pub type ValidatingPolicy = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
 
-/// Whether who asks is a hub: by a permission that stands for nothing else, so that any number of hubs, each with a
-/// ServiceAccount of its own, needs no list of names. Asked without a namespace, it must be held in the whole cluster, where
-/// no tenant can grant anything.
+/// Whether the caller is a hub: by a permission with no other meaning, so that any number of hubs, each with a ServiceAccount of
+/// its own, needs no list of names. Checked without a namespace, it must be held in the whole cluster, where no tenant can grant
+/// anything.
 const IS_HUB: &str = "authorizer.group('renderhub.dev').resource('hubs').check('act').allowed()";
 
 /// Refuses each change of a task's spec, including free-form values, which a CRD's own rules cannot see.
@@ -54,7 +54,7 @@ pub fn immutable_spec() -> ValidatingPolicy {
     validating(IMMUTABLE_SPEC, requests("UPDATE", &TASKS), rule)
 }
 
-/// Refuses each write of a status by anybody but a hub, whatever RBAC says of the subresource.
+/// Refuses each write of a status by any client but a hub, whatever RBAC allows on the subresource.
 #[must_use]
 pub fn hub_only_status() -> ValidatingPolicy {
     let rule = Validation {
@@ -66,9 +66,9 @@ pub fn hub_only_status() -> ValidatingPolicy {
     validating(HUB_ONLY_STATUS, requests("UPDATE", &STATUSES), rule)
 }
 
-/// Refuses to take the hub's finalizer off a task to anybody but a hub: the Job and its configuration would stay behind.
+/// Refuses the removal of the hub's finalizer by any client but a hub: the Job and its configuration would stay behind.
 ///
-/// Finalizers of others are nobody's business here, and setting this one is free.
+/// Finalizers of others are not checked, and any client may set this one.
 #[must_use]
 pub fn hub_only_finalizer() -> ValidatingPolicy {
     let has = |object: &str| format!("('{FINALIZER}' in {object}.metadata.?finalizers.orValue([]))");

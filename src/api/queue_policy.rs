@@ -1,4 +1,4 @@
-//! `QueuePolicy`: how often a namespace gets a turn.
+//! `QueuePolicy`: the weight of namespaces in the queue.
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};

@@ -20,7 +20,7 @@ const HOST: &str = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0
 const REPOSITORY: &str = r"^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$";
 /// One segment of a repository.
 const REPOSITORY_SEGMENT: &str = r"^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$";
-/// A repository in which `{namespace}` may stand, with an optional slash at its end; nothing is the whole registry.
+/// A repository that may contain `{namespace}`, with an optional slash at its end; nothing is the whole registry.
 const REPOSITORY_PREFIX: &str = r"^(([a-z0-9]|\{namespace\})+((\.|_|__|-+)([a-z0-9]|\{namespace\})+)*(/([a-z0-9]|\{namespace\})+((\.|_|__|-+)([a-z0-9]|\{namespace\})+)*)*/?)?$";
 /// Tag of the OCI distribution specification.
 const TAG: &str = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$";
@@ -59,7 +59,7 @@ macro_rules! texts {
     };
 }
 
-/// A text whose rule says in words what is wrong with it; of a pattern the API server shows the pattern itself.
+/// A text whose rule has a message; for a plain pattern the API server shows only the pattern.
 fn text_with_rule(max: u32, pattern: &str, message: &str) -> Schema {
     json_schema!({
         "type": "string", "minLength": 1, "maxLength": max,
@@ -98,7 +98,7 @@ texts! {
     namespace = DNS_LABEL, LABEL_MAX;
     /// Key of a Secret or `ConfigMap`.
     data_key = DATA_KEY, NAME_MAX;
-    /// Reference to an artifact or image: checked by whoever pulls it.
+    /// Reference to an artifact or image: checked by the program that pulls it.
     reference = WORD, 512;
     /// A short name that is only compared.
     word = WORD, NAME_MAX;
@@ -122,7 +122,7 @@ pub(super) fn object_name_or_none(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": NAME_MAX, "pattern": OBJECT_NAME_OR_NONE })
 }
 
-/// Tag, digest or version range of an artifact: checked by whoever pulls it.
+/// Tag, digest or version range of an artifact: checked by the program that pulls it.
 pub(super) fn resource_tag(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": 256 })
 }
@@ -152,7 +152,7 @@ pub(super) fn template(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": 262_144 })
 }
 
-/// What the hub says in its own words.
+/// A message of the hub.
 pub(super) fn message(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": 4096 })
 }
@@ -188,7 +188,7 @@ pub(super) fn namespace_uids(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A command line, one word an item.
+/// A command line, one argument for each item.
 pub(super) fn command_line(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": 64, "x-kubernetes-list-type": "atomic",

@@ -1,14 +1,14 @@
-//! The termination message: what a renderer container says as its last word.
+//! The termination message: the last output of a renderer container.
 //!
-//! The renderer writes it to `/dev/termination-log`; the hub reads it from the pod's status. It crosses a trust boundary
-//! (whoever controls the render cluster controls the text), so it holds enumerated words and a digest only, and
-//! [`Termination::parse`] drops everything that does not fit exactly.
+//! The renderer writes it to `/dev/termination-log`; the hub reads it from the pod's status. It crosses a trust boundary (the
+//! owner of the render cluster controls the text), so it holds enumerated values and a digest only, and [`Termination::parse`]
+//! drops everything that does not fit exactly.
 
 use serde::{Deserialize, Serialize};
 
 use super::oci::Digest;
 
-/// Longest message in bytes that is looked at; ours are below 160.
+/// Longest message in bytes that is read; the renderer's are below 160.
 pub const MAX_BYTES: usize = 1024;
 
 /// Exit code of a container that no second attempt can help; the Job then fails at once instead of after its retries.
@@ -24,7 +24,7 @@ pub enum TerminationPhase {
 }
 
 impl TerminationPhase {
-    /// The word used in the message and in `status.failure.phase`.
+    /// The value in the message and in `status.failure.phase`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl TerminationReason {
         Self::Internal,
     ];
 
-    /// The word used in the message and as a metric label.
+    /// The value in the message and in a metric label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -153,7 +153,7 @@ impl TerminationReason {
         )
     }
 
-    /// One sentence for `status.failure.message`: ours, never a foreign string.
+    /// One sentence for `status.failure.message`: the hub's own text, never a foreign string.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::plan::lease;
 
-/// What `/readyz` tells.
+/// The state behind `/readyz`.
 #[derive(Clone)]
 pub struct Readiness {
     /// Whether everything was seen once.
@@ -32,7 +32,7 @@ struct AdminState {
     health: Readiness,
 }
 
-/// Serves until the process ends; ready while it stands by, and from the first sync on; not after `stop`.
+/// Serves until the process ends; ready as a standby, and from the first sync on; not after `stop`.
 ///
 /// # Errors
 /// The listener failed.

@@ -121,7 +121,7 @@ pub(super) fn own_namespaces(
     })
 }
 
-/// Runs the cluster controller, once the hub can tell its own clusters by the UIDs of their namespaces.
+/// Runs the cluster controller, once the hub can recognise its own cluster by the UIDs of its namespaces.
 pub(super) async fn run(
     controller: ClusterController,
     mut uids: watch::Receiver<Option<NamespaceUids>>,

@@ -240,7 +240,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How strict the hub was told to be.
+    /// The strictness of the settings.
     #[must_use]
     pub fn posture(&self) -> SecurityPosture {
         SecurityPosture {

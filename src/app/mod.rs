@@ -197,8 +197,8 @@ mod tests {
 
     use super::*;
 
-    /// Supervises a hub that was asked to end and has nothing under way, with an event to tell and a Lease that ends so when it is
-    /// given back.
+    /// Supervises a hub that is stopping and has nothing in flight, with an event to send and a Lease that ends so when it is
+    /// released.
     async fn ending(
         event: impl Future<Output = ()> + Send + 'static,
         end: impl Future<Output = LeaseError> + Send + 'static,

@@ -1,5 +1,5 @@
-//! Looks again, while the hub works, at what was looked at before its start: a right that a tenant gets later is no less a way to
-//! the credentials. The hub goes on, because to stop takes nothing away from who has the right; it says so.
+//! Repeats the preflight while the hub works: a right that a tenant gets later leads to the credentials just as well. The hub
+//! logs it and goes on, because stopping would take the right from no one.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

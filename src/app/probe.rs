@@ -1,4 +1,4 @@
-//! Looks at the network from the pod it runs in, or from one that it makes: what `helm test` starts, from the hub's own image.
+//! Probes the network from its own pod, or from one that it makes: `helm test` starts it from the hub's own image.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Default for ProbeTimeouts {
     }
 }
 
-/// Looks at everything, each until it holds or was given up; a sentence on each. A Job is made in the cluster of `client`.
+/// Runs every check until it holds or its time is over; returns a sentence for each. A Job is made in the cluster of `client`.
 pub async fn run(
     args: &ProbeArgs,
     patience: ProbeTimeouts,
@@ -73,7 +73,7 @@ pub async fn run(
     found
 }
 
-/// The exit code that tells what was found.
+/// The exit code of the results.
 #[must_use]
 pub fn exit_code(found: &[Result<String, ProbeError>]) -> u8 {
     let is_reached = |one: &Result<String, ProbeError>| matches!(one, Err(ProbeError::Reached(_)));
@@ -128,7 +128,7 @@ async fn is_ready(place: SocketAddr, limit: Duration) -> bool {
     matches!(timeout(limit, status_line(place)).await, Ok(Ok(line)) if &line == b"HTTP/1.1 200")
 }
 
-/// As much of the answer to GET /readyz as tells its code.
+/// The first bytes of the response to GET /readyz, with its code.
 async fn status_line(place: SocketAddr) -> std::io::Result<[u8; 12]> {
     let mut stream = TcpStream::connect(place).await?;
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n");
@@ -193,7 +193,7 @@ mod tests {
         let never = server(&["HTTP/1.1 503 Service Unavailable\r\n\r\n"]).await;
         let found = probe(&[&never, &late], &[]).await;
         assert_eq!(exit_code(&found), 1);
-        // What comes after a failure is told too.
+        // The results after a failure are returned too.
         assert_eq!(found, [Err(ProbeError::NotReady(never)), Ok(ready(&late))]);
     }
 

@@ -1,4 +1,4 @@
-//! What comes before the loops: which hub this is, how strict it was told to be, and whether it may start.
+//! Before the loops: the identity of the hub, the strictness of its settings, and the preflight.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

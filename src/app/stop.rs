@@ -33,7 +33,7 @@ pub struct HubDeployment {
     pub selector: String,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopOutcome {
     /// No instance runs any more.

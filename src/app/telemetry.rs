@@ -1,8 +1,8 @@
 //! Logs: JSON or plain, to standard error.
 //!
-//! Libraries have no voice at any level, trace included, and `RUST_LOG` is not read. kube logs the whole of an answer that it cannot decode
-//! as a warning, a Secret like anything else; hyper logs headers, rustls names out of certificates. What a person has to
-//! know of their work the hub says in its own words, and counts.
+//! Libraries log nothing at any level, trace included, and `RUST_LOG` is not read. kube logs the whole of a response that it
+//! cannot decode as a warning, a Secret like any other; hyper logs headers, rustls names out of certificates. The hub logs and
+//! counts what a person needs of their work itself.
 
 use std::io::IsTerminal as _;
 
@@ -41,7 +41,7 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let base = tracing_subscriber::fmt().with_env_filter(filter(level));
-    // Colours in a file are noise, and look like what somebody smuggled in.
+    // Colours in a file are noise, and look like an injected escape.
     base.with_ansi(std::io::stderr().is_terminal())
         .with_writer(writer)
         .finish()

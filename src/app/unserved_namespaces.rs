@@ -15,7 +15,7 @@ const PAUSE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// Most names in one line of the log.
 const TOLD: usize = 20;
 
-/// Looks at the records of all hubs from time to time, for ever. `named` are the namespaces of the tasks that something is left of.
+/// Reads the records of all hubs repeatedly, for ever. `named` are the namespaces of the tasks that left objects.
 pub(super) async fn run(
     leases: LeaseClient,
     named: watch::Receiver<Arc<BTreeSet<String>>>,
@@ -41,7 +41,7 @@ pub(super) async fn run(
     }
 }
 
-/// Says once of each that nobody serves it, or that somebody does again.
+/// Logs once for each namespace that no hub serves it, or that one does again.
 fn log_changes(known: &BTreeSet<String>, now: &BTreeSet<String>) {
     let new = || now.difference(known);
     if new().next().is_some() {

@@ -1,7 +1,7 @@
-//! What both programs do before anything secret is read: keep their memory to themselves, and their panics wordless.
+//! What both programs do before they read anything secret: protect their memory, and silence the text of panics.
 //!
-//! A panic still unwinds. The hub turns it into an error of the one task whose pass it was; with `panic = "abort"` one
-//! object could end the hub for everybody, again and again.
+//! A panic still unwinds. The hub turns it into an error of the one task whose pass it was; with `panic = "abort"` one object
+//! could end the hub for all tenants, again and again.
 
 use std::panic;
 
@@ -12,10 +12,10 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 #[error("the process cannot be kept from being dumped")]
 pub struct HardeningError;
 
-/// No core file, and nobody but root may look into the process: no `/proc/<pid>/mem`, no `environ`, no ptrace.
+/// No core file, and only root may read the process: no `/proc/<pid>/mem`, no `environ`, no ptrace.
 ///
 /// # Errors
-/// When the machine refuses; a process that holds a credential should then not go on.
+/// When the system refuses; a process that holds a credential should then not go on.
 pub fn protect_memory() -> Result<(), HardeningError> {
     let none = Rlimit {
         current: Some(0),
@@ -25,7 +25,7 @@ pub fn protect_memory() -> Result<(), HardeningError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|_| HardeningError)
 }
 
-/// Has a panic tell where it happened and nothing else: its text may hold input.
+/// Reports the place of a panic and nothing else: its text may hold input.
 pub fn silence_panics(tell: impl Fn(&str) + Send + Sync + 'static) {
     panic::set_hook(Box::new(move |info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();

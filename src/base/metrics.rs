@@ -31,7 +31,7 @@ pub struct CallLabels {
     pub code: u16,
 }
 
-/// A label whose values are ours.
+/// A label with a closed set of values.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct KindLabel {
     /// The value.
@@ -43,18 +43,18 @@ pub struct KindLabel {
 pub struct ErrorLabels {
     /// The enumerated error.
     pub kind: &'static str,
-    /// How far the call came that failed; empty where that is not told.
+    /// How far the failed call came; empty where that is not known.
     pub stage: &'static str,
 }
 
-/// What came of something.
+/// The result of an operation.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ResultLabel {
     /// The value.
     pub result: &'static str,
 }
 
-/// Where a task stands.
+/// The phase of a task.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct PhaseLabel {
     /// The phase.
@@ -84,7 +84,7 @@ pub struct SettingLabel {
     pub setting: &'static str,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct FindingLabels {
     /// The check.
@@ -120,7 +120,7 @@ pub struct Metrics {
     pub unowned_namespaces: Gauge,
     /// Statuses seen that the hub did not write.
     pub forged_statuses: Counter,
-    /// Questions to registries whether they hold a chart, by what came of each.
+    /// Verifications of charts in registries, by result.
     pub verifications: Family<ResultLabel, Counter>,
     /// 1 for the way the hub runs.
     pub mode: Family<ModeLabels, Gauge>,
@@ -268,7 +268,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Shows what came of a check, in the place of what came of it before.
+    /// Replaces the result of a check.
     pub fn set_check_result(&self, check: &'static str, result: &'static str) {
         for other in ["ok", "refused", "warning", "skipped"] {
             if other != result {

@@ -1,4 +1,4 @@
-//! What both programs and every room above stand on: hardening of the process, and metrics.
+//! The base of both programs: hardening of the process, and metrics.
 
 pub mod hardening;
 pub mod metrics;

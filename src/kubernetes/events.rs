@@ -1,7 +1,7 @@
-//! Events for people, best effort: few, bounded in rate, and never a reason to wait.
+//! Kubernetes events for people, best effort: few, bounded in rate, and never waited for.
 //!
-//! Namespaces take turns, so that one with many events silences none with few. Warnings about a deletion, which nothing else
-//! tells once the task is gone, wait for a turn and a rate of their own.
+//! Namespaces are served in turn, so that one with many events displaces none with few. Warnings about a deletion, which nothing
+//! else shows once the task is gone, have a buffer and a rate of their own.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,12 +41,12 @@ const WARNING_PACE: EventRate = EventRate {
     rate: 2.0,
     burst: 10.0,
 };
-/// Bytes of a note that the API server takes.
+/// Bytes of a note that the API server accepts.
 const NOTE_MAX: usize = 1_024;
 /// Longest an event may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What is told about.
+/// The object of an event.
 #[derive(Clone, Debug)]
 pub enum EventSubject {
     /// A task.
@@ -58,7 +58,7 @@ pub enum EventSubject {
 }
 
 impl EventSubject {
-    /// The namespace that its events wait their turn in; empty for what has none.
+    /// The namespace in whose part of the buffer its events wait; empty for an object in none.
     fn namespace(&self) -> &str {
         match self {
             Self::Task(task) => &task.namespace,
@@ -67,12 +67,12 @@ impl EventSubject {
     }
 }
 
-/// Something to tell.
+/// An event to record.
 #[derive(Clone, Debug)]
 pub struct EventMessage {
     /// About what.
     pub subject: EventSubject,
-    /// Whether somebody should look.
+    /// Whether it is a warning.
     pub is_warning: bool,
     /// Why.
     pub reason: Reason,
@@ -133,7 +133,7 @@ impl EventRecorder {
         if lock(&self.waiting).put(notice).is_some() {
             self.metrics.events_dropped.inc();
         }
-        // A bell that rings already is heard.
+        // A full channel has woken the sender already.
         _ = self.bell.try_send(());
     }
 }
@@ -159,7 +159,7 @@ struct EventSender {
 
 async fn publish(post: Arc<EventSender>, notice: EventMessage) {
     post.fence.opened().await;
-    // A new one each time: it keeps what it told for six minutes, megabytes of it at this pace, to count what is told again, for which
+    // A new one each time: a recorder keeps its events for six minutes, megabytes at this rate, to count repeated ones, for which
     // the hub would need a right to change events.
     let recorder = Recorder::new(post.client.clone(), post.reporter.clone());
     let (event, reference) = (event(&notice), reference(&notice.subject));
@@ -280,8 +280,8 @@ fn event(notice: &EventMessage) -> Event {
     }
 }
 
-/// What happened, and at the very end the page of the reason, where there is something to be done. A note that is too long loses the
-/// end of what happened: the page says it too.
+/// What happened, and at the very end the page of the reason, where there is something to do. A note that is too long loses the
+/// end of what happened, which the page has too.
 fn note(notice: &EventMessage) -> String {
     let page = if notice.reason.is_good() {
         String::new()

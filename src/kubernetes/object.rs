@@ -115,8 +115,8 @@ fn values(text: &str) -> usize {
     count
 }
 
-/// Metadata without what the hub never looks at: managed fields alone are larger than the rest of a finished task, and labels,
-/// annotations, owners and finalizers may be as large as an object can be.
+/// Metadata without the fields that the hub never uses: managed fields alone are larger than the rest of a finished task, and
+/// labels, annotations, owners and finalizers may be as large as an object can be.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "SlimMetadataFields")]
 struct SlimMetadata {

@@ -1,7 +1,7 @@
-//! The last words of pods that ended: written by their watch, read by workers, gone with the pod.
+//! The termination messages of ended pods: written by their watch, read by workers, removed with the pod.
 //!
-//! The watch of pods and the watch of Jobs are two streams, so a worker that sees a Job ended may be ahead of its pod;
-//! it can wait here for the word, for a moment.
+//! The watches of pods and of Jobs are two streams, so a worker that sees an ended Job may be ahead of its pod; it can wait here
+//! for the message, for a moment.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::api::names::TaskUid;
 use crate::plan::task::job_state::PodTermination;
 
-/// Notes by task. Cheap to clone; clones share.
+/// Termination messages by task. Cheap to clone; clones share.
 #[derive(Clone, Debug, Default)]
 pub struct PodResults(Arc<PodResultsInner>);
 
@@ -21,11 +21,11 @@ pub struct PodResults(Arc<PodResultsInner>);
 struct PodResultsInner {
     notes: DashMap<TaskUid, PodTermination>,
     arrived: Notify,
-    /// How many wait now, who began to since that was last asked, and word of it.
+    /// The number of waits, those that began since it was last read, and a signal for that.
     waiting: AtomicUsize,
     beginners: Mutex<Vec<TaskUid>>,
     began: Notify,
-    /// Whether nobody waits any more.
+    /// Whether waits end at once.
     is_hurried: AtomicBool,
 }
 
@@ -54,7 +54,7 @@ impl Drop for PodResultsWaiter<'_> {
 }
 
 impl PodResults {
-    /// Takes in the word of a pod, unless a younger pod of the task spoke already.
+    /// Stores the message of a pod, unless a younger pod of the task has one already.
     pub fn put(&self, task: TaskUid, note: PodTermination) {
         if self.get(&task).is_none_or(|known| known.created <= note.created) {
             self.0.notes.insert(task, note);
@@ -62,7 +62,7 @@ impl PodResults {
         self.0.arrived.notify_waiters();
     }
 
-    /// Forgets the word of a pod that is gone.
+    /// Forgets the message of a pod that is gone.
     pub fn remove(&self, task: &TaskUid, pod_uid: &str) {
         self.0.notes.remove_if(task, |_, note| note.pod_uid == pod_uid);
     }
@@ -72,13 +72,13 @@ impl PodResults {
         self.0.notes.clear();
     }
 
-    /// The last word of a task's pods.
+    /// The latest message of a task's pods.
     #[must_use]
     pub fn get(&self, task: &TaskUid) -> Option<PodTermination> {
         self.0.notes.get(task).map(|note| note.value().clone())
     }
 
-    /// The last word of a task's pods that fits, waiting for it no longer than `limit`.
+    /// The latest message of a task's pods that fits, waiting for it no longer than `limit`.
     pub async fn wait(
         &self,
         task: &TaskUid,
@@ -106,13 +106,13 @@ impl PodResults {
         tokio::time::timeout(limit, arrives).await.ok().flatten()
     }
 
-    /// Ends every wait, now and from now on: the hub stops, and somebody else waits for its Lease.
+    /// Ends every wait, now and from now on: the hub stops, and another instance waits for its Lease.
     pub fn cancel_waits(&self) {
         self.0.is_hurried.store(true, Ordering::Release);
         self.0.arrived.notify_waiters();
     }
 
-    /// How many wait for a word now; they need no worker.
+    /// The number of waits; they need no worker.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
@@ -182,7 +182,7 @@ mod tests {
         notes.cancel_waits();
         assert_eq!(waiter.await.unwrap(), None);
         assert_eq!(notes.wait(&task, Duration::from_secs(60), |_| true).await, None);
-        // What is known is still told.
+        // A stored message is still returned.
         notes.put(task.clone(), note("a", 1, true));
         let limit = Duration::from_secs(60);
         assert_eq!(notes.wait(&task, limit, |_| true).await, Some(note("a", 1, true)));

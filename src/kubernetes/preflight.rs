@@ -1,7 +1,7 @@
-//! Gathers the facts that preflight judges, each with the smallest right that gives a real answer.
+//! Collects the facts on which the preflight decides, each with the smallest right that gives a real answer.
 //!
-//! Every question but those about the hub itself is asked in the rendering namespace, so a Role there is enough. A fact
-//! that the hub may not learn is told as withheld; a server that does not answer is asked again.
+//! Every request but those about the hub itself is made in the rendering namespace, so a Role there is enough. A fact that the
+//! hub may not learn counts as withheld; a server that does not answer is asked again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,14 +35,14 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Questions at once.
 const AT_ONCE: usize = 8;
-/// Objects that are looked at of a kind that may have many.
+/// Objects that are read of a kind that may have many.
 const LOOKED_AT: u32 = 500;
-/// Pages of tasks that are looked at.
+/// Pages of tasks that are read.
 const PAGES: usize = 100;
 /// A namespace that the hub has nothing to do with, to see what it may do anywhere.
 const ELSEWHERE: &str = "default";
 
-/// Whom to ask, and about what.
+/// The clients and settings of the collector.
 #[derive(Clone)]
 pub struct FactCollector {
     /// The hub's own cluster.
@@ -57,7 +57,7 @@ pub struct FactCollector {
     pub watched: Vec<String>,
     /// Whether one team owns the whole cluster.
     pub is_single_tenant: bool,
-    /// What nobody wants to know.
+    /// The checks that are skipped.
     pub skipped: BTreeSet<PreflightCheck>,
     /// Pause between two questions about tenants' rights, which are asked one at a time then; without one many are asked at once.
     pub pause: Option<Duration>,
@@ -145,7 +145,7 @@ impl FactCollector {
         Ok(listed.items.into_iter().map(|r| (r.name_any(), r.spec)).collect())
     }
 
-    /// Whom the API server takes the hub for; `None` where it does not say.
+    /// The user name of the hub, as the API server sees it; `None` where it does not return one.
     async fn user(&self) -> Option<String> {
         let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
         let (post, asked) = (PostParams::default(), SelfSubjectReview::default());
@@ -219,7 +219,7 @@ impl FactCollector {
         known
     }
 
-    /// Whether the asker may list the tasks of all namespaces; it is asked for first, so that nobody is refused anything.
+    /// Whether the hub may list the tasks of all namespaces; checked first, so that no request is refused.
     async fn may_list_tasks(&self) -> bool {
         let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let asked = SelfSubjectAccessReview {
@@ -273,7 +273,7 @@ impl FactCollector {
     }
 
     /// Namespaces that registries and tasks name, where all are served: nothing lists the namespaces of tenants. And whether
-    /// there are more tasks than were looked at.
+    /// there are more tasks than were read.
     async fn known_namespaces(&self, registries: &[(String, ClusterRegistrySpec)]) -> (Vec<String>, bool) {
         let named = registries
             .iter()
@@ -291,7 +291,7 @@ impl FactCollector {
         (known.into_iter().collect(), is_cut)
     }
 
-    /// Who of the subject has the right: nobody, or those of its groups that do.
+    /// The parts of the subject that have the right: none, or some of its groups.
     async fn holders(
         &self,
         subject: &TenantSubject,

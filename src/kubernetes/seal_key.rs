@@ -48,7 +48,7 @@ pub async fn load(calls: &HubClient) -> Result<SealKey, SealKeyError> {
             Ok(None) => {
                 let made = fresh()?;
                 match calls.objects().create_secret(&made).await {
-                    // Read in any case: when it was made, and whose was first, is the API server's word.
+                    // Read in any case: only the API server knows when it was made, and whose was first.
                     Ok(_) => continue,
                     Err(declined) if declined.error == CallError::AlreadyExists => continue,
                     Err(declined) => declined.error,

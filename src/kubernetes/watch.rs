@@ -1,6 +1,6 @@
-//! Watches that never end and break alone: each is its own task and tells what it sees through one bounded channel.
+//! Watches that never end and break alone: each is its own task and sends its events through one bounded channel.
 //!
-//! Jobs are watched by metadata only. Of pods only those that ended are shown, and only their last word is kept. Task
+//! Jobs are watched by metadata only. Of pods only those that ended are shown, and only their termination message is kept. Task
 //! objects come without managed fields, one at a time.
 
 mod endless;

@@ -1,7 +1,7 @@
-//! Lets writes through only while the hub may take itself for the holder of its Lease.
+//! Lets writes through only while the hub holds its Lease.
 //!
-//! The claim ends by itself; nobody has to be asked, and nobody has to say so. A process that was paused finds it over when
-//! it wakes. What was sent before cannot be called back; what was not is not sent any more.
+//! The Lease expires by itself, without an answer from anywhere. A process that was paused finds it expired when it wakes. What
+//! was sent before cannot be called back; what was not is not sent any more.
 
 mod body;
 mod client;

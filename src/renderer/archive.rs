@@ -16,7 +16,7 @@ use super::config::{ChartDescription, is_chart_name, is_version};
 pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// 1980-01-01T00:00:00Z, the earliest time every archive format and tool can hold.
 const MTIME: u64 = 315_532_800;
-/// Decompressed bytes looked at to find `Chart.yaml`: the first entry, with its header, and the escapes of its texts.
+/// Decompressed bytes read to find `Chart.yaml`: the first entry, with its header, and the escapes of its texts.
 const MAX_HEAD: u64 = 256 * 1024;
 
 /// The archive is not a chart that `render` wrote.

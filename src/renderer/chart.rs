@@ -1,10 +1,10 @@
 //! A configuration to the four files of a Helm chart.
 //!
-//! Everything a tenant wrote is serialised by [`yaml`]; the template around it is our own static text. Left live on purpose
-//! is every `{{ … }}` that a release puts into its template: in `targetNamespace`, in the keys and strings of `values`, and
-//! in `valuesTemplate`. Helm evaluates them at install (it is how userdata reaches a release), so whoever wrote them can
-//! make the rendered objects what he wants, with the rights of whoever installs the chart; nothing is evaluated here. All
-//! else goes to `Chart.yaml` and `values.yaml`, which Helm reads as data.
+//! Everything a tenant wrote is serialised by [`yaml`]; the template around it is the renderer's own static text. Left live on
+//! purpose is every `{{ … }}` that a release puts into its template: in `targetNamespace`, in the keys and strings of `values`,
+//! and in `valuesTemplate`. Helm evaluates them at install (it is how userdata reaches a release), so their author controls the
+//! rendered objects, with the rights of the account that installs the chart; nothing is evaluated here. All else goes to
+//! `Chart.yaml` and `values.yaml`, which Helm reads as data.
 
 use serde_json::{Map, Value, json};
 

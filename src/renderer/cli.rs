@@ -125,7 +125,7 @@ pub struct ConnectionArgs {
     pub timeout: Duration,
 }
 
-/// The words Go's flag parsers take for a boolean.
+/// The values that Go's flag parsers take for a boolean.
 fn go_bool(text: &str) -> Result<bool, &'static str> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),

@@ -1,7 +1,7 @@
 //! The configuration: which chart to build from what.
 //!
 //! Field names match in any case and scalars become strings where a string is wanted, as in Go's reader; unknown fields are
-//! ignored. Only the branch that `type` names is looked at. Errors name our own fields, never what was found in them.
+//! ignored. Only the branch that `type` names is read. Errors name fields, never their values.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub enum ConfigError {
     /// A field is there with another shape than the one it has to have.
     #[error("failed to parse config-file: {field} is not {expected}")]
     Shape {
-        /// Path of the field, in our words.
+        /// Path of the field, with known names only.
         field: String,
         /// What it has to be.
         expected: &'static str,
@@ -117,7 +117,7 @@ pub struct Release {
     pub resources: ChartResources,
     /// Key of the resource to install.
     pub entrypoint: String,
-    /// `helm` or `kro`; written down, never looked at.
+    /// `helm` or `kro`; copied, never interpreted.
     pub entrypoint_type: String,
     /// Namespace to install into; empty for the release's own.
     pub target_namespace: String,
@@ -167,7 +167,7 @@ impl ChartConfig {
         empty.map_or(Ok(()), |(part, _)| Err(ConfigError::EmptyEntrypoint(part)))
     }
 
-    /// The word in `type`.
+    /// The value of `type`.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -341,7 +341,7 @@ impl<'a> ConfigMapping<'a> {
     }
 
     fn resources(&self, name: &str) -> Result<ChartResources, ConfigError> {
-        // The keys are the configuration's own words, so errors below them only say "[]".
+        // The keys are the configuration's own, so errors below them only say "[]".
         let path = format!("{}[]", self.path_of(name));
         let Some(map) = self.fields(name)?.map else {
             return Ok(None);

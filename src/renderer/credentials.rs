@@ -12,7 +12,7 @@ use crate::api::oci::RegistryHost;
 /// Largest docker credential file in bytes, as Kubernetes limits a Secret.
 const MAX_CONFIG: u64 = 1024 * 1024;
 
-/// Why there is no usable credential; never with a word of it.
+/// Why there is no usable credential; never with any of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
     /// A file cannot be read.

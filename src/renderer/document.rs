@@ -1,8 +1,8 @@
 //! Bytes to a value tree, the way Go's YAML-to-JSON readers do it.
 //!
-//! The hub writes JSON; people write YAML 1.1. JSON is tried first and then means exactly what it says (a quoted `"y"` stays
-//! a key `y`); everything else is YAML, where bare `y`, `on` or `no` are booleans, even as keys. Sizes, depth, aliases and
-//! events are bounded, and errors hold a position but never a word of the input.
+//! The hub writes JSON; people write YAML 1.1. JSON is tried first and then means exactly what it says (a quoted `"y"` stays a
+//! key `y`); everything else is YAML, where bare `y`, `on` or `no` are booleans, even as keys. Sizes, depth, aliases and events
+//! are bounded, and errors hold a position but none of the input.
 
 use std::fmt;
 

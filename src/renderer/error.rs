@@ -1,4 +1,4 @@
-//! Why a push fails, in our own words: nothing a registry said is in here but its status code.
+//! Why a push fails, in the renderer's own text: of the registry's response only the status code is in it.
 
 use crate::api::termination::TerminationReason;
 

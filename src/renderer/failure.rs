@@ -14,7 +14,7 @@ use crate::api::input_hashes::{CONFIG_SHA256, URL_SHA256};
 use crate::api::oci::OciError;
 use crate::api::termination::{Termination, TerminationPhase, TerminationReason};
 
-/// Why a command fails. Texts hold our own words only.
+/// Why a command fails. Texts hold nothing of the input.
 #[derive(Debug, thiserror::Error)]
 pub enum RendererError {
     /// The configuration file cannot be read.
@@ -125,7 +125,7 @@ pub enum PushCommandError {
 }
 
 impl RendererError {
-    /// What the hub is told.
+    /// The termination message for the hub.
     #[must_use]
     pub fn termination(&self) -> Termination {
         use TerminationReason::{BadConfig, ChartTooLarge, InputReplaced, Internal};

@@ -46,7 +46,7 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// Reads a file that somebody we trust wrote: links are followed, as Kubernetes mounts its volumes by links.
+/// Reads a file that a trusted program wrote: links are followed, as Kubernetes mounts its volumes by links.
 ///
 /// # Errors
 /// When the file cannot be read, is not a regular file, or is larger than `limit` bytes.
@@ -54,7 +54,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     read_with(path, limit, OFlags::empty())
 }
 
-/// Reads a file in a directory that somebody we do not trust can write to: the last component must not be a link.
+/// Reads a file in a directory that an untrusted program can write to: the last component must not be a link.
 ///
 /// # Errors
 /// As [`read`], and when the file is a symbolic link.
@@ -63,7 +63,7 @@ pub fn read_untrusted(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 }
 
 fn read_with(path: &Path, limit: u64, flags: OFlags) -> Result<Vec<u8>, FileError> {
-    // Without NONBLOCK, opening a pipe that nobody writes to waits for ever.
+    // Without NONBLOCK, opening a pipe without a writer waits for ever.
     let flags = (flags | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
     let file = OpenOptions::new()
         .read(true)

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Longest word in bytes that an error shows.
+/// Longest value in bytes that an error shows.
 const MAX_FOUND: usize = 63;
 
-/// A word of the configuration that an error may show: a short plain word, or that it is none.
+/// A value of the configuration that an error may show: a short plain text, or a note that it is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrintableWord(Option<String>);
 

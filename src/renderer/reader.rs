@@ -1,4 +1,4 @@
-//! What is asked of a registry without changing it. Whoever holds a reader and no [`super::registry::RegistryClient`] cannot push.
+//! Requests to a registry that change nothing. A reader without a [`super::registry::RegistryClient`] cannot push.
 
 use http::header::{ACCEPT, AUTHORIZATION, HeaderMap};
 use http::{HeaderName, HeaderValue, Method, StatusCode};

@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "Error: {failure}\nFailed with: {failure}");
     }
     let path = log.as_deref().unwrap_or(Path::new(TERMINATION_LOG));
-    // Nobody is left to tell if this fails; the exit code stands.
+    // A failure here cannot be reported; the exit code is the result.
     let _ = file::write_message(path, &message.to_json(), log.is_some());
     exit_code(message.reason, is_container)
 }
@@ -100,7 +100,7 @@ fn execute(cli: RendererCli, phase: TerminationPhase) -> Result<Termination, Ren
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(|_| RendererError::Start)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|_| RendererError::Start)?;
-        // Whoever loses is dropped, and temporary files with it.
+        // The branch that loses is dropped, and temporary files with it.
         tokio::select! {
             biased;
             _ = terminate.recv() => Err(RendererError::Interrupted(phase)),
@@ -314,7 +314,7 @@ async fn one_shot(args: OneShotArgs) -> Result<Termination, RendererError> {
     }
     unpack(&chart, directory.path()).map_err(RendererError::Write)?;
     say(&format!("Rendered {kind} to {place}"));
-    // Said after what was rendered, which is on standard output whatever becomes of the push.
+    // Reported after the rendered output, which is on standard output even if the push fails.
     held.map_err(|error| failed(error, &registry))?;
     let uploaded = registry.upload(&reference.tag, &artifact).await;
     uploaded.map_err(|error| failed(error, &registry))?;

@@ -1,4 +1,4 @@
-//! Whom to trust: the system's certificate authorities, and the platform's own on top of them.
+//! The trusted certificates: the system's certificate authorities, and the platform's own in addition.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -74,7 +74,7 @@ pub fn client_config_of(extra: &[impl AsRef<[u8]>]) -> Result<ClientConfig, TlsE
     with_roots(roots)
 }
 
-/// A TLS client that trusts nobody, for registries that are spoken to in plain HTTP.
+/// A TLS client that trusts no certificate, for registries with plain HTTP.
 ///
 /// # Errors
 /// When the TLS library refuses its own defaults.

@@ -1,9 +1,10 @@
 //! A value tree to block-style YAML that every YAML 1.1 and 1.2 reader reads back as the same value.
 //!
-//! Why not a library: the text stands inside a Helm template, where `{{ … }}` in a string is evaluated before YAML is read.
-//! A string with an action must therefore be written the way Go's writer does it (plain, then single quotes, then a literal
-//! block), because a backslash inside an action, as double quotes need it, is a template error. No Rust writer lets the
-//! style be chosen per string. Strings without an action are quoted whenever any reader could take them for something else.
+//! Why not a library: the text is part of a Helm template, where `{{ … }}` in a string is evaluated before YAML is read. A string
+//! with an action must therefore be written the way Go's writer does it (plain, then single quotes, then a literal block),
+//! because a backslash inside an action, as double quotes need it, is a template error. serde-saphyr lets the style be chosen by
+//! the type of a value, and here it follows from the text. Strings without an action are quoted whenever any reader could take
+//! them for something else.
 
 use serde_json::{Map, Number, Value};
 
@@ -12,7 +13,7 @@ use serde_json::{Map, Number, Value};
 pub const MAX_BYTES: usize = 5 * 1024 * 1024;
 /// Longest implicit key in bytes; readers give up at 1024 characters.
 const MAX_SIMPLE_KEY: usize = 512;
-/// Words that YAML 1.1 or 1.2 readers take for something else than a string, in lower case.
+/// Texts that YAML 1.1 or 1.2 readers take for something else than a string, in lower case.
 const WORDS: [&str; 11] = [
     "null", "~", "true", "false", "yes", "no", "y", "n", "on", "off", "<<",
 ];
@@ -78,8 +79,8 @@ fn literal(text: &str, indent: usize) -> String {
         1 if !body.is_empty() => "",
         _ => "+",
     };
-    // Without the indicator, leading blanks or empty lines would set the indentation of the block, or be refused; and
-    // nobody knows here what an action leaves of the first line.
+    // Without the indicator, leading blanks or empty lines would set the indentation of the block, or be refused; and what an
+    // action leaves of the first line is unknown here.
     let open = text.starts_with([' ', '\t', '\n']) || text.contains("{{");
     let indicator = if open { "2" } else { "" };
     let mut out = format!("|{indicator}{chomping}");
@@ -159,7 +160,7 @@ fn write_entry(out: &mut String, key: &str, value: &Value, indent: usize) {
     out.push('\n');
     pad(out, indent);
     out.push(':');
-    // After an explicit key a sequence may not stand at the key's own column.
+    // After an explicit key a sequence may not begin at the key's own column.
     match value {
         Value::Array(items) if !items.is_empty() => {
             out.push('\n');
@@ -263,7 +264,7 @@ impl ScalarStyles {
     }
 }
 
-/// Whether some character of `text` means something to YAML where it stands, in block context.
+/// Whether some character of `text` has a meaning in YAML where it is, in block context.
 fn has_indicator(text: &str) -> bool {
     let first = text.chars().next().unwrap_or_default();
     let lonely = text.len() == 1 || text[first.len_utf8()..].starts_with(' ');

@@ -16,7 +16,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/lease/timing.rs RENEW_EVERY",
         "plan/lease/timing.rs LOOK_AGAIN",
         "plan/lease/timing.rs STANDBY_LOOK",
-        "plan/lease/state_machine.rs LOOK_FOR_HEIRS",
+        "plan/lease/state_machine.rs FORMER_NAMESPACES_CHECK",
         "plan/task/unreached_cluster.rs LOOK_AGAIN",
         "plan/task/success_verdict.rs PAUSES",
         "plan/task/success_verdict.rs LOOKS",

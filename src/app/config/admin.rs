@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{ArgAction, Args};
 
-/// What the hub tells on its admin port, which asks for no credential.
+/// What the hub publishes on its admin port, which asks for no credential.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AdminArgs {
     /// Address of /livez, /readyz and /metrics.

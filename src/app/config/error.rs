@@ -40,7 +40,7 @@ pub enum SettingsError {
         "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
     )]
     NotAServiceAccount,
-    /// Not a host, nor what stands for several.
+    /// Neither a host nor a pattern of hosts.
     #[error(
         "--own-registry-hosts: \"{0}\" is neither a host such as registry.example.com:5000, nor *.example.com, nor *"
     )]

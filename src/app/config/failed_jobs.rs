@@ -1,4 +1,4 @@
-//! Flags of what failed tasks leave to be looked at.
+//! Flags of the objects that failed tasks leave for people to read.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Flags of what is looked at before a hub starts.
+//! Flags of the checks before a hub starts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn skipped(list: &[String]) -> Result<BTreeSet<PreflightCheck>, SettingsError> {
     trimmed(list).into_iter().map(check).collect()
 }
 
-/// The host's name; in a pod that is the pod's. Empty where the machine does not tell.
+/// The host's name; in a pod that is the pod's. Empty where the system has none.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .or_else(|_| std::env::var("HOSTNAME").map_err(std::io::Error::other))

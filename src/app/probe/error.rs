@@ -1,6 +1,6 @@
-//! What a look at the network found wrong, and how a pod tells it.
+//! The faults that a network probe finds, and how a pod reports them.
 
-/// Exit code where something was reached that must not be: the one thing that a pod tells the pod that made it.
+/// Exit code where something was reached that must not be: the one value that a pod reports to the pod that made it.
 pub(super) const REACHED: u8 = 3;
 
 /// What does not hold, or is not known.

@@ -116,7 +116,7 @@ fn exit_code(pod: &Pod) -> Option<i32> {
     Some(container.state.as_ref()?.terminated.as_ref()?.exit_code)
 }
 
-/// Whether something was reached; whatever else ended the pod tells nothing.
+/// Whether something was reached; any other end of the pod shows nothing.
 fn verdict(code: i32) -> Result<bool, ProbeJobError> {
     match code {
         0 => Ok(false),

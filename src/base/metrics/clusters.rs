@@ -22,7 +22,7 @@ pub struct OutcomeLabels {
     pub result: &'static str,
 }
 
-/// What came of a probe.
+/// The results of a probe.
 pub const PROBED: [&str; 4] = ["answered", "missed", "unauthorized", "forbidden"];
 /// Classes of the codes of answers; `none` where none came.
 pub const CLASSES: [&str; 6] = ["2xx", "3xx", "4xx", "429", "5xx", "none"];
@@ -30,13 +30,13 @@ pub const CLASSES: [&str; 6] = ["2xx", "3xx", "4xx", "429", "5xx", "none"];
 /// Metrics of all clusters.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterMetrics {
-    /// 1 while the connection stands and the hub may do there what it must.
+    /// 1 while the connection is up and the hub has the rights that it needs there.
     pub connected: Family<ClusterLabel, Gauge>,
     /// Attempts to connect.
     pub attempts: Family<ClusterLabel, Counter>,
     /// Connections that took the place of one before.
     pub reconnects: Family<ClusterLabel, Counter>,
-    /// Probes by what came of them.
+    /// Probes by result.
     pub probes: Family<OutcomeLabels, Counter>,
     /// When each of the platform's clusters answered last, in seconds since 1970; to within some minutes.
     pub last_probe: Family<ClusterLabel, Gauge>,

@@ -17,9 +17,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 /// Namespaces that are shown by name at most: half of them the deepest, the others those that wait longest.
 pub const NAMED: usize = 50;
-/// Stands for all other namespaces together; no namespace can have the name.
+/// All other namespaces together; no namespace can have the name.
 pub const OTHERS: &str = "_others";
-/// Stands for the platform's own tasks, which are in no namespace.
+/// The platform's own tasks, which are in no namespace.
 pub const PLATFORM: &str = "_platform";
 
 /// A namespace of the queue.

@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 
-/// What is said once, for all kinds.
+/// The text above all kinds.
 const INTRODUCTION: &str = "\
 # API reference
 
@@ -156,7 +156,7 @@ impl Page {
     }
 }
 
-/// A pattern that says in words what it takes.
+/// A pattern with a message.
 fn told_pattern(schema: &JSONSchemaProps) -> Option<(&str, &str)> {
     let mut rules = schema.x_kubernetes_validations.iter().flatten();
     rules.find_map(|rule| {
@@ -205,7 +205,7 @@ fn collect<'a>(path: &str, node: &'a JSONSchemaProps, fields: &mut Vec<Field<'a>
         } else {
             format!("`{path}`: ")
         };
-        // A pattern stands with its field.
+        // A pattern is shown with its field.
         if told_pattern(node).is_some_and(|(_, message)| Some(message) == rule.message.as_deref()) {
             continue;
         }

@@ -23,7 +23,7 @@ CRDs are templates: `helm upgrade` upgrades them, and with `crds.keep` they outl
 
 ";
 
-/// What is said above the values that have changed.
+/// The text above the values that have changed.
 const CHANGED: &str = "## Changed values
 
 Values whose default or meaning is another than in the release before this one. The notes of a `helm upgrade` from there show them too.
@@ -154,7 +154,7 @@ fn entries(body: &str) -> Vec<Entry> {
     found
 }
 
-/// Paths of values that no row and no row of an object around them speaks of.
+/// Paths of values that neither a row nor a row of an object around them documents.
 fn undocumented(value: &Value, readme: &str, path: &str) -> Vec<String> {
     if readme.contains(&format!("| `{path}` |")) {
         return Vec::new();

@@ -15,7 +15,7 @@ use crate::plan::remote::kubeconfig_fault::KubeconfigFault;
 use crate::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
 use crate::plan::task::tenant::ReadIdentity;
 
-/// The namespace whose quota a tenant's cluster uses: that of the task, wherever the Secret is.
+/// The namespace whose quota a tenant's cluster uses: that of the task, also where the Secret is in another.
 fn host(own: &TenantKubeconfig) -> &str {
     match &own.reader {
         ReadIdentity::ServiceAccount(account) => account.namespace(),

@@ -1,4 +1,4 @@
-//! Why a call failed, without a word of the server's.
+//! Why a call failed, without any text of the server's.
 
 use super::transport_stage::TransportStage;
 use crate::kubernetes::write_fence;
@@ -49,7 +49,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// HTTP status that stands for the error in a metric, 0 where none came.
+    /// The HTTP status for the error in a metric, 0 where none came.
     #[must_use]
     pub const fn code(self) -> u16 {
         match self {
@@ -175,7 +175,7 @@ pub(super) fn done<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
     }
 }
 
-/// Like [`done`]; a failed precondition means that another object has the name, and ours is gone.
+/// Like [`done`]; a failed precondition means that another object has the name, and the hub's is gone.
 pub(super) fn gone<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
     match done(answer) {
         Err(CallError::Conflict) => Ok(()),

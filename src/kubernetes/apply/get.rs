@@ -11,17 +11,17 @@ use crate::plan::task::job_state::CompletionHint;
 
 use super::lean::{BoundedItem, BoundedList, LeanMetadata, ShortText};
 
-/// Pods of one Job that are looked at: far more than a class lets a Job start.
+/// Pods of one Job that are read: far more than a class lets a Job start.
 pub(super) const PODS: u16 = 100;
-/// Containers of a pod that are looked at. Its own are two; others may be put in beside them.
+/// Containers of a pod that are read. Its own are two; admission may add others.
 const CONTAINERS: usize = 16;
-/// Conditions of a Job that are looked at: one of either kind.
+/// Conditions of a Job that are read: one of either kind.
 const CONDITIONS: usize = 2;
 
 /// A Job as it was read.
 #[derive(Clone, Debug)]
 pub struct FetchedJob {
-    /// What of the metadata is looked at.
+    /// The metadata that is read.
     pub meta: ObjectMeta,
     /// What they say of its end.
     pub hint: CompletionHint,

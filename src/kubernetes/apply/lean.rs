@@ -1,7 +1,8 @@
-//! The parts that lean types are made of: of what a server says, only what is looked at is kept, and of that only so much.
+//! The building blocks of lean types: of a server's response only the fields that the hub uses are kept, and of those only so
+//! much.
 //!
-//! Whatever else stands in an answer is passed over where it stands, so that decoding takes no more memory than the answer has
-//! bytes, however many small things it is made of.
+//! The decoder skips every other value in place, so that decoding takes no more memory than the response has bytes, however many
+//! small values it has.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -71,13 +72,13 @@ pub(super) trait BoundedItem {
     /// Most items that are kept.
     const MOST: usize;
 
-    /// Whether the item is looked at.
+    /// Whether the item is used.
     fn is_kept(&self) -> bool {
         true
     }
 }
 
-/// The first items of a list that are looked at.
+/// The first items of a list that are used.
 #[derive(Debug)]
 pub(super) struct BoundedList<T> {
     pub(super) kept: Vec<T>,
@@ -123,7 +124,7 @@ impl<'de, T: Deserialize<'de> + BoundedItem> Deserialize<'de> for BoundedList<T>
     }
 }
 
-/// Labels or, where they are `NOTES`, annotations: those that are known.
+/// Labels or, where they are `NOTES`, annotations: those with known keys.
 #[derive(Debug)]
 struct KnownLabels<const NOTES: bool>(BTreeMap<String, String>);
 

@@ -32,10 +32,10 @@ impl HubClient {
         Ok(data)
     }
 
-    /// Writes and removes entries as far as there is room for them, and leaves the others alone but for those that give way.
+    /// Writes and removes entries as far as there is space, and changes no other entry but those that a new one displaces.
     ///
     /// # Errors
-    /// Whatever keeps it from being written.
+    /// The write failed.
     pub async fn write_ledger(&self, changes: &LedgerChanges) -> Result<AdmittedChanges, CallError> {
         let mut known = self.ledger.lock().await;
         for _ in 0..ATTEMPTS {
@@ -58,7 +58,7 @@ impl HubClient {
                     return Ok(admitted);
                 }
                 Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {}
-                // The API server has the last word on what it has room for.
+                // The API server decides how much it can store.
                 Err(CallError::Invalid) => return Ok(AdmittedChanges::nothing(changes)),
                 Err(error) => return Err(error),
             }
@@ -173,7 +173,7 @@ mod tests {
             namespace: "jobs".to_owned(),
         };
         let changes = record_loss(&site, Timestamp::UNIX_EPOCH);
-        // How often others write, and what comes of the first call and of the next one, with all reads and writes until then.
+        // How often others write, and the results of the first call and of the next one, with all reads and writes until then.
         for (others, first, next) in [
             (0, (true, 1, 1), (true, 1, 2)),
             (N - 1, (true, N, N), (true, N, N + 1)),

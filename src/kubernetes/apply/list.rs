@@ -1,5 +1,4 @@
-//! Objects of hubs as lists show them, page by page: what is looked at of each and nothing else, whatever a server that is not
-//! trusted puts there.
+//! Objects of hubs as lists show them, page by page: only the fields that the hub uses, also where a server is not trusted.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
@@ -27,7 +26,7 @@ const NEXT_MAX: usize = 4_096;
 /// An object of a hub, by its metadata.
 #[derive(Clone, Debug)]
 pub struct ListedObject {
-    /// What of the metadata is looked at.
+    /// The metadata that is used.
     pub meta: ObjectMeta,
     /// What they say of the end of a Job.
     pub hint: CompletionHint,

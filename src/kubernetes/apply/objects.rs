@@ -81,26 +81,26 @@ impl TaskObjectClient {
         &self.hub_id
     }
 
-    /// Creates a config Secret; its UID.
+    /// Creates a config Secret; returns its UID.
     ///
     /// # Errors
-    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
+    /// [`CallError::AlreadyExists`] when one of the name exists, made by any client.
     pub async fn create_secret(&self, secret: &Secret) -> Result<String, CreateError> {
         self.create("secrets", secret, false).await
     }
 
-    /// Creates a Job; its UID.
+    /// Creates a Job; returns its UID.
     ///
     /// # Errors
-    /// [`CallError::AlreadyExists`] when one of the name exists, whoever made it.
+    /// [`CallError::AlreadyExists`] when one of the name exists, made by any client.
     pub async fn create_job(&self, job: &Job) -> Result<String, CreateError> {
         self.create("jobs", job, false).await
     }
 
-    /// Asks whether a Job would be accepted, and makes none.
+    /// Asks with a dry run whether the API server accepts a Job.
     ///
     /// # Errors
-    /// Why it would not be, or why that was not said.
+    /// Why it does not, or why it gave no answer.
     pub async fn try_job(&self, job: &Job) -> Result<(), CreateError> {
         self.create("jobs", job, true).await.map(|_| ())
     }
@@ -174,11 +174,10 @@ impl TaskObjectClient {
         Ok(read.map(|object| object.metadata.read().0))
     }
 
-    /// Looks at the pods of a task's Job, whichever hub made it: a pod keeps the labels that it was made with. What was seen
-    /// of each.
+    /// Reads the pods of a task's Job, whichever hub made it: a pod keeps the labels that it was made with.
     ///
     /// # Errors
-    /// Whatever keeps them from being read.
+    /// They cannot be read.
     pub async fn list_pods<T>(
         &self,
         task: &TaskUid,

@@ -1,4 +1,4 @@
-//! What is said with a write, and what is looked at of the answer to it.
+//! The parameters of a write, and the fields of its response.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, PatchParams, Preconditions};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::api::labels::FIELD_MANAGER;
 use crate::plan::task::finalizers::FinalizerSummary;
 
-/// What is looked at of the answer to a write.
+/// The fields of the response to a write.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct WriteResponse {
     pub(super) metadata: WriteResponseMetadata,

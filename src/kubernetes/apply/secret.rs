@@ -96,7 +96,7 @@ struct LeanSecretMetadata {
     resource_version: String,
 }
 
-/// The beginning of a value that stands as base64 between quotes.
+/// The beginning of a value in base64 between quotes.
 fn decode(quoted: &str, longest: usize) -> Option<Vec<u8>> {
     if quoted == "null" {
         return Some(Vec::new());

@@ -126,7 +126,7 @@ async fn read(body: &mut Body, max: usize) -> Result<Bytes, CallError> {
     Ok(whole.freeze())
 }
 
-/// The reason in an error, where it is the one that is looked at.
+/// The reason in an error, where the hub knows it.
 fn reason(said: &[u8]) -> &'static str {
     #[derive(Deserialize)]
     struct StatusReason<'a> {

@@ -8,11 +8,11 @@ use crate::kubernetes::write_fence::NameResolutionError;
 /// How far a call came that brought no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransportStage {
-    /// The name of the server has no address, or none was told in time.
+    /// The name of the server has no address, or the answer came too late.
     Resolve,
     /// No connection to an address of the server came about.
     Connect,
-    /// The server does not show the certificate that is expected, or does not speak TLS.
+    /// The server does not present the expected certificate, or does not speak TLS.
     Tls,
     /// The connection ended before an answer began, or what began is not HTTP.
     Send,
@@ -94,7 +94,7 @@ impl TransportStage {
     }
 }
 
-/// Whether the operating system said it, or nothing came about in time; what TLS says of a handshake that broke has no code.
+/// Whether the operating system reported it, or the connection timed out; a broken TLS handshake has no code.
 fn is_of_a_socket(error: &io::Error) -> bool {
     error.raw_os_error().is_some() || error.kind() == io::ErrorKind::TimedOut
 }

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(4);
 /// Why a hub has no claim.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Hubs that are alive stand against it.
+    /// Live hubs conflict with it.
     #[error("another hub is in the way")]
     Conflict(Vec<HubConflict>),
     /// The hub may not keep a record.
@@ -27,7 +27,7 @@ pub enum LeaseError {
         "leases cannot be {0} in the lease namespace; the hub needs get, list, create and update on them"
     )]
     Forbidden(&'static str),
-    /// Somebody else holds the record now.
+    /// Another instance holds the record now.
     #[error("another instance has taken over this hub's Lease; this one must not go on")]
     Lost,
     /// The claim was given up, or never made, because the process ends.
@@ -70,7 +70,7 @@ impl LeaseClient {
         Self { api, metrics }
     }
 
-    /// Makes a call, and says what came of it.
+    /// Makes a call, and returns its result.
     pub(super) async fn perform(&self, call: LeaseRequest) -> LeaseResponse {
         let written = |lease| LeaseResponse::Lease(Box::new(lease));
         let answer = match call {
@@ -90,10 +90,10 @@ impl LeaseClient {
         answer.unwrap_or_else(LeaseResponse::Failed)
     }
 
-    /// What all hubs say of themselves now.
+    /// The records of all hubs.
     ///
     /// # Errors
-    /// The hub may not list them, or nobody answers.
+    /// The hub may not list them, or the API server does not answer.
     pub async fn records(&self) -> Result<Vec<LeaseRecord>, LeaseError> {
         match self.list().await {
             Ok(leases) => Ok(leases.iter().filter_map(LeaseRecord::of).collect()),
@@ -149,7 +149,7 @@ impl LeaseClient {
     }
 }
 
-/// What a list tells of the others, and whether that is certain.
+/// The other hubs in a list, and whether all of it is certain.
 fn judge(
     claim: &HolderIdentity,
     monitor: &PeerMonitor,

@@ -15,13 +15,13 @@ use crate::plan::lease::{
 use crate::plan::preflight::PreflightFinding;
 
 impl LeaseClient {
-    /// Takes a record of the hub, once nobody who is alive stands against it, and stands by as long as it takes.
+    /// Takes a record of the hub, once no live hub conflicts with it, and is a standby until then.
     ///
-    /// At once where the record is new, was released, or is of an earlier process of this instance; within the duration of
-    /// a record whose holder is gone without releasing it. `state` is told what the instance does meanwhile.
+    /// At once where the record is new, was released, or is of an earlier process of this instance; within the duration of a
+    /// record whose holder is gone without releasing it. `state` is set to the state of the instance.
     ///
     /// # Errors
-    /// [`LeaseError::Conflict`] with those in the way; then nothing is held.
+    /// [`LeaseError::Conflict`] with the hubs that conflict; then nothing is held.
     pub async fn take(
         self,
         claim: HolderIdentity,
@@ -70,7 +70,7 @@ impl LeaseHolder {
         }
     }
 
-    /// The claim, to be looked at before what only the holder may do.
+    /// The validity of the Lease, to be checked before each write.
     #[must_use]
     pub fn validity(&self) -> LeaseValidity {
         LeaseValidity::new(self.until.subscribe())
@@ -108,7 +108,7 @@ impl LeaseHolder {
     async fn step(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
         if stop.is_cancelled() && !std::mem::replace(&mut self.is_stopping, true) {
             self.machine.stop();
-            // Nobody may write any more when the release is on its way.
+            // No write may follow once the release is sent.
             self.publish();
         }
         match self.machine.next(Instant::now(), Timestamp::now()) {
@@ -145,7 +145,7 @@ impl LeaseHolder {
         Ok(())
     }
 
-    /// Tells what the last step changed.
+    /// Publishes the changes of the last step.
     fn publish(&mut self) {
         let until = self.machine.until().unwrap_or_else(Instant::now);
         if self.until.send_replace(until) < until && self.machine.until().is_some() {
@@ -163,7 +163,7 @@ impl LeaseHolder {
     }
 }
 
-/// Says once whom a start waits for, since it may take a while.
+/// Logs once which hubs a start waits for, since it may take a while.
 fn log_conflicts(waits_for: &[HubConflict]) {
     for conflict in waits_for {
         tracing::info!(

@@ -24,7 +24,7 @@ pub enum IdentityMethod {
 /// Why there is no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// The account does not exist, the hub may not act as it, or nobody is to be acted as.
+    /// The account does not exist, the hub may not act as it, or there is none to act as.
     #[error("the hub may not act as this reader")]
     Denied,
     /// The call failed.
@@ -45,8 +45,8 @@ impl From<TokenError> for IdentityError {
 pub struct TenantSessions {
     /// The hub's own.
     hub: Client,
-    /// The same API server, as nobody.
-    nobody: Client,
+    /// The same API server, without a credential.
+    anonymous: Client,
     method: IdentityMethod,
     is_single_tenant: bool,
     tokens: TokenCache,
@@ -63,8 +63,8 @@ impl fmt::Debug for TenantSessions {
 }
 
 impl TenantSessions {
-    /// Sessions by this method; `nobody` reaches the same API server without any credential. Only with `is_single_tenant`
-    /// is there a session of the hub itself.
+    /// Sessions by this method; `anonymous` reaches the same API server without any credential. Only with `is_single_tenant` is
+    /// there a session of the hub itself.
     #[must_use]
     pub fn new(
         hub: Client,
@@ -76,7 +76,7 @@ impl TenantSessions {
         Self {
             tokens: TokenCache::new(hub.clone(), metrics.clone()),
             hub,
-            nobody,
+            anonymous: nobody,
             method,
             is_single_tenant,
             metrics,
@@ -127,7 +127,7 @@ impl TenantSessions {
 
     fn with_token(&self, token: HeaderValue) -> TenantSession {
         TenantSession::new(
-            self.nobody.clone(),
+            self.anonymous.clone(),
             SessionCredential::Bearer(token),
             self.metrics.clone(),
         )

@@ -17,9 +17,9 @@ use crate::plan::task::tenant::{
 use super::identity::{IdentityError, TenantSessions};
 use super::session::{TenantReadError, TenantSession};
 
-/// Why nothing came of it.
+/// Why a lookup failed.
 enum LookupError {
-    /// The task waits for somebody.
+    /// The task waits for a change by a person.
     Refused(Refusal),
     /// The API server does not know the reader any more.
     Unknown,
@@ -163,7 +163,7 @@ async fn certificates(
     usable.map(Some).ok_or_else(missing)
 }
 
-/// What keeps the task from starting; nothing is told of another namespace.
+/// What keeps the task from starting; it shows nothing of another namespace.
 fn refused(reference: &TenantReference, refusal: Refusal) -> LookupError {
     LookupError::Refused(if reference.crosses {
         reference.refusal(MissingReference::Registry)

@@ -1,7 +1,7 @@
 //! Reads what tenants name, with the rights of the ServiceAccount that the task names.
 //!
-//! `lookup` knows only a `Session`, which is somebody's; it has no way to the hub's own client. `identity` makes
-//! sessions and is the one place where the hub's client meets a tenant's wish: to ask for a token, or to impersonate.
+//! `lookup` knows only a `Session` of one identity; it cannot reach the hub's own client. `identity` makes sessions and is the
+//! one place where the hub's client acts on a tenant's request: to get a token, or to impersonate.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

@@ -42,7 +42,7 @@ pub enum TenantReadError {
 }
 
 impl TenantReadError {
-    /// The call, where it did not come to a word about the reader.
+    /// The failed call, where the API server gave no verdict on the reader.
     const fn call(self) -> Option<CallError> {
         match self {
             Self::NotFound | Self::Forbidden | Self::Unauthorized => None,
@@ -56,7 +56,7 @@ const UNREADABLE: TenantReadError = TenantReadError::Call(CallError::Transport(T
 
 /// How a request shows whose it is.
 pub(super) enum SessionCredential {
-    /// A header on a client that is nobody without it.
+    /// A header on a client that is anonymous without it.
     Bearer(HeaderValue),
     /// A header on the hub's client.
     Impersonation(HeaderValue),
@@ -64,7 +64,7 @@ pub(super) enum SessionCredential {
     Hub,
 }
 
-/// Somebody's session.
+/// A session of one identity.
 pub struct TenantSession {
     client: Client,
     proof: SessionCredential,
@@ -241,8 +241,8 @@ impl fmt::Debug for SecretWatch {
 }
 
 impl SecretWatch {
-    /// Waits, for `longest` and a little more at most, until anything is said: that the Secret changed, or that the watch
-    /// must begin anew. `false` where it ended without a word. Nothing that is said is looked at.
+    /// Waits, for `longest` and a little more at most, for the first event: the Secret changed, or the watch must begin again.
+    /// `false` where the watch ended without one. The event itself is not read.
     pub async fn changed(self, longest: Duration) -> bool {
         let Some(mut lines) = self.0 else {
             return true;
@@ -252,7 +252,7 @@ impl SecretWatch {
     }
 }
 
-/// The resource as a metric label: a closed list, told apart from what the hub reads as itself.
+/// The resource as a metric label: a closed list, apart from what the hub reads as itself.
 fn resource_of<K: Resource<DynamicType = ()>>() -> &'static str {
     match K::kind(&()).as_ref() {
         "Secret" => SECRETS,

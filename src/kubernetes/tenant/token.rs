@@ -1,4 +1,4 @@
-//! Short-lived tokens of service accounts: asked for once by whoever comes first, kept until shortly before they end.
+//! Short-lived tokens of service accounts: requested once for all who wait, kept until shortly before they expire.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub enum TokenError {
     /// The account does not exist, or the hub may not ask for its tokens.
     #[error("the hub gets no token of the ServiceAccount")]
     Denied,
-    /// The API server gave a token of somebody else, or one that lives too long.
+    /// The API server returned a token of another account, or one that lives too long.
     #[error("the token is not the one that was asked for")]
     Other,
     /// The call failed.
@@ -73,7 +73,7 @@ impl TokenCache {
         }
     }
 
-    /// A token of the account as a header; whoever comes while one is asked for waits for that one.
+    /// A token of the account as a header; callers that come while one is requested wait for that one.
     pub(super) async fn get(&self, account: &ServiceAccount) -> Result<HeaderValue, TokenError> {
         let slot = self.slot(account);
         let mut kept = slot.lock().await;

@@ -65,7 +65,7 @@ where
     endless_with(api, config, metrics, name, |_| ())
 }
 
-/// The same, with each of its errors told to `heard`.
+/// The same, with each of its errors passed to `heard`.
 pub(super) fn endless_with<K>(
     api: Api<K>,
     config: Config,
@@ -76,7 +76,7 @@ pub(super) fn endless_with<K>(
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    // False once the server said that it cannot; a watch that only became too old streams again.
+    // False once the server refused to stream; a watch that only became too old streams again.
     let can_stream = Arc::new(AtomicBool::new(true));
     futures::stream::unfold(Duration::ZERO, move |pause| {
         let (api, config, metrics) = (api.clone(), config.clone(), metrics.clone());

@@ -1,4 +1,4 @@
-//! Why a watch broke, and what is told of it.
+//! Why a watch broke, and how that is logged.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What watches tell the controller.
+//! The events that watches send to the controller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::plan::task::model::Task;
 use super::job_metadata::JobMetadata;
 use super::scope::TaskWatchScope;
 
-/// One thing a watch saw, or a turn of the watch itself.
+/// An object that a watch saw, or a change of the watch itself.
 #[derive(Debug)]
 pub enum WatchChange<T> {
     /// Everything that exists follows, then [`WatchChange::Synced`].
@@ -63,7 +63,7 @@ pub enum EngineEvent {
     Grant(GrantChange),
     /// A tenant's registry changed in this namespace.
     Registry(String),
-    /// The hub may not look at the tasks of this scope.
+    /// The hub may not list the tasks of this scope.
     Refused(TaskWatchScope),
 }
 

@@ -39,7 +39,7 @@ pub async fn jobs(
     .await;
 }
 
-/// Watches those of the hub's pods that ended until the channel closes, and notes their last words.
+/// Watches the hub's ended pods until the channel closes, and stores their termination messages.
 pub async fn pods(
     client: Client,
     namespace: String,

@@ -29,7 +29,7 @@ pub async fn tasks(
     };
     let (told, refused) = (out.clone(), scope.clone());
     let heard = move |error: &watcher::Error| {
-        // What finds no place is said again with the next error.
+        // If the channel is full, the next error sends it again.
         if is_forbidden(error) {
             _ = told.try_send(EngineEvent::Refused(refused.clone()).into());
         }

@@ -21,7 +21,7 @@ impl LeaseValidity {
         Self(until)
     }
 
-    /// Whether it still may; it needs no answer of anybody to know.
+    /// Whether the Lease is still valid; it needs no request to know.
     #[must_use]
     pub fn is_current(&self) -> bool {
         Instant::now() < *self.0.borrow()
@@ -36,7 +36,7 @@ impl LeaseValidity {
             }
             tokio::select! {
                 () = sleep_until(until.into()) => {}
-                // Without a sender nobody renews it.
+                // Without a sender there is no renewal.
                 Ok(()) = self.0.changed() => {}
             }
         }
@@ -130,7 +130,7 @@ pub(super) fn only_reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Tells each time the fence closes and opens again, for as long as it is polled.
+/// Logs each time the fence closes and opens again, for as long as it is polled.
 pub async fn log_transitions(gate: WriteFence) {
     gate.opened().await;
     loop {
@@ -171,7 +171,7 @@ pub(crate) mod tests {
         );
         let (gate, renewed) = with_claim();
         assert_eq!(gate.admit(), Ok(()));
-        // Nobody says anything, and its time has come.
+        // No renewal comes, and its time is over.
         renewed.send_replace(Instant::now());
         assert_eq!(gate.admit(), Err(FenceClosed));
         renewed.send_replace(Instant::now() + LONG);
@@ -213,7 +213,7 @@ pub(crate) mod tests {
         assert!(!again.is_finished());
         renewed.send_replace(Instant::now() + LONG);
         again.await.unwrap();
-        // Without anybody who renews it, it ends by itself all the same.
+        // Without a renewal it expires by itself all the same.
         renewed.send_replace(soon());
         drop(renewed);
         gate.closed().await;

@@ -7,10 +7,10 @@ use http::Method;
 
 use super::fence::{FenceClosed, WriteFence, only_reads};
 
-/// The writes under way on one connection, whose last bytes may still wait in the process. Clones count together.
+/// The writes in flight on one connection, whose last bytes may still wait in the process. Clones count together.
 ///
-/// The body of a write is looked at when the connection takes it; what the connection has taken it sends when it can, also
-/// after a pause of the whole process. Reads alone go on without a claim.
+/// The body of a write is checked when the connection takes it; what the connection has taken it sends when it can, also after a
+/// pause of the whole process. Only reads go on without the Lease.
 #[derive(Clone, Debug)]
 pub struct WritesInFlight {
     fence: WriteFence,

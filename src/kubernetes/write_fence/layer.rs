@@ -107,7 +107,7 @@ mod tests {
         answers: Arc<Notify>,
     }
 
-    /// Counts a request that was given up by whoever sent it.
+    /// Counts a request whose caller cancelled it.
     struct Left(Arc<AtomicUsize>);
 
     impl Drop for Left {
@@ -187,7 +187,7 @@ mod tests {
         assert!(!sent.is_finished(), "it was renewed");
         let refused = sent.await.unwrap().unwrap_err();
         assert!(is_closed(&refused), "{refused:?}");
-        // The server sees that nobody waits any more.
+        // The server sees the cancelled request.
         while server.left.load(Ordering::Relaxed) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -208,7 +208,7 @@ mod tests {
         drop(http_body_util::BodyExt::collect(warm.into_body()).await.unwrap());
         tokio::task::yield_now().await;
         let mut held = send(&Method::POST);
-        // The connection has it, and has not run yet; the pause comes here, and whoever sent it is the last to wake.
+        // The connection has it, and has not run yet; the pause comes here, and the caller is the last to wake.
         assert!(futures::poll!(&mut held).is_pending());
         renewed.send_replace(Instant::now());
         tokio::time::sleep(Duration::from_millis(200)).await;

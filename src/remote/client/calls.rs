@@ -143,7 +143,7 @@ impl RemoteClient {
             let failed = {
                 // The slot is released during the pause before a retry.
                 let _slot = self.acquire(call).await?;
-                Self::mark_sent(call);
+                Self::set_sent(call);
                 match self.send_once(call, want).await {
                     Ok(done) => return Ok(done),
                     Err(failed) => failed,

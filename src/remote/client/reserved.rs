@@ -85,7 +85,7 @@ impl RemoteClient {
     }
 
     /// Records that the call is sent now.
-    pub(super) fn mark_sent(call: &RemoteRequest) {
+    pub(super) fn set_sent(call: &RemoteRequest) {
         call.was_sent.store(true, Ordering::Relaxed);
         event_latency::mark_sent();
     }

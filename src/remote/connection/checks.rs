@@ -100,7 +100,7 @@ enum NamespaceEvidence {
 }
 
 /// The documented Role lets the hub read the site's namespace. A user that may read no namespace is refused, because the hub
-/// cannot tell that cluster from its own.
+/// cannot recognise whether that cluster is its own.
 async fn check_not_own_cluster(
     client: &RemoteClient,
     user: Option<&HeaderValue>,

@@ -5,7 +5,7 @@ use crate::api::names::HubId;
 use crate::plan::lease::{HubConflictKind, NamespaceScope};
 
 const CLUSTER: &str = "0123abcd-0000-4000-8000-000000000000";
-const NOBODY: BTreeSet<String> = BTreeSet::new();
+const NO_NAMESPACES: BTreeSet<String> = BTreeSet::new();
 
 fn claim(hub: &str, holder: &str, watched: &[&str]) -> HolderIdentity {
     let watched: Vec<String> = watched.iter().map(ToString::to_string).collect();
@@ -53,7 +53,7 @@ impl Server {
         let content = LeaseContent {
             slot,
             state: InstanceState::Active,
-            former: &NOBODY,
+            former: &NO_NAMESPACES,
         };
         let before = self.leases.get(&peer.name(slot)).cloned();
         let lease = peer.lease(content, before.as_ref(), Timestamp::from_second(second).unwrap());
@@ -277,7 +277,7 @@ fn a_record_that_is_held_and_not_needed_is_released() {
         LeaseContent {
             slot: LeaseSlot::Standby(1),
             state: InstanceState::Standby,
-            former: &NOBODY,
+            former: &NO_NAMESPACES,
         },
         None,
         Timestamp::UNIX_EPOCH,
