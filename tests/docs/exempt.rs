@@ -36,7 +36,6 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/task_record.rs RESTORE_PAUSE",
         "controllers/tasks/task_record.rs HELD_RETRY",
         "controllers/tasks/task_record.rs QUOTA_RETRY",
-        "controllers/tasks/reconciler.rs LATE_NOTE",
         "controllers/tasks/controller/events.rs SETTLE",
         "controllers/tasks/controller/ledger.rs LEDGER_RETRY",
         "controllers/tasks/controller/verifications.rs BROKEN",

@@ -203,12 +203,10 @@ impl TaskController {
                     self.mark_synced(&SyncSource::Catalog);
                     self.requeue_blocked();
                 }
-                waiting = self.context.pod_results.wait_began() => self.release_workers(&waiting),
                 () = self.context.fence.opened(), if !self.may_begin() => {}
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
         }
-        self.context.pod_results.cancel_waits();
         while self.running.next().await.is_some() {}
     }
 
@@ -330,7 +328,6 @@ pub(super) mod tests {
     use crate::remote::SiteClients;
 
     use super::super::outcome::{JobUpdate, ReconcileOutcome, StatusUpdate};
-    use super::dispatch::WAITING;
     use super::*;
 
     /// An engine whose calls go nowhere.
@@ -554,56 +551,6 @@ pub(super) mod tests {
         }
     }
 
-    /// Waits as a reconcile does, until the controller knows that it waits.
-    async fn wait_for_word(engine: &mut TaskController, task: &'static str) -> tokio::task::JoinHandle<()> {
-        let notes = engine.context.pod_results.clone();
-        let waits = tokio::spawn(async move {
-            let limit = Duration::from_secs(60);
-            notes.wait(&TaskUid::new(task), limit, |_| true).await;
-        });
-        let waiting = engine.context.pod_results.wait_began().await;
-        engine.release_workers(&waiting);
-        waits
-    }
-
-    #[tokio::test]
-    async fn a_pass_that_waits_for_the_word_of_a_pod_needs_no_worker() {
-        let mut engine = engine();
-        for (namespace, uid) in [
-            ("team-a", "a"),
-            ("team-b", "b"),
-            ("team-c", "c"),
-            ("team-d", "d"),
-            ("team-e", "e"),
-            ("team-f", "f"),
-        ] {
-            see_in(&mut engine, namespace, uid, json!({}));
-        }
-        engine.unsynced.clear();
-        engine.start_work();
-        assert_eq!(engine.running.passes().len(), engine.limits.workers);
-        let waits = wait_for_word(&mut engine, "a").await;
-        engine.start_work();
-        assert_eq!(engine.running.passes().len(), engine.limits.workers + 1);
-        waits.abort();
-    }
-
-    #[tokio::test]
-    async fn no_more_passes_wait_beside_the_workers_than_the_bound() {
-        let mut engine = engine();
-        let all = WAITING + 2 * engine.limits.workers;
-        for n in 0..all {
-            see_in(&mut engine, &format!("team-{n}"), &format!("task-{n}"), json!({}));
-        }
-        engine.unsynced.clear();
-        for _ in 0..all {
-            engine.start_work();
-            let passes: Vec<_> = engine.running.passes().cloned().collect();
-            engine.release_workers(&passes);
-        }
-        assert_eq!(engine.running.passes().len(), WAITING + engine.limits.workers);
-    }
-
     /// Holds: D1.
     #[tokio::test]
     async fn a_namespace_has_some_of_the_workers_for_what_runs_here_and_leaves_others_room() {
@@ -620,14 +567,6 @@ pub(super) mod tests {
             engine.running.passes().len(),
             engine.limits.workers_of_namespace + 1
         );
-        let waits = wait_for_word(&mut engine, "a").await;
-        engine.start_work();
-        assert_eq!(
-            engine.running.passes().len(),
-            engine.limits.workers_of_namespace + 2,
-            "one of them waits"
-        );
-        waits.abort();
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! One reconcile over one task: decide, do the step, and decide again with what it brought, until there is nothing to do.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -46,9 +46,6 @@ mod verification;
 
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
-
-/// Longest wait for the event of a pod whose Job is known to have ended; they are written within moments.
-const LATE_NOTE: Duration = Duration::from_millis(500);
 
 /// What every reconcile needs.
 #[derive(Debug)]
@@ -360,9 +357,10 @@ impl Reconciler<'_> {
             return Ok(self.context.pod_results.get(uid));
         }
         let fits = |note: &PodTermination| note.succeeded == has_succeeded;
-        if let Some(note) = self.context.pod_results.wait(uid, LATE_NOTE, fits).await {
+        if let Some(note) = self.context.pod_results.get(uid).filter(fits) {
             return Ok(Some(note));
         }
+        // The watches of pods and of Jobs are two streams, and the one of pods may be behind.
         let is_own = |pod: &Pod| pod_task(&pod.metadata).is_some();
         let look = |pod: &Pod| read_pod(pod).filter(|note| is_own(pod) && fits(note));
         let notes = self.objects()?.list_pods(uid, look).await?;

@@ -236,7 +236,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         self.round.push_back(owner);
     }
 
-    /// Records what a reconcile showed of its key's cluster, before the key is released. A cancelled one shows nothing.
+    /// Records what a reconcile showed of its key's cluster, before the key is given back.
     pub fn record_feedback(&mut self, key: &K, ended: ClusterFeedback) {
         let Some((pool, most)) = self.held.get(key).and_then(|owner| owner.pools[0].as_ref()) else {
             return;
@@ -286,8 +286,8 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         self.rests.push(Reverse((not_before, pool)));
     }
 
-    /// Counts a key that is worked on no longer as one of those that are worked on out of its pools.
-    pub fn release(&mut self, key: &K) {
+    /// Gives the places of a key in its pools back.
+    fn release(&mut self, key: &K) {
         let Some(owner) = self.held.remove(key) else {
             return;
         };
@@ -302,12 +302,6 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
                 self.usage.remove(pool);
             }
         }
-    }
-
-    /// How many keys count as worked on.
-    #[must_use]
-    pub fn at_work(&self) -> usize {
-        self.held.len()
     }
 
     /// Forgets wake-ups of a key that no longer exists.
@@ -421,7 +415,7 @@ mod tests {
 
     /// Holds: D1.
     #[test]
-    fn an_owner_has_no_more_worked_on_than_it_may_and_the_next_when_one_is_back_or_rests() {
+    fn an_owner_has_no_more_worked_on_than_it_may_and_the_next_when_one_is_back() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         let owner = |key: &i32| owner(if *key < 10 { "many" } else { "few" }, 2);
         for key in [0, 1, 2, 3, 4, 10] {
@@ -430,11 +424,8 @@ mod tests {
         let take = |queue: &mut WorkQueue<i32>| queue.take_fair(now, owner).map(|(key, _)| key);
         let taken: Vec<_> = (0..4).filter_map(|_| take(&mut queue)).collect();
         assert_eq!((taken, queue.len()), (vec![0, 10, 1], 3));
-        queue.release(&1);
-        queue.release(&1);
-        assert_eq!((take(&mut queue), take(&mut queue)), (Some(2), None));
         queue.done(&1);
-        assert_eq!(take(&mut queue), None, "it had given its place away");
+        assert_eq!((take(&mut queue), take(&mut queue)), (Some(2), None));
         queue.add(&0);
         queue.done(&0);
         assert_eq!((take(&mut queue), take(&mut queue)), (Some(3), None));
@@ -472,21 +463,19 @@ mod tests {
         fn bounds_hold_and_no_key_is_forgotten(steps in prop::collection::vec((0..8_u8, 0..24_usize), 0..300)) {
             let (mut queue, now) = (WorkQueue::default(), Instant::now());
             let (closing, mut clock) = (Duration::from_secs(5), now);
-            let (mut asked, mut working, mut resting) = (HashSet::new(), HashSet::new(), HashSet::<usize>::new());
+            let (mut asked, mut working) = (HashSet::<usize>::new(), HashSet::<usize>::new());
             let mut closed = HashMap::<usize, Instant>::new();
             let mut windows = [1, 2, 2];
             for (step, key) in steps {
                 closed.retain(|_, until| *until > clock);
-                let at_work = |working: &HashSet<usize>, resting: &HashSet<usize>| -> Vec<usize> {
-                    working.difference(resting).copied().collect()
-                };
                 match step {
                     0 | 1 => {
                         queue.add(&key);
                         asked.insert(key);
                     }
                     2 => {
-                        let (busy, closed) = (at_work(&working, &resting), closed.keys().copied().collect());
+                        let busy: Vec<usize> = working.iter().copied().collect();
+                        let closed = closed.keys().copied().collect();
                         if let Some((key, _)) = queue.take_fair(clock, |key| remote_owner(*key)) {
                             prop_assert!(has_room(key, &busy, &windows, &closed));
                             prop_assert!(asked.remove(&key) && working.insert(key));
@@ -508,20 +497,13 @@ mod tests {
                             let took = Duration::from_secs(if is_slow { 60 } else { 0 });
                             queue.record_feedback(&key, ClusterFeedback::Answered(took));
                             let window = &mut windows[key % 3];
-                            if !resting.contains(&key) {
-                                *window = if is_slow { 1 } else { (2 * *window).min(key % 3 + 1) };
-                            }
+                            *window = if is_slow { 1 } else { (2 * *window).min(key % 3 + 1) };
                         }
-                        resting.remove(&key);
                         queue.done(&key);
                     },
-                    _ => {
-                        queue.release(&key);
-                        resting.extend(working.get(&key));
-                        clock += Duration::from_secs(1);
-                    }
+                    _ => clock += Duration::from_secs(1),
                 }
-                prop_assert_eq!(queue.at_work(), working.difference(&resting).count());
+                prop_assert_eq!(queue.held.len(), working.len());
             }
             for key in working {
                 queue.done(&key);
@@ -718,7 +700,7 @@ mod tests {
         }
         while queue.take_fair(now, owner).is_some() {}
         assert_eq!(
-            queue.at_work(),
+            queue.held.len(),
             30 + 8,
             "one of each, and all that the other may have"
         );

@@ -19,24 +19,7 @@ use super::enqueue::{EnqueueReason, later, put_back};
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
 use super::{TaskController, TaskControllerLimits, instant};
 
-/// Most passes beyond the workers, while others wait for the results of pods.
-pub(super) const WAITING: usize = 64;
-
 impl TaskController {
-    /// Releases the workers of passes that wait for a pod's result, because they make no call; passes that hold much memory keep
-    /// theirs.
-    pub(super) fn release_workers(&mut self, waiting: &[TaskUid]) {
-        for uid in waiting {
-            let is_large = self
-                .index
-                .task(uid)
-                .is_some_and(|record| record.size == ReconcileSize::Large);
-            if !is_large && self.running.passes().len() - self.queue.at_work() < WAITING {
-                self.queue.release(uid);
-            }
-        }
-    }
-
     /// Starts the work that is due, as far as workers are free; namespaces take turns, so that many tasks of one do not delay
     /// another's.
     pub(super) fn start_passes(&mut self, now: Instant) {
@@ -321,19 +304,6 @@ mod tests {
             ended += 1;
         }
         assert!(engine.queue.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_large_pass_keeps_its_place_while_it_waits_for_the_word_of_a_pod() {
-        for (bytes, at_work) in [(10, 0), (LARGE, 1)] {
-            let mut engine = engine();
-            let uid = see_long(&mut engine, "team-a", None, "task", bytes);
-            engine.unsynced.clear();
-            engine.start_passes(Instant::now());
-            assert!(engine.running.has(&uid));
-            engine.release_workers(std::slice::from_ref(&uid));
-            assert_eq!(engine.queue.at_work(), at_work, "{bytes} bytes");
-        }
     }
 
     #[tokio::test]
