@@ -312,11 +312,11 @@ mod tests {
         for reason in Reason::ALL {
             for status in [true, false] {
                 let mut conditions = Vec::new();
-                let told = DesiredCondition {
+                let reported = DesiredCondition {
                     reason: *reason,
                     ..wanted(status, "why")
                 };
-                merge(&mut conditions, &[told], &[], None, at(0));
+                merge(&mut conditions, &[reported], &[], None, at(0));
                 assert_eq!(conditions[0].message, "why", "{reason}");
             }
         }

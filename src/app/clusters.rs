@@ -64,7 +64,7 @@ pub(super) fn build(hub: &HubParts, needs: RemoteDependencies) -> Result<RemoteP
     let (publish_leftovers, leftover_namespaces) = watch::channel(Arc::default());
     let controller = ClusterController::new(ClusterControllerParts {
         client: hub.client.clone(),
-        calls: hub.hub_client.clone(),
+        hub_client: hub.hub_client.clone(),
         namespace: hub.settings.clusters.namespace.clone(),
         identities: needs.identities,
         registry: registry.clone(),

@@ -374,8 +374,8 @@ pub fn refusal(error: &clap::Error) -> Option<String> {
         return None;
     }
     let text = error.to_string();
-    let told = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-    Some(told.collect::<Vec<_>>().join(" "))
+    let reported = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    Some(reported.collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl HubParts {
         dry_run_requests: mpsc::Sender<String>,
     ) -> ReconcileContext {
         ReconcileContext {
-            calls: self.hub_client.clone(),
+            hub_client: self.hub_client.clone(),
             fence: self.fence.clone(),
             events,
             pod_results: results.clone(),

@@ -232,14 +232,14 @@ mod tests {
         // How long the event takes, and when the Lease is released.
         for (takes, released) in [(LAST_EVENTS / 2, LAST_EVENTS / 2), (2 * LAST_EVENTS, LAST_EVENTS)] {
             let begin = Instant::now();
-            let (tell, told) = oneshot::channel();
+            let (tell, reported) = oneshot::channel();
             let end = async move {
                 _ = tell.send(begin.elapsed());
                 LeaseError::Stopped
             };
             ending(sleep(takes), end).await.unwrap();
             assert_eq!(
-                (told.await.unwrap(), begin.elapsed()),
+                (reported.await.unwrap(), begin.elapsed()),
                 (released, released),
                 "{takes:?}"
             );

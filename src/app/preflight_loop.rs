@@ -20,14 +20,14 @@ pub(super) async fn run(inquiry: FactCollector, every: Duration, metrics: Metric
     if every.is_zero() {
         std::future::pending::<()>().await;
     }
-    let (every, mut told) = (every.max(SHORTEST), ReportedFindings::default());
+    let (every, mut reported) = (every.max(SHORTEST), ReportedFindings::default());
     loop {
         tokio::time::sleep(spread(every, RandomState::new().hash_one(0))).await;
         let findings = judge(&inquiry.facts().await, &inquiry.skipped);
         for finding in &findings {
             metrics.set_check_result(finding.check.as_str(), finding.result.as_str());
         }
-        told.take_changes(&findings).into_iter().for_each(log_finding);
+        reported.take_changes(&findings).into_iter().for_each(log_finding);
     }
 }
 

@@ -55,18 +55,18 @@ impl Default for ProbeTimeouts {
 /// Runs every check until it holds or its time is over; returns a sentence for each. A Job is made in the cluster of `client`.
 pub async fn run(
     args: &ProbeArgs,
-    patience: ProbeTimeouts,
+    timeout: ProbeTimeouts,
     client: Option<&Client>,
 ) -> Vec<Result<String, ProbeError>> {
     let mut found = Vec::new();
     for place in &args.ready {
-        found.push(ready(place, patience).await);
+        found.push(ready(place, timeout).await);
     }
     match (client, &args.from_job) {
         (Some(client), Some(job)) => found.push(job::unreachable(client, job, &args.unreachable).await),
         _ => {
             for place in &args.unreachable {
-                found.push(unreachable(place, patience).await);
+                found.push(unreachable(place, timeout).await);
             }
         }
     }

@@ -42,14 +42,14 @@ mod tests {
     #[test]
     fn a_panic_tells_its_place_and_not_its_text() {
         let before = panic::take_hook();
-        let (said, heard) = mpsc::channel();
+        let (said, received) = mpsc::channel();
         silence_panics(move |place| _ = said.send(place.to_owned()));
         let line = line!() + 1;
         let ended = panic::catch_unwind(|| panic!("canary {}", "text"));
         panic::set_hook(before);
         assert!(ended.is_err());
         // Another test may panic on purpose at this moment.
-        let places: Vec<String> = heard.try_iter().collect();
+        let places: Vec<String> = received.try_iter().collect();
         assert!(
             places
                 .iter()

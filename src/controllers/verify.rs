@@ -1,7 +1,7 @@
 //! Verifies that the platform's registries hold the pushed charts: requests that only read, bounded in time and number.
 //!
-//! The first request has no credential; the credential is read and sent only where the registry refuses that. The result is one
-//! of a few values.
+//! The first request has no credential; the credential is read and sent only where the registry refuses that, or has no manifest for
+//! it. The result is one of a few values.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Longest time, with the wait for permits, where nothing depends on the answer.
 const BRIEF: Duration = Duration::from_secs(1);
 /// How long a registry that did not answer is not asked what nothing depends on.
-const SPARED: Duration = Duration::from_secs(60);
+const COOLDOWN: Duration = Duration::from_secs(60);
 /// Largest manifest that is read.
 const BODY: usize = 1024 * 1024;
 
@@ -40,7 +40,7 @@ pub struct Verifier(Arc<VerifierInner>);
 
 #[derive(Debug)]
 struct VerifierInner {
-    calls: HubClient,
+    hub_client: HubClient,
     metrics: Metrics,
     turns: Semaphore,
     /// By host; there are as many as the platform names.
@@ -50,7 +50,7 @@ struct VerifierInner {
 #[derive(Debug)]
 struct RegistryHostState {
     turns: Semaphore,
-    spared_until: Mutex<Option<Instant>>,
+    cooldown_until: Mutex<Option<Instant>>,
 }
 
 /// Why there is no answer that says anything.
@@ -61,7 +61,7 @@ impl Verifier {
     #[must_use]
     pub fn new(calls: HubClient, metrics: Metrics) -> Self {
         Self(Arc::new(VerifierInner {
-            calls,
+            hub_client: calls,
             metrics,
             turns: Semaphore::new(AT_ONCE[0]),
             hosts: DashMap::new(),
@@ -95,7 +95,7 @@ impl Verifier {
         let known = self.0.hosts.entry(name.to_owned()).or_insert_with(|| {
             Arc::new(RegistryHostState {
                 turns: Semaphore::new(AT_ONCE[1]),
-                spared_until: Mutex::default(),
+                cooldown_until: Mutex::default(),
             })
         });
         Arc::clone(&known)
@@ -114,11 +114,11 @@ impl Verifier {
     }
 
     async fn send_request(&self, inquiry: &VerifyRequest) -> VerifyResult {
-        let found = self.as_anybody_or_itself(inquiry).await;
+        let found = self.find_anonymously_or_with_credential(inquiry).await;
         found.map_or(VerifyResult::Silent, |found| judge(inquiry, &found))
     }
 
-    async fn as_anybody_or_itself(
+    async fn find_anonymously_or_with_credential(
         &self,
         inquiry: &VerifyRequest,
     ) -> Result<Result<Option<Digest>, PushError>, NoRegistryAnswer> {
@@ -133,7 +133,7 @@ impl Verifier {
         };
         let secret = self
             .0
-            .calls
+            .hub_client
             .get_secret(name)
             .await
             .map_err(|_| NoRegistryAnswer)?;
@@ -149,7 +149,7 @@ impl Verifier {
         };
         let map = self
             .0
-            .calls
+            .hub_client
             .get_config_map(name)
             .await
             .map_err(|_| NoRegistryAnswer)?;
@@ -160,13 +160,13 @@ impl Verifier {
 
 impl RegistryHostState {
     fn is_cooling_down(&self) -> bool {
-        let until = *self.spared_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.cooldown_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }
 
     fn answered(&self, has_answered: bool) {
-        let until = (!has_answered).then(|| Instant::now() + SPARED);
-        *self.spared_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        let until = (!has_answered).then(|| Instant::now() + COOLDOWN);
+        *self.cooldown_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 }
 

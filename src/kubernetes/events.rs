@@ -85,7 +85,7 @@ pub struct EventMessage {
 pub struct EventRecorder {
     waiting: Arc<Mutex<EventBuffer>>,
     /// Rings when something was handed in; it is closed with the last handle.
-    bell: mpsc::Sender<()>,
+    wake: mpsc::Sender<()>,
     metrics: Metrics,
 }
 
@@ -122,7 +122,7 @@ impl EventRecorder {
         };
         let events = Self {
             waiting,
-            bell,
+            wake: bell,
             metrics,
         };
         (events, inbox)
@@ -134,7 +134,7 @@ impl EventRecorder {
             self.metrics.events_dropped.inc();
         }
         // A full channel has woken the sender already.
-        _ = self.bell.try_send(());
+        _ = self.wake.try_send(());
     }
 }
 
@@ -288,14 +288,14 @@ fn note(notice: &EventMessage) -> String {
     } else {
         format!("; see {}", notice.reason.page())
     };
-    let told = notice.note.as_str();
+    let reported = notice.note.as_str();
     let room = NOTE_MAX.saturating_sub(page.len());
-    if told.len() <= room {
-        return format!("{told}{page}");
+    if reported.len() <= room {
+        return format!("{reported}{page}");
     }
-    let ends = told.char_indices().map(|(at, _)| at);
+    let ends = reported.char_indices().map(|(at, _)| at);
     let end = ends.take_while(|at| at + "...".len() <= room).last();
-    format!("{}...{page}", &told[..end.unwrap_or_default()])
+    format!("{}...{page}", &reported[..end.unwrap_or_default()])
 }
 
 fn reference(subject: &EventSubject) -> ObjectReference {
@@ -441,8 +441,8 @@ mod tests {
             let EventSubject::Task(task) = &notice.subject else {
                 continue;
             };
-            let told = task.name.trim_start_matches("task-").parse::<u64>().unwrap();
-            assert!(second - told <= 1, "told in {told}, sent in {second}");
+            let reported = task.name.trim_start_matches("task-").parse::<u64>().unwrap();
+            assert!(second - reported <= 1, "told in {reported}, sent in {second}");
         }
         let loud = of(&all, "loud", Reason::JobFailed).len();
         assert!((25 + 59 * 5 - 70..=25 + 60 * 5).contains(&(loud + 60)), "{loud}");

@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    fn note(pod: &str, second: i64, succeeded: bool) -> PodTermination {
+    fn termination(pod: &str, second: i64, succeeded: bool) -> PodTermination {
         PodTermination {
             pod_uid: pod.to_owned(),
             created: Timestamp::from_second(second).unwrap(),
@@ -56,10 +56,10 @@ mod tests {
     #[test]
     fn the_youngest_pod_speaks_and_only_its_own_end_silences_it() {
         let (notes, task) = (PodResults::default(), TaskUid::new("t"));
-        notes.put(task.clone(), note("b", 2, true));
-        notes.put(task.clone(), note("a", 1, false));
+        notes.put(task.clone(), termination("b", 2, true));
+        notes.put(task.clone(), termination("a", 1, false));
         notes.remove(&task, "a");
-        assert_eq!(notes.get(&task), Some(note("b", 2, true)));
+        assert_eq!(notes.get(&task), Some(termination("b", 2, true)));
         notes.remove(&task, "b");
         assert_eq!(notes.get(&task), None);
     }

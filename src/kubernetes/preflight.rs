@@ -464,7 +464,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_a_kind_that_may_have_many_the_first_objects_are_looked_at_and_a_finding_says_so() {
-        for (pages, told) in [
+        for (pages, reported) in [
             (1, "registries and tasks name"),
             (2, "registries and some of the tasks name"),
         ] {
@@ -491,7 +491,7 @@ mod tests {
                 .find(|finding| finding.check == PreflightCheck::TenantRights)
                 .unwrap();
             assert_eq!(finding.result, CheckResult::Ok);
-            assert!(finding.message.contains(told), "{}", finding.message);
+            assert!(finding.message.contains(reported), "{}", finding.message);
             inquiry.task_namespaces().await;
             assert_eq!(count(&lists, "/secrets?"), 1);
         }

@@ -104,14 +104,14 @@ fn parse_meta(text: &str) -> Option<ChartDescription> {
     }
     let [api, app_version, description, name, kind, version] = values;
     let (name, version) = (name?, version?);
-    let ours = api? == "v2" && kind? == "application" && is_chart_name(&name) && is_version(&version);
+    let own = api? == "v2" && kind? == "application" && is_chart_name(&name) && is_version(&version);
     let meta = ChartDescription {
         name,
         description: description.unwrap_or_default(),
         version,
         app_version: app_version.unwrap_or_default(),
     };
-    ours.then_some(meta)
+    own.then_some(meta)
 }
 
 #[cfg(test)]

@@ -239,10 +239,10 @@ impl ChartDescription {
 
 /// Whether Helm can make a file of this name and a registry a repository (`a`, `my-chart`, `Chart_1.x`; no path).
 pub(super) fn is_chart_name(name: &str) -> bool {
-    let word = |byte: u8| byte.is_ascii_alphanumeric();
+    let found = |byte: u8| byte.is_ascii_alphanumeric();
     name.len() <= MAX_NAME
-        && name.bytes().next().is_some_and(word)
-        && name.bytes().all(|byte| word(byte) || b"._-".contains(&byte))
+        && name.bytes().next().is_some_and(found)
+        && name.bytes().all(|byte| found(byte) || b"._-".contains(&byte))
 }
 
 /// Whether Helm takes this for a version: `[v]1[.2[.3]][-pre][+build]`.
@@ -255,7 +255,7 @@ pub(super) fn is_version(version: &str) -> bool {
         .split_once('-')
         .map_or((rest, None), |(core, pre)| (core, Some(pre)));
     let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u64>().is_ok();
-    let word = |part: &str| {
+    let found = |part: &str| {
         !part.is_empty()
             && part
                 .bytes()
@@ -265,8 +265,8 @@ pub(super) fn is_version(version: &str) -> bool {
     version.len() <= MAX_VERSION
         && core.split('.').count() <= 3
         && core.split('.').all(number)
-        && pre.is_none_or(|pre| pre.split('.').all(|part| word(part) && !leading_zero(part)))
-        && build.is_none_or(|build| build.split('.').all(word))
+        && pre.is_none_or(|pre| pre.split('.').all(|part| found(part) && !leading_zero(part)))
+        && build.is_none_or(|build| build.split('.').all(found))
 }
 
 /// What Helm keeps of a description: blanks become spaces, everything that cannot be seen goes.

@@ -60,9 +60,10 @@ pub fn load(
 ) -> Result<Option<BasicCredential>, CredentialError> {
     match source {
         CredentialSource::None => Ok(None),
-        CredentialSource::Files { username, password } => {
-            Ok(Some(basic_auth::parse(&word(username)?, &word(password)?)?))
-        }
+        CredentialSource::Files { username, password } => Ok(Some(basic_auth::parse(
+            &read_value(username)?,
+            &read_value(password)?,
+        )?)),
         CredentialSource::DockerConfig { path, required } => {
             let bytes = match read_config(path) {
                 Err(FileError::NotFound) if !required => return Ok(None),
@@ -77,7 +78,7 @@ pub fn load(
     }
 }
 
-fn word(path: &Path) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
+fn read_value(path: &Path) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
     let bytes = file::read(path, basic_auth::MAX_BYTES as u64);
     bytes.map(Zeroizing::new).map_err(CredentialError::Unreadable)
 }
@@ -110,9 +111,9 @@ mod tests {
             found(&source),
             Err(CredentialError::Unreadable(FileError::NotFound))
         );
-        let with = |user: &[u8], word: &[u8]| {
+        let with = |user: &[u8], secret: &[u8]| {
             fs::write(&username, user).unwrap();
-            fs::write(&password, word).unwrap();
+            fs::write(&password, secret).unwrap();
             found(&source)
         };
         assert_eq!(with(b"u\n", b" p w \r\n"), Ok(Some(("u".into(), " p w ".into()))));

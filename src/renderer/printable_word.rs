@@ -24,7 +24,7 @@ impl fmt::Display for PrintableWord {
         match self.0.as_deref() {
             None => f.write_str("something else than a plain word"),
             Some("") => f.write_str("none"),
-            Some(word) => write!(f, "\"{word}\""),
+            Some(found) => write!(f, "\"{found}\""),
         }
     }
 }

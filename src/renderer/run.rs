@@ -368,7 +368,7 @@ fn password_from_stdin() -> Result<String, CredentialError> {
     read.map_err(|_| BasicAuthError::Empty)?;
     let mut words = text.split_ascii_whitespace();
     match (words.next(), words.next()) {
-        (Some(word), None) => Ok(word.to_owned()),
+        (Some(found), None) => Ok(found.to_owned()),
         _ => Err(BasicAuthError::Empty.into()),
     }
 }

@@ -239,8 +239,8 @@ fn is_ambiguous(text: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"_.:+- ".contains(&byte));
     let safe_start = first.is_ascii_alphanumeric() || matches!(first, '/' | '^' | '_');
-    let word = text.len() <= 5 && WORDS.contains(&text.to_ascii_lowercase().as_str());
-    numeric || !safe_start || word
+    let found = text.len() <= 5 && WORDS.contains(&text.to_ascii_lowercase().as_str());
+    numeric || !safe_start || found
 }
 
 /// Which styles can hold a text unchanged.

@@ -353,7 +353,7 @@ async fn start(
         EventRecorder::new(client.clone(), claimed().0, "test".to_owned(), metrics.clone());
     let clusters = ClusterController::new(ClusterControllerParts {
         client: client.clone(),
-        calls: calls.clone(),
+        hub_client: calls.clone(),
         namespace: namespace.to_owned(),
         identities: Arc::new(identities),
         registry: registry.clone(),

@@ -44,12 +44,12 @@ pub(super) fn parse(text: &str) -> Result<Box<Job>, &'static str> {
 /// Finds out whether the places are reached from the Job's pod.
 pub(super) async fn unreachable(client: &Client, job: &Job, places: &[String]) -> Result<String, ProbeError> {
     let namespace = job.namespace().unwrap_or_default();
-    let told = places.join(" or ");
+    let reported = places.join(" or ");
     match is_reached(client, &namespace, &asked(job, places)).await {
         Ok(false) => Ok(format!(
-            "{told} cannot be reached from pods of {namespace}: the cluster's network enforces NetworkPolicy"
+            "{reported} cannot be reached from pods of {namespace}: the cluster's network enforces NetworkPolicy"
         )),
-        Ok(true) => Err(ProbeError::Reached(told)),
+        Ok(true) => Err(ProbeError::Reached(reported)),
         Err(ProbeJobError::Refused) => Err(ProbeError::Refused(namespace)),
         Err(ProbeJobError::Unanswered) => Err(ProbeError::Unanswered(namespace)),
         Err(ProbeJobError::Unfinished) => Err(ProbeError::Unfinished(namespace)),

@@ -243,7 +243,7 @@ fn element(node: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
 
 fn type_name(node: &JSONSchemaProps) -> String {
     if let Some(words) = &node.enum_ {
-        let words: Vec<String> = words.iter().map(|word| code(&word.0)).collect();
+        let words: Vec<String> = words.iter().map(|label| code(&label.0)).collect();
         return words.join(" or ");
     }
     if node.x_kubernetes_int_or_string == Some(true) {

@@ -67,7 +67,7 @@ pub struct ClusterControllerParts {
     /// Client of the hub's own cluster.
     pub client: Client,
     /// The hub's own calls to that cluster.
-    pub calls: HubClient,
+    pub hub_client: HubClient,
     /// Namespace of the Secrets that `RenderClusters` name.
     pub namespace: String,
     /// Sessions that read Secrets as tenants.

@@ -105,7 +105,7 @@ impl ClusterController {
             .iter()
             .map(|kubeconfig| self.bindings.query(kubeconfig, must_report));
         let queries: Vec<_> = queries.collect();
-        let (calls, namespace) = (self.parts.calls.clone(), self.parts.namespace.clone());
+        let (calls, namespace) = (self.parts.hub_client.clone(), self.parts.namespace.clone());
         let validator = Arc::clone(&self.validator);
         self.reading.spawn(async move {
             let outcome = match calls.get_secret_body(&namespace, &secret).await {

@@ -72,7 +72,7 @@ impl ClusterController {
                 self.status_queue.add_at(&name, Instant::now() + wait);
                 continue;
             }
-            let (calls, seen) = (self.parts.calls.clone(), self.store.get(&name));
+            let (calls, seen) = (self.parts.hub_client.clone(), self.store.get(&name));
             let before = seen.map(|seen| seen.status.clone()).unwrap_or_default();
             self.writing.spawn(async move {
                 let outcome = calls.write_cluster_status(&name, &uid, &status).await;

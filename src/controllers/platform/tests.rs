@@ -95,8 +95,8 @@ fn who_was_slower_than_another_hub_writes_again_once_it_has_seen_what_that_one_w
 fn another_object_of_the_same_name_inherits_nothing() {
     let mut store = store();
     store.take(registry("1", (1, 9), &[("team-a", "1")]));
-    let turn = store.take(registry("2", (1, 8), &[]));
-    assert_eq!(turn, StoreChange::NewSpec("main".to_owned()));
+    let change = store.take(registry("2", (1, 8), &[]));
+    assert_eq!(change, StoreChange::NewSpec("main".to_owned()));
     assert!(store.get("main").unwrap().status.namespaces.is_empty());
 }
 
@@ -250,7 +250,7 @@ type Told = (Value, Option<Arc<Catalog>>);
 #[derive(Clone)]
 struct Server {
     published: watch::Receiver<PublishedCatalog>,
-    told: mpsc::Sender<Told>,
+    reported: mpsc::Sender<Told>,
     refuses: Arc<AtomicBool>,
 }
 
@@ -271,7 +271,7 @@ impl Service<http::Request<Body>> for Server {
             let mut status = object["status"].take();
             status["over"] = object["metadata"]["resourceVersion"].take();
             let published = server.published.borrow().clone();
-            server.told.send((status, published)).unwrap();
+            server.reported.send((status, published)).unwrap();
             let answer = json!({"metadata": {"resourceVersion": "9"}}).to_string();
             let mut answer = http::Response::new(Body::from(answer.into_bytes()));
             if server.refuses.load(Ordering::Relaxed) {
@@ -284,14 +284,14 @@ impl Service<http::Request<Body>> for Server {
 
 /// A controller with such a server and a namespace that its registry lists; the recorded writes, and whether the server refuses.
 fn served() -> (CatalogController, mpsc::Receiver<Told>, Arc<AtomicBool>) {
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     let (out, published) = watch::channel(None);
     let refuses = Arc::new(AtomicBool::new(false));
     let mut catalog = catalog_loop(&["team-a"]);
     catalog.out = out;
     let server = Server {
         published,
-        told,
+        reported,
         refuses: Arc::clone(&refuses),
     };
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
@@ -301,19 +301,21 @@ fn served() -> (CatalogController, mpsc::Receiver<Told>, Arc<AtomicBool>) {
     catalog
         .namespaces
         .put(&serde_json::from_value(namespace).unwrap());
-    (catalog, heard, refuses)
+    (catalog, received, refuses)
 }
 
 #[tokio::test]
 async fn a_record_that_was_not_written_is_written_later_and_the_status_after_it() {
-    let (mut catalog, heard, refuses) = served();
+    let (mut catalog, received, refuses) = served();
     catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 1), &[]));
     let mut writes_records = async |is_refused| {
         refuses.store(is_refused, Ordering::Relaxed);
         catalog.reconcile().await;
-        let told = heard.try_iter();
-        let told: Vec<bool> = told.map(|(status, _)| status["namespaces"].is_object()).collect();
-        (told, catalog.has_work())
+        let reported = received.try_iter();
+        let reported: Vec<bool> = reported
+            .map(|(status, _)| status["namespaces"].is_object())
+            .collect();
+        (reported, catalog.has_work())
     };
     assert_eq!(writes_records(true).await, (vec![true], true));
     assert_eq!(writes_records(true).await, (vec![true], true));
@@ -323,7 +325,7 @@ async fn a_record_that_was_not_written_is_written_later_and_the_status_after_it(
 
 #[tokio::test]
 async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
-    let (mut catalog, heard, _) = served();
+    let (mut catalog, received, _) = served();
     let mut steps = Vec::new();
     for (generation, hostname) in [(1, "old.test"), (2, "new.test")] {
         let Event::Apply(mut object) = registry("1", (generation, generation), &[]) else {
@@ -332,7 +334,7 @@ async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
         object.data["spec"]["hostname"] = json!(hostname);
         catalog.handle_object_event::<ClusterRegistry>(Event::Apply(object));
         catalog.reconcile().await;
-        steps.extend(heard.try_iter().map(|(status, worked_by)| {
+        steps.extend(received.try_iter().map(|(status, worked_by)| {
             let registry = worked_by.and_then(|catalog| catalog.registries.get("main").cloned());
             let known = registry.map(|registry| (registry.spec.hostname, registry.recorded.len()));
             (
@@ -354,7 +356,7 @@ async fn a_status_speaks_of_a_spec_only_once_tasks_are_treated_by_it() {
 /// Holds: T8.
 #[tokio::test]
 async fn what_another_hub_says_of_its_namespaces_stays_in_the_status() {
-    let (mut catalog, heard, _) = served();
+    let (mut catalog, received, _) = served();
     let mut others = "x".to_owned();
     crate::plan::platform::namespaces::mention(&mut others, &["team-a".to_owned(), "team-b".to_owned()]);
     let record = [("team-a", "1"), ("team-b", "0")];
@@ -369,8 +371,10 @@ async fn what_another_hub_says_of_its_namespaces_stays_in_the_status() {
     object.data["status"]["conditions"] = json!([ready]);
     catalog.handle_object_event::<ClusterRegistry>(Event::Apply(object));
     catalog.reconcile().await;
-    let told: Vec<Value> = heard.try_iter().map(|(status, _)| status).collect();
-    let [status] = &told[..] else { panic!("{told:?}") };
+    let reported: Vec<Value> = received.try_iter().map(|(status, _)| status).collect();
+    let [status] = &reported[..] else {
+        panic!("{reported:?}")
+    };
     assert_eq!(status["over"], "5", "a newer status is not written over");
     let message = status["conditions"][0]["message"].as_str().unwrap();
     assert!(

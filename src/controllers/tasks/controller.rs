@@ -53,7 +53,7 @@ use enqueue::{EnqueueReason, later, ready};
 use event_latencies::EventLatencies;
 pub use outputs::ControllerOutputs;
 use running_work::{RunningWork, WorkItem, WorkResult};
-use sync_sources::{SyncSource, unseen};
+use sync_sources::{SyncSource, unsynced_sources};
 use verifications::Verifications;
 
 /// Pause before a sweep that failed is repeated.
@@ -115,7 +115,7 @@ pub struct TaskController {
     grants: Arc<ReferenceGrantIndex>,
     /// Namespaces in which a tenant changed an object that tasks may wait for, and when those tasks are requeued.
     dirty_namespaces: HashSet<String>,
-    clean_due: Option<Instant>,
+    flush_due: Option<Instant>,
     /// What was not seen whole yet.
     unsynced: HashSet<SyncSource>,
     /// The number of task scopes, and those that the hub may not list.
@@ -169,10 +169,10 @@ impl TaskController {
             jobs_gone: HashSet::new(),
             grants: Arc::default(),
             dirty_namespaces: HashSet::new(),
-            clean_due: None,
+            flush_due: None,
             scopes: scopes.len(),
             refused: HashSet::new(),
-            unsynced: unseen(scopes, crosses),
+            unsynced: unsynced_sources(scopes, crosses),
             sweep_due: Instant::now(),
             is_sweeping: false,
             sites: SiteIndex::default(),
@@ -224,7 +224,7 @@ impl TaskController {
             self.is_sweeping = true;
             let context = Arc::clone(&self.context);
             self.running.spawn(WorkItem::Sweep, async move {
-                WorkResult::Sweep(list(&context.calls).await)
+                WorkResult::Sweep(list(&context.hub_client).await)
             });
         }
         self.start_lists(now);
@@ -232,7 +232,7 @@ impl TaskController {
             return;
         }
         while let Some(uid) = self.fair.grant() {
-            self.show_wait(&uid, now);
+            self.publish_wait(&uid, now);
             self.latencies.got_slot(&uid, now);
             ready(&mut self.queue, &uid, EnqueueReason::Slot);
         }
@@ -254,9 +254,9 @@ impl TaskController {
     }
 
     fn fail(&mut self, uid: &TaskUid, kind: &'static str, stage: Option<&'static str>) {
-        // The metrics port needs no credential: the reason would show a tenant what answers at an address of its choice.
+        // The metrics port needs no credential: the stage would show a tenant what answers at an address of its choice.
         let shown = stage
-            .filter(|_| !self.is_for_own_cluster(uid))
+            .filter(|_| !self.is_for_tenant_cluster(uid))
             .unwrap_or_default();
         let labels = ErrorLabels { kind, stage: shown };
         self.metrics.reconcile_errors.get_or_create(&labels).inc();
@@ -271,7 +271,7 @@ impl TaskController {
     }
 
     /// Whether a task's Job is for a cluster that its tenant names.
-    fn is_for_own_cluster(&self, uid: &TaskUid) -> bool {
+    fn is_for_tenant_cluster(&self, uid: &TaskUid) -> bool {
         let target = self
             .index
             .task(uid)
@@ -281,7 +281,7 @@ impl TaskController {
 
     fn next_wake(&mut self) -> Option<Instant> {
         if !self.may_begin() {
-            return self.clean_due;
+            return self.flush_due;
         }
         let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
         let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
@@ -289,7 +289,7 @@ impl TaskController {
         let lists = (is_known && self.listing.is_empty()).then(|| self.lists.next_wake());
         let removal = self.retention.due(Instant::now());
         let known = [removal, self.look_due].map(|due| due.filter(|_| self.unsynced.is_empty()));
-        let times = [sweep, work.flatten(), self.clean_due, lists.flatten()];
+        let times = [sweep, work.flatten(), self.flush_due, lists.flatten()];
         times.into_iter().chain(known).flatten().min()
     }
 }
@@ -343,7 +343,7 @@ pub(super) mod tests {
             hub_id.clone(),
         );
         let context = ReconcileContext {
-            calls: calls.clone(),
+            hub_client: calls.clone(),
             fence: crate::kubernetes::write_fence::tests::open(),
             events: events(client, &hub_id, &metrics),
             pod_results: PodResults::default(),
@@ -416,8 +416,8 @@ pub(super) mod tests {
     }
 
     fn identities(client: &Client, metrics: &Metrics) -> TenantSessions {
-        let (hub, nobody) = (client.clone(), client.clone());
-        TenantSessions::new(hub, nobody, IdentityMethod::Token, false, metrics.clone())
+        let (hub, anonymous) = (client.clone(), client.clone());
+        TenantSessions::new(hub, anonymous, IdentityMethod::Token, false, metrics.clone())
     }
 
     pub(in crate::controllers) fn scopes() -> Vec<TaskWatchScope> {

@@ -104,7 +104,7 @@ pub struct TaskView {
     /// The whole task, unless it must be read.
     pub task: Option<Arc<Task>>,
     /// The last status that the hub wrote, where the task must be read.
-    pub said: Option<(LastStatusDigest, RenderTaskStatus)>,
+    pub last_written: Option<(LastStatusDigest, RenderTaskStatus)>,
     /// Whether the object has another status, as far as is known.
     pub is_forged: bool,
     /// Whether it is time to put that right.
@@ -133,7 +133,7 @@ pub enum TaskEventKind {
     /// Late: what is remembered is newer.
     Late,
     /// A new state of the task.
-    News,
+    Changed,
     /// A new state of the task, with a status that the hub did not write.
     Forged,
 }
@@ -336,7 +336,7 @@ impl TaskIndex {
         let view = TaskView {
             id: record.id(uid),
             task: record.whole.clone(),
-            said: record.whole.is_none().then(|| self.last_status(record)),
+            last_written: record.whole.is_none().then(|| self.last_status(record)),
             is_forged: record.is_forged,
             may_restore,
             job: job.map_or(JobState::Absent, |j| j.state(now)),

@@ -77,9 +77,9 @@ impl StatusCompressor {
     }
 
     /// The decompressed status, without its seal.
-    pub fn open(&self, word: &LastStatus) -> RenderTaskStatus {
+    pub fn open(&self, packed: &LastStatus) -> RenderTaskStatus {
         let mut text = Vec::new();
-        let whole = self.sample.chain(&*word.packed);
+        let whole = self.sample.chain(&*packed.packed);
         // Past the end of the sample there is nothing where the status says nothing.
         _ = DeflateDecoder::new(whole).read_to_end(&mut text);
         let status = text.get(SAMPLE.len()..).unwrap_or_default();
@@ -158,20 +158,20 @@ mod tests {
         }]});
         for status in [finished(), json!({"attempts": 2}), large, json!({}), Value::Null] {
             let task = task(status);
-            let word = packer.last_status(&task);
-            let opened = packer.open(&word);
+            let packed = packer.last_status(&task);
+            let opened = packer.open(&packed);
             let expected = RenderTaskStatus {
                 seal: None,
                 ..task.status.clone()
             };
             assert_eq!(opened, expected);
-            assert_eq!(word.last.digest, task.status_digest);
+            assert_eq!(packed.last.digest, task.status_digest);
         }
-        let word = packer.last_status(&task(finished()));
+        let packed = packer.last_status(&task(finished()));
         assert!(
-            (150..250).contains(&word.packed.len()),
+            (150..250).contains(&packed.packed.len()),
             "{} bytes",
-            word.packed.len()
+            packed.packed.len()
         );
     }
 

@@ -51,7 +51,7 @@ const MAX_STEPS: usize = 16;
 #[derive(Debug)]
 pub struct ReconcileContext {
     /// Calls to the API server.
-    pub calls: HubClient,
+    pub hub_client: HubClient,
     /// What they go through, as do those to other clusters.
     pub fence: WriteFence,
     /// Events for people.
@@ -94,7 +94,7 @@ pub async fn reconcile(
         verification: None,
         tenant_destination: None,
         vouched: None,
-        carried: None,
+        copied_credentials: None,
         target: None,
         placement: context.hub_placement.clone(),
         leftovers,
@@ -137,7 +137,7 @@ struct Reconciler<'a> {
     /// Whether the hub may act as the task's ServiceAccount.
     vouched: Option<Result<(), Refusal>>,
     /// The platform's credentials that are copied to another cluster.
-    carried: Option<Result<CopiedCredentials, Refusal>>,
+    copied_credentials: Option<Result<CopiedCredentials, Refusal>>,
     /// Where its Job runs, as its spec says.
     target: Option<Result<RemoteTarget, Refusal>>,
     /// The same, as its objects need it.
@@ -179,7 +179,7 @@ impl Reconciler<'_> {
 
     async fn task(&mut self) -> Result<Option<Arc<Task>>, ReconcileError> {
         if self.view.task.is_none() {
-            let read = self.context.calls.get_task(&self.view.id).await?;
+            let read = self.context.hub_client.get_task(&self.view.id).await?;
             let read = read.map(|task| Arc::new(self.believe(task)));
             (self.view.task, self.outcome.task) = (read.clone(), read);
         }
@@ -204,13 +204,13 @@ impl Reconciler<'_> {
             target: self.target.as_ref(),
             site: self.site(),
             leftovers: self.leftovers,
-            copied_credentials: self.carried.as_ref(),
+            copied_credentials: self.copied_credentials.as_ref(),
             gates: &self.context.feature_gates,
             timeouts: self.context.timeouts,
             has_slot: self.has_slot,
             has_waited: self.view.has_waited,
             waiting_beside: self.view.waiting_beside,
-            held: self.view.create_blocked,
+            blocked: self.view.create_blocked,
             is_forged: self.view.is_forged && self.view.may_restore,
             removal: self.view.removal,
         };
@@ -225,7 +225,7 @@ impl Reconciler<'_> {
     }
 
     async fn execute(&mut self, task: &Arc<Task>, step: ReconcileStep) -> Result<(), ReconcileError> {
-        let calls = &self.context.calls;
+        let calls = &self.context.hub_client;
         let name = job_name(&task.id.name, &task.id.uid);
         match step {
             ReconcileStep::AddFinalizer => {
@@ -242,7 +242,9 @@ impl Reconciler<'_> {
                 self.outcome.is_gone = !task.has_finalizer();
                 self.apply_change(task, task.resource_version.clone(), |t| t.deleting = true);
             }
-            ReconcileStep::Load(cargo) => self.carried = Some(self.load_credentials(&cargo).await?),
+            ReconcileStep::Load(cargo) => {
+                self.copied_credentials = Some(self.load_credentials(&cargo).await?)
+            }
             ReconcileStep::Abandon => self.record_leftovers(task).await?,
             ReconcileStep::Vouch(reader) => self.vouched = Some(self.check_reader(&reader).await?),
             ReconcileStep::LookUp(reference) => {
@@ -301,7 +303,7 @@ impl Reconciler<'_> {
             return Ok(Err(reference.refusal(MissingReference::Registry)));
         };
         let secret = match &spec.push_secret_ref {
-            Some(named) => self.context.calls.get_secret(&named.name).await?,
+            Some(named) => self.context.hub_client.get_secret(&named.name).await?,
             None => None,
         };
         let named = spec.push_secret_ref.as_ref();

@@ -213,7 +213,7 @@ impl SiteIndex {
             // The time of a loss counts from the first attempt to connect again.
             entry.lost_since = now;
         }
-        let turn = match &state {
+        let transition = match &state {
             SiteState::Up => SiteTransition::Connected,
             SiteState::Down { since, .. } | SiteState::Refused { since, .. } => {
                 if was_up {
@@ -229,7 +229,7 @@ impl SiteIndex {
             }
         };
         entry.announced = state;
-        turn
+        transition
     }
 
     /// Everything at the site was listed. `None` where the connection was lost since; else whether the ledger has a loss.
@@ -411,8 +411,8 @@ mod tests {
         sites.transition(&site, down(50), at(51));
         assert_eq!(sites.record_loss(&site), Some(at(50)));
         assert_eq!(sites.record_loss(&site), None, "once");
-        for turn in [down(60), SiteState::Up, down(70)] {
-            sites.transition(&site, turn, at(80));
+        for transition in [down(60), SiteState::Up, down(70)] {
+            sites.transition(&site, transition, at(80));
             assert_eq!(since(&sites, &site), Some(at(50)));
         }
         sites.transition(&site, SiteState::Up, at(90));

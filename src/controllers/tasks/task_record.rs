@@ -35,7 +35,7 @@ pub const fn retry(held: CreateBlocked) -> Duration {
 /// Who must change something before a task can start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StartBlocker {
-    /// No one is: nothing blocks it.
+    /// Nothing blocks the task.
     #[default]
     No,
     /// The platform.

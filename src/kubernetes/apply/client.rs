@@ -37,7 +37,7 @@ const READS: usize = 4;
 pub(super) struct CachedLedger {
     /// Version of the object; `None` where there is none.
     pub(super) version: Option<String>,
-    pub(super) room: LedgerBudget,
+    pub(super) ledger_budget: LedgerBudget,
 }
 
 /// Calls to the hub's own cluster.

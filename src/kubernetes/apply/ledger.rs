@@ -44,7 +44,7 @@ impl HubClient {
                 Some(ledger) => ledger,
                 None => self.get_ledger().await?.0,
             };
-            let admitted = ledger.room.admit(changes);
+            let admitted = ledger.ledger_budget.admit(changes);
             let version = match &ledger.version {
                 version if admitted.changes.is_empty() => Ok(version.clone()),
                 Some(version) => self.change_ledger(version, &admitted.changes).await.map(Some),
@@ -75,7 +75,13 @@ impl HubClient {
         let (version, data) = read.map_or((None, None), |map| (map.metadata.resource_version, map.data));
         let data = data.unwrap_or_default();
         let room = LedgerBudget::of(&data);
-        Ok((CachedLedger { version, room }, data))
+        Ok((
+            CachedLedger {
+                version,
+                ledger_budget: room,
+            },
+            data,
+        ))
     }
 
     async fn change_ledger(&self, version: &str, changes: &LedgerChanges) -> Result<String, CallError> {

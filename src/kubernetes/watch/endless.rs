@@ -71,7 +71,7 @@ pub(super) fn endless_with<K>(
     config: Config,
     metrics: Metrics,
     name: &'static str,
-    heard: impl Fn(&watcher::Error) + Clone + Send + 'static,
+    received: impl Fn(&watcher::Error) + Clone + Send + 'static,
 ) -> impl Stream<Item = Event<K>>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
@@ -80,13 +80,13 @@ where
     let can_stream = Arc::new(AtomicBool::new(true));
     futures::stream::unfold(Duration::ZERO, move |pause| {
         let (api, config, metrics) = (api.clone(), config.clone(), metrics.clone());
-        let (can_stream, heard) = (Arc::clone(&can_stream), heard.clone());
+        let (can_stream, received) = (Arc::clone(&can_stream), received.clone());
         async move {
             tokio::time::sleep(pause).await;
             let streams = can_stream.load(Ordering::Relaxed);
             let config = if streams { config.streaming_lists() } else { config };
             let namespace = api.namespace().map(str::to_owned);
-            let events = open(api, config).inspect_err(heard);
+            let events = open(api, config).inspect_err(received);
             let of = WatchName { name, namespace };
             Some((until_unusable(events, metrics, of, can_stream), REOPEN_PAUSE))
         }
@@ -170,13 +170,13 @@ mod tests {
             let task = |o: &ConfigMap| task_of(&o.metadata);
             change(event, |o| task(&o), task).map(|change| format!("{change:?}"))
         };
-        let (ours, foreign) = (json!({"renderhub.dev/task-uid": "t1"}), json!({"app": "x"}));
+        let (own, foreign) = (json!({"renderhub.dev/task-uid": "t1"}), json!({"app": "x"}));
         let is = |text: &str| Some(text.to_owned());
         assert_eq!(tell(Event::Init), is("Restart"));
         assert_eq!(tell(Event::InitDone), is("Synced"));
-        assert_eq!(tell(Event::InitApply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
-        assert_eq!(tell(Event::Apply(object(&ours))), is("Seen(TaskUid(\"t1\"))"));
-        assert_eq!(tell(Event::Delete(object(&ours))), is("Gone(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::InitApply(object(&own))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Apply(object(&own))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(tell(Event::Delete(object(&own))), is("Gone(TaskUid(\"t1\"))"));
         for event in [Event::InitApply, Event::Apply, Event::Delete] {
             assert_eq!(tell(event(object(&foreign))), None);
         }
@@ -236,10 +236,13 @@ mod tests {
             name: "test",
             namespace: None,
         };
-        let told: Vec<_> = until_unusable(events, metrics.clone(), of, Arc::default())
+        let reported: Vec<_> = until_unusable(events, metrics.clone(), of, Arc::default())
             .collect()
             .await;
-        assert!(matches!(told[..], [Event::Init, Event::InitDone]), "{told:?}");
+        assert!(
+            matches!(reported[..], [Event::Init, Event::InitDone]),
+            "{reported:?}"
+        );
         let broken = metrics
             .watch_errors
             .get_or_create(&KindLabel { kind: "test" })

@@ -27,14 +27,14 @@ pub async fn tasks(
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    let (told, refused) = (out.clone(), scope.clone());
-    let heard = move |error: &watcher::Error| {
+    let (reported, refused) = (out.clone(), scope.clone());
+    let received = move |error: &watcher::Error| {
         // If the channel is full, the next error sends it again.
         if is_forbidden(error) {
-            _ = told.try_send(EngineEvent::Refused(refused.clone()).into());
+            _ = reported.try_send(EngineEvent::Refused(refused.clone()).into());
         }
     };
-    let events = endless_with(api, of_tenants(), metrics, name_of(scope.kind), heard);
+    let events = endless_with(api, of_tenants(), metrics, name_of(scope.kind), received);
     forward(events, out, |event| {
         let change = change(event, |o| o.into_task(scope.kind).map(Box::new), uid_of)?;
         Some(EngineEvent::Task(scope.clone(), change))

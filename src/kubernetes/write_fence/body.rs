@@ -13,7 +13,7 @@ use super::fence::{BoxError, WriteFence, only_reads};
 #[derive(Debug)]
 pub struct FencedBody<B> {
     body: B,
-    gate: Option<WriteFence>,
+    fence: Option<WriteFence>,
 }
 
 impl<B> FencedBody<B> {
@@ -21,7 +21,7 @@ impl<B> FencedBody<B> {
     #[must_use]
     pub fn new(body: B, method: &Method, gate: &WriteFence) -> Self {
         let gate = (!only_reads(method)).then(|| gate.clone());
-        Self { body, gate }
+        Self { body, fence: gate }
     }
 }
 
@@ -33,7 +33,7 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for FencedBody<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
-        if let Some(Err(closed)) = self.gate.as_ref().map(WriteFence::admit) {
+        if let Some(Err(closed)) = self.fence.as_ref().map(WriteFence::admit) {
             return Poll::Ready(Some(Err(closed.into())));
         }
         let frame = Pin::new(&mut self.body).poll_frame(context);

@@ -28,7 +28,7 @@ impl<S> Layer<S> for WriteFenceLayer {
 
     fn layer(&self, service: S) -> FencedService<S> {
         let gate = self.0.clone();
-        FencedService { service, gate }
+        FencedService { service, fence: gate }
     }
 }
 
@@ -36,7 +36,7 @@ impl<S> Layer<S> for WriteFenceLayer {
 #[derive(Clone, Debug)]
 pub struct FencedService<S> {
     service: S,
-    gate: WriteFence,
+    fence: WriteFence,
 }
 
 impl<S, B> Service<Request<B>> for FencedService<S>
@@ -54,9 +54,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let is_read = only_reads(&parts.method);
-        let body = FencedBody::new(body, &parts.method, &self.gate);
+        let body = FencedBody::new(body, &parts.method, &self.fence);
         // A sender may act as soon as it has the request.
-        if let Err(closed) = self.gate.admit()
+        if let Err(closed) = self.fence.admit()
             && !is_read
         {
             return async move { Err(closed.into()) }.boxed();
@@ -65,7 +65,7 @@ where
         if is_read {
             return sent.map(|answer| answer.map_err(Into::into)).boxed();
         }
-        let gate = self.gate.clone();
+        let gate = self.fence.clone();
         async move {
             let answer = gate.during(sent).await?;
             answer.map_err(Into::into)

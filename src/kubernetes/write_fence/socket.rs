@@ -20,12 +20,12 @@ use super::resolver::HubConnector;
 #[derive(Clone, Debug)]
 pub(super) struct FencedConnector {
     http: HubConnector,
-    gate: WriteFence,
+    fence: WriteFence,
 }
 
 impl FencedConnector {
     pub(super) fn new(http: HubConnector, gate: WriteFence) -> Self {
-        Self { http, gate }
+        Self { http, fence: gate }
     }
 }
 
@@ -39,7 +39,7 @@ impl Service<Uri> for FencedConnector {
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        let (connecting, gate) = (self.http.call(to), self.gate.clone());
+        let (connecting, gate) = (self.http.call(to), self.fence.clone());
         async move {
             let socket = connecting.await?;
             Ok(FencedSocket { socket, gate })

@@ -397,17 +397,17 @@ fn nonsense_in_a_record_holds_nobody_up_for_long() {
 #[test]
 fn the_finding_names_the_peer_and_what_both_serve() {
     let ours = claim("east", "hub-0", &["a", "b"]);
-    let told = |other: &HolderIdentity| finding(&[ours.conflict(&record(other, 1)).unwrap()]).message;
+    let reported = |other: &HolderIdentity| finding(&[ours.conflict(&record(other, 1)).unwrap()]).message;
     assert_eq!(
-        told(&claim("west", "hub-1", &["b"])),
+        reported(&claim("west", "hub-1", &["b"])),
         "the hub west-0123abcd (hub-1) serves b too"
     );
     let elsewhere = HolderIdentity {
         rendering: "elsewhere".to_owned(),
         ..claim("east", "hub-1", &["b"])
     };
-    assert!(told(&elsewhere).contains("same hub id and the rendering namespace elsewhere"));
-    assert!(told(&claim("west", "hub\n1", &[])).contains("hub\\n1"));
+    assert!(reported(&elsewhere).contains("same hub id and the rendering namespace elsewhere"));
+    assert!(reported(&claim("west", "hub\n1", &[])).contains("hub\\n1"));
     let earlier = LeaseRecord::of(&part(&claim("east", "hub-1", &["a"]), InstanceState::Active)).unwrap();
     let found = finding(&[ours.conflict(&earlier).unwrap()]);
     assert!(found.message.contains("is of an earlier version"), "{found:?}");

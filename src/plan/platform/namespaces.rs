@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn a_hub_keeps_what_another_says_of_namespaces_it_does_not_see() {
         let (recorded, existing) = (uids(&[("a", "1"), ("b", "1")]), uids(&[("a", "1")]));
-        let told = |allowed: &[&str], before: &str| {
+        let reported = |allowed: &[&str], before: &str| {
             let before: Vec<&str> = mentioned(before).collect();
             let mut message = "tasks push anonymously".to_owned();
             let recreated = recreated(&list(allowed), &recorded, &existing, &before);
@@ -323,9 +323,9 @@ mod tests {
         let mut of_another = String::new();
         mention(&mut of_another, &list(&["a", "b", "c"]));
         // Of a it knows better, and c was never recorded.
-        assert_eq!(told(&["a", "b", "c"], &of_another), ["b"]);
-        assert_eq!(told(&["a", "b", "c"], "tasks push anonymously"), [""; 0]);
-        assert_eq!(told(&["a"], &of_another), [""; 0], "it is off the list");
-        assert_eq!(told(&["a", "b", "*"], &of_another), [""; 0]);
+        assert_eq!(reported(&["a", "b", "c"], &of_another), ["b"]);
+        assert_eq!(reported(&["a", "b", "c"], "tasks push anonymously"), [""; 0]);
+        assert_eq!(reported(&["a"], &of_another), [""; 0], "it is off the list");
+        assert_eq!(reported(&["a", "b", "*"], &of_another), [""; 0]);
     }
 }

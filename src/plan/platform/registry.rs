@@ -191,7 +191,7 @@ mod tests {
     fn a_pair_that_names_another_host_is_not_used_and_one_that_names_none_is_warned_of() {
         let pair = secret(BASIC, &[("username", "u"), ("password", "p")]);
         let host = "registry.test:5000";
-        let told = |named: Option<&str>| {
+        let reported = |named: Option<&str>| {
             let mut secret = pair.clone();
             secret.metadata.annotations =
                 named.map(|host| [(crate::api::labels::REGISTRY_HOST.to_owned(), host.to_owned())].into());
@@ -200,13 +200,13 @@ mod tests {
             let wanted = ready(&spec(Some("s")), &judged);
             (wanted.reason, wanted.message)
         };
-        let (reason, message) = told(Some(host));
+        let (reason, message) = reported(Some(host));
         assert_eq!((reason, &*message), (Reason::Ready, "tasks push with the Secret"));
-        let (reason, message) = told(None);
+        let (reason, message) = reported(None);
         assert_eq!(reason, Reason::Ready);
         assert!(message.contains("renderhub.dev/registry-host"), "{message}");
         for another in ["old.test:5000", "registry.test", "https://registry.test:5000", ""] {
-            let (reason, message) = told(Some(another));
+            let (reason, message) = reported(Some(another));
             assert_eq!(reason, Reason::PushSecretInvalid, "{another}");
             assert!(!message.contains("old.test"), "{message}");
         }
@@ -246,14 +246,14 @@ mod tests {
     #[test]
     fn dockers_file_must_cover_the_host() {
         let (good, bad) = (r#"{"username":"u","password":"p"}"#, r#"{"auth":"!!"}"#);
-        for (ours, others, usable) in [
+        for (own, others, usable) in [
             (good, "{}", true),
             (good, bad, true),
             ("{}", good, false),
             (bad, good, false),
             ("", good, false),
         ] {
-            let file = format!(r#"{{"auths":{{"registry.test:5000":{ours},"other.test":{others}}}}}"#);
+            let file = format!(r#"{{"auths":{{"registry.test:5000":{own},"other.test":{others}}}}}"#);
             let expected = if usable {
                 CredentialState::DockerConfig("s".into())
             } else {

@@ -13,7 +13,7 @@ impl ReportedFindings {
     /// Records findings; returns those that changed. At first these are what would refuse a start, because the start logged
     /// everything else; then each other verdict, and each other reason to refuse.
     pub fn take_changes<'a>(&mut self, findings: &'a [PreflightFinding]) -> Vec<&'a PreflightFinding> {
-        let mut news = Vec::new();
+        let mut changes = Vec::new();
         for finding in findings {
             let refuses = finding.result == CheckResult::Refused;
             let is_news = match self.0.get(&finding.check) {
@@ -25,10 +25,10 @@ impl ReportedFindings {
             self.0
                 .insert(finding.check, (finding.result, finding.message.clone()));
             if is_news {
-                news.push(finding);
+                changes.push(finding);
             }
         }
-        news
+        changes
     }
 }
 
@@ -41,7 +41,7 @@ mod tests {
     fn a_finding_is_told_once_and_its_end_too() {
         let check = PreflightCheck::TenantRights;
         let refused = |what: &str| PreflightFinding::refused(check, what, "");
-        let mut told = ReportedFindings::default();
+        let mut reported = ReportedFindings::default();
         let table = [
             (PreflightFinding::ok(check, "asked for 3"), false),
             (PreflightFinding::ok(check, "asked for 4"), false),
@@ -53,7 +53,7 @@ mod tests {
             (PreflightFinding::warning(check, "y", ""), false),
         ];
         for (finding, is_news) in table {
-            let found = told.take_changes(std::slice::from_ref(&finding));
+            let found = reported.take_changes(std::slice::from_ref(&finding));
             assert_eq!(!found.is_empty(), is_news, "{finding:?}");
         }
         // A refusal in the first findings is logged; a warning was logged at the start.

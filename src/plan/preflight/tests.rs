@@ -318,7 +318,7 @@ fn rights_of_tenants_are_told_by_subject() {
 
 #[test]
 fn one_namespace_is_no_namespaces() {
-    for (namespaces, told) in [(0, " 0 namespaces:"), (1, " 1 namespace:"), (2, " 2 namespaces:")] {
+    for (namespaces, reported) in [(0, " 0 namespaces:"), (1, " 1 namespace:"), (2, " 2 namespaces:")] {
         let mut facts = good();
         facts.rights = Ok(TenantPermissions {
             held: Vec::new(),
@@ -331,7 +331,7 @@ fn one_namespace_is_no_namespaces() {
             .iter()
             .find(|f| f.check == PreflightCheck::TenantRights)
             .unwrap();
-        assert!(finding.message.contains(told), "{}", finding.message);
+        assert!(finding.message.contains(reported), "{}", finding.message);
     }
 }
 

@@ -37,7 +37,7 @@ pub struct KeyOwner {
 
 impl KeyOwner {
     /// An owner without a name, without a bound.
-    pub const NOBODY: Self = Self {
+    pub const UNKNOWN: Self = Self {
         name: None,
         pools: [None, None, None],
     };
@@ -142,7 +142,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
 
     /// Takes the next key that is due.
     pub fn take(&mut self, now: Instant) -> Option<K> {
-        self.take_fair(now, |_| KeyOwner::NOBODY).map(|(key, _)| key)
+        self.take_fair(now, |_| KeyOwner::UNKNOWN).map(|(key, _)| key)
     }
 
     /// Takes the next key that is due and whose pools have a free slot, and returns the pool that its owner had to wait for;

@@ -157,11 +157,11 @@ mod tests {
                 (UID, Value::Null),
                 ("/name", json!("copy")),
             ] {
-                let told = format!("{changed:?}");
+                let reported = format!("{changed:?}");
                 assert_eq!(
                     maker(&hub(), &object(id, Some(changed))),
                     ObjectCreator::Foreign,
-                    "{told}"
+                    "{reported}"
                 );
             }
         }

@@ -8,11 +8,11 @@ use super::job_state::PodKillReason;
 
 /// What to do next, as the end of a sentence that says what happened; without a termination message, by what stopped the pod.
 pub(super) const fn advice(
-    said: Option<Reason>,
+    reason: Option<Reason>,
     deadline: bool,
     stop: Option<PodKillReason>,
 ) -> &'static str {
-    match (said, stop) {
+    match (reason, stop) {
         (Some(said), _) => of_reason(said),
         (None, Some(PodKillReason::OutOfMemory)) => {
             "make a new task with less in spec.config, or ask the platform operator for a renderer class with more memory"

@@ -65,7 +65,7 @@ pub struct ObservedTask<'a> {
     /// Tasks that wait for the tenant of the same namespace.
     pub waiting_beside: usize,
     /// What an earlier attempt to create its objects ran into.
-    pub held: Option<CreateBlocked>,
+    pub blocked: Option<CreateBlocked>,
     /// Whether the object has a status that is not the hub's, and it is time to put it right.
     pub is_forged: bool,
     /// Whether the task itself may be removed now.

@@ -41,7 +41,7 @@ fn start_or(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<ReconcileStep
     if o.task.id.namespace == o.rendering {
         return Err(refuse(o, &in_rendering_namespace(), ReconcileStep::REST));
     }
-    if let Some(held) = o.held {
+    if let Some(held) = o.blocked {
         return Err(blocked(o, held));
     }
     placed(o, spec)?;

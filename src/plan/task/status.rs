@@ -160,10 +160,10 @@ pub fn mention_shorter_ttl(status: &mut RenderTaskStatus, task: &Task, longest: 
         1 => "1 second".to_owned(),
         seconds => format!("{seconds} seconds"),
     };
-    let told = format!("; failedJobTTL is larger than the platform's maximum of {longest}, which counts");
+    let reported = format!("; failedJobTTL is larger than the platform's maximum of {longest}, which counts");
     for condition in &mut status.conditions {
         if condition.type_ != ConditionType::JobScheduled.as_str() {
-            condition.message.push_str(&told);
+            condition.message.push_str(&reported);
         }
     }
 }

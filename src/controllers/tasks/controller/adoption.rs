@@ -110,7 +110,7 @@ impl TaskController {
             return;
         }
         let objects = match origin {
-            None => Some(self.context.calls.objects().clone()),
+            None => Some(self.context.hub_client.objects().clone()),
             Some(site) => self.objects_at(site),
         };
         let Some(objects) = objects else { return };

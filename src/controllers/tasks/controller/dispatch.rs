@@ -28,7 +28,7 @@ impl TaskController {
             let owner = |uid: &TaskUid| {
                 index
                     .task(uid)
-                    .map_or(KeyOwner::NOBODY, |record| limits.owner(record))
+                    .map_or(KeyOwner::UNKNOWN, |record| limits.owner(record))
             };
             let Some((uid, waited_for)) = self.queue.take_fair(now, owner) else {
                 return;

@@ -237,17 +237,17 @@ impl TaskController {
     /// that changes things without end keeps only its own tasks busy, and those within measure.
     fn mark_dirty(&mut self, namespace: String) {
         if self.dirty_namespaces.is_empty() {
-            self.clean_due = Some(Instant::now() + SETTLE);
+            self.flush_due = Some(Instant::now() + SETTLE);
         }
         self.dirty_namespaces.insert(namespace);
     }
 
     /// Wakes the tasks that wait for the tenants of the namespaces in which something changed.
     pub(super) fn flush(&mut self, now: Instant) {
-        if self.clean_due.is_none_or(|due| now < due) {
+        if self.flush_due.is_none_or(|due| now < due) {
             return;
         }
-        self.clean_due = None;
+        self.flush_due = None;
         let soiled = std::mem::take(&mut self.dirty_namespaces);
         for uid in
             self.tasks_where(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if soiled.contains(&**ns)))

@@ -23,7 +23,7 @@ impl TaskController {
     pub(super) fn read_ledger(&mut self) {
         let context = Arc::clone(&self.context);
         self.running.spawn(WorkItem::LedgerRead, async move {
-            WorkResult::Ledger(context.calls.read_ledger().await)
+            WorkResult::Ledger(context.hub_client.read_ledger().await)
         });
     }
 
@@ -44,7 +44,7 @@ impl TaskController {
                 let context = Arc::clone(&self.context);
                 self.running.spawn(WorkItem::LedgerRead, async move {
                     tokio::time::sleep(LEDGER_RETRY).await;
-                    WorkResult::Ledger(context.calls.read_ledger().await)
+                    WorkResult::Ledger(context.hub_client.read_ledger().await)
                 });
             }
         }
@@ -106,7 +106,7 @@ impl TaskController {
                 if !pause.is_zero() {
                     tokio::time::sleep(pause).await;
                 }
-                let written = context.calls.write_ledger(&changes).await;
+                let written = context.hub_client.write_ledger(&changes).await;
                 match &written {
                     Ok(admitted) if admitted.refused > 0 => {
                         tracing::warn!(

@@ -27,12 +27,12 @@ impl TaskController {
         // No age grows while no task waits.
         let waits = self.fair.len().0 > 0;
         if self.look_due.map_or(waits, |due| due <= now) {
-            self.show_queue();
+            self.publish_queue();
             self.look_due = waits.then_some(now + LOOK);
         }
     }
 
-    fn show_queue(&mut self) {
+    fn publish_queue(&mut self) {
         let clock = Timestamp::now();
         let rows = self.fair.depths().map(|(namespace, depth)| QueueSample {
             namespace,
@@ -43,7 +43,7 @@ impl TaskController {
     }
 
     /// Records how long a task waited for its slot.
-    pub(super) fn show_wait(&self, uid: &TaskUid, now: Instant) {
+    pub(super) fn publish_wait(&self, uid: &TaskUid, now: Instant) {
         let since = self.index.task(uid).and_then(|record| record.waits_since);
         self.metrics
             .queue

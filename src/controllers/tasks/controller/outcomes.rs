@@ -209,7 +209,7 @@ impl TaskController {
         }
         let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
         self.running.spawn(WorkItem::Removal, async move {
-            remove_orphans(&context.calls, context.calls.objects(), &metrics, sweep).await;
+            remove_orphans(&context.hub_client, context.hub_client.objects(), &metrics, sweep).await;
             WorkResult::Removal
         });
     }

@@ -236,7 +236,7 @@ impl TaskController {
         let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
         let errand = WorkItem::SiteRemoval(Arc::clone(&site));
         self.running.spawn(errand, async move {
-            let settled = remove_orphans(&context.calls, &objects, &metrics, sweep).await;
+            let settled = remove_orphans(&context.hub_client, &objects, &metrics, sweep).await;
             drop(place);
             WorkResult::SiteRemoval(site, settled)
         });

@@ -19,7 +19,7 @@ pub(super) enum SyncSource {
 }
 
 /// Everything that must be seen whole before anything is decided.
-pub(super) fn unseen(scopes: Vec<TaskWatchScope>, crosses_namespaces: bool) -> HashSet<SyncSource> {
+pub(super) fn unsynced_sources(scopes: Vec<TaskWatchScope>, crosses_namespaces: bool) -> HashSet<SyncSource> {
     let others = [
         SyncSource::Jobs,
         SyncSource::Pods,

@@ -42,19 +42,19 @@ impl TaskIndex {
         if is_forged {
             TaskEventKind::Forged
         } else {
-            TaskEventKind::News
+            TaskEventKind::Changed
         }
     }
 
     /// Records what a worker found or wrote as the status of the object.
-    pub fn take_status(&mut self, uid: &TaskUid, news: StatusUpdate, now: Instant) {
+    pub fn take_status(&mut self, uid: &TaskUid, changes: StatusUpdate, now: Instant) {
         let Some(record) = self.tasks.get_mut(uid) else {
             return;
         };
-        record.is_forged = news.is_forged.unwrap_or(record.is_forged);
+        record.is_forged = changes.is_forged.unwrap_or(record.is_forged);
         record.last_status.last.in_doubt =
-            news.in_doubt || (record.last_status.last.in_doubt && !news.was_written);
-        if news.was_restored {
+            changes.in_doubt || (record.last_status.last.in_doubt && !changes.was_written);
+        if changes.was_restored {
             record.restored = Some(now);
         }
     }

@@ -88,7 +88,7 @@ fn see_in(index: &mut TaskIndex, scope: &TaskWatchScope, mut task: Task) -> bool
     task.set_status(key().sealed(&task.id.uid, task.status.clone()));
     let sight = index.see_task(scope, task, &key());
     assert_ne!(sight, TaskEventKind::Forged);
-    sight == TaskEventKind::News
+    sight == TaskEventKind::Changed
 }
 
 fn job(uid: &str, hint: CompletionHint) -> JobMetadata {

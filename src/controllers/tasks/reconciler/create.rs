@@ -108,13 +108,13 @@ impl Reconciler<'_> {
         };
         self.view.create_blocked = Some(held);
         if held == CreateBlocked::JobRefused {
-            self.tell_refusal(task, declined.rejection.as_ref());
+            self.report_refusal(task, declined.rejection.as_ref());
         }
         Ok(())
     }
 
     /// Reports a refusal to the platform operator, once for each task, and requests a dry run of the class.
-    fn tell_refusal(&self, task: &Task, objection: Option<&AdmissionRejection>) {
+    fn report_refusal(&self, task: &Task, objection: Option<&AdmissionRejection>) {
         let class = task
             .spec
             .as_ref()

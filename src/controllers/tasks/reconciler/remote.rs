@@ -59,7 +59,7 @@ impl Reconciler<'_> {
     /// Calls to where the Job runs.
     pub(super) fn objects(&self) -> Result<TaskObjectClient, ReconcileError> {
         if self.target.is_none() {
-            return Ok(self.context.calls.objects().clone());
+            return Ok(self.context.hub_client.objects().clone());
         }
         let (site, _) = self
             .view
@@ -134,7 +134,7 @@ impl Reconciler<'_> {
         &self,
         cargo: &CopyRequest,
     ) -> Result<Result<CopiedCredentials, Refusal>, ReconcileError> {
-        let calls = &self.context.calls;
+        let calls = &self.context.hub_client;
         let mut carried = CopiedCredentials {
             login: None,
             certificates: None,
@@ -183,7 +183,8 @@ impl Reconciler<'_> {
                 .or_else(|| recorded(&task.status.config_secret_ref)),
             since: Timestamp::now(),
         };
-        let written = self.context.calls.write_ledger(&record_orphan(&orphan)).await?;
+        let hub_client = &self.context.hub_client;
+        let written = hub_client.write_ledger(&record_orphan(&orphan)).await?;
         self.outcome.remote.forgotten = written.forgotten;
         self.leftovers = RemoteLeftovers::WrittenDown;
         let is_recorded = written.refused == 0;
@@ -193,7 +194,7 @@ impl Reconciler<'_> {
             reason: Reason::TeardownForced,
             note: forced_deletion_note(is_recorded, &orphan.name),
         });
-        tracing::warn!(task = %task.id.uid, is_recorded, "a task was let go although its cluster was not reached");
+        tracing::warn!(task = %task.id.uid, is_recorded, "finalizer removed: the cluster is unreachable");
         self.outcome.remote.orphan = is_recorded.then(|| Box::new(orphan));
         Ok(())
     }

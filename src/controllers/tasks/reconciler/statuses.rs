@@ -14,7 +14,7 @@ use super::Reconciler;
 impl Reconciler<'_> {
     /// The task as read, with the hub's last status in place of one that it did not write.
     pub(super) fn believe(&mut self, mut task: Task) -> Task {
-        let (last, status) = self.view.said.take().unwrap_or_default();
+        let (last, status) = self.view.last_written.take().unwrap_or_default();
         self.view.is_forged = !self.context.key.is_genuine(&task, Some(last));
         self.outcome.status.is_forged = Some(self.view.is_forged);
         if self.view.is_forged {
@@ -46,7 +46,7 @@ impl Reconciler<'_> {
 
     async fn put_status(&mut self, task: &Arc<Task>, status: RenderTaskStatus) -> Result<(), ReconcileError> {
         let status = self.context.key.sealed(&task.id.uid, status);
-        let answer = self.context.calls.write_status(&task.id, &status).await;
+        let answer = self.context.hub_client.write_status(&task.id, &status).await;
         self.outcome.status.in_doubt = answer.as_ref().is_err_and(|error| error.is_ambiguous());
         let standing = match answer {
             Err(CallError::NotFound) => {

@@ -11,23 +11,23 @@ fn rule(group: &str, resource: &str, verb: &str) -> ResourceRule {
 
 #[test]
 fn rights_beyond_need_are_named_by_where_they_reach() {
-    let told = |rule: &ResourceRule, reach| excess(std::slice::from_ref(rule), reach).into_iter().next();
+    let reported = |rule: &ResourceRule, reach| excess(std::slice::from_ref(rule), reach).into_iter().next();
     let get_secrets = rule("", "secrets", "get");
-    assert_eq!(told(&get_secrets, PermissionScope::Rendering), None);
+    assert_eq!(reported(&get_secrets, PermissionScope::Rendering), None);
     assert_eq!(
-        told(&get_secrets, PermissionScope::Anywhere).as_deref(),
+        reported(&get_secrets, PermissionScope::Anywhere).as_deref(),
         Some("get secrets")
     );
     let mint = rule("", "serviceaccounts/token", "create");
     assert_eq!(
-        told(&mint, PermissionScope::Anywhere).as_deref(),
+        reported(&mint, PermissionScope::Anywhere).as_deref(),
         Some("create serviceaccounts/token")
     );
     let named = ResourceRule {
         resource_names: Some(vec!["builder".to_owned()]),
         ..mint
     };
-    assert_eq!(told(&named, PermissionScope::Anywhere), None);
+    assert_eq!(reported(&named, PermissionScope::Anywhere), None);
     for (group, resource, verb) in [
         ("", "users", "impersonate"),
         ("", "secrets", "update"),
@@ -38,12 +38,12 @@ fn rights_beyond_need_are_named_by_where_they_reach() {
         ("", "secrets", "*"),
     ] {
         assert!(
-            told(&rule(group, resource, verb), PermissionScope::Rendering).is_some(),
+            reported(&rule(group, resource, verb), PermissionScope::Rendering).is_some(),
             "{group} {resource} {verb}"
         );
     }
     assert_eq!(
-        told(
+        reported(
             &rule("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
             PermissionScope::Anywhere
         ),
@@ -53,15 +53,15 @@ fn rights_beyond_need_are_named_by_where_they_reach() {
 
 #[test]
 fn kubeconfigs_are_read_where_they_are_and_never_made() {
-    let told = |verb: &str, reach| {
+    let reported = |verb: &str, reach| {
         let found = excess(&[rule("", "secrets", verb)], reach);
         found.into_iter().next()
     };
     for verb in ["get", "list", "watch"] {
-        assert_eq!(told(verb, PermissionScope::Kubeconfigs), None, "{verb}");
+        assert_eq!(reported(verb, PermissionScope::Kubeconfigs), None, "{verb}");
     }
-    assert_eq!(told("create", PermissionScope::Rendering), None);
-    let made = told("create", PermissionScope::Kubeconfigs);
+    assert_eq!(reported("create", PermissionScope::Rendering), None);
+    let made = reported("create", PermissionScope::Kubeconfigs);
     assert_eq!(made.as_deref(), Some("create secrets"));
 }
 
@@ -76,18 +76,18 @@ fn more_rights_than_needed_warn_and_cluster_admin_is_called_by_its_name() {
         }),
         ..good()
     };
-    let told = |facts: &PreflightFacts| {
+    let reported = |facts: &PreflightFacts| {
         let findings = judge(facts, &BTreeSet::new());
         findings
             .into_iter()
             .find(|f| f.check == PreflightCheck::OwnRights)
             .unwrap()
     };
-    let admin = told(&with(rule("*", "*", "*"), false));
+    let admin = reported(&with(rule("*", "*", "*"), false));
     assert_eq!(admin.result, CheckResult::Warning);
     assert!(admin.message.contains("cluster-admin"), "{}", admin.message);
-    assert_eq!(told(&with(rule("*", "*", "*"), true)).result, CheckResult::Ok);
-    let wide = told(&with(rule("", "secrets", "get"), false));
+    assert_eq!(reported(&with(rule("*", "*", "*"), true)).result, CheckResult::Ok);
+    let wide = reported(&with(rule("", "secrets", "get"), false));
     assert_eq!(wide.message, "the hub may do more than it needs: get secrets");
     let writes = PreflightFacts {
         own_rules: Ok(HubPermissions {
@@ -97,7 +97,7 @@ fn more_rights_than_needed_warn_and_cluster_admin_is_called_by_its_name() {
         ..good()
     };
     assert_eq!(
-        told(&writes).message,
+        reported(&writes).message,
         "the hub may do more than it needs: create secrets"
     );
 }

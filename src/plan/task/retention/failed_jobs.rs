@@ -91,7 +91,7 @@ impl FailedJobs {
         }
         self.forget(task.uid);
         let shelves = self.grounds.entry(ground.clone()).or_default();
-        shelves.change(task.namespace, |shelf| shelf.insert(task.key()));
+        shelves.change(task.namespace, |store| store.insert(task.key()));
         self.enter(&ground);
         let stands = (ground, Arc::clone(task.namespace), task.ended);
         self.known.insert(task.uid.clone(), stands);
@@ -103,7 +103,7 @@ impl FailedJobs {
             return;
         };
         if let Some(shelves) = self.grounds.get_mut(&ground) {
-            shelves.change(&namespace, |shelf| shelf.remove(&(ended, uid.clone())));
+            shelves.change(&namespace, |store| store.remove(&(ended, uid.clone())));
             if shelves.count == 0 && !shelves.is_in_round {
                 self.grounds.remove(&ground);
             }

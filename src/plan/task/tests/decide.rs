@@ -135,14 +135,14 @@ impl Situation {
             has_waited: self.has_waited,
             waiting_beside: self.waiting_beside,
             rendering: "rendering",
-            held: self.held,
+            blocked: self.held,
             is_forged: self.is_forged,
             removal: self.removal,
         })
     }
 
     /// The name of the step, for tables.
-    fn word(&self) -> String {
+    fn label(&self) -> String {
         match self.step() {
             ReconcileStep::WriteStatus(status) => {
                 let task = Task {
@@ -217,7 +217,7 @@ fn running() -> Task {
 /// The task as it is after the step, which must be a status.
 fn written(situation: &Situation) -> Task {
     let ReconcileStep::WriteStatus(status) = situation.step() else {
-        panic!("{}", situation.word());
+        panic!("{}", situation.label());
     };
     Task {
         status: *status,
@@ -233,8 +233,8 @@ fn ended(verdict: JobProgress, changes: serde_json::Value) -> Task {
 }
 
 fn check(table: impl IntoIterator<Item = (Situation, &'static str)>) {
-    for (line, (situation, word)) in table.into_iter().enumerate() {
-        assert_eq!(situation.word(), word, "line {line}");
+    for (line, (situation, label)) in table.into_iter().enumerate() {
+        assert_eq!(situation.label(), label, "line {line}");
     }
 }
 
@@ -260,10 +260,10 @@ fn a_task_with_too_many_finalizers_starts_when_some_are_taken_off_and_runs_and_g
         ),
     ]);
     let refused = crowded(fresh(), 65);
-    let told = written(&refused);
+    let reported = written(&refused);
     check(vec![
-        (Situation::of(told.clone()), "rest"),
-        (crowded(Situation::of(told), 0), "create"),
+        (Situation::of(reported.clone()), "rest"),
+        (crowded(Situation::of(reported), 0), "create"),
     ]);
 }
 
@@ -306,15 +306,16 @@ fn a_refusal_is_recorded_once_then_leftovers_go() {
     for (changes, reason) in wrong {
         for has_slot in [true, false] {
             let refused = Situation::of(task_of(spec_with(changes.clone()))).with(|s| s.has_slot = has_slot);
-            assert_eq!(refused.word(), format!("write Pending {reason}"));
-            let told = Situation::of(written(&refused)).with(|s| (s.has_slot, s.now) = (has_slot, at(500)));
+            assert_eq!(refused.label(), format!("write Pending {reason}"));
+            let reported =
+                Situation::of(written(&refused)).with(|s| (s.has_slot, s.now) = (has_slot, at(500)));
             assert_eq!(
-                told.word(),
+                reported.label(),
                 "rest",
                 "{reason}: nothing more to say at a later time"
             );
             assert_eq!(
-                told.with(|s| s.secret = Some("s1")).word(),
+                reported.with(|s| s.secret = Some("s1")).label(),
                 "delete s1",
                 "{reason}"
             );
@@ -324,21 +325,21 @@ fn a_refusal_is_recorded_once_then_leftovers_go() {
 
 #[test]
 fn what_holds_a_task_is_recorded_and_goes_with_its_cause() {
-    for (held, word) in [
+    for (held, label) in [
         (CreateBlocked::NameConflict, "write Pending NameConflict"),
         (CreateBlocked::JobRefused, "write Pending JobRefused"),
         (CreateBlocked::NotAdmitted, "write Pending Queued"),
     ] {
         let situation = fresh().with(|s| s.held = Some(held));
-        assert_eq!(situation.word(), word);
-        let told = Situation::of(written(&situation)).with(|s| s.held = Some(held));
+        assert_eq!(situation.label(), label);
+        let reported = Situation::of(written(&situation)).with(|s| s.held = Some(held));
         let rests = if held == CreateBlocked::JobRefused {
             "rest until 105"
         } else {
             "rest"
         };
-        assert_eq!(told.word(), rests);
-        assert_eq!(told.with(|s| s.held = None).word(), "create");
+        assert_eq!(reported.label(), rests);
+        assert_eq!(reported.with(|s| s.held = None).label(), "create");
     }
 }
 
@@ -351,8 +352,8 @@ fn a_task_in_the_rendering_namespace_is_not_served() {
         super::spec(),
     );
     let situation = Situation::of(task);
-    assert_eq!(situation.word(), "write Pending InvalidSpec");
-    assert_eq!(Situation::of(written(&situation)).word(), "rest");
+    assert_eq!(situation.label(), "write Pending InvalidSpec");
+    assert_eq!(Situation::of(written(&situation)).label(), "rest");
 }
 
 /// Holds: B28.
@@ -365,12 +366,12 @@ fn nothing_is_made_for_a_class_whose_jobs_are_refused_here() {
     };
     refusing.classes.insert("default".to_owned(), class);
     let refused = fresh().with(|s| s.catalog = refusing);
-    assert_eq!(refused.word(), "write Pending JobRefused");
+    assert_eq!(refused.label(), "write Pending JobRefused");
     let task = written(&refused);
-    let told = || Situation::of(task.clone()).with(|s| s.catalog = refused.catalog.clone());
+    let reported = || Situation::of(task.clone()).with(|s| s.catalog = refused.catalog.clone());
     check(vec![
-        (told().with(|s| s.secret = Some("s1")), "delete s1"),
-        (told(), "rest"),
+        (reported().with(|s| s.secret = Some("s1")), "delete s1"),
+        (reported(), "rest"),
         (Situation::of(task.clone()), "create"),
     ]);
 }
@@ -380,7 +381,7 @@ fn a_mended_platform_starts_a_refused_task() {
     let mut missing = platform();
     missing.registries.get_mut("main").unwrap().credential = CredentialState::Missing;
     let refused = fresh().with(|s| s.catalog = missing);
-    assert_eq!(refused.word(), "write Pending PushSecretNotFound");
+    assert_eq!(refused.label(), "write Pending PushSecretNotFound");
     let task = written(&refused);
     check(vec![
         (Situation::of(task.clone()), "create"),
@@ -448,8 +449,8 @@ fn a_job_needs_neither_slot_nor_catalog_to_be_followed() {
 fn a_changed_spec_ends_what_runs_and_starts_nothing() {
     let changed = |job: JobState| Situation::of(running()).with(|s| (s.task.generation, s.job) = (2, job));
     let first = changed(seen(&running(), false)).with(|s| s.secret = Some("s1"));
-    assert_eq!(first.word(), "write Running SpecMutated");
-    let told = |job: JobState, secret| {
+    assert_eq!(first.label(), "write Running SpecMutated");
+    let reported = |job: JobState, secret| {
         let mut task = written(&first);
         task.generation = 2;
         Situation::of(task).with(|s| (s.job, s.secret) = (job, secret))
@@ -459,10 +460,10 @@ fn a_changed_spec_ends_what_runs_and_starts_nothing() {
             changed(read(&running(), JobProgress::Complete(at(50)))),
             "write Running SpecMutated",
         ),
-        (told(seen(&running(), false), Some("s1")), "delete j1"),
-        (told(JobState::Gone, Some("s1")), "delete s1"),
-        (told(JobState::Gone, None), "rest"),
-        (told(JobState::Absent, None), "rest"),
+        (reported(seen(&running(), false), Some("s1")), "delete j1"),
+        (reported(JobState::Gone, Some("s1")), "delete s1"),
+        (reported(JobState::Gone, None), "rest"),
+        (reported(JobState::Absent, None), "rest"),
     ]);
 }
 
@@ -477,12 +478,12 @@ fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
         read(&foreign, JobProgress::Complete(at(50))),
     ] {
         assert_eq!(
-            fresh().with(|s| s.job = job.clone()).word(),
+            fresh().with(|s| s.job = job.clone()).label(),
             "write Pending SpecMutated",
             "{job:?}"
         );
         assert_eq!(
-            Situation::of(running()).with(|s| s.job = job).word(),
+            Situation::of(running()).with(|s| s.job = job).label(),
             "write Running SpecMutated"
         );
     }

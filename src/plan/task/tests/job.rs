@@ -158,7 +158,7 @@ fn the_push_is_bound_to_the_prefix_that_the_registry_grants_the_namespace() {
         let catalog = offering(json!({}), json!({"repositoryPrefix": template}), docker());
         let job = made(&catalog, &super::task()).job;
         let args = pod(&job).containers[0].args.as_ref().unwrap();
-        assert!(args.iter().any(|word| word == prefix), "{args:?}");
+        assert!(args.iter().any(|label| label == prefix), "{args:?}");
         // A foreign renderer in mode Single takes the arguments of that mode and no other.
         let catalog = offering(
             json!({"mode": "Single"}),
@@ -167,7 +167,7 @@ fn the_push_is_bound_to_the_prefix_that_the_registry_grants_the_namespace() {
         );
         let job = made(&catalog, &super::task()).job;
         let args = pod(&job).containers[0].args.as_ref().unwrap();
-        assert!(!args.iter().any(|word| word.contains("prefix")), "{args:?}");
+        assert!(!args.iter().any(|label| label.contains("prefix")), "{args:?}");
     }
 }
 

@@ -115,9 +115,9 @@ fn a_class_that_may_be_used_is_named_and_so_is_the_way_without_one() {
     let mut catalog = platform();
     let before = "the RendererClass that rendererClassName names does not exist, or does not allow this namespace; the task starts \
                   by itself once it does; ";
-    let told = |catalog: &Catalog| of_class(catalog, Some("absent")).replace(before, "");
+    let reported = |catalog: &Catalog| of_class(catalog, Some("absent")).replace(before, "");
     assert_eq!(
-        told(&catalog),
+        reported(&catalog),
         "this namespace may use none; make a new task without rendererClassName, or ask the platform operator"
     );
     for (name, changes) in [
@@ -129,7 +129,7 @@ fn a_class_that_may_be_used_is_named_and_so_is_the_way_without_one() {
         catalog.classes.insert(name.to_owned(), class(changes, false));
     }
     let optional = "or make a new task without rendererClassName, or with one that this namespace may use: everyone, ours";
-    assert_eq!(told(&catalog), optional);
+    assert_eq!(reported(&catalog), optional);
     assert_eq!(
         of_class(&catalog, Some("others")),
         of_class(&catalog, Some("absent"))
@@ -138,7 +138,7 @@ fn a_class_that_may_be_used_is_named_and_so_is_the_way_without_one() {
     let default = class(json!({"allowedNamespaces": ["team-b"]}), true);
     catalog.classes.insert("default".to_owned(), default);
     let needed = "or make a new task with one that this namespace may use: everyone, ours";
-    assert_eq!(told(&catalog), needed);
+    assert_eq!(reported(&catalog), needed);
     assert_eq!(
         of_class(&catalog, None),
         format!(
@@ -152,17 +152,17 @@ fn a_cluster_that_may_be_used_is_named_and_so_is_the_way_without_one() {
     let mut catalog = platform();
     let before = "the RenderCluster that clusterName names does not exist, or does not allow this namespace; the task starts by itself \
                   once it does; ";
-    let told = |catalog: &Catalog, name: &str| of_cluster(catalog, name).replace(before, "");
+    let reported = |catalog: &Catalog, name: &str| of_cluster(catalog, name).replace(before, "");
     let none =
         "this namespace may use none; make a new task without clusterName, or ask the platform operator";
     let secret = cluster(json!({"allowedNamespaces": ["team-b"]}));
     catalog.clusters.insert("secret".to_owned(), secret);
-    assert_eq!(told(&catalog, "absent"), none);
-    assert_eq!(told(&catalog, "secret"), none);
+    assert_eq!(reported(&catalog, "absent"), none);
+    assert_eq!(reported(&catalog, "secret"), none);
     catalog.clusters.insert("east".to_owned(), cluster(json!({})));
     let some = "or make a new task without clusterName, or with one that this namespace may use: east";
-    assert_eq!(told(&catalog, "absent"), some);
-    assert_eq!(told(&catalog, "secret"), some);
+    assert_eq!(reported(&catalog, "absent"), some);
+    assert_eq!(reported(&catalog, "secret"), some);
 }
 
 #[test]
@@ -186,10 +186,10 @@ fn ten_are_told_and_how_many_more_there_are() {
             json!({"repositoryPrefix": ""}),
         );
     }
-    let told = of_registry(&catalog, "absent");
+    let reported = of_registry(&catalog, "absent");
     assert!(
-        told.ends_with("reg-09 (host registry.test:5000) and 3 more"),
-        "{told}"
+        reported.ends_with("reg-09 (host registry.test:5000) and 3 more"),
+        "{reported}"
     );
     // Long names leave room for fewer, but for one always.
     let long = |n: usize| format!("{n}{}", "x".repeat(240));
@@ -198,10 +198,10 @@ fn ten_are_told_and_how_many_more_there_are() {
     for n in 0..5 {
         put(&mut catalog, &long(n), json!({"hostname": host}));
     }
-    let told = of_registry(&catalog, "absent");
+    let reported = of_registry(&catalog, "absent");
     assert!(
-        told.ends_with(&format!(": {}, {} and 3 more", long(0), long(1))),
-        "{told}"
+        reported.ends_with(&format!(": {}, {} and 3 more", long(0), long(1))),
+        "{reported}"
     );
 }
 
@@ -272,17 +272,17 @@ proptest! {
                 others.push((name, host));
             }
         }
-        let told = of_registry(&catalog, "absent");
+        let reported = of_registry(&catalog, "absent");
         for (name, host) in &others {
-            prop_assert!(!told.contains(&name[..5]) && !told.contains(host), "{}: {}", name, told);
-            prop_assert_eq!(&of_registry(&catalog, name), &told);
+            prop_assert!(!reported.contains(&name[..5]) && !reported.contains(host), "{}: {}", name, reported);
+            prop_assert_eq!(&of_registry(&catalog, name), &reported);
         }
-        prop_assert_eq!(told.contains("may use none"), theirs == 0);
-        prop_assert!(told.matches("(host ").count() <= 10 && told.len() <= 900, "{}: {}", told.len(), told);
-        let shown = told.matches("(host ").count();
-        let more = told.rsplit_once(" and ").and_then(|(_, end)| end.strip_suffix(" more"));
+        prop_assert_eq!(reported.contains("may use none"), theirs == 0);
+        prop_assert!(reported.matches("(host ").count() <= 10 && reported.len() <= 900, "{}: {}", reported.len(), reported);
+        let shown = reported.matches("(host ").count();
+        let more = reported.rsplit_once(" and ").and_then(|(_, end)| end.strip_suffix(" more"));
         let more: usize = more.and_then(|n| n.parse().ok()).unwrap_or_default();
         prop_assert_eq!(shown + more, theirs);
-        prop_assert!(!told.contains("team-b"));
+        prop_assert!(!reported.contains("team-b"));
     }
 }

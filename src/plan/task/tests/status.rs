@@ -395,7 +395,7 @@ fn of_a_status_that_cannot_be_decoded_what_ended_stays_ended() {
 /// Holds: B4.
 #[test]
 fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
-    let told = "; failedJobTTL is larger than the platform's maximum of 86400 seconds, which counts";
+    let reported = "; failedJobTTL is larger than the platform's maximum of 86400 seconds, which counts";
     let with_ttl = |ttl| super::task_of(super::spec_with(json!({"failedJobTTL": ttl})));
     for (ttl, is_told) in [(86_400, false), (86_401, true)] {
         let task = with_ttl(ttl);
@@ -406,7 +406,7 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
             let is_own = is_told && after.type_ != JobScheduled.as_str();
             assert_eq!(
                 after.message,
-                format!("{}{}", before.message, if is_own { told } else { "" })
+                format!("{}{}", before.message, if is_own { reported } else { "" })
             );
         }
         let mut running = scheduled(&task, started(), at(9));
@@ -423,12 +423,12 @@ fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
 #[test]
 fn one_second_is_no_seconds() {
     let task = super::task_of(super::spec_with(json!({"failedJobTTL": 60})));
-    for (longest, told) in [(1, " 1 second, "), (2, " 2 seconds, ")] {
+    for (longest, reported) in [(1, " 1 second, "), (2, " 2 seconds, ")] {
         let mut status = failed(&task, &report(JobProgress::Running), at(20), false, None, at(21));
         mention_shorter_ttl(&mut status, &task, SignedDuration::from_secs(longest));
         let condition = status.conditions.iter().find(|c| c.type_ == JobFailed.as_str());
         let message = &condition.unwrap().message;
-        assert!(message.contains(told), "{message}");
+        assert!(message.contains(reported), "{message}");
     }
 }
 

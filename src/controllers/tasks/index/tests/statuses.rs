@@ -16,8 +16,8 @@ fn running() -> Value {
     json!({"jobRef": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "r", "name": "j"}})
 }
 
-fn take(index: &mut TaskIndex, news: StatusUpdate, now: Instant) {
-    index.take_status(&uid(), news, now);
+fn take(index: &mut TaskIndex, changes: StatusUpdate, now: Instant) {
+    index.take_status(&uid(), changes, now);
 }
 
 const READ_FORGED: StatusUpdate = StatusUpdate {
@@ -64,14 +64,14 @@ fn what_the_hub_said_last_stands_against_everything_that_is_written_later() {
             "{forged}"
         );
         assert_eq!(phases(&index), [("succeeded", 1)], "{forged}");
-        let (said, status) = view(&index, Instant::now()).said.unwrap();
+        let (said, status) = view(&index, Instant::now()).last_written.unwrap();
         assert_eq!(
             key().sealed(&uid(), status),
             serde_json::from_value(last.clone()).unwrap()
         );
         assert!(key().is_genuine(&task(TASK, 9, spec(10), last.clone()), Some(said)));
         // The same status again, as the hub puts it back or another event shows it, is right.
-        assert_eq!(show(&mut index, 10, last.clone()), TaskEventKind::News);
+        assert_eq!(show(&mut index, 10, last.clone()), TaskEventKind::Changed);
         let later = at(100_000);
         assert!(!index.view(&uid(), later, Instant::now()).0.unwrap().is_forged);
     }
@@ -87,7 +87,7 @@ fn a_write_without_an_answer_may_be_seen_and_a_forgery_may_not() {
     take(&mut index, in_doubt, Instant::now());
     assert_eq!(show(&mut index, 8, ended("JobSucceeded")), TaskEventKind::Forged);
     assert_eq!(phases(&index), [("pending", 1)]);
-    assert_eq!(show(&mut index, 9, sealed(running())), TaskEventKind::News);
+    assert_eq!(show(&mut index, 9, sealed(running())), TaskEventKind::Changed);
     assert_eq!(phases(&index), [("running", 1)]);
     assert_eq!(
         show(&mut index, 10, sealed(ended("JobFailed"))),
@@ -130,7 +130,7 @@ fn a_status_is_put_right_at_once_and_then_once_a_second() {
 fn a_task_without_anything_said_of_it_is_no_forgery() {
     for status in [Value::Null, json!({})] {
         let mut index = knowing(7, Value::Null);
-        assert_eq!(show(&mut index, 8, status), TaskEventKind::News);
+        assert_eq!(show(&mut index, 8, status), TaskEventKind::Changed);
         assert_eq!(index.restore_due(&uid(), Instant::now()), None);
     }
 }

@@ -133,7 +133,7 @@ fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
         ),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
-        assert_eq!(situation.word(), expected, "{n}");
+        assert_eq!(situation.label(), expected, "{n}");
     }
 }
 
@@ -160,7 +160,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
             certificates: None,
         }));
     };
-    let nobody = json!({"kubeConfig": {"secretRef": {"name": "edge"}}});
+    let anonymous = json!({"kubeConfig": {"secretRef": {"name": "edge"}}});
     let elsewhere = json!({
         "kubeConfig": {"secretRef": {"name": "edge", "namespace": "team-b"}}, "serviceAccountName": "builder",
     });
@@ -188,7 +188,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
             "write Pending RBACDenied",
         ),
         (
-            to_own().with(|s| s.task = task_of(spec_with(nobody.clone()))),
+            to_own().with(|s| s.task = task_of(spec_with(anonymous.clone()))),
             "write Pending RBACDenied",
         ),
         (
@@ -218,7 +218,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
         ),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
-        assert_eq!(situation.word(), expected, "{n}");
+        assert_eq!(situation.label(), expected, "{n}");
     }
 }
 
@@ -270,7 +270,7 @@ fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
         (running(to_east()).with(|s| s.catalog.clusters.clear()), "read"),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
-        assert_eq!(situation.word(), expected, "{n}");
+        assert_eq!(situation.label(), expected, "{n}");
     }
 }
 
@@ -300,7 +300,7 @@ fn of_a_job_that_was_given_up_nothing_is_kept_once_its_cluster_is_reached() {
         ),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
-        assert_eq!(situation.word(), expected, "{n}");
+        assert_eq!(situation.label(), expected, "{n}");
     }
 }
 
@@ -334,7 +334,7 @@ fn what_runs_on_a_cluster_that_the_hub_keeps_away_from_is_not_given_up_and_can_b
         ),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
-        assert_eq!(situation.word(), expected, "{n}");
+        assert_eq!(situation.label(), expected, "{n}");
     }
 }
 
@@ -378,7 +378,7 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
         (lost(90).with(|s| s.task.finalizers.hub_index = None), "rest"),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
-        assert_eq!(situation.word(), expected, "{n}");
+        assert_eq!(situation.label(), expected, "{n}");
     }
 }
 

@@ -162,10 +162,10 @@ fn a_job_that_the_cluster_removed_does_not_start_a_failed_task_again() {
     let task = ended(JobProgress::Failed(at(50), false), json!({"failedJobTTL": 60}));
     for job in [JobState::Absent, JobState::Gone] {
         for now in [60, 109, 110, 99_999] {
-            let word = Situation::of(task.clone())
+            let label = Situation::of(task.clone())
                 .with(|s| (s.now, s.job) = (at(now), job.clone()))
-                .word();
-            assert!(word.starts_with("rest"), "{now}: {word}");
+                .label();
+            assert!(label.starts_with("rest"), "{now}: {label}");
         }
     }
 }
@@ -309,7 +309,7 @@ fn the_class_that_is_the_default_now_makes_the_job() {
         );
     });
     let ReconcileStep::Create(resolved) = situation.step() else {
-        panic!("{}", situation.word());
+        panic!("{}", situation.label());
     };
     assert_eq!(resolved.class.image, "usual.test/x:1");
 }
@@ -317,7 +317,7 @@ fn the_class_that_is_the_default_now_makes_the_job() {
 /// Holds: T1.
 #[test]
 fn a_forged_status_is_put_right_first_and_keeps_no_deletion_waiting() {
-    let forged = |situation: Situation| situation.with(|s| s.is_forged = true).word();
+    let forged = |situation: Situation| situation.with(|s| s.is_forged = true).label();
     assert_eq!(forged(fresh()), "restore");
     assert_eq!(forged(Situation::of(running())), "restore");
     let done = |deleting: bool, finalized: bool| {
@@ -335,5 +335,5 @@ fn a_forged_status_is_put_right_first_and_keeps_no_deletion_waiting() {
         "delete s1"
     );
     assert_eq!(forged(done(true, false)), "restore");
-    assert_eq!(done(true, false).word(), "rest");
+    assert_eq!(done(true, false).label(), "rest");
 }

@@ -113,7 +113,7 @@ fn nobody_is_read_as_the_hub() {
 fn a_service_account_that_is_named_counts_where_nothing_is_read() {
     let host = json!({"registryRef": null, "baseURL": "registry.mine"});
     for mut changes in [json!({}), host] {
-        assert_eq!(situation(changes.clone()).word(), "create", "none is named");
+        assert_eq!(situation(changes.clone()).label(), "create", "none is named");
         changes["serviceAccountName"] = json!("builder");
         let named = || situation(changes.clone());
         let vouch = format!("vouch for {:?}", builder());
@@ -126,7 +126,7 @@ fn a_service_account_that_is_named_counts_where_nothing_is_read() {
                 "write Pending RBACDenied",
             ),
         ] {
-            assert_eq!(situation.word(), expected);
+            assert_eq!(situation.label(), expected);
         }
     }
 }
@@ -135,13 +135,13 @@ fn a_service_account_that_is_named_counts_where_nothing_is_read() {
 fn what_a_task_names_is_read_with_a_slot_in_hand() {
     let look = format!("look up as {:?}", builder());
     for changes in [of_registry(), of_host()] {
-        assert_eq!(situation(changes.clone()).word(), look);
+        assert_eq!(situation(changes.clone()).label(), look);
         let waiting = situation(changes).with(|s| s.has_slot = false);
-        assert_eq!(waiting.word(), "rest in line");
+        assert_eq!(waiting.label(), "rest in line");
     }
     let anonymous = json!({"registryRef": null, "baseURL": "registry.mine"});
     assert_eq!(
-        situation(anonymous).word(),
+        situation(anonymous).label(),
         "create",
         "nothing is named, nothing is read"
     );
@@ -155,19 +155,19 @@ fn nothing_is_read_or_made_for_a_host_that_is_not_listed() {
         json!({"registryRef": null, "baseURL": "registry.mine"}),
     ] {
         let unlisted = situation(changes).with(|s| s.tenancy = TenancyPolicy::default());
-        assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
+        assert_eq!(unlisted.label(), "write Pending RegistryNotAllowed");
     }
     let read = situation(of_registry()).with(|s| s.own = Some(Ok(own(json!({})))));
-    assert_eq!(read.word(), "create");
+    assert_eq!(read.label(), "create");
     let unlisted = read.with(|s| s.tenancy = TenancyPolicy::default());
-    assert_eq!(unlisted.word(), "write Pending RegistryNotAllowed");
+    assert_eq!(unlisted.label(), "write Pending RegistryNotAllowed");
 }
 
 #[test]
 fn what_the_tenant_can_mend_is_looked_at_again_and_the_pauses_double() {
     let refusal = Refusal::new(Reason::PushSecretNotFound, "it does not exist");
     let mut refused = situation(of_host()).with(|s| s.own = Some(Err(refusal.clone())));
-    assert_eq!(refused.word(), "write Pending PushSecretNotFound");
+    assert_eq!(refused.label(), "write Pending PushSecretNotFound");
     let ReconcileStep::WriteStatus(status) = refused.step() else {
         panic!("a refusal is recorded")
     };
@@ -175,12 +175,12 @@ fn what_the_tenant_can_mend_is_looked_at_again_and_the_pauses_double() {
     // Every five seconds for two minutes, then after as long as it has been refused.
     for (now, until) in [(100, 105), (110, 115), (215, 220), (220, 340), (5000, 5300)] {
         refused.now = at(now);
-        assert_eq!(refused.word(), format!("rest until {until} for team-a"));
+        assert_eq!(refused.label(), format!("rest until {until} for team-a"));
     }
     // The more tasks of the namespace wait, the less often each is retried.
     for (beside, until) in [(9, 105), (10, 110), (99, 150), (100_000, 400)] {
         (refused.now, refused.waiting_beside) = (at(100), beside);
-        assert_eq!(refused.word(), format!("rest until {until} for team-a"));
+        assert_eq!(refused.label(), format!("rest until {until} for team-a"));
     }
 }
 
@@ -210,7 +210,7 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
             s.tenancy.crosses_namespaces = crosses_namespaces;
             s.grants.put(&None, namespace, "g", Some(spec));
         });
-        assert_eq!(situation.word(), expected, "{namespace}");
+        assert_eq!(situation.label(), expected, "{namespace}");
     }
     let reference = TenantReference {
         reader: builder(),
@@ -218,7 +218,7 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
         crosses: true,
         named: crate::plan::task::tenant::NamedDestination::Registry("mine".to_owned()),
     };
-    let told = |crosses_namespaces| {
+    let reported = |crosses_namespaces| {
         let situation =
             situation(changes.clone()).with(|s| s.tenancy.crosses_namespaces = crosses_namespaces);
         let ReconcileStep::WriteStatus(status) = situation.step() else {
@@ -226,10 +226,10 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
         };
         *status
     };
-    let status = told(true);
+    let status = reported(true);
     // Where the hub lets no reference leave, no grant helps, and it says so.
     let flag = |c: &Condition| c.message.contains("--no-cross-namespace-refs=false");
-    assert!(told(false).conditions.iter().all(flag) && !status.conditions.iter().any(flag));
+    assert!(reported(false).conditions.iter().all(flag) && !status.conditions.iter().any(flag));
     for missing in [
         MissingReference::Registry,
         MissingReference::Secret("push"),
@@ -266,8 +266,8 @@ fn a_refusal_names_the_tenants_own_objects() {
             &["ServiceAccount \"builder\"", "Secret \"push\""],
         ),
     ] {
-        let told = reference.refusal(missing).message;
-        assert!(names.iter().all(|name| told.contains(name)), "{told}");
+        let reported = reference.refusal(missing).message;
+        assert!(names.iter().all(|name| reported.contains(name)), "{reported}");
     }
 }
 
@@ -276,7 +276,7 @@ fn a_running_job_is_left_alone_whatever_becomes_of_its_grant() {
     let mut changes = of_registry();
     changes["registryRef"]["namespace"] = json!("team-b");
     let running = situation(changes).with(|s| s.job = super::seen(&s.task, false));
-    assert_eq!(running.word(), "write Running JobScheduled");
+    assert_eq!(running.label(), "write Running JobScheduled");
 }
 
 /// Holds: C1.
@@ -284,7 +284,7 @@ fn a_running_job_is_left_alone_whatever_becomes_of_its_grant() {
 fn a_tenants_credential_goes_into_its_own_config_secret_and_nowhere_else() {
     let found = situation(of_host()).with(|s| s.own = Some(Ok(own(json!({})))));
     let ReconcileStep::Create(resolved) = found.step() else {
-        panic!("{}", found.word())
+        panic!("{}", found.label())
     };
     assert_eq!(
         resolved.reference.url(),
@@ -312,7 +312,7 @@ fn another_state_of_the_credential_is_another_destination() {
         }
         let found = situation(of_host()).with(|s| s.own = Some(Ok(own)));
         let ReconcileStep::Create(resolved) = found.step() else {
-            panic!("{}", found.word())
+            panic!("{}", found.label())
         };
         let made = manifests(&place(), &found.task, &resolved);
         made.secret.metadata.annotations.unwrap()["renderhub.dev/destination"].clone()
@@ -333,12 +333,12 @@ fn what_a_tenants_registry_says_binds_its_tasks() {
     ];
     for (changes, expected) in table {
         let found = situation(of_registry()).with(|s| s.own = Some(Ok(own(changes))));
-        assert_eq!(found.word(), expected);
+        assert_eq!(found.label(), expected);
     }
     let mut large = own(json!({}));
     large.certificates = Some("x".repeat(crate::plan::task::validate::MAX_CONFIG_BYTES));
     let found = situation(of_registry()).with(|s| s.own = Some(Ok(large)));
-    assert_eq!(found.word(), "write Pending ConfigTooLarge");
+    assert_eq!(found.label(), "write Pending ConfigTooLarge");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn the_platforms_own_tasks_name_secrets_beside_the_platforms_credentials() {
     let task = |changes: Value| task_in("", TaskKind::ClusterRenderTask, spec_with(changes));
     let mut changes = of_host();
     changes.as_object_mut().unwrap().remove("serviceAccountName");
-    assert_eq!(Situation::of(task(changes.clone())).word(), "look up as Hub");
+    assert_eq!(Situation::of(task(changes.clone())).label(), "look up as Hub");
     let mounted = TenantDestination {
         access: PushAccess::Mounted(CredentialState::BasicAuth("push".to_owned())),
         certificates: None,
@@ -354,7 +354,7 @@ fn the_platforms_own_tasks_name_secrets_beside_the_platforms_credentials() {
     };
     let found = Situation::of(task(changes.clone())).with(|s| s.own = Some(Ok(mounted.clone())));
     let ReconcileStep::Create(resolved) = found.step() else {
-        panic!("{}", found.word())
+        panic!("{}", found.label())
     };
     assert_eq!(resolved.credential, CredentialState::BasicAuth("push".to_owned()));
     assert!(resolved.login.is_none(), "nothing is copied");
@@ -363,9 +363,9 @@ fn the_platforms_own_tasks_name_secrets_beside_the_platforms_credentials() {
         ..mounted
     };
     let found = Situation::of(task(changes)).with(|s| s.own = Some(Ok(missing)));
-    assert_eq!(found.word(), "write Pending PushSecretNotFound");
+    assert_eq!(found.label(), "write Pending PushSecretNotFound");
     for wrong in [of_host(), of_registry()] {
-        assert_eq!(Situation::of(task(wrong)).word(), "write Pending InvalidSpec");
+        assert_eq!(Situation::of(task(wrong)).label(), "write Pending InvalidSpec");
     }
 }
 

@@ -84,7 +84,7 @@ impl World {
             has_waited: self.memory.has_waited,
             waiting_beside: 0,
             rendering: "rendering",
-            held: self.memory.held,
+            blocked: self.memory.held,
             is_forged: self.forged,
             removal: if self.memory.is_crowded {
                 RemovalState::Crowded
