@@ -53,12 +53,12 @@ impl fmt::Debug for StatusCompressor {
 
 impl Default for StatusCompressor {
     fn default() -> Self {
-        let mut packer = Self {
+        let mut compressor = Self {
             compress: Compress::new(Compression::default(), false),
             sample: Box::default(),
         };
-        packer.sample = packer.begin(0).into();
-        packer
+        compressor.sample = compressor.begin(0).into();
+        compressor
     }
 }
 
@@ -151,15 +151,15 @@ mod tests {
 
     #[test]
     fn a_word_is_opened_as_it_was_packed_and_takes_few_bytes() {
-        let mut packer = StatusCompressor::default();
+        let mut compressor = StatusCompressor::default();
         let large = json!({"conditions": [{
             "type": "Ready", "status": "False", "reason": "Queued", "lastTransitionTime": "2026-11-21T17:43:59Z",
             "message": (0..5_000).map(|n| n.to_string()).collect::<String>(),
         }]});
         for status in [finished(), json!({"attempts": 2}), large, json!({}), Value::Null] {
             let task = task(status);
-            let packed = packer.last_status(&task);
-            let opened = packer.open(&packed);
+            let packed = compressor.last_status(&task);
+            let opened = compressor.open(&packed);
             let expected = RenderTaskStatus {
                 seal: None,
                 ..task.status.clone()
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(opened, expected);
             assert_eq!(packed.last.digest, task.status_digest);
         }
-        let packed = packer.last_status(&task(finished()));
+        let packed = compressor.last_status(&task(finished()));
         assert!(
             (150..250).contains(&packed.packed.len()),
             "{} bytes",

@@ -243,7 +243,7 @@ impl Reconciler<'_> {
                 self.apply_change(task, task.resource_version.clone(), |t| t.deleting = true);
             }
             ReconcileStep::Load(cargo) => {
-                self.copied_credentials = Some(self.load_credentials(&cargo).await?)
+                self.copied_credentials = Some(self.load_credentials(&cargo).await?);
             }
             ReconcileStep::Abandon => self.record_leftovers(task).await?,
             ReconcileStep::Vouch(reader) => self.vouched = Some(self.check_reader(&reader).await?),
