@@ -148,7 +148,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Makes the task, by server-side apply so that somebody owns its fields.
+/// Creates the task by server-side apply, so that a manager owns its fields.
 pub async fn make(tasks: &Api<DynamicObject>, task: &Value) -> Result<DynamicObject> {
     let name = task["metadata"]["name"].as_str().context("a name")?;
     let made = tasks

@@ -176,7 +176,7 @@ impl Cluster<'_> {
         .await
     }
 
-    /// Removes the task's Job there as somebody else would.
+    /// Removes the task's Job there as another client.
     pub async fn remove_job(&self, task: &RenderTask) -> Result<()> {
         let name = job_name_of(task);
         self.jobs().delete(&name, &DeleteParams::background()).await?;

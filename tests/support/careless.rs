@@ -1,4 +1,4 @@
-//! A tenant whom a careless role lets write more than its tasks.
+//! A tenant with a careless role, which may write more than its tasks.
 
 use anyhow::Result;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

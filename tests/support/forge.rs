@@ -1,4 +1,4 @@
-//! Objects that somebody else made to look like the hub's.
+//! Objects of another client that look like the hub's.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,7 @@ pub const INSTANCE: &str = "RENDERHUB_INSTANCE_NAME";
 pub const WAITS: &str = "waiting until it is known whether this hub is alive";
 /// What `/readyz` says of an instance that works.
 pub const ACTIVE: &str = "ok (active)";
-/// What it says of one that stands by.
+/// The answer of a standby.
 pub const STANDBY: &str = "ok (standby)";
 
 impl Stage {
@@ -33,7 +33,7 @@ impl Stage {
         Ok(hub)
     }
 
-    /// Starts an instance and waits until it stands by.
+    /// Starts an instance and waits until it is a standby.
     pub async fn standby(&mut self, name: &str) -> Result<Hub> {
         let hub = self.spawn_instance(name)?;
         until_says(&hub, STANDBY).await?;
@@ -110,7 +110,7 @@ pub fn findings(hub: &Hub, level: &str) -> Result<Vec<(String, String, String)>>
     Ok(found)
 }
 
-/// Waits for the end of a hub that refuses to start for exactly these checks; what it said.
+/// Waits for the end of a hub that refuses to start for exactly these checks; returns its log.
 pub async fn refused(hub: &Hub, checks: &[&str]) -> Result<String> {
     let status = hub.wait_exit(LIMIT).await?;
     let found = findings(hub, "ERROR")?;

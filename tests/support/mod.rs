@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 use plane::plane;
 pub use scan::CANARY;
 
-/// Longest that anything may take that normally takes moments: far below the minutes after which the hub would look at a waiting
+/// Longest wait for anything that normally takes moments: far below the minutes after which the hub would reconcile a waiting
 /// task anyway, and more than a machine with several clusters on two cores takes.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// A digest as the renderer would report it.
@@ -180,11 +180,11 @@ impl Stage {
         self.hub.as_ref().expect("the hub was started")
     }
 
-    /// The test has passed, if no secret shows and the hub asked for nothing that the chart does not let it; nothing is
+    /// Ends the test: it has passed if no secret shows and the hub asked for nothing that the chart does not allow; nothing is
     /// printed then.
     ///
     /// # Panics
-    /// If a secret shows somewhere, if that cannot be told, or if the hub was refused something.
+    /// If a secret shows somewhere, if that cannot be checked, or if the hub was refused something.
     pub fn passed(mut self) {
         self.was_refused_nothing();
         // A test's runtime may be busy with servers of the test, so another one looks.
@@ -311,7 +311,7 @@ impl Stage {
         Ok((job, self.secrets().get_opt(&name).await?.is_some()))
     }
 
-    /// Lets the hub work through everything it has been told so far: a new task runs to its end.
+    /// Lets the hub handle every event so far: a new task runs to its end.
     pub async fn barrier(&self) -> Result<()> {
         let mut task = self.task("barrier");
         task["metadata"] = json!({"generateName": "barrier-", "namespace": self.scope.tenant});

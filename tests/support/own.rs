@@ -74,7 +74,7 @@ impl Stage {
         self.submit_with(name, wanted).await
     }
 
-    /// How often anybody has read the kubeconfig, and as whom.
+    /// How often the kubeconfig was read, and by which users.
     pub async fn readers(&self) -> Result<Vec<String>> {
         let events = self.plane.audit()?.since(Mark::START).await?;
         let of_tenant = events.into_iter().filter(|e| e.namespace == self.scope.tenant);

@@ -30,11 +30,11 @@ const UNCOUNTED: [&str; 5] = [
 /// Where a write is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The API server never hears of it.
+    /// The API server never gets it.
     Before,
-    /// The API server has done it; the hub never hears of that.
+    /// The API server has done it; the hub gets no answer.
     After,
-    /// The API server has done it; the hub hears of an error.
+    /// The API server has done it; the hub gets an error.
     Lost,
 }
 
@@ -155,7 +155,7 @@ impl Drop for Proxy {
 }
 
 impl Shared {
-    /// Notes a write; whether it is the one to stop, and where.
+    /// Records a write; returns where to stop it, if it is the one.
     fn note(&self, write: Write) -> Option<Stop> {
         let mut writes = lock(&self.writes);
         writes.push(write);
@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-/// A kubeconfig without credentials for a server that speaks plain HTTP.
+/// A kubeconfig without credentials for a server with plain HTTP.
 pub fn kubeconfig(address: SocketAddr) -> Result<PathBuf> {
     let path = rundir::fresh("proxy")?.join("kubeconfig");
     let config = json!({

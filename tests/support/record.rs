@@ -1,4 +1,4 @@
-//! What happened, read back: every status a task had, every request of the hub, everything the hub ever said.
+//! What happened, read back: every status of a task, every request of the hub, and all of its output.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -63,8 +63,8 @@ impl Stage {
         Ok(events)
     }
 
-    /// Namespaces in which this stage's hub has asked for anything since then, or with `writes` has changed something.
-    /// Housekeeping does not count, nor that a namespace itself is looked at.
+    /// Namespaces in which this stage's hub has sent a request since then, or with `writes` has changed something. Housekeeping
+    /// does not count, nor reads of a namespace itself.
     pub async fn namespaces_since(&self, begin: Mark, writes: bool) -> Result<BTreeSet<String>> {
         let audit = self.plane.audit()?;
         let events = audit.since_with(begin, self.hub_user.name()).await?;
@@ -81,7 +81,7 @@ impl Stage {
         Ok(self.requests().await?.iter().filter(is_one).count())
     }
 
-    /// Everything the hub said where anybody could read it: statuses, events, its log, its metrics.
+    /// All output of the hub that a person could read: statuses, events, its log, its metrics.
     pub async fn everything_said(&self) -> Result<String> {
         let mut text = String::new();
         let tasks: Api<DynamicObject> =
@@ -105,7 +105,7 @@ impl Stage {
         Ok(text)
     }
 
-    /// The events in the tenant's namespace that speak of renderhub's kinds.
+    /// The events in the tenant's namespace about renderhub's kinds.
     pub async fn events(&self) -> Result<Vec<Event>> {
         let api: Api<Event> = Api::namespaced(self.admin.clone(), &self.scope.tenant);
         let mut events = api.list(&ListParams::default()).await?.items;

@@ -11,10 +11,9 @@ use serde_json::{Value, json};
 
 use super::{EVERYWHERE, LIMIT, Stage};
 
-/// The chart's values that stand for a hub's flags in this scope, with other namespaces it serves, each as after helm's
-/// `--set`.
+/// The chart's values for a hub's flags in this scope, with other namespaces it serves, each as after helm's `--set`.
 pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<String> {
-    // A hub that is told nothing looks for kubeconfigs in the rendering namespace; the chart tells it.
+    // By default a hub looks for kubeconfigs in the rendering namespace; the chart sets another.
     let mut kubeconfigs = scope.rendering.as_str();
     let mut values = vec![format!("renderingNamespace.name={}", scope.rendering)];
     let mut watched = Vec::new();
@@ -109,8 +108,8 @@ impl Stage {
 }
 
 impl Stage {
-    /// Waits until policies that look at tasks are in force, as the one that keeps the hub's rights in a namespace that goes:
-    /// the API server learns of a new kind for that up to half a minute later than for everything else.
+    /// Waits until policies that match tasks are in force, such as the one that keeps the hub's rights in a namespace that is
+    /// being deleted: the API server learns of a new kind for that up to half a minute later than for everything else.
     pub async fn until_policies_see_tasks(&self) -> Result<()> {
         let (name, namespace) = (format!("probe-{}", self.scope.tenant), &self.scope.tenant);
         for object in probe(&name, namespace) {

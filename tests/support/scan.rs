@@ -1,8 +1,8 @@
-//! Whether a secret shows: the look that every stage ends with.
+//! Whether a secret shows: the scan at the end of every stage.
 //!
-//! Looked at is what this stage's hub wrote, where somebody may read it: objects in the tenant's, the rendering and the
-//! default namespace and renderhub's own cluster-wide ones, every log of the hub, what its admin server serves, the audit
-//! log of its requests, and what the kernel shows of it. Not looked at is a secret's home, and what a test wrote itself.
+//! It reads everything that this stage's hub wrote and a user may read: objects in the tenant's, the rendering and the default
+//! namespace and renderhub's own cluster-wide ones, every log of the hub, what its admin server serves, the audit log of its
+//! requests, and what the kernel shows of it. It does not read the places where a secret belongs, nor what a test wrote itself.
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
@@ -25,11 +25,11 @@ pub const AUTH: &str = "cAnary-@uth/w+rd'2";
 pub const IDENTITY_TOKEN: &str = "cAnary-identity\\3";
 /// The `registrytoken` of a docker config.
 pub const REGISTRY_TOKEN: &str = "cAnary-registry:4";
-/// A key of a Secret that nobody asks for.
+/// A key of a Secret that no task names.
 pub const OTHER_KEY: &str = "cAnary-other{5}";
 /// What a tenant has in its values.
 pub const VALUE: &str = "cAnary-value~6";
-/// What a remote says: a server in an answer, a pod as its last word.
+/// A text of a remote server: in a response, or in a termination message.
 pub const FOREIGN: &str = "cAnary-foreign!7";
 
 /// What belongs to the platform: no tenant may see it anywhere.
@@ -43,7 +43,7 @@ pub fn platforms() -> Canaries {
         .with("a token", "eyJhbGciOi")
 }
 
-/// What a tenant may see where it wrote it, and nobody anywhere else.
+/// What a tenant may see where it wrote it, and no user anywhere else.
 pub fn tenants() -> Canaries {
     Canaries::new()
         .with("a tenant's value", VALUE)

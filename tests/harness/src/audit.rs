@@ -67,10 +67,10 @@ impl Event {
     }
 }
 
-/// The requests among these that made an object of this resource in this namespace, in the order of time.
+/// The requests among these that created an object of this resource in this namespace, in the order of time.
 ///
-/// The log has a failure for a request whose sender was killed meanwhile, whether or not it was carried out: it was, where
-/// somebody changes the object later that nobody else made.
+/// The log has a failure for a request whose sender was killed before the answer, whether or not it was carried out: it was,
+/// where a client changes the object later that no other request created.
 #[must_use]
 pub fn creations(mut events: Vec<Event>, namespace: &str, resource: &str) -> Vec<Event> {
     events.retain(|e| e.is_write() && e.namespace == namespace && e.resource == resource);
@@ -141,7 +141,7 @@ impl Audit {
         Ok(Mark(end))
     }
 
-    /// The lines of the log as they are in which this word is, e.g. the name of a user.
+    /// The lines of the log with this text, e.g. the name of a user.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -179,8 +179,8 @@ impl Audit {
         self.between(from, now)
     }
 
-    /// The same of those whose line in the log holds this word, e.g. the name of a user: all others need not be parsed, of which
-    /// a log that many tests share is full.
+    /// The same of those whose line in the log holds this text, e.g. the name of a user: the others are not parsed, and a log
+    /// that many tests share is full of them.
     ///
     /// # Errors
     /// As [`Audit::since`].
@@ -203,9 +203,8 @@ impl Audit {
         Ok(counts)
     }
 
-    /// The requests of `user` as itself that were answered with 403 so far: what is refused to somebody it impersonates is that
-    /// one's lack. It asks the API server nothing, so an answer of this very
-    /// moment may be missing.
+    /// The requests of `user` as itself that were answered with 403 so far: a refusal while it impersonates another user is that
+    /// user's. It asks the API server nothing, so an answer of this very moment may be missing.
     ///
     /// # Errors
     /// If the log cannot be read.

@@ -159,7 +159,7 @@ fn shifted(value: &str, skip: usize) -> Vec<u8> {
     [&vec![0; skip], value.as_bytes()].concat()
 }
 
-/// The letters of a base64 text that no neighbour has a part in: what stands before the value, and what follows.
+/// The letters of a base64 text that depend on the value alone, and not on the text before and after it.
 fn inside(encoded: &str, skip: usize) -> String {
     let before = (skip * 8).div_ceil(6);
     let after = usize::from(!encoded.len().is_multiple_of(4));

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::Tools;
 use crate::identity::Identity;
 
-/// A `kubectl` that speaks as `identity`; add the words and give it to [`crate::process::run`].
+/// A `kubectl` with the credentials of `identity`; add the arguments and give it to [`crate::process::run`].
 ///
 /// # Errors
 /// If the program is missing or the kubeconfig cannot be written.

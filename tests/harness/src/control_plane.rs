@@ -29,7 +29,7 @@ use crate::process::Process;
 use crate::progress::Progress;
 use crate::{apply, rundir, wait_for};
 
-/// A port may be taken by somebody else between asking for it and using it; then everything starts again.
+/// Another process may take a port between asking for it and using it; then everything starts again.
 const ATTEMPTS: usize = 3;
 /// How long a control plane may take on a slow, busy machine; 3 to 5 seconds is normal.
 const READY_LIMIT: Duration = Duration::from_secs(90);
@@ -37,7 +37,7 @@ const READY_LIMIT: Duration = Duration::from_secs(90);
 /// How much the API server writes into its audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditLevel {
-    /// Who did what to which object, and what came of it.
+    /// Which user did what to which object, and the result.
     Metadata,
     /// The bodies too, those of Secrets included: only where a test looks for what must not be in there.
     RequestResponse,
@@ -208,7 +208,7 @@ impl ControlPlane {
         &self.admin
     }
 
-    /// Somebody without any proof of who they are.
+    /// A user without any credential.
     #[must_use]
     pub fn anonymous(&self) -> Identity {
         Identity::new("system:anonymous", Proof::Nothing, &self.endpoint)
@@ -270,7 +270,7 @@ impl ControlPlane {
         self.servers.iter().map(Process::pid).collect()
     }
 
-    /// Makes a namespace with a name that nobody else has: `prefix` and eight random digits.
+    /// Creates a namespace with a unique name: `prefix` and eight random digits.
     ///
     /// # Errors
     /// If the API server refuses.

@@ -1,8 +1,8 @@
 //! What a failed test prints: conditions, pod states, events and the end of the hub's log; never a secret.
 //!
-//! Objects are read as generic values and only named fields of their status are printed, so nothing under `data` or
-//! `stringData` is ever looked at. Besides, every value of every Secret in these namespaces is blotted out of the whole
-//! text, as it is and in base64, in case a program logged one.
+//! Objects are read as generic values and only named fields of their status are printed, so nothing under `data` or `stringData`
+//! is ever read. Besides, every value of every Secret in these namespaces is blotted out of the whole text, as it is and in
+//! base64, in case a program logged one.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use crate::net;
 
-/// What is said of a name.
+/// The answer for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Its addresses, which nobody may remember; with none there is no such name.
+    /// Its addresses, which no resolver may cache; with none the name does not exist.
     Are(Vec<Ipv4Addr>),
     /// Nothing, ever.
     Nothing,

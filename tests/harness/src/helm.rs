@@ -88,7 +88,7 @@ impl Helm {
             command.env(format!("HELM_{name}_HOME"), self.home.join(name));
         }
         command.env("HELM_REGISTRY_CONFIG", self.logins());
-        // Without a cluster of ours it must not find the developer's.
+        // Without a cluster of the harness it must not find the developer's.
         command.env(
             "KUBECONFIG",
             self.kubeconfig.as_deref().unwrap_or(Path::new("/dev/null")),

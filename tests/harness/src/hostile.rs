@@ -1,6 +1,6 @@
-//! A server that does what a test tells it: TLS with an authority of its own, HTTP/1.1 or HTTP/2, and any answer.
+//! A server with scripted answers: TLS with an authority of its own, HTTP/1.1 or HTTP/2, and any response.
 //!
-//! It says what it was asked, so a test can tell that something was sent once, or not at all.
+//! It records the requests, so a test can see that something was sent once, or not at all.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,10 +29,10 @@ use tokio_rustls::server::TlsStream;
 use crate::net;
 use crate::pki::Authority;
 
-/// Which HTTP the server speaks.
+/// The server's version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Http {
-    /// HTTP/1.1, without a word of it in the handshake.
+    /// HTTP/1.1, without ALPN in the handshake.
     One,
     /// HTTP/2.
     Two,
@@ -54,7 +54,7 @@ pub enum Shown {
 /// How the server is reached.
 #[derive(Clone, Copy, Debug)]
 pub struct Face {
-    /// What it speaks.
+    /// Its version of HTTP.
     pub http: Http,
     /// What it shows.
     pub shown: Shown,
@@ -340,7 +340,7 @@ async fn answer(request: Request<Incoming>, script: &Script, state: &State) -> R
         Reply::Whole(code, headers, body) => (code, headers, Full::new(body).boxed()),
         Reply::Parts(code, headers, parts) => {
             let frames = parts.map(|part| Ok(Frame::data(part)));
-            // The body has to be shareable; a stream becomes so behind a lock that nobody else takes.
+            // The body has to be shareable; a stream becomes so behind a lock that no other thread takes.
             (code, headers, BodyExt::boxed(StreamBody::new(sync(frames))))
         }
         Reply::Never => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! Who a test speaks as: one value that gives clients and kubeconfig files.
+//! The user of a test's requests: one value that gives clients and kubeconfig files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Identity {
         &self.name
     }
 
-    /// A fresh client. It does not retry by itself, so that a test sees what the server said.
+    /// A fresh client. It does not retry by itself, so that a test sees the server's response.
     ///
     /// # Errors
     /// If the credentials cannot be decoded.

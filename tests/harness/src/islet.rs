@@ -1,4 +1,4 @@
-//! An address behind a cable that can be cut: what is sent there then arrives nowhere, and nobody says so.
+//! An address behind a link that can be cut: what is sent there is then lost without an error.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
@@ -38,14 +38,14 @@ impl Islet {
         self.lane.node()
     }
 
-    /// A socket that listens there; whoever holds it may be anywhere.
+    /// A socket that listens there; it can be used from anywhere.
     ///
     /// # Errors
     /// If the namespace cannot be entered.
     pub fn listen(&self) -> Result<TcpListener> {
         let namespace = std::fs::File::open(self.lane.namespace())?;
         let address = SocketAddr::new(self.address(), 0);
-        // A thread of its own, because it stays in the namespace; the socket stays there too, wherever it is used.
+        // A thread of its own, because it stays in the namespace; the socket stays there too, also when it is used elsewhere.
         let made = std::thread::spawn(move || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
             let listener = std::net::TcpListener::bind(address).context("cannot listen there")?;
@@ -58,7 +58,7 @@ impl Islet {
         Ok(TcpListener::from_std(listener)?)
     }
 
-    /// Drops everything that comes or goes over TCP from now on, acknowledgements too; nobody is told.
+    /// Drops everything that comes or goes over TCP from now on, acknowledgements too, without an error.
     ///
     /// # Errors
     /// If there is no `iptables`.

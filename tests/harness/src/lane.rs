@@ -32,7 +32,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Takes a lane that nobody else on this machine has.
+    /// Takes a lane that no other process on this machine has.
     pub(crate) async fn take(dir: &Path) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("a node needs root: run the test as root");

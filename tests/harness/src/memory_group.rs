@@ -15,7 +15,7 @@ struct Files {
     limit: &'static str,
     /// Takes how much of it may be swapped: nothing.
     swap: &'static str,
-    /// Tells how many processes were killed.
+    /// The file with the number of killed processes.
     kills: &'static str,
 }
 

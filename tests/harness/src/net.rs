@@ -37,7 +37,7 @@ pub(crate) fn free_ports<const N: usize>(address: IpAddr) -> Result<[u16; N]> {
     Ok(ports)
 }
 
-/// Whether somebody accepts connections there.
+/// Whether a server accepts connections there.
 pub(crate) fn accepts(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok()
 }

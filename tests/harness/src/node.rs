@@ -353,8 +353,8 @@ fn cni(pods: &str) -> Value {
                 "type": "host-local",
                 "dataDir": "/run/cni",
                 "ranges": [[{ "subnet": pods }]],
-                // No default route: what is not for a server of a test is not sent at all. The second is where clouds keep
-                // their metadata service; the node has no route to it, only a test may put a stand-in on it.
+                // No default route: packets for other addresses than a test's servers are not sent at all. The second is where
+                // clouds keep their metadata service; the node has no route to it, only a test may put a stand-in on it.
                 "routes": [{ "dst": "198.18.0.0/15" }, { "dst": "169.254.169.254/32" }],
             },
         }],

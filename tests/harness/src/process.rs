@@ -24,7 +24,7 @@ fn spawn_on_long_lived_thread(command: Command) -> Result<Child> {
         let (requests, incoming) = mpsc::channel::<Spawn>();
         std::thread::spawn(move || {
             for (mut command, reply) in incoming {
-                // The receiver waits below; if it is gone there is nobody to tell.
+                // The receiver waits below; if it is gone, no one waits for the answer.
                 let _ = reply.send(command.spawn());
             }
         });
@@ -75,7 +75,7 @@ impl Process {
         })
     }
 
-    /// Starts it again after it has ended, with the same words; the log goes on.
+    /// Starts it again after it has ended, with the same arguments; the log goes on.
     ///
     /// # Errors
     /// If it still runs, or cannot be started.
@@ -142,7 +142,7 @@ impl Process {
     /// # Errors
     /// If the process has ended already.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // The lock keeps the child unreaped, so the id cannot belong to somebody else by now.
+        // The lock keeps the child unreaped, so the id cannot belong to another process by now.
         let mut child = self.child();
         if let Some(status) = child.try_wait()? {
             bail!("{} has ended already ({status})", self.name);

@@ -1,4 +1,4 @@
-//! What somebody can get to see: objects, logs of pods, and what the kernel shows of a process.
+//! What a user can reach: objects, logs of pods, and what the kernel shows of a process.
 
 use std::fs;
 use std::path::Path;
@@ -121,7 +121,7 @@ pub async fn logs(client: &Client, namespace: &str) -> Result<String> {
     Ok(text)
 }
 
-/// What the kernel shows of a process to whoever may look: its environment, arguments, limits, state and mapped files.
+/// What the kernel shows of a process to a user with the right: its environment, arguments, limits, state and mapped files.
 ///
 /// # Errors
 /// If there is no such process.

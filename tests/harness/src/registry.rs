@@ -43,13 +43,13 @@ impl RegistryOptions {
         self
     }
 
-    /// Speaks TLS with a certificate of its own authority, see [`Registry::ca_pem`].
+    /// Serves TLS with a certificate of its own authority, see [`Registry::ca_pem`].
     pub fn with_tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Lets everybody read and write without a password.
+    /// Lets every client read and write without a password.
     pub fn with_anonymous_access(mut self) -> Self {
         self.anonymous = true;
         self
@@ -117,7 +117,7 @@ impl Registry {
         waited.await?
     }
 
-    /// `address:port`, as it stands in an image or chart reference.
+    /// `address:port`, as in an image or chart reference.
     #[must_use]
     pub fn host(&self) -> String {
         self.address.to_string()
@@ -144,7 +144,7 @@ impl Registry {
     /// The certificate of its authority.
     ///
     /// # Errors
-    /// If it speaks plain HTTP.
+    /// If it serves plain HTTP.
     pub fn ca_pem(&self) -> Result<&str> {
         self.ca_pem
             .as_deref()
@@ -171,7 +171,7 @@ impl Registry {
         self.process.log()
     }
 
-    /// Freezes it with SIGSTOP: it takes connections and answers nobody.
+    /// Freezes it with SIGSTOP: it accepts connections and answers none.
     ///
     /// # Errors
     /// If it does not run.

@@ -33,7 +33,7 @@ pub struct Remote<'a> {
 }
 
 impl<'a> Remote<'a> {
-    /// Makes a namespace with a name that nobody else has, with the account and the Role of the example.
+    /// Creates a namespace with a unique name, with the account and the Role of the example.
     ///
     /// # Errors
     /// If the API server refuses, or does not see the rights in time.
@@ -112,7 +112,7 @@ impl<'a> Remote<'a> {
         self.until_answered(&identity, 403).await
     }
 
-    /// Deletes the account: its tokens, all of them, are nobody's (401).
+    /// Deletes the account: all of its tokens are refused (401).
     ///
     /// # Errors
     /// As [`Remote::revoke`].
@@ -134,7 +134,7 @@ impl<'a> Remote<'a> {
         })
     }
 
-    /// The `RenderCluster` that names such a Secret, for everybody and for no credential.
+    /// The `RenderCluster` that names such a Secret, for every namespace and for no credential.
     #[must_use]
     pub fn render_cluster(&self, name: &str, secret: &str) -> Value {
         json!({
@@ -174,7 +174,7 @@ impl<'a> Remote<'a> {
 /// A file of `examples` with another namespace for the Jobs.
 ///
 /// # Errors
-/// If there is no such file, or it does not speak of the namespace.
+/// If there is no such file, or it does not name the namespace.
 pub fn example(file: &str, namespace: &str) -> Result<String> {
     let path = examples().join(file);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -83,7 +83,7 @@ fn make() -> Result<RunDir> {
     })
 }
 
-/// Removes what processes left behind whose cleaner was killed too: directories of ours whose lock is free.
+/// Removes what processes left whose cleaner was killed too: directories of the harness whose lock is free.
 fn sweep(temp: &Path) {
     let entries = std::fs::read_dir(temp).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
@@ -220,7 +220,7 @@ fn hierarchies() -> impl Iterator<Item = PathBuf> {
     let all: Vec<PathBuf> = std::iter::once(root)
         .chain(entries.map(|entry| entry.path()))
         .collect();
-    // With version 2 the first is the root, and the others are groups that belong to somebody. A link is a second name.
+    // With version 2 the first is the root, and the others are groups of other owners. A link is a second name.
     let is_group = |path: &PathBuf| path.join("cgroup.procs").exists() && !path.is_symlink();
     let version_2 = all.first().is_some_and(is_group);
     all.into_iter()

@@ -29,7 +29,7 @@ pub(crate) struct Module {
     pub(crate) title: &'static str,
     /// Its programs.
     pub(crate) programs: &'static [&'static str],
-    /// What the linker is told; part of the cache key.
+    /// The flags of the linker; part of the cache key.
     pub(crate) ldflags: &'static str,
 }
 

@@ -1,6 +1,6 @@
-//! Turns of tests that keep the whole machine busy: one at a time, over all test programs.
+//! Permits for tests that keep the whole machine busy: one at a time, over all test programs.
 //!
-//! What two of them would measure side by side is each other.
+//! Two of them side by side would measure each other.
 
 use std::fs::File;
 
@@ -13,7 +13,7 @@ pub struct Turn {
     _lock: File,
 }
 
-/// Waits until nobody else has a turn.
+/// Waits until no other test holds the permit.
 ///
 /// # Errors
 /// If the file system has no locks.

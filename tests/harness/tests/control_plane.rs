@@ -1,4 +1,4 @@
-//! Promises of the harness: control planes come up quickly, stay apart, and are told from each other.
+//! Promises of the harness: control planes start quickly, stay apart, and are distinguishable.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Promises of the harness: a program it starts is heard, stopped and killed as a test asks.
+//! Promises of the harness: a program it starts has its output read, and is stopped and killed as a test asks.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A `renderhub-world` of its own, with what it said.
+/// A `renderhub-world` of its own, with its output.
 struct World {
     child: Child,
     kubeconfig: PathBuf,
@@ -104,7 +104,7 @@ impl World {
         found
     }
 
-    /// Everything there is of this world, in words; empty when nothing is left.
+    /// Everything that is left of this world, as texts; empty when nothing is left.
     fn left(&self, processes: &BTreeSet<Process>) -> Vec<String> {
         let mut left: Vec<String> = processes
             .iter()
@@ -150,7 +150,7 @@ impl Drop for World {
     }
 }
 
-/// A process, told from a later one with the same id by its start time.
+/// A process, distinguished from a later one with the same id by its start time.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Process {
     pid: u32,

@@ -19,7 +19,7 @@ use serde_json::Value;
 const AT_A_TIME: &str = "RENDERHUB_TEST_PROGRAMS";
 /// How many tests of a program run at a time, as Rust's own test runner reads it, instead of one more than there are cores.
 const THREADS: &str = "RUST_TEST_THREADS";
-/// Programs whose tests take turns, see `renderhub_harness::turn`: side by side they would wait for each other.
+/// Programs whose tests run one at a time, see `renderhub_harness::turn`: side by side they would wait for each other.
 const IN_TURNS: &[&str] = &["failover", "shards", "storms"];
 /// Programs that nothing else runs beside, because they show that a deadline is kept.
 const ALONE: &[&str] = &["hostile_remote"];
@@ -52,7 +52,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The next one that may run now. Where only such are left as take turns, the worker that runs one will ask again.
+    /// The next one that may run now. Where only programs that run one at a time are left, the worker that runs one will ask
+    /// again.
     fn take(&mut self) -> Option<Program> {
         let may_run = |program: &Program| !self.is_turn_taken || !program.takes_turns();
         let at = self.programs.iter().rposition(may_run)?;
@@ -149,7 +150,7 @@ fn build() -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The test program that a line of cargo's tells of.
+/// The test program in a line of cargo's output.
 fn program(line: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(line).ok()?;
     let is_test = message["profile"]["test"].as_bool()?;
@@ -188,7 +189,7 @@ fn seconds(logs: &Path) -> BTreeMap<String, f64> {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// The next one is the last: those that nobody knows yet come first, then the longest.
+/// The last one runs next: those that never ran come first, then the longest.
 fn in_order(mut programs: Vec<Program>, before: &BTreeMap<String, f64>) -> Vec<Program> {
     let lasted = |program: &Program| before.get(&program.name).copied().unwrap_or(f64::INFINITY);
     programs.sort_by(|a, b| lasted(a).total_cmp(&lasted(b)).then_with(|| b.name.cmp(&a.name)));

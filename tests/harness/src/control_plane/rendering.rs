@@ -14,8 +14,7 @@ use crate::{apply, rundir, wait_for};
 const QUOTA_LIMIT: Duration = Duration::from_secs(60);
 
 impl ControlPlane {
-    /// Makes a rendering namespace with a name that nobody else has: it enforces `restricted`, denies traffic by default
-    /// and has a quota.
+    /// Creates a rendering namespace with a unique name: it enforces `restricted`, denies traffic by default and has a quota.
     ///
     /// # Errors
     /// If the API server refuses.

@@ -17,7 +17,7 @@ use crate::{Tools, net, rundir, wait_for};
 
 /// Where Services live when there is no node; with one, its lane has a range of its own.
 const SERVICES: &str = "198.19.255.0/24";
-/// What the API server tells others about itself when it listens on loopback, which it refuses to advertise.
+/// The address that the API server advertises when it listens on loopback, which it refuses to advertise.
 const NOWHERE: &str = "198.18.255.254";
 /// Short-lived objects that only make the log long.
 const NOT_AUDITED: &str = "
@@ -170,7 +170,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// How the API server reaches a kubelet: with a certificate of its own, and only if the kubelet has one of ours.
+    /// How the API server reaches a kubelet: with a certificate of its own, and only if the kubelet has one of the harness.
     fn kubelet_flags(&self, command: &mut Command) -> Result<()> {
         let pair = self
             .authority
@@ -223,7 +223,7 @@ impl ControlPlane {
             .arg("--use-service-account-credentials")
             // Many tests share a control plane, and one that floods it must not keep the others' controllers waiting.
             .args(["--kube-api-qps=200", "--kube-api-burst=400"])
-            // A quota that is older than its kind is counted at the next turn only, by default after five minutes.
+            // A quota that is older than its kind is counted at the next period only, by default after five minutes.
             .arg("--resource-quota-sync-period=10s");
         Ok(command)
     }

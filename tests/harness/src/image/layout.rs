@@ -128,7 +128,7 @@ impl Entries {
         self.0.insert(path.to_owned(), Entry::Directory { mode });
     }
 
-    /// A tar in which nothing depends on when, where or by whom it was made.
+    /// A tar that depends neither on the time, nor on the machine, nor on the user.
     fn archive(&self) -> Result<Vec<u8>> {
         let mut archive = tar::Builder::new(Vec::new());
         for (path, entry) in &self.0 {
@@ -192,7 +192,7 @@ pub(super) fn digest_of(bytes: &[u8]) -> String {
     format!("sha256:{}", rundir::hex(&Sha256::digest(bytes)))
 }
 
-/// The machine's architecture in the words of OCI.
+/// The machine's architecture as OCI names it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

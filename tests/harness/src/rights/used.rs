@@ -1,4 +1,4 @@
-//! Rights held against the audit log: which of them nobody needed.
+//! Rights compared with the audit log: which of them no request needed.
 
 use std::collections::BTreeSet;
 
@@ -78,8 +78,8 @@ impl Rights {
         all
     }
 
-    /// The grants that none of these requests needed. A request speaks for the narrowest grant that allows it, so that a
-    /// wide one beside it shows as unused.
+    /// The grants that none of these requests needed. A request counts for the narrowest grant that allows it, so that a wide one
+    /// beside it shows as unused.
     #[must_use]
     pub fn unused(&self, requests: &[Event]) -> BTreeSet<Grant> {
         let all = self.grants();
@@ -100,7 +100,7 @@ fn asked(event: &Event) -> Option<Grant> {
         return None;
     }
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    // As somebody else: the right to be that one was needed, and everything else is that one's.
+    // As another user: the right to impersonate was needed, and everything else is that user's.
     if let Some(other) = &event.impersonated_user {
         let (namespace, name) = other.strip_prefix("system:serviceaccount:")?.split_once(':')?;
         return Some(Grant {
@@ -223,7 +223,7 @@ mod tests {
         let mut planted = rights();
         let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
         planted.bound.push(bound(None, rules));
-        // Read as somebody else, it is no use of the hub's own right.
+        // Read as another user, it is no use of the hub's own right.
         assert_eq!(told(&planted, &all_used()), ["get secrets in the cluster"]);
     }
 

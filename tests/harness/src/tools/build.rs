@@ -32,7 +32,7 @@ pub(super) struct Once<'a> {
     pub(super) cache: &'a Path,
     /// Its name, which its versions share.
     pub(super) name: &'a str,
-    /// Hexadecimal digits that stand for everything that goes into the build.
+    /// Hexadecimal digits of the hash of everything that goes into the build.
     pub(super) key: &'a str,
     /// What the progress line calls it.
     pub(super) title: &'a str,

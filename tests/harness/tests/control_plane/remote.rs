@@ -27,7 +27,7 @@ async fn client_of(kubeconfig: &str) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// The code of the answer to a request for Jobs, as somebody else where there is a name.
+/// The code of the answer to a request for Jobs, as another user where there is a name.
 async fn code(client: &Client, namespace: &str, other: Option<&str>) -> Result<u16> {
     let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
     let mut request = http::Request::get(path);
@@ -41,7 +41,7 @@ async fn code(client: &Client, namespace: &str, other: Option<&str>) -> Result<u
     }
 }
 
-/// What a user may do in a namespace and somebody without any right may not, as rules of a Role.
+/// The rights of a user in a namespace that a user without any right does not have, as rules of a Role.
 async fn rules(client: &Client, nobody: &Identity, namespace: &str) -> Result<Vec<Value>> {
     let review = async |client: Client| -> Result<Vec<Value>> {
         let spec = SelfSubjectRulesReviewSpec {
@@ -64,7 +64,7 @@ async fn rules(client: &Client, nobody: &Identity, namespace: &str) -> Result<Ve
     Ok(own)
 }
 
-/// Everything that a hub needs on another cluster, word for word.
+/// Everything that a hub needs on another cluster, exactly.
 fn exact(namespace: &str) -> Vec<Value> {
     let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
     let mut own = rule("", "namespaces", &["get"]);
@@ -316,7 +316,7 @@ async fn the_script_refuses_what_the_hub_would_refuse_before_it_makes_anything()
     Ok(())
 }
 
-/// The Role is the one that was agreed on, wherever it is written; a right more is a change of what owners of clusters grant.
+/// The Role is the agreed one in every place where it is written; one more right is a change of what owners of clusters grant.
 #[test]
 fn the_role_is_exactly_what_a_hub_needs_in_the_example_and_on_the_page() -> Result<()> {
     let objects = helm::documents(&remote::example("remote-cluster/role.yaml", remote::NAMESPACE)?)?;
@@ -346,7 +346,8 @@ fn the_role_is_exactly_what_a_hub_needs_in_the_example_and_on_the_page() -> Resu
     Ok(())
 }
 
-/// What the tenant is told to apply on the hub fits together: the account may read what the task names, and nothing else.
+/// The objects that the tenant applies on the hub's cluster fit together: the account may read what the task names, and nothing
+/// else.
 #[test]
 fn the_examples_name_each_other() -> Result<()> {
     let read = |file| helm::documents(&remote::example(file, remote::NAMESPACE)?);
