@@ -386,8 +386,8 @@ fn a_planted_word_is_found() {
     }
 }
 
-/// Modules in which an arm of a match decides as whom something is done, or with which credential: a new kind of either must
-/// not compile there without an arm of its own. Those below them are meant too.
+/// Modules in which an arm of a match decides which identity or which credential is used: a new kind of either must not compile
+/// there without an arm of its own. The modules below them are meant too.
 #[rustfmt::skip]
 const DECIDES_WHO: &[&str] = &[
     "remote/connection/checks.rs", "remote/connection/session.rs", "remote/client.rs", "remote/tls.rs", "controllers/tasks/reconciler/remote.rs",
@@ -395,7 +395,7 @@ const DECIDES_WHO: &[&str] = &[
     "plan/platform/registry.rs", "plan/task/status_seal.rs", "plan/remote/site.rs", "plan/platform/tenancy.rs", "plan/task/tenant.rs", "kubernetes/tenant/mod.rs",
 ];
 
-/// What clippy is told there.
+/// The lint that is on there.
 const NO_CATCH_ALL: &str = "#![warn(clippy::wildcard_enum_match_arm)]";
 
 /// Holds: B22.
@@ -519,7 +519,7 @@ fn within(path: &str, other: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Source files with one thing wrong each, and a word of the complaint.
+/// Source files with one fault each, and a part of the complaint.
 #[rustfmt::skip]
 const PLANTED: &[(&str, &str, &str)] = &[
     ("plan/decide.rs", "use crate::kubernetes::apply::Applier;", "imports kubernetes::apply::Applier"),

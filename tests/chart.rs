@@ -180,7 +180,7 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
                 ] {
                     assert!(!text.contains(&format!("\"{word}\"")), "{word}: {text}");
                 }
-                // Becoming somebody is by name and in one namespace, or it is becoming anybody.
+                // Impersonation is by name and in one namespace, or it is of any user.
                 let is_named = rule.resource_names.iter().flatten().count() > 0;
                 let is_becoming = text.contains("\"serviceaccounts");
                 let is_a = bound.namespace.as_deref() == Some("a");
@@ -201,7 +201,7 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
     Ok(())
 }
 
-/// A release's own rights outlive the tasks of a namespace that goes, whoever installs what all releases share.
+/// A release's own rights outlive the tasks of a namespace that is being deleted, whichever release installs what all share.
 #[tokio::test]
 async fn each_release_that_is_bound_by_namespace_keeps_its_binding_until_the_tasks_are_gone() -> Result<()> {
     let of = async |sets: &[&str]| -> Result<Vec<Value>> {
@@ -346,7 +346,7 @@ async fn the_notes_tell_the_gates_apart() -> Result<()> {
     Ok(())
 }
 
-/// What the hub's log calls a setting, the value that sets it, and what the notes begin with.
+/// The name of a setting in the hub's log, the value that sets it, and the beginning of the notes about it.
 const TOLD: &[(&str, &str, &str)] = &[
     ("single-tenant", "rbac.clusterAdmin=true", "rbac.clusterAdmin"),
     (
@@ -471,7 +471,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["topologySpreadConstraints[0].topologyKey=zone"], "maxSkew"),
     // The quota is all hubs', so it is no less than this one's share.
     (&["quota.activeJobs=255"], "the sum over all hubs"),
-    // Beside another release's hub: all namespaces are everybody's, and one name is one hub's.
+    // Next to another release's hub: all namespaces overlap with every list, and one name is one hub's.
     (
         &["renderingNamespace.shared=true", "controller.shardName=b"],
         "needs controller.watchNamespaces",
@@ -488,7 +488,7 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["controller.watchNamespaces={renderhub-rendering}"],
         "must not contain",
     ),
-    // Whoever makes a task in one of these would act as the platform.
+    // The author of a task in one of these would act as the platform.
     (
         &["tenancy.serviceAccounts.kube-system={x}"],
         "act as the platform",
@@ -512,7 +512,7 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["controller.watchNamespaces={a}", "tenancy.serviceAccounts.b={x}"],
         "never use that right",
     ),
-    // Whoever reads Secrets there has the clusters.
+    // A reader of Secrets there has the clusters.
     (
         &["controller.watchNamespaces={a}", "clusters.namespace=a"],
         "no namespace of tenants",

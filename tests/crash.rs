@@ -1,7 +1,7 @@
-//! A hub that is killed with SIGKILL around any of its writes, and started anew, comes to the same end.
+//! A hub that is killed with SIGKILL around any of its writes, and started again, comes to the same end.
 //!
-//! A proxy stops one write before the API server hears of it, or after it was done and before the hub hears of that;
-//! then the hub is killed. Each path is tried with each of its writes, both ways.
+//! A proxy stops one write before the API server gets it, or after it was done and before the hub gets the answer; then the hub
+//! is killed. Each path is tried with each of its writes, both ways.
 
 mod support;
 
@@ -82,7 +82,7 @@ async fn a_lost_answer_to_any_write_changes_nothing() -> Result<()> {
     stream::iter(lives).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// A success whose hub is told of an error for a write that was done.
+/// A success whose hub gets an error for a write that was done.
 async fn lose_answer(write: usize) -> Result<()> {
     let mut stage = Stage::without_hub("lost", &[]).await?;
     let spec = json!({"registryRef": {"name": REGISTRY}});

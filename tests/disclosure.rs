@@ -1,4 +1,4 @@
-//! What the hub says of its work to whoever may look, and that no secret and no foreign word is ever among it.
+//! What the hub shows of its work to a reader of its logs and statuses, and that no secret and no foreign text is ever in it.
 
 #![allow(
     clippy::too_many_lines,
@@ -85,7 +85,7 @@ async fn metrics_count_and_name_nobody() -> Result<()> {
     Ok(())
 }
 
-/// The first line after those that were looked at in which all of this stands.
+/// The next line that contains all of this.
 fn next<'a>(lines: &mut impl Iterator<Item = &'a Value>, wanted: &[(&str, &str)]) -> Option<&'a Value> {
     lines.find(|line| wanted.iter().all(|(field, value)| line[*field] == *value))
 }
@@ -220,7 +220,7 @@ async fn spoil_the_credential(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// A task with a name that nobody has.
+/// A task with a unique name.
 fn probe(stage: &Stage) -> Value {
     let mut task = stage.task("probe");
     task["metadata"] = json!({"generateName": "probe-", "namespace": stage.scope.tenant});

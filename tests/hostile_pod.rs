@@ -1,5 +1,5 @@
-//! A renderer in a tenant's hands gains nothing: on a real node, with the hub as the chart installs it, an image whose `render`
-//! does whatever the tenant's configuration says finds no credential, reaches no right, and takes nobody else down.
+//! A renderer that the tenant controls gains nothing: on a real node, with the hub as the chart installs it, an image whose
+//! `render` does whatever the tenant's configuration says finds no credential, has no right, and harms no other pod.
 //!
 //! All tests share one world and run side by side, so each is a neighbour of the others.
 
@@ -26,7 +26,7 @@ use sweep::{Subject, rights};
 use world::{CLOUD_CREDENTIAL, HUB, LIMIT, METADATA, RENDERING, TENANT, files, world};
 
 const PASSWORD: &str = "/etc/renderer/credentials/password";
-/// Each of these at the start of a line would be a way out, or to somebody else's files.
+/// Each of these at the start of a line would be a way out, or to another pod's files.
 const GAINED: [&str; 6] = ["MADE ", "MOUNTED", "WROTE ", "BECAME ", "CHANGED ", "ENTERED"];
 
 /// Holds: R1, R3.
@@ -56,7 +56,7 @@ async fn a_hostile_renderer_reads_everything_and_finds_no_credential() -> Result
     for gained in GAINED {
         ensure!(!has_line(&read, gained), "{gained}\n{read}");
     }
-    // Kubernetes tells every pod where its API is, and the Job what its configuration is to be; of anything else it hears nothing.
+    // Kubernetes gives every pod the address of its API, and the Job its configuration; there are no other variables.
     for variable in ["RENDERHUB_", "REGISTRY_", "DOCKER_CONFIG"] {
         let is_it = |line: &str| line.starts_with(variable) && !line.starts_with("RENDERHUB_CONFIG_SHA256=");
         ensure!(!read.lines().any(is_it), "{variable} is in its environment");
@@ -201,7 +201,7 @@ async fn a_pod_reaches_its_registry_and_nothing_else() -> Result<()> {
             "{name}: {log}"
         );
     }
-    // The same targets answer whoever no policy holds back, so it was the policy that refused.
+    // The same targets answer a pod without a policy, so it was the policy that refused.
     let free = world.reached_without_a_policy(&targets)?;
     for (target, _) in targets.iter().filter(|(target, _)| *target != "sibling") {
         ensure!(

@@ -1,5 +1,5 @@
-//! What a lying, broken or dying API server gets out of the hub's link to it: an error in time, no memory, no second write, and
-//! not a word of its own anywhere.
+//! What a lying, broken or dying API server gets out of the hub's client: an error in time, no memory, no second write, and none
+//! of its text anywhere.
 
 #![allow(
     clippy::unwrap_used,

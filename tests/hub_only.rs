@@ -1,5 +1,5 @@
-//! What only a hub may do to a task, with the policies in force: write its status and take the finalizer off. Whatever RBAC
-//! says, nobody else can, and nobody who may do everything is hindered.
+//! What only a hub may do to a task, with the policies in force: write its status and remove the finalizer. No other client can,
+//! whatever RBAC allows, and no administrator is hindered in anything else.
 
 mod support;
 
@@ -23,7 +23,7 @@ async fn guarded() -> Result<&'static ControlPlane> {
         let plane = plane::own_plane(&["crds", "policies"]).await?;
         plane::keep_rights_in_dying_namespaces(plane).await?;
         let stage = Stage::on(plane, "probe", &[]).await?;
-        // Policies know a new kind some seconds later than everybody else does.
+        // Policies learn of a new kind some seconds later than other clients do.
         let task = wait_for("a task to be taken", LIMIT, async || {
             Ok(Some(stage.submit(stage.task("probe")).await?))
         })
@@ -45,7 +45,7 @@ async fn guarded() -> Result<&'static ControlPlane> {
     Ok(*plane.await?)
 }
 
-/// Whether a policy refused it, in the words of ours.
+/// Whether a policy of the chart refused it.
 fn is_refused(answer: &kube::Result<()>) -> bool {
     let Err(kube::Error::Api(status)) = answer else {
         return false;
@@ -182,7 +182,7 @@ async fn who_may_do_everything_is_not_hindered_and_forges_nothing() -> Result<()
     })
     .await?;
     assert_eq!(stage.successes("create jobs", &job_name_of(&done)).await?, 1);
-    // Somebody must be able to end what no hub ends any more.
+    // An administrator must be able to finish what no hub finishes any more.
     put_finalizers(&tasks, "done", &json!([])).await?;
     tasks.delete("done", &DeleteParams::default()).await?;
     assert!(tasks.get_opt("done").await?.is_none());
@@ -231,7 +231,7 @@ async fn only_a_hub_writes_to_whom_the_platforms_objects_are_granted() -> Result
             let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
             request.body(forged.to_string().into_bytes())
         };
-        // Policies know a new kind some seconds later than everybody else does.
+        // Policies learn of a new kind some seconds later than other clients do.
         wait_for(&format!("{plural} to be guarded"), LIMIT, async || {
             let answer = client.request::<Value>(write()?).await.map(drop);
             Ok(is_refused(&answer).then_some(()))

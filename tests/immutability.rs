@@ -86,11 +86,11 @@ enum Way {
     Put,
     JsonPatch,
     MergePatch,
-    /// Server-side apply by whoever made the task, which also removes what it leaves out.
+    /// Server-side apply by the task's author, which also removes what it leaves out.
     ApplyAsMaker,
-    /// Server-side apply by somebody else, with force.
+    /// Server-side apply by another manager, with force.
     ApplyByForce,
-    /// Server-side apply by somebody else, without.
+    /// Server-side apply by another manager, without.
     Apply,
     PutStatus,
     MergePatchStatus,
@@ -107,7 +107,7 @@ const WAYS: [Way; 8] = [
     Way::MergePatchStatus,
 ];
 
-/// Sends a change of the spec. Whether it is accepted says little: the caller looks at what became of the task.
+/// Sends a change of the spec. Its result is not the verdict: the caller reads the task.
 async fn send(tasks: &Api<DynamicObject>, now: &DynamicObject, patch: &Value, way: Way) -> kube::Result<()> {
     let name = now.metadata.name.as_deref().unwrap_or_default();
     let mut whole = now.clone();
@@ -137,7 +137,7 @@ async fn send(tasks: &Api<DynamicObject>, now: &DynamicObject, patch: &Value, wa
     answer.map(drop)
 }
 
-/// The object as somebody would apply it: with no metadata but its name.
+/// The object as a client applies it: with no metadata but its name.
 fn bare(mut object: DynamicObject) -> DynamicObject {
     let name = object.metadata.name.take();
     object.metadata = ObjectMeta {
@@ -147,8 +147,8 @@ fn bare(mut object: DynamicObject) -> DynamicObject {
     object
 }
 
-/// Tries every change in every way on both kinds, and returns the changes that got through. Each of those must have
-/// moved the generation, which is what the hub looks at, and nothing else may have.
+/// Tries every change in every way on both kinds, and returns the changes that were accepted. Each of those must have moved the
+/// generation, on which the hub relies, and nothing else may have.
 async fn through(plane: &ControlPlane) -> Result<BTreeSet<&'static str>> {
     let client = plane.admin().client().await?;
     let mut through = BTreeSet::new();

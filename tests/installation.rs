@@ -1,6 +1,6 @@
-//! The chart does its work: installed by the real helm on a real node, it turns a tenant's task into a chart in the
-//! registry, the credential is nowhere a tenant can look, upgrading and rolling back lose nothing, and uninstalling takes
-//! neither tasks nor credentials along. One cluster sees one release after the other, in both modes, and three at once.
+//! The chart does its work: installed by the real helm on a real node, it turns a tenant's task into a chart in the registry, the
+//! credential is nowhere that a tenant can read, upgrading and rolling back lose nothing, and uninstalling removes neither tasks
+//! nor credentials. One cluster has one release after the other, in both modes, and three at once.
 
 #[path = "installation/instances.rs"]
 mod instances;
@@ -99,7 +99,7 @@ impl World {
             "web did not succeed"
         );
         self.pushed_is_what_was_asked_for(&task).await?;
-        // The same tag with another content: the push fails, and its Job and log stay to be looked at.
+        // The same tag with another content: the push fails, and its Job and log stay for people to read.
         let conflict = finish(
             tenant,
             "web-again",
@@ -153,7 +153,7 @@ impl World {
                 "the hub may list Secrets in {namespace}"
             );
         }
-        // There are the kubeconfigs of the platform's clusters, for the hub to read and for nobody to be written by it.
+        // The kubeconfigs of the platform's clusters are there: the hub may read them, and no client of the hub may write them.
         let kubeconfigs: Api<Secret> = Api::namespaced(hub.clone(), HUB);
         kubeconfigs.list_metadata(&ListParams::default()).await?;
         let secret: Secret = serde_json::from_value(json!({ "metadata": { "name": "x" } }))?;
@@ -172,7 +172,7 @@ impl World {
         Ok(())
     }
 
-    /// A registry that `team-a` may use, and somebody with the `admin` role there.
+    /// A registry that `team-a` may use, and a user with the `admin` role there.
     async fn make_tenant(&self) -> Result<Client> {
         let admin = self.plane.admin().client().await?;
         let metadata = ObjectMeta {

@@ -1,4 +1,4 @@
-//! A kubeconfig is hostile input: what is taken from one, what is refused, and that nothing of one is ever told.
+//! A kubeconfig is hostile input: what is accepted of one, what is refused, and that none of its text is ever repeated.
 //!
 //! The keys and certificates in `tests/kubeconfig/pem` were made for these tests and open nothing.
 

@@ -1,4 +1,4 @@
-//! The right to work: one instance has it, another takes it over when it is gone, and nobody who lost it goes on.
+//! The right to work: one instance has it, another takes over when that one is gone, and no instance that lost it goes on.
 
 mod support;
 

@@ -272,14 +272,14 @@ async fn a_deadline_and_a_tag_conflict_have_reasons_of_their_own() -> Result<()>
         assert!(has(&status, Ready, "False", reason));
         let failure = status.failure.context("a failure is explained")?;
         assert_eq!(format!("{:?}", failure.phase), phase);
-        // Kept for people to look at: the default time to live is an hour.
+        // Kept for people to read: the default time to live is an hour.
         assert_eq!(stage.objects(task).await?, (true, true));
     }
     stage.passed();
     Ok(())
 }
 
-/// Last words that no renderer of ours says, each with a canary.
+/// Termination messages that no renderer of this project writes, each with a canary.
 fn foreign_words() -> Vec<String> {
     let digest = format!("sha256:{}", "c".repeat(64));
     vec![

@@ -35,7 +35,7 @@ async fn verdict(client: &Client, value: &Value) -> Result<Result<(), String>> {
 
 // === every bound of the schema ===
 
-/// A value at a path, whether the API server should take it, and a word of the refusal if not.
+/// A value at a path, whether the API server should accept it, and a part of the refusal if not.
 struct Probe {
     path: Vec<String>,
     value: Value,
@@ -395,7 +395,7 @@ const SPELLINGS: &[(&str, &[&str], &[&str])] = &[
     ("RenderTask/serviceAccountName", &["a"], &["a:b", "system:masters", "a\r\nb"]),
 ];
 
-/// What a refusal says in words, where a pattern would say nothing to most people.
+/// The message of a refusal, where a pattern would mean nothing to most people.
 fn said_of(field: &str) -> Option<&'static str> {
     Some(match field {
         "hostname" => "must be a host without scheme or path, in lower case, e.g. registry.example.com:5000",

@@ -1,4 +1,5 @@
-//! A namespace that moves from one hub to another: what runs goes on, what ended is told right, and nothing is made twice.
+//! A namespace that moves from one hub to another: Jobs that run go on, Jobs that ended are reported correctly, and nothing is
+//! made twice.
 
 #![allow(
     clippy::too_many_lines,
@@ -61,7 +62,7 @@ impl Two {
         Ok(Self { from, to, moving })
     }
 
-    /// The first hub ends, as it does when its list is changed; until [`Two::arrive`] nobody watches the namespace.
+    /// The first hub ends, as it does when its list is changed; until [`Two::arrive`] no hub watches the namespace.
     async fn leave(&mut self) -> Result<Mark> {
         move_out(&mut self.from).await
     }
@@ -192,7 +193,7 @@ async fn what_one_hub_started_another_one_finishes() -> Result<()> {
         .await?;
 
     let left = two.leave().await?;
-    // Nobody watches now.
+    // No hub watches now.
     two.moving.complete(&ended).await?;
     two.moving.fail(&broken, exit(), "PodFailurePolicy").await?;
     forget_status(&two.moving, &unsaid).await?;

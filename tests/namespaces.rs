@@ -1,5 +1,5 @@
-//! A namespace that the platform lists by name is the one that had the name when the grant was first used: whoever
-//! deletes and recreates a namespace, or relabels it, inherits nothing until the platform grants it again.
+//! A namespace that the platform lists by name is the one that had the name when the grant was first used: a recreated or
+//! relabelled namespace inherits nothing until the platform grants it again.
 
 #![allow(
     clippy::too_many_lines,
@@ -183,7 +183,7 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     let new = stage.recreate_namespace().await?;
     let (second, message) = stage.refused("second", classed, NOT_ALLOWED).await?;
     stage.tells::<ClusterRegistry>(true).await?;
-    // Nobody can tell from the outside that the name was granted once.
+    // No client can see from the outside that the name was granted once.
     stage
         .put_registry(json!({"allowedNamespaces": ["somebody-else"]}))
         .await?;
@@ -228,7 +228,7 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
     stage.refused("restarted", json!({}), NOT_ALLOWED).await?;
     stage.until_recorded(&[(&tenant, &old)]).await?;
 
-    // Who grants it in one breath is heard as well, and who opens the registry to everybody grants it without a record.
+    // A grant in the same change is seen as well, and one to every namespace needs no record.
     stage.put_registry(json!({"allowedNamespaces": []})).await?;
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
     stage.starts(&waiting).await?;
@@ -249,7 +249,7 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
 const KINDS: [&str; 3] = ["clusterregistries", "rendererclasses", "renderclusters"];
 
 impl Stage {
-    /// Writes the record of the stage's own object of a kind, as a careless role lets a user do; what stands there then.
+    /// Writes the record of the stage's own object of a kind, as a careless role lets a user do; returns the record after it.
     async fn put_record(&self, plural: &str, namespaces: &Value) -> Result<Value> {
         let forged = json!({"status": {"namespaces": namespaces}});
         let path = format!(

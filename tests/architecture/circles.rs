@@ -7,7 +7,7 @@ use super::scan::Scan;
 /// The files that each file names something of, all as paths of modules.
 pub type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Who names whom, of files given as the path of their module and their text.
+/// The imports between files, given as the path of their module and their text.
 pub fn graph(files: &[(Vec<String>, String)]) -> Graph {
     let all: BTreeSet<String> = files.iter().map(|(module, _)| module.join("::")).collect();
     let names = |(module, text): &(Vec<String>, String)| {

@@ -1,4 +1,4 @@
-//! Who of the hub can make a way to an API server: everybody else gets one that leads through the gate.
+//! Which code of the hub can make a connection to an API server: all other code gets one through the write fence.
 
 use super::within;
 

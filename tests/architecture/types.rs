@@ -1,4 +1,4 @@
-//! Names of types: each is used once in `src`, and a word of the glossary is one type.
+//! Names of types: each is used once in `src`, and each entry of the glossary is one type.
 
 use std::collections::BTreeMap;
 
@@ -107,10 +107,10 @@ fn rows(page: &str) -> Vec<Row> {
     lines.map(row).collect()
 }
 
-/// Most words of the glossary.
+/// Most entries of the glossary.
 const WORDS: usize = 40;
 
-/// What is wrong with the glossary of a page: each word names one type, in the module that it says.
+/// The faults of the glossary of a page: each entry names one type, in the module that the page gives.
 pub fn glossary(page: &str, types: &Types) -> Vec<String> {
     let rows = rows(page);
     let mut problems = Vec::new();

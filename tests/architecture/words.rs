@@ -1,12 +1,12 @@
-//! What the programs may say: nothing that somebody else wrote.
+//! What the programs may log and print: nothing that another program wrote.
 //!
 //! The text of a foreign error quotes what could not be read, a token of a kubeconfig or a line of a tenant's values. So no
-//! foreign error is kept, and none is formatted; what is told is a word of our own for it.
+//! foreign error is kept, and none is formatted; the programs report their own label for it.
 
 use proc_macro2::{Literal, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-/// Names that hold what others said, wherever they occur in this source.
+/// Names of values with foreign text, in any place of this source.
 const FOREIGN_NAMES: [&str; 16] = [
     "error",
     "err",
@@ -40,7 +40,7 @@ const FOREIGN_CRATES: [&str; 12] = [
     "io",
     "Utf8Error",
 ];
-/// What may be said all the same: file, name, and why nobody else wrote it.
+/// What may be printed all the same: file, name, and why no other program wrote it.
 #[rustfmt::skip]
 pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("app/error.rs", "std::io::Error", "it is of our own listener and signals, and only its own sentence is told"),
@@ -195,7 +195,7 @@ impl<'ast> Visit<'ast> for Words<'_> {
         {
             self.complain(line, &name, "formats");
         }
-        // kube's `request` logs an answer that it cannot decode; `request_text` does not look at it.
+        // kube's `request` logs a response that it cannot decode; `request_text` does not decode it.
         if call.method == "request" && call.turbofish.is_some() {
             self.complain(line, "request", "lets kube decode the answer to a");
         }
@@ -203,7 +203,7 @@ impl<'ast> Visit<'ast> for Words<'_> {
     }
 }
 
-/// Source with one thing wrong each, and a word of the complaint.
+/// Source with one fault each, and a part of the complaint.
 #[rustfmt::skip]
 pub const PLANTED: &[(&str, &str)] = &[
     ("fn f(error: kube::Error) -> String { format!(\"failed: {error}\") }", "formats error"),

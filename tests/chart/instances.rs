@@ -1,4 +1,4 @@
-//! Several instances of one release, and several releases on one cluster: an update hands over, a drain leaves somebody, and
+//! Several instances of one release, and several releases on one cluster: an update hands over, a drain leaves an instance, and
 //! no release takes what is another's.
 
 use std::collections::BTreeSet;
@@ -124,7 +124,7 @@ async fn what_the_operator_says_of_spreading_holds_instead() -> Result<()> {
     Ok(())
 }
 
-/// Two drains at once would leave nobody who stands by.
+/// Two drains at once would leave no standby.
 #[tokio::test]
 async fn a_drain_takes_one_at_a_time() -> Result<()> {
     for sets in SIZES {

@@ -200,7 +200,7 @@ async fn a_renderer_reaches_registries_and_dns_and_nothing_else() -> Result<()> 
         );
         assert_eq!(reached, verdict == "yes", "{line}");
     }
-    // A pod that somebody put there by hand reaches nothing at all.
+    // A pod that was made there by hand reaches nothing at all.
     let stray = pod("10.128.0.9", RENDERING, &[("app", "stray")]);
     assert!(!may_leave(&policies, &stray, &outside("203.0.113.5"), "TCP", 443));
     for from in [

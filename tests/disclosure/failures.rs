@@ -1,4 +1,4 @@
-//! Whatever fails, and whatever it holds that fails: it is told in the hub's own words.
+//! Every failure is reported in the hub's own text, whatever the failed object holds.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
@@ -106,7 +106,7 @@ async fn no_shape_of_a_credential_is_told() -> Result<()> {
     Ok(())
 }
 
-/// Last words of pods that are none of the renderer's.
+/// Termination messages of pods that are none of the renderer's.
 fn last_words() -> Vec<String> {
     let (digest, hex) = (DIGEST, &DIGEST[7..]);
     let ansi = format!("\u{1b}[31m{FOREIGN}\u{1b}]0;x\u{7}\r\n{{\"level\":\"ERROR\"}}");
@@ -152,7 +152,7 @@ async fn no_last_word_of_a_pod_is_repeated() -> Result<()> {
         anyhow::Ok([failed, ended])
     });
     for status in try_join_all(submitted).await?.concat() {
-        // Nothing that a pod said without being understood makes a success.
+        // No message of a pod that was not understood makes a success.
         ensure!(status.digest.is_none(), "{:?}", status.conditions);
     }
     stage.passed();

@@ -24,7 +24,7 @@ const VERBS: [&str; 12] = [
     "approve",
 ];
 
-/// Somebody as the API server knows them.
+/// A subject as the API server knows it.
 pub struct Subject {
     pub user: String,
     pub groups: Vec<String>,

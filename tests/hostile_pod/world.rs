@@ -26,7 +26,7 @@ pub const RENDERING: &str = "renderhub-rendering";
 pub const TENANT: &str = "team-a";
 /// Longest that anything here may take.
 pub const LIMIT: Duration = Duration::from_secs(240);
-/// What the stand-in for the metadata service hands out.
+/// The credential of the stand-in for the metadata service.
 pub const CLOUD_CREDENTIAL: &str = "canary-of-the-cloud";
 /// Where clouds have it.
 pub const METADATA: &str = "169.254.169.254";
@@ -40,7 +40,7 @@ pub struct World {
     pub registry: Registry,
     pub plane: ControlPlane,
     _metadata: Process,
-    /// `address:port` of a pod that is none of ours.
+    /// `address:port` of a pod of another tenant.
     pub neighbour: String,
 }
 
@@ -109,7 +109,7 @@ impl World {
         apply::object(&self.admin().await?, task).await.map(drop)
     }
 
-    /// Waits for the end of a task; what ended it: `JobSucceeded`, or the reason of `JobFailed` and what is said of it.
+    /// Waits for the end of a task; returns `JobSucceeded`, or the reason of `JobFailed` and its message.
     pub async fn end(&self, name: &str) -> Result<(String, String)> {
         let tasks = self.tasks().await?;
         wait_for(&format!("the end of RenderTask {name}"), LIMIT, async || {
@@ -241,7 +241,7 @@ impl World {
     }
 }
 
-/// What ended a task, if it ended, and what is said of a failure.
+/// The end of a task, if it ended, and the message of a failure.
 fn ended(status: &RenderTaskStatus) -> Option<(String, String)> {
     let held = |type_: &str| {
         status
@@ -380,7 +380,7 @@ fn metadata_service(node: &Node) -> Result<Process> {
     Process::spawn("the metadata service", &server, &root.join("log"))
 }
 
-/// A pod of somebody else that listens.
+/// A pod of another tenant that listens.
 async fn neighbour(admin: &Client) -> Result<String> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "neighbour"},

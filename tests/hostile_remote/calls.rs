@@ -78,7 +78,7 @@ async fn a_body_that_is_told_to_be_too_large_is_not_read() {
         })
         .await
         .unwrap();
-        // Whoever waited for the body would say that it did not come in time.
+        // A client that waited for the body would report a timeout.
         assert_eq!(
             failed(link(&server).send(get("/x"), None).await),
             CallError::TooLarge
@@ -270,7 +270,7 @@ async fn calls_wait_for_their_turn_and_no_longer_than_they_may() {
             link.probe().await.expect("a probe waits for nobody");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        // Before the first of them is given up, and another one may have its turn.
+        // Before the first of them is cancelled, and another one may be sent.
         let asked = server.asked();
         asked.iter().filter(|asked| asked.target == "/hang").count()
     };

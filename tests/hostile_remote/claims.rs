@@ -92,7 +92,7 @@ async fn a_write_that_waited_for_its_turn_while_the_claim_ended_is_not_sent() {
         waited < Duration::from_secs(4),
         "it waited for its turn all the same: {waited:?}"
     );
-    // A turn later it would have come.
+    // A moment later it would have come.
     link.send(get("/x"), None).await.unwrap();
     assert!(!server.counts().contains_key("POST"), "{:?}", server.counts());
 }

@@ -44,7 +44,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// One change: a word is put in, some bytes go, or some are there again, somewhere else.
+/// One change: a text is inserted, some bytes are removed, or some are repeated, somewhere else.
 #[derive(Clone, Debug)]
 enum Edit {
     Put(Index, &'static str),

@@ -1,4 +1,4 @@
-//! Peers that are gone without a word: noticed in time, with the times of production, on real sockets.
+//! Peers that are gone without a close: noticed in time, with the times of production, on real sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn link_at(address: SocketAddr, server: &Hostile) -> RemoteClient {
     RemoteClient::new(&config(address, server.authority()), &settings).unwrap()
 }
 
-/// Opens a quiet watch, lets `end` take the peer away, and tells how long it took to notice.
+/// Opens a quiet watch, lets `end` take the peer away, and returns how long it took to notice.
 async fn notice(link: &RemoteClient, end: impl FnOnce()) -> Duration {
     let mut lines = link.watch(get("/watch"), None).await.unwrap();
     assert_eq!(lines.next().await, Some(Ok(Bytes::from_static(b"{}"))));

@@ -1,4 +1,4 @@
-//! HTTP/2 as no server should speak it: frames that end, reset, flood or never finish.
+//! HTTP/2 as no server should send it: frames that end, reset, flood or never finish.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +65,7 @@ pub async fn next(stream: &mut TlsStream<TcpStream>) -> Option<Sent> {
     })
 }
 
-/// Reads frames until the client opened a stream, which it tells, or went away.
+/// Reads frames until the client opened a stream, whose id it returns, or went away.
 async fn opened(stream: &mut TlsStream<TcpStream>, is_first: bool) -> Option<u32> {
     if is_first {
         greet(stream).await?;

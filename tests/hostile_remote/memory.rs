@@ -23,7 +23,7 @@ use crate::support::{
 
 /// Which case the process is for.
 const CASE: &str = "RENDERHUB_TEST_CASE";
-/// Where its server is, and whom it trusts.
+/// Where its server is, and which authority it trusts.
 const ADDRESS: &str = "RENDERHUB_TEST_ADDRESS";
 const AUTHORITY: &str = "RENDERHUB_TEST_AUTHORITY";
 /// What any of them may take: a page of 8 MiB and what it grew out of, and half as much for the connection and the allocator.
@@ -312,7 +312,7 @@ async fn a_cluster_that_is_idle_costs_less_than_100_kib_and_one_socket() {
                 watch_jobs(&link, None, NAMESPACE, &hub, |_| std::future::ready(())).await
             }));
         }
-        // Told as much as they ever are, and quiet since then.
+        // At their largest, and quiet since then.
         tokio::time::sleep(Duration::from_secs(6)).await;
         let (each, sockets) = (
             (resident() - before) / LINKS,

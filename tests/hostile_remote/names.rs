@@ -1,4 +1,4 @@
-//! Names: a server that answers late or changes its mind delays nobody else, and leads nowhere that is refused.
+//! Names: a server that answers late or changes its answer delays no other, and leads to no refused address.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Links to hostile servers, Jobs as they tell of them, and a second cluster whose calls have to go on meanwhile.
+//! Clients of hostile servers, Jobs as those send them, and a second cluster whose calls have to go on.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::claim::claimed;
 
-/// A word of the server's; it must not be said by the hub.
+/// A text of the server's; the hub must not repeat it.
 pub const CANARY: &str = "canary-7f3a\u{1b}[31m";
 /// A secret of the hub's.
 pub const TOKEN: &str = "token-5b1e77c0";
@@ -97,7 +97,7 @@ pub fn post() -> Request<Vec<u8>> {
     request.body(b"{}".to_vec()).unwrap()
 }
 
-/// Fails if anything that somebody else wrote, or a secret, shows in what the hub could say.
+/// Fails if foreign text or a secret shows in what the hub could print.
 pub fn check_silent(said: &impl Debug, display: &str) {
     let text = format!("{said:?} {display}");
     for word in ["canary", "7f3a", "\u{1b}", TOKEN] {
@@ -105,7 +105,7 @@ pub fn check_silent(said: &impl Debug, display: &str) {
     }
 }
 
-/// The error of a call, which is told without a word of the server's.
+/// The error of a call, which has none of the server's text.
 pub fn failed<T: Debug>(answer: Result<T, CallError>) -> CallError {
     let error = answer.unwrap_err();
     check_silent(&error, &error.to_string());
@@ -164,7 +164,7 @@ pub fn hub() -> HubId {
     HubId::new("main", "0f5a4e0c-0001").unwrap()
 }
 
-/// A Job of the task as a server tells of it.
+/// A Job of the task as a server sends it.
 pub fn job(task: &str, uid: &str, version: u64) -> Value {
     json!({
         "metadata": {
@@ -208,7 +208,7 @@ pub async fn cluster(
     .unwrap()
 }
 
-/// What `watch_jobs` told, shortly, until it ended or was told enough.
+/// The events of `watch_jobs`, in short, until it ended or there were enough.
 pub async fn told(
     link: &RemoteClient,
     is_enough: impl Fn(&[String]) -> bool,
@@ -244,7 +244,7 @@ fn shortly(change: &WatchChange<JobMetadata>) -> String {
     }
 }
 
-/// How `watch_jobs` ended, and what it told before.
+/// How `watch_jobs` ended, and its events before.
 pub async fn ended(link: &RemoteClient) -> (Vec<String>, WatchEnd) {
     let (all, end) = told(link, |_| false).await;
     (all, end.unwrap())

@@ -24,7 +24,7 @@ use renderhub::remote::jobs::decode::{lines as read_lines, page};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// Namespace whose Jobs are looked at.
+/// Namespace of the Jobs.
 const NAMESPACE: &str = "render";
 /// Longest line here: long enough for a Job, short enough to be passed by a fuzzer.
 const LINE: usize = 4_096;
@@ -50,7 +50,7 @@ fn hub() -> HubId {
     HubId::new("main", "0f5a4e0c-0001").expect("an id")
 }
 
-/// A page of a list of objects ends as no page, or as no more than what is looked at of each.
+/// A page of a list of objects ends as no page, or as no more than the fields that are kept.
 pub fn objects(bytes: &[u8]) {
     let Some((found, _)) = read_page(bytes).map(|(found, next)| (found.collect::<Vec<_>>(), next)) else {
         return;
@@ -86,7 +86,7 @@ pub fn objects(bytes: &[u8]) {
     }
 }
 
-/// What is told of a Job has the shape of what the hub made.
+/// A decoded Job has the form of one that the hub made.
 fn check(mark: &JobMetadata) {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     assert!(is_dns_label(&mark.name) && is_name_of(&mark.name, &mark.task));
@@ -127,7 +127,7 @@ pub fn jobs(bytes: &[u8]) {
     }
 }
 
-/// The lines of a watch say the same wherever they are cut; the first byte tells how long a part is.
+/// The lines of a watch are the same wherever they are cut; the first byte is the length of a part.
 pub fn lines(bytes: &[u8]) {
     let Some((cut, rest)) = bytes.split_first() else {
         return;
@@ -226,8 +226,8 @@ fn becomes_a_path_of_names(meta: &ObjectMeta) {
     assert_eq!(names, if id.namespace.is_empty() { 5 } else { 7 });
 }
 
-/// Whatever an object's metadata say, it is a hub's only with the name that follows from its task; and a pod's last word is
-/// one of the closed list, or none.
+/// An object is a hub's only with the name that follows from its task, whatever its metadata contain; and a pod's termination
+/// message is one of the closed list, or none.
 pub fn annotations(bytes: &[u8]) {
     if let Some(word) = std::str::from_utf8(bytes).ok().and_then(Termination::parse) {
         let text = word.to_json();

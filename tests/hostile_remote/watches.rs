@@ -1,4 +1,4 @@
-//! Watches of Jobs: what is true is told, what is forged is not, and no server makes the hub work without end.
+//! Watches of Jobs: what is true is sent on, what is forged is not, and no server makes the hub work without end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ async fn jobs_are_listed_and_then_watched_from_there() {
         .await;
         let before = ["restart", "t1 is j1 No", "synced"];
         assert_eq!(all[..3], before);
-        // One Job's changes may be told as one.
+        // One Job's changes may be merged.
         assert!(
             all.contains(&"t2 is j2 Soon".to_owned()) && all.contains(&"t1 is gone".to_owned()),
             "{all:?}"

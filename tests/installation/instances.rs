@@ -1,5 +1,5 @@
-//! Several instances of one release, and several releases on one cluster: who works, who stands by, who takes over, and who
-//! is not let in.
+//! Several instances of one release, and several releases on one cluster: which one is active, which is a standby, which takes
+//! over, and which is refused.
 
 use std::collections::BTreeSet;
 
@@ -143,7 +143,7 @@ impl World {
         self.remove_the_neighbours(&admin).await
     }
 
-    /// Killed without a word: nothing is released, and the pod is not started again in its place.
+    /// Killed at once: nothing is released, and the pod is not started again in its place.
     async fn the_standby_takes_over(&self, tenant: &Client) -> Result<()> {
         let Pair { active, standby } = self.pair().await?;
         let status = active.status.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Every way in which an address that is nobody's business can be spelled ends at the decoder or at the guard.
+//! Every spelling of a forbidden address ends at the decoder or at the guard.
 
 use renderhub::plan::remote::address::AddressPolicy;
 use renderhub::remote::kubeconfig::KubeconfigError;

@@ -1,5 +1,4 @@
-//! What two readers could take for two things is refused: texts that are no texts, names that are there twice, and
-//! everything that nobody knows.
+//! What two readers could take for two things is refused: texts that are no texts, duplicate names, and every unknown field.
 
 use renderhub::remote::kubeconfig::KubeconfigError::*;
 use renderhub::remote::kubeconfig::{KubeconfigError, MAX_BYTES, decode};

@@ -37,14 +37,14 @@ fn cheap(what: &str, text: &str) -> Option<KubeconfigError> {
     outcome
 }
 
-/// A bomb where the schema lets anything stand, cut to the largest size there is.
+/// A bomb in a place without a schema, cut to the largest size there is.
 fn within(bomb: &str) -> String {
     let mut text = format!("extensions: [{{name: a, extension: {bomb}");
     text.truncate(MAX_BYTES);
     text
 }
 
-/// Lines where the schema lets anything stand, cut to the largest size there is.
+/// Lines in a place without a schema, cut to the largest size there is.
 fn below(lines: impl Iterator<Item = String>) -> String {
     let mut text = String::from("extensions:\n- name: a\n  extension:\n");
     for line in lines {

@@ -10,7 +10,7 @@ use renderhub::remote::kubeconfig::{
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use secrecy::ExposeSecret as _;
 
-/// Fails if the text is accepted and kube refuses it, or reads another connection from it. Tells whether it is accepted.
+/// Fails if the text is accepted and kube refuses it, or reads another connection from it. Returns whether it is accepted.
 #[track_caller]
 pub fn same_as_kube(text: &str) -> bool {
     let Ok(ours) = decode(text.as_bytes()) else {

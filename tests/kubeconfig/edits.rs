@@ -1,11 +1,11 @@
-//! Kubeconfigs that somebody tampered with: good ones, edited a few times at random.
+//! Kubeconfigs that were tampered with: good ones, edited a few times at random.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::documents::{forms, valid, with_certificate};
 
-/// What is put in somewhere: the syntax of YAML and JSON, and words of kubeconfigs.
+/// The inserted texts: the syntax of YAML and JSON, and terms of kubeconfigs.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "&a ", "*a", "<<: ", "<<: *a\n", "!!binary ", "!!str ", "!!null ", "!!bool ", "!!set ", "! ", "!x ", "---\n", "...\n", "- ",
@@ -21,11 +21,11 @@ const WORDS: &[&str] = &[
 /// One change. Places are chosen by line and then within it, because most bytes are those of certificates.
 #[derive(Clone, Debug)]
 enum Edit {
-    /// A word is put in.
+    /// A text is inserted.
     Put(Index, Index, &'static str),
-    /// A word is put in with the indentation of a line, before it.
+    /// A text is inserted with the indentation of a line, before it.
     PutLine(Index, &'static str),
-    /// What stands behind the first colon of a line becomes a word.
+    /// The text after the first colon of a line is replaced.
     Replace(Index, &'static str),
     /// A character goes.
     Cut(Index, Index),

@@ -16,7 +16,7 @@ const CANARY: &str = "c4n4ry7f3a9";
 /// Cases of the random part.
 const CASES: u32 = 4000;
 
-/// The canary as it may stand somewhere.
+/// The canary in its possible forms.
 fn disguises() -> Vec<Value> {
     let broken = pem!("p256-pkcs8").replacen("MI", &format!("MI{CANARY}"), 1);
     vec![

@@ -17,7 +17,7 @@ pub fn kubeconfig(bytes: &[u8]) {
     }
 }
 
-/// What stands behind `https://` is refused, or a host in the one form that is read as the same again, by others as well.
+/// The text after `https://` is refused, or a host in the one form that every reader reads as the same again.
 pub fn address(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

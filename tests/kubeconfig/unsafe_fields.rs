@@ -1,4 +1,4 @@
-//! What is unsafe is refused wherever it stands in the file, and nothing is run, opened or sent.
+//! An unsafe field is refused anywhere in the file, and nothing is run, opened or sent.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::documents::{accepted, forms, read, refused, set, valid, with};
 
-/// Where the entry with an unsafe field stands: current, spare, and of no context.
+/// Where the entry with an unsafe field is: current, spare, and of no context.
 const PLACES: [usize; 3] = [0, 1, 2];
 
 /// A third cluster and user, which no context names.
@@ -104,7 +104,7 @@ fn unsafe_fields_of_clusters() {
     for (field, value, error) in table {
         refused_everywhere("clusters", "cluster", field, &value, error);
     }
-    // Verification that is asked for in so many words is what happens anyhow.
+    // Verification that is explicitly requested happens anyhow.
     accepted(
         &with("/clusters/0/cluster/insecure-skip-tls-verify", json!(false)),
         "verifies",

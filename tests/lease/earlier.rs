@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::Stage;
 use crate::support::instances::{ACTIVE, STANDBY, until_says};
 
-/// For longer than a record speaks for its holder that does not change.
+/// Longer than the duration of a record that does not change.
 const WATCHED: u32 = 20;
 
 impl Stage {

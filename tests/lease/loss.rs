@@ -15,7 +15,7 @@ use crate::support::{LIMIT, Stage};
 /// A renewal is due every 5 s, and a call takes 4 s at most.
 const NOTICED: Duration = Duration::from_secs(15);
 
-/// Waits for the end of a hub that finds somebody else in its record.
+/// Waits for the end of a hub that finds another holder in its record.
 async fn ends_for_loss(hub: &Hub) -> Result<()> {
     let status = hub.wait_exit(LIMIT).await?;
     ensure!(status.code() == Some(1), "it ended with {status}: {}", hub.log());
@@ -25,7 +25,7 @@ async fn ends_for_loss(hub: &Hub) -> Result<()> {
 }
 
 impl Stage {
-    /// Writes another holder, or none, into a record, as somebody who means to help would.
+    /// Writes another holder, or none, into a record, as an administrator with good intentions would.
     async fn write_holder(&self, suffix: &str, holder: Option<&str>) -> Result<()> {
         let name = self.lease_name(suffix).await?;
         let edit = Patch::Merge(json!({"spec": {"holderIdentity": holder}}));
@@ -40,7 +40,7 @@ async fn a_holder_that_finds_another_holder_or_none_in_its_record_ends() -> Resu
     let mut stage = Stage::without_hub("edited", &[]).await?;
     for (instance, holder) in [("first", Some("somebody")), ("second", None)] {
         let hub = stage.spawn_instance(instance)?;
-        // The second finds a holder that nobody is, and waits until he counts as gone.
+        // The second finds a holder that does not exist, and waits until it counts as gone.
         until_says(&hub, ACTIVE).await?;
         let edited = Instant::now();
         stage.write_holder("", holder).await?;
@@ -136,7 +136,7 @@ async fn a_hub_that_may_not_keep_a_record_says_so_and_ends() -> Result<()> {
     Ok(())
 }
 
-/// What is said of Leases is read by people: whose it is, what its holder does, where its Jobs run.
+/// People read Leases: which hub it is, what its holder does, where its Jobs run.
 #[tokio::test]
 async fn a_record_says_what_people_look_for() -> Result<()> {
     let mut stage = Stage::without_hub("said", &[]).await?;

@@ -225,7 +225,7 @@ async fn of_two_hubs_that_start_at_once_exactly_one_works() -> Result<()> {
         ensure!(is_named && said.contains("the hub "), "{said}");
         anyhow::Ok([first, second])
     });
-    // What is looked at in the end holds a thread up, so nobody races any more.
+    // The final scan blocks a thread, so no race is left to disturb.
     for stage in futures::future::try_join_all(rounds).await?.into_iter().flatten() {
         stage.passed();
     }

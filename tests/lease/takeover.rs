@@ -1,4 +1,4 @@
-//! Instances of one hub: one works, the others stand by.
+//! Instances of one hub: one is active, the others are standbys.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use renderhub_harness::{Hub, wait_for};
 use crate::support::instances::{ACTIVE, STANDBY, until_says};
 use crate::support::{LIMIT, Stage};
 
-/// Longest that nobody works after a kill.
+/// Longest time without an active instance after a kill.
 const AFTER_KILL: Duration = Duration::from_secs(20);
-/// Longest that nobody works after a release.
+/// Longest time without an active instance after a release.
 const AFTER_RELEASE: Duration = Duration::from_secs(2);
 /// The same on a machine with much else to do; less than a holder that is watched until it counts as gone.
 const BUSY: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ async fn a_standby_takes_over_at_once_from_an_instance_that_stops() -> Result<()
     Ok(())
 }
 
-/// A standby that goes leaves nothing in anybody's way, and its record is the next one's.
+/// A standby that ends leaves no conflict, and its record goes to the next one.
 #[tokio::test]
 async fn standbys_come_and_go_and_leave_one_record() -> Result<()> {
     let mut stage = Stage::without_hub("spare", &[]).await?;

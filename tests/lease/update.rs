@@ -6,8 +6,8 @@ use renderhub_harness::wait_for;
 use crate::support::instances::{STANDBY, until_says};
 use crate::support::{LIMIT, Stage};
 
-/// A new list with a namespace of another hub: were the new instance ready, the old one would be ended for it, and then nobody
-/// would serve what the hub had.
+/// A new list with a namespace of another hub: if the new instance were ready, the old one would be ended for it, and then no hub
+/// would serve what the old one had.
 ///
 /// Holds: M5.
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn an_instance_that_would_meet_another_hub_is_no_successor() -> Result<()>
     let (code, said) = new.get("/readyz").await?;
     ensure!(code == 503, "{code}: {said}");
     assert_eq!(first.holder().await?.as_deref(), Some("old"));
-    // Nobody else serves it any more: now it may, when its turn comes.
+    // No other hub serves it any more: now it may, after the old one.
     ensure!(beside.sigterm(LIMIT).await?.code() == Some(0));
     until_says(&new, STANDBY).await?;
     ensure!(new.sigterm(LIMIT).await?.code() == Some(0));

@@ -151,7 +151,7 @@ async fn what_is_left_there_goes_and_what_is_another_clusters_stays() -> Result<
     two.from.barrier().await?;
     assert!(cluster.jobs().get_opt(&job_name_of(&gone)).await?.is_some());
     two.arrive().await?;
-    // A cluster is looked at while somebody has something there.
+    // A cluster is watched while a task has objects there.
     let stays = two.started_at("stays", &cluster).await?;
     cluster.cleared(&gone).await?;
     assert!(cluster.jobs().get_opt(&name).await?.is_some());

@@ -13,7 +13,7 @@ use crate::support::forge::Marks;
 use crate::support::{LIMIT, Stage, job_name_of};
 use crate::{Two, is_hubs};
 
-/// Removes a task behind everybody's back.
+/// Removes a task while no watch shows it.
 async fn snatch(stage: &Stage, task: &RenderTask) -> Result<()> {
     let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let name = task.name_any();
@@ -39,7 +39,7 @@ async fn sweeps(hub: &Stage, times: usize) -> Result<()> {
 }
 
 impl Two {
-    /// Marks of a hub of this cluster that nobody runs, for a task that exists or not.
+    /// Labels of a hub of this cluster that does not run, for a task that exists or not.
     async fn kins(&self, task: &RenderTask) -> Result<(Marks, Marks)> {
         let own = self.to.hub_id().await?;
         let (_, cluster) = own.rsplit_once('-').expect("an id has two parts");

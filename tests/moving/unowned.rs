@@ -1,4 +1,4 @@
-//! A namespace that no hub serves any more is told of, by every hub that is there and by `renderhub preflight`.
+//! A namespace that no hub serves any more is reported by every live hub and by `renderhub preflight`.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ impl Stage {
         .await
     }
 
-    /// What the check of `renderhub preflight` says, as the hub of this stage, or as somebody who may list all tasks.
+    /// The result of the check of `renderhub preflight`, as the hub of this stage, or as a user who may list all tasks.
     async fn unowned(&self, as_admin: bool) -> Result<Value> {
         let identity = if as_admin {
             self.plane.admin().kubeconfig()?
@@ -99,7 +99,7 @@ async fn a_namespace_that_nobody_serves_is_counted_and_named() -> Result<()> {
     two.arrive().await?;
     two.from.counts_unowned("0").await?;
 
-    // A hub that ends and does not come back leaves what it served to nobody.
+    // A hub that ends and does not come back leaves its namespaces without a hub.
     let own = two.from.scope.tenant.clone();
     ensure!(two.from.hub().sigterm(LIMIT).await?.code() == Some(0));
     two.to.counts_unowned("1").await?;
@@ -115,7 +115,7 @@ async fn a_namespace_that_nobody_serves_is_counted_and_named() -> Result<()> {
     Ok(())
 }
 
-/// Where no record ever named it: its tasks do, to who may list them; and what is left of them, to everybody.
+/// Where no record ever named it: its tasks do, for users who may list them; and the objects that they left, for every hub.
 #[tokio::test]
 async fn tasks_and_what_is_left_of_them_name_their_namespace() -> Result<()> {
     let two = Two::new("named", &["--unowned-grace=2s", "--gc-interval=1s"]).await?;

@@ -1,7 +1,7 @@
 //! The bare writer: the writes of a hub with the hub's own bodies, and no watching, no waiting, no decoding.
 //!
-//! It is the best that the API server allows, so the hub's pace is told as a part of its pace. It also makes the status
-//! patch that the finisher makes for a hub, so that the API server does the same work for both.
+//! It is the best that the API server allows, so the hub's rate is given as a part of its rate. It also makes the status patch
+//! that the finisher makes for a hub, so that the API server does the same work for both.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::options::Part;
 use crate::wire;
 use crate::{finisher, measure, objects};
 
-/// Stands in the statuses where a hub writes the Job's UID: the answers that would tell it are not decoded.
+/// In the place of the Job's UID in the statuses of a hub: the responses with the real one are not decoded.
 const SOME_UID: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Makes all writes of every task that exists.

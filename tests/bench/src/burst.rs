@@ -61,7 +61,7 @@ impl Burst {
     }
 }
 
-/// Runs bursts in turns, so that a machine that becomes slower or faster meanwhile does so for both.
+/// Runs bursts alternately, so that a machine that becomes slower or faster does so for both.
 ///
 /// # Errors
 /// If something cannot be measured.

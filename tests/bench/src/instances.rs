@@ -1,8 +1,7 @@
-//! What many tenants and many instances cost: a flood beside a quiet tenant, one hub and three, hubs that die, one that
-//! stands by.
+//! What many tenants and many instances cost: a flood next to a quiet tenant, one hub and three, hubs that die, a standby.
 //!
-//! Every case has a control plane of its own, which ends with it, so that none pays for what another one left; and a case
-//! that cannot be measured takes none of the others with it.
+//! Every case has a control plane of its own, which ends with it, so that none pays for what another one left; and a case that
+//! cannot be measured takes none of the others with it.
 
 mod failover;
 mod fair;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// The kernel tells CPU times in hundredths of a second (`USER_HZ`), whatever its own clock.
+/// The kernel counts CPU times in hundredths of a second (`USER_HZ`), whatever its own clock.
 const TICKS_PER_SECOND: f64 = 100.0;
 const KIB_PER_MIB: f64 = 1024.0;
 

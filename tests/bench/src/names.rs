@@ -108,7 +108,7 @@ fn naming(number: usize) -> Value {
     }
 }
 
-/// Has a batch of tasks be told why they do not start, and go.
+/// Creates a batch of tasks that cannot start, waits for their conditions, and deletes them.
 async fn come_and_go(world: &World, hub: &Hub, first: usize) -> Result<()> {
     let made: Vec<_> = futures::stream::iter(first..first + BATCH)
         .map(|number| async move { world.create_task_with(number, &naming(number)).await })

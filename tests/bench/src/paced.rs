@@ -36,7 +36,7 @@ pub struct Paced {
     pub per_second: u32,
     /// Tasks created.
     pub tasks: usize,
-    /// With the hub, whose watch must tell it of the task.
+    /// With the hub, whose watch must show it the task.
     pub hub: Latency,
     /// The hub's own share of what its events waited.
     pub own: Own,
@@ -142,7 +142,7 @@ impl JobWatch {
                         let mut seen = keep.lock().unwrap_or_else(PoisonError::into_inner);
                         seen.entry(task).or_insert_with(Instant::now);
                     }
-                    // Whoever waits for the start has gone only if the measurement failed.
+                    // The receiver of the start is gone only if the measurement failed.
                     Ok(Event::InitDone) => _ = begun.take().map(|begun| begun.send(())),
                     // A watch that breaks is opened again by itself.
                     _ => {}

@@ -75,7 +75,7 @@ impl fmt::Display for Ground {
 pub struct Row {
     what: String,
     measured: String,
-    /// The target in words, and by how much it is missed.
+    /// The text of the target, and by how much it is missed.
     target: Option<(String, Option<String>)>,
 }
 

@@ -13,7 +13,7 @@ const METRIC: &str = "renderhub_event_to_request_seconds_bucket{";
 /// waits for an API server; all others are held up by the hub, or by what they share with others.
 const BY_ITS_OWN: [&str; 5] = ["namespace", "cluster", "turn", "pace", "pass"];
 
-/// Where the tasks run whose events are looked at.
+/// Where the tasks run whose events are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Runs {
     /// On the hub's own cluster.

@@ -1,4 +1,4 @@
-//! The soak: everything that one cluster or tenant can do to everybody else, at once, against one hub under its chart's limit.
+//! The soak: everything that one cluster or tenant can do to all others, at once, against one hub under its chart's limit.
 //!
 //! A program, not a test: a missed target is a line of the table, and an error is what could not be measured.
 
@@ -49,7 +49,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Waits for a while, and tells whether it goes on.
+    /// Waits for a while; returns whether it goes on.
     pub async fn goes_on_after(&self, pause: Duration) -> bool {
         let next = Instant::now() + pause;
         tokio::time::sleep_until(next.min(self.until)).await;

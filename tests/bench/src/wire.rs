@@ -1,11 +1,11 @@
-//! Requests whose answers are not decoded: what is thrown away should cost the same nothing for everybody measured.
+//! Requests whose responses are not decoded, so that discarded bytes cost the same for every writer.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::{Client, Config};
 
-/// Requests in flight of whoever writes in bulk; more only wait in the API server.
+/// Requests in flight of a bulk writer; more only wait in the API server.
 pub const IN_FLIGHT: usize = 8;
 /// Longest a request may take.
 const DEADLINE: Duration = Duration::from_secs(60);

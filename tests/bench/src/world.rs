@@ -33,11 +33,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct World {
     /// The control plane.
     pub plane: ControlPlane,
-    /// Somebody who may do everything.
+    /// A client that may do everything.
     pub admin: Client,
-    /// Whom the hub speaks as.
+    /// The hub's user.
     pub hub_user: Identity,
-    /// Whom the bare writer speaks as.
+    /// The bare writer's user.
     pub bare_user: Identity,
     /// Tasks in a burst.
     pub burst_tasks: usize,
@@ -138,7 +138,7 @@ impl World {
         .await
     }
 
-    /// The namespaces of tasks; the task with a number is in that of its turn.
+    /// The namespaces of tasks, which are assigned in rotation.
     pub fn namespaces(&self) -> &[String] {
         &self.namespaces
     }
@@ -154,7 +154,7 @@ impl World {
 
     // === tasks ===
 
-    /// Creates the task with this number, in the namespace whose turn it is.
+    /// Creates the task with this number, in the next namespace.
     ///
     /// # Errors
     /// If the API server refuses.

@@ -1,4 +1,4 @@
-//! The instance at work is killed again and again under a load, and another one that stood by goes on.
+//! The active instance is killed again and again under a load, and a standby takes over.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ struct Instance {
 
 struct Scene {
     world: World,
-    /// Two, so that the audit log tells who of two instances did something.
+    /// Two, so that the audit log shows which of two instances did something.
     users: [Identity; 2],
     /// Tasks that were made.
     made: AtomicUsize,
@@ -116,7 +116,7 @@ pub async fn measure(options: &Options) -> Result<Failover> {
 }
 
 impl Scene {
-    /// The one that works, and the one that stands by.
+    /// The active instance, and the standby.
     async fn first_two(&self) -> Result<(Instance, Instance)> {
         let active = self.spawn(0, 0)?;
         active.hub.wait_ready().await?;
@@ -266,10 +266,10 @@ fn has_succeeded(task: &RenderTask) -> bool {
     succeeded.any(|condition| condition.status == "True")
 }
 
-/// Waits until a hub is ready and says that it stands by.
+/// Waits until a hub is ready as a standby.
 ///
 /// # Errors
-/// If it ends, or does not.
+/// If it ends, or is not.
 pub async fn until_stands_by(hub: &Hub) -> Result<()> {
     hub.wait_ready().await?;
     let waited = wait_for("the other instance to stand by", LIMIT, async || {

@@ -1,7 +1,7 @@
 //! One tenant makes thousands of tasks at once, another one now and then: how long that one waits for its Jobs.
 //!
-//! While thousands of objects are made, the API server itself answers late, whoever asks. So a bare writer makes a Job at the
-//! same moments as the quiet tenant: it waits for nobody's queue, and shows what the API server costs alone.
+//! While thousands of objects are made, the API server itself answers late to every client. So a bare writer makes a Job at the
+//! same moments as the quiet tenant: it waits in no queue, and shows what the API server costs alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -30,17 +30,17 @@ const AT_ONCE: usize = 32;
 const PROBES_AT_ONCE: usize = 64;
 /// Tasks that are left when the flood counts as over: what one namespace may have at work at once.
 const LEFT: usize = 32;
-/// Pause between two looks at the hub's metrics, which cost it a little.
+/// Pause between two reads of the hub's metrics, which cost it a little.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Whose namespace a task is in: `World` gives each number's task the namespace of its turn.
+/// Which namespace a task is in: `World` assigns the tasks to the namespaces in rotation.
 #[derive(Clone, Copy)]
 enum Whose {
     /// The tenant that floods.
     Flood = 0,
     /// The one that does not.
     Quiet = 1,
-    /// Nobody's that the hub serves; the bare writer serves it.
+    /// A namespace that no hub serves; the bare writer serves it.
     Bare = 2,
 }
 
@@ -60,7 +60,7 @@ pub struct Waits {
     pub tasks: usize,
     /// The quiet tenant's, by the hub.
     pub hub: Latency,
-    /// The bare writer's at the same moments: config Secret and Job, and nobody before it.
+    /// The bare writer's at the same moments: config Secret and Job, without a queue.
     pub bare: Latency,
 }
 

@@ -22,7 +22,7 @@ const REQUESTS: f64 = 2.0;
 const CPU: f64 = 1.2;
 /// Seconds from a kill to the first Job of another instance, at most.
 const FAILOVER: f64 = 20.0;
-/// Per cent of a core that an instance uses which stands by, at most.
+/// Per cent of a core that a standby uses, at most.
 const STANDBY_CPU: f64 = 1.0;
 /// Its memory above that of a process that does nothing, in MiB, at most.
 const STANDBY_RSS: f64 = 20.0;
@@ -41,7 +41,7 @@ pub struct Report {
     pub lists: Option<Shards>,
     /// Kills.
     pub failover: Option<Failover>,
-    /// One that stands by.
+    /// The standby.
     pub standby: Option<Standby>,
 }
 
@@ -60,7 +60,7 @@ impl Report {
         }
     }
 
-    /// What was measured; where it could not be, the reason is told at once and kept.
+    /// What was measured; where it could not be, the reason is printed at once and kept.
     pub fn note<T>(&mut self, case: &'static str, measured: Result<T>) -> Option<T> {
         measured
             .map_err(|error| {
@@ -70,7 +70,7 @@ impl Report {
             .ok()
     }
 
-    /// Notes the machine's load at the end.
+    /// Records the machine's load at the end.
     pub fn end(&mut self) {
         self.load_after = load();
     }

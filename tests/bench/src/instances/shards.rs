@@ -19,7 +19,7 @@ use crate::world::World;
 
 /// Hubs that share the namespaces, each with a list.
 const SEVERAL: usize = 3;
-/// Pause between two looks at the hubs' metrics, which cost them a little.
+/// Pause between two reads of the hubs' metrics, which cost them a little.
 const LOOK: Duration = Duration::from_millis(250);
 /// Longest that a hub may take to end.
 const END: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What an instance costs that stands by, beside one that works and has nothing to do, and a process that does nothing.
+//! What a standby costs, next to an active instance with nothing to do, and a process that does nothing.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ pub async fn measure(options: &Options) -> Result<Standby> {
     let (begin, before) = (Instant::now(), cpu()?);
     tokio::time::sleep(Duration::from_secs(options.instances.standby_seconds)).await;
     let (seconds, after) = (begin.elapsed().as_secs_f64(), cpu()?);
-    // It must have stood by all the time.
+    // It must have been a standby all the time.
     until_stands_by(&standby).await?;
     idle.check_running()?;
     let percent = |process: usize| (after[process] - before[process]) / seconds * 100.0;

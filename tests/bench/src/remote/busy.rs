@@ -1,4 +1,4 @@
-//! An API server that is too busy, for everybody and for ever.
+//! An API server that is too busy, for every client and for ever.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

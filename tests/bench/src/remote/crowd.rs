@@ -15,7 +15,7 @@ use super::stage::{LIMIT, Stage, until_connected};
 use crate::measure::{Memory, cpu_seconds, memory, number};
 use crate::wire::IN_FLIGHT;
 
-/// Pause between two looks at the hub's metrics while it connects; each costs it some milliseconds.
+/// Pause between two reads of the hub's metrics while it connects; each costs it some milliseconds.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What a hub with many idle clusters costs.

@@ -23,7 +23,7 @@ const RUNS: Duration = Duration::from_millis(500);
 pub const DEAD: usize = 5;
 /// When the cluster freezes that was connected, after the start of a load.
 const FREEZE: Duration = Duration::from_secs(2);
-/// Ports nobody listens on, where no packet comes back from either.
+/// Ports without a listener, from which no packet comes back either.
 const NOWHERE: [u16; 2] = [6443, 6444];
 
 /// The living and the dead.
@@ -45,7 +45,7 @@ struct Ghost {
     kubeconfig: String,
 }
 
-/// Measures both in turns, in so many rounds.
+/// Measures both alternately, in so many rounds.
 ///
 /// # Errors
 /// If something cannot be measured.
@@ -120,7 +120,7 @@ impl<'a> Cast<'a> {
         if is_with {
             self.raise().await?;
         }
-        // The one that will freeze stands at first.
+        // The one that will freeze is up at first.
         let hub = stage.hub(self.living.len() + usize::from(is_with)).await?;
         // Who may not do so measures with more noise.
         _ = hub.run_first();
@@ -156,7 +156,7 @@ impl<'a> Cast<'a> {
         Ok(Turn { took, share, failed })
     }
 
-    /// Tells hubs of the dead, one of which is alive for now.
+    /// Registers the dead clusters with hubs; one of them is alive for now.
     async fn raise(&self) -> Result<()> {
         self.freezing.thaw();
         for ghost in &self.dead {
@@ -167,7 +167,7 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    /// All clusters in turn; the dead take the places of the first that live.
+    /// All clusters in rotation; the dead take the places of the first that live.
     fn target(&self, number: usize, is_with: bool) -> Target {
         let place = number % self.living.len();
         match self.dead.get(place).filter(|_| is_with) {

@@ -1,4 +1,4 @@
-//! Follows Jobs and tasks by watches, finishes the Jobs, and notes when what was seen.
+//! Follows Jobs and tasks by watches, finishes the Jobs, and records when what was seen.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -158,7 +158,7 @@ impl Jobs {
                     }
                     while finishing.try_join_next().is_some() {}
                 }
-                // Whoever waits for the start has gone only if the measurement failed.
+                // The receiver of the start is gone only if the measurement failed.
                 Ok(Event::InitDone) => _ = begun.take().map(|begun| begun.send(())),
                 // A watch that breaks is opened again by itself.
                 _ => {}
@@ -179,7 +179,7 @@ impl Jobs {
     }
 }
 
-/// Notes what is new, and when.
+/// Records what is new, and when.
 trait InsertNew {
     fn insert_new(&mut self, key: &str) -> bool;
 }

@@ -1,6 +1,6 @@
-//! Ways to one API server under many loopback addresses: whatever comes in is passed on, until a gate is frozen.
+//! Forwarders to one API server under many loopback addresses: they pass everything on, until one is frozen.
 //!
-//! They run in the bench, so what they cost is nobody's who is measured.
+//! They run in the bench, so that no measured process pays for them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -18,7 +18,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Opens the gate of this number, at a port that nobody else has.
+    /// Opens the forwarder of this number, at a free port.
     ///
     /// # Errors
     /// If it cannot listen.
@@ -41,7 +41,7 @@ impl Gate {
         format!("https://{}", self.address)
     }
 
-    /// From now on connections are accepted and nothing passes, on those that stand neither.
+    /// From now on connections are accepted and nothing passes, nor on those that are open.
     pub fn freeze(&self) {
         self.frozen.send_replace(true);
     }
@@ -87,7 +87,7 @@ async fn pass(mut from: TcpStream, to: SocketAddr, mut is_frozen: watch::Receive
         }
     };
     if passed.is_none() {
-        // The socket is kept, and nothing is read or said: a process that hangs.
+        // The socket is kept, and nothing is read or written: a process that hangs.
         _ = is_frozen.wait_for(|is| !*is).await;
     }
 }

@@ -31,7 +31,7 @@ const SLOW_TASKS: usize = 100;
 /// Name of the slow one.
 const SLOW: &str = "slow";
 
-/// Measures both in turns, in so many rounds; the slow cluster is one more.
+/// Measures both alternately, in so many rounds; the slow cluster is one more.
 ///
 /// # Errors
 /// If something cannot be measured.
@@ -120,7 +120,7 @@ async fn register_idle(stage: &Stage, slow: &Cluster) -> Result<(Vec<Hostile>, V
     Ok((servers, names))
 }
 
-/// Where a task goes: each cluster in turn; those that do no work take the places of the first that do.
+/// Where a task goes: the clusters in rotation; those that do no work take the places of the first that do.
 fn target(living: &[(Cluster, Gate)], idle: &[String], number: usize) -> Target {
     let place = number % living.len();
     match idle.get(place) {

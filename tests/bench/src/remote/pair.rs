@@ -20,7 +20,7 @@ const RUNS: Duration = Duration::from_millis(500);
 /// Pause between two round trips that are timed.
 const PROBE: Duration = Duration::from_millis(250);
 
-/// Tasks of the hub's own cluster and of another one, in turns.
+/// Tasks of the hub's own cluster and of another one, alternately.
 #[derive(Debug, Serialize)]
 pub struct Pair {
     /// Tasks on either.

@@ -65,7 +65,7 @@ impl Report {
         }
     }
 
-    /// Notes the machine's load at the end.
+    /// Records the machine's load at the end.
     pub fn end(&mut self) {
         self.load_after = load();
     }

@@ -19,7 +19,7 @@ const RUNS: Duration = Duration::from_millis(500);
 /// Every so many rotations the cluster is reached by another address too, so that the connection is made anew.
 const MOVES: usize = 10;
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Rotation {
     /// Times that the kubeconfig was replaced, each with another token.

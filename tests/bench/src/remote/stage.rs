@@ -35,7 +35,7 @@ pub struct Stage {
     pub world: World,
     /// The other one.
     pub plane: ControlPlane,
-    /// Somebody who may do everything there.
+    /// A client that may do everything there.
     pub admin: Client,
 }
 
@@ -45,7 +45,7 @@ pub struct Cluster {
     pub name: String,
     /// The namespace there.
     pub namespace: String,
-    /// Whom the hub comes as.
+    /// The hub's user.
     pub identity: Identity,
 }
 
@@ -92,7 +92,7 @@ impl Stage {
             .await
     }
 
-    /// Tells hubs of a cluster.
+    /// Registers a cluster with hubs.
     ///
     /// # Errors
     /// If the API server refuses.

@@ -1,8 +1,8 @@
-//! Loads on the same clusters with and without some that are of no use, in turns, so that a machine that becomes slower does so
-//! for both.
+//! Loads on the same clusters with and without some that are of no use, alternately, so that a machine that becomes slower does
+//! so for both.
 //!
-//! One load in which the machine stood still for a moment says nothing of the hub: of each kind there are several, and the median
-//! of their p99s is what counts.
+//! One load in which the machine stopped for a moment shows nothing of the hub: of each kind there are several, and the median of
+//! their p99s is what counts.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Takes in what a load gave.
+    /// Adds the result of a load.
     ///
     /// # Errors
     /// If nothing was counted in it.
@@ -90,7 +90,7 @@ impl Sides {
         Ok(())
     }
 
-    /// What came of all.
+    /// The result of all.
     ///
     /// # Errors
     /// If there was no load of one kind.

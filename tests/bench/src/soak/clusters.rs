@@ -29,7 +29,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// Starts them, and tells hubs of them.
+    /// Starts them, and registers them with hubs.
     ///
     /// # Errors
     /// If one does not start.

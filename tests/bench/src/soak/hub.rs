@@ -16,7 +16,7 @@ use crate::measure::memory;
 use crate::objects;
 use crate::share::{Own, Runs, Share};
 
-/// Time between two looks at the hub's memory.
+/// Time between two reads of the hub's memory.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause before a hub that ended is started again, as a kubelet makes one.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ impl Watched {
         Hub::spawn_with(&self.program, &self.user.kubeconfig()?, &self.flags, AS_INSTALLED)
     }
 
-    /// Looks at it until then.
+    /// Reads it until then.
     ///
     /// # Errors
     /// If another one cannot be started.

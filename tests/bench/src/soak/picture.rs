@@ -7,7 +7,7 @@ use super::report::mib;
 
 /// Width and height of the picture.
 const SIZE: (f64, f64) = (800.0, 360.0);
-/// Room for words on the left, above, on the right and below.
+/// Margins for the labels on the left, above, on the right and below.
 const ROOM: (f64, f64, f64, f64) = (60.0, 30.0, 20.0, 40.0);
 /// Points of the line at most.
 const POINTS: usize = 900;
@@ -29,7 +29,7 @@ impl Scale {
         SIZE.1 - ROOM.3 - mib / self.mib * (SIZE.1 - ROOM.1 - ROOM.3)
     }
 
-    /// A line with a word at its left end, at this much memory.
+    /// A line with a label at its left end, at this much memory.
     fn level(&self, mib: f64, style: &str, word: &str) -> String {
         let (y, right) = (self.y(mib), SIZE.0 - ROOM.2);
         format!(

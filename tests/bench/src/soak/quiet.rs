@@ -78,7 +78,7 @@ impl Quiet {
         })
     }
 
-    /// Waits for what was asked for last, no longer than so; what came of all.
+    /// Waits for the last requests, no longer than so; returns the result.
     ///
     /// # Errors
     /// If nothing was measured.

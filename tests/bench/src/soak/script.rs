@@ -12,7 +12,7 @@ use renderhub_harness::Hostile;
 use renderhub_harness::hostile::{Asked, Reply};
 use serde_json::{Value, json};
 
-/// Namespace that each of them is said to render in.
+/// Namespace of their Jobs.
 pub const NAMESPACE: &str = "renders";
 /// Bytes of an answer of many small things: below what is read of one at most.
 const MANY: usize = 7 << 20;
@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// What a hub takes for another's it does not look at, and the soak would show nothing.
+    /// The hub ignores what it takes for another hub's, and the soak would show nothing.
     #[test]
     fn what_is_made_up_seems_to_be_the_hubs() {
         let hub = HubId::new("bench", "0f5a4e0c-0001").unwrap();

@@ -272,7 +272,7 @@ fn kept_for_a_week(_: usize) -> Value {
     json!({"spec": {"failedJobTTL": A_WEEK}})
 }
 
-/// Names that were never heard of, of three kinds in turn.
+/// Names that do not exist, of three kinds in rotation.
 fn unheard_of(number: usize) -> Value {
     match number % 3 {
         0 => json!({"spec": {"clusterName": format!("cluster-{number}")}}),
@@ -286,7 +286,7 @@ fn unheard_of(number: usize) -> Value {
     }
 }
 
-/// Values of one huge part and of very many small ones, in turn.
+/// Values of one huge part and of very many small ones, alternately.
 fn huge(number: usize) -> Value {
     let values = if number.is_multiple_of(2) {
         json!({"text": "x".repeat(PART)})
