@@ -1,5 +1,5 @@
-//! The documentation is complete and true where a program can tell: every reason, flag and metric has its place, every
-//! link leads somewhere, and every page can be found.
+//! The documentation is complete and true where a program can tell: every reason, flag and metric has its place, every link leads
+//! somewhere, and every page can be found.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -95,7 +95,7 @@ fn every_reason_has_a_page_and_every_page_a_reason() {
     }
 }
 
-/// What the page of a reason leaves open: the cause, who can mend it, or how.
+/// What the page of a reason leaves open: the cause, who can correct it, or how.
 fn lacks(page: &str) -> Option<&'static str> {
     let cell = |name: &str| {
         let row = page
@@ -109,7 +109,7 @@ fn lacks(page: &str) -> Option<&'static str> {
     let Some(who) = cell("who can mend it") else {
         return Some("who can mend it");
     };
-    // The cause is said in sentences, between the table and the advice.
+    // The cause is in sentences, between the table and the advice.
     let cause = before.lines().filter(|line| !line.starts_with(['#', '|']));
     let how = how.trim().trim_end_matches("[All reasons](README.md)").trim();
     let is_somebody = ["tenant", "platform operator", "nobody"]
@@ -368,7 +368,7 @@ fn touch(metrics: &Metrics) {
     metrics.pass(Duration::from_secs(1));
 }
 
-/// Those that are told by more than one label.
+/// Those with more than one label.
 fn touch_rows(metrics: &Metrics) {
     let row = QueueSample {
         namespace: "test",
@@ -497,7 +497,7 @@ fn every_page_can_be_found_from_the_first_one() {
     let mut open = vec![PathBuf::from("README.md")];
     while let Some(page) = open.pop() {
         let full = root().join(&page);
-        // A folder stands for its first page, as it does where people read it.
+        // A folder means its first page, as it does where people read it.
         let page = if full.is_dir() {
             page.join("README.md")
         } else {

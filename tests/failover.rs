@@ -1,5 +1,5 @@
-//! Instances of one hub that die, sleep, are cut off and hand over, under load: nothing is made twice, nothing is lost, and
-//! nobody writes without a current claim.
+//! Instances of one hub that die, sleep, are cut off and hand over, under load: nothing is made twice, nothing is lost, and no
+//! instance writes without a valid Lease.
 
 #![allow(
     clippy::too_many_lines,

@@ -1,4 +1,4 @@
-//! Nothing that somebody else wrote counts: a Job or Secret of another spec, copies with all the marks, a status.
+//! Nothing that another writer wrote counts: a Job or Secret of another spec, copies with all the labels, a status.
 
 mod support;
 
@@ -106,7 +106,7 @@ async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
     stage
         .condition(&task, JobScheduled, "True", "JobScheduled")
         .await?;
-    // As somebody does who copies a Job to look into it, and its Secret with it.
+    // As a user who copies a Job to inspect it, and its Secret with it.
     let ours = stage.job_of(&task).await?;
     let marks = Marks {
         labels: ours.metadata.labels.clone().context("marks")?,
@@ -134,7 +134,7 @@ async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Ends the task's Job; the copy's pod is the last to speak, and not of this task.
+/// Ends the task's Job; the copy's pod ends last, and is not of this task.
 async fn finish_with_copies_word(stage: &Stage, task: &RenderTask, copy: &Job) -> Result<()> {
     let word = |digit: &str| {
         let digest = format!("sha256:{}", digit.repeat(64));
@@ -181,7 +181,7 @@ async fn a_forged_status_leads_to_nothing_of_others_and_to_no_chart() -> Result<
     }
     stage.job_is_untouched(&job).await?;
     stage.secret_is_untouched(&secret).await?;
-    // A chart's address that somebody puts in while the Job runs does not outlive the Job's end.
+    // A chart's address that another writer puts in while the Job runs does not outlive the Job's end.
     let task = stage.submit(stage.task("shop")).await?;
     stage
         .condition(&task, JobScheduled, "True", "JobScheduled")
@@ -273,7 +273,7 @@ impl Stage {
     }
 }
 
-/// Repositories as somebody spells them who has the one namespace and wants into the other.
+/// Repositories as a tenant of the one namespace may spell them to get into the other.
 fn repositories(own: &str, other: &str) -> Vec<String> {
     let long = 255 - own.len() - "//shop".len();
     vec![

@@ -93,7 +93,7 @@ async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -
     let tasks = cluster_tasks(&listed);
     submit(&listed, "nobodys", "platform/shop").await?;
     listed.barrier().await?;
-    // A hub with a list of namespaces leaves them alone, and is not even told of them.
+    // A hub with a list of namespaces ignores them, and gets no events of them.
     assert_eq!(condition_of(&tasks.get("nobodys").await?, "Ready"), None);
     let asked = listed.requests().await?;
     assert!(asked.iter().all(|e| e.resource != "clusterrendertasks"));
@@ -123,7 +123,7 @@ async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -
     Ok(())
 }
 
-/// The end of a task without a namespace is told in `default`.
+/// The end of a task without a namespace is reported in `default`.
 async fn told_in_events(stage: &Stage, task: &str) -> Result<()> {
     let events: Api<Event> = Api::namespaced(stage.admin.clone(), "default");
     wait_for("the event of the task", LIMIT, async || {
@@ -229,7 +229,7 @@ async fn a_class_says_how_well_it_keeps_the_credential() -> Result<()> {
     assert!(ready.contains("allowedNamespaces"), "{ready}");
     put("foreign", "Split").await?;
     told(&classes, "foreign", "Isolated", separate).await?;
-    // What was said is not said again, whoever asks.
+    // No event is repeated.
     let begin = stage.plane.audit()?.mark().await?;
     stage.restart_hub().await?;
     stage.barrier().await?;
@@ -307,7 +307,7 @@ async fn a_registry_says_whether_its_credential_can_be_used() -> Result<()> {
     })
     .await?;
     assert!(!stage.everything_said().await?.contains(support::CANARY));
-    // Anonymous pushes are a choice, and said to be one.
+    // Anonymous pushes are a choice, and the condition says so.
     let message = ready(usable).await?;
     assert_eq!(message, "tasks push anonymously");
     let task = stage.submit(stage.task("shop")).await?;

@@ -1,5 +1,5 @@
-//! Objects that the hub's types cannot decode, and specs that no schema guards: each costs its owner an answer, and
-//! nobody else anything. The schemas of this binary's control plane let everything through, and no policy is installed.
+//! Objects that the hub's types cannot decode, and specs that no schema guards: each gets its owner an answer, and harms no
+//! other. The schemas of this binary's control plane admit everything, and no policy is installed.
 
 #![allow(
     clippy::too_many_lines,
@@ -339,7 +339,7 @@ async fn a_registry_or_a_class_that_cannot_be_decoded_stops_nobody() -> Result<(
         .condition(&classless, JobScheduled, "False", "RendererClassNotFound")
         .await?;
     stage.goes_on("good").await?;
-    // Mended, they serve.
+    // Corrected, they serve.
     let registry = json!({"spec": {"hostname": "mended.test", "allowedNamespaces": ["*"]}});
     let class = json!({"spec": {"image": "mended.test/r:1", "mode": null, "tolerations": null}});
     for (api, mended) in [(&registries, registry), (&classes, class)] {

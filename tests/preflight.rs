@@ -1,4 +1,5 @@
-//! A hub looks around before it starts: each mistake is made for real, named with its check and its fix, and mended.
+//! A hub checks its surroundings before it starts: each mistake is made for real, named with its check and its fix, and
+//! corrected.
 
 mod support;
 
@@ -27,11 +28,11 @@ use serde_json::{Value, json};
 use support::instances::{findings, refused};
 use support::{DIGEST, EVERYWHERE, LIMIT, Stage, job_name_of, plane};
 
-/// Variable by which a hub of a test is told to leave checks out.
+/// Variable by which a hub of a test leaves checks out.
 const SKIP: &str = "RENDERHUB_SKIP_PREFLIGHT";
 
 impl Stage {
-    /// Starts a hub that must refuse for exactly these checks; what it said.
+    /// Starts a hub that must refuse for exactly these checks; returns its log.
     async fn refuses(&mut self, checks: &[&str]) -> Result<String> {
         let hub = self.spawn_hub(&self.hub_user.kubeconfig()?)?;
         refused(&hub, checks).await
@@ -287,7 +288,7 @@ async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> 
     Ok(())
 }
 
-// === M6: what is relaxed is said ===
+// === M6: relaxed settings are reported ===
 
 /// Every way to be less strict.
 const RELAXED: [(&str, &str); 7] = [
@@ -315,7 +316,7 @@ const SETTINGS: [&str; 9] = [
     "skip-preflight-registry-scope",
 ];
 
-/// A stage's hub lists every host unless it is told otherwise.
+/// A stage's hub lists every host by default.
 const NO_HOSTS: &str = "--own-registry-hosts=";
 
 /// Fields of the line that a hub starts with.
@@ -406,8 +407,8 @@ async fn restored_tasks_run_once_more_and_never_take_up_their_old_jobs() -> Resu
     Ok(())
 }
 
-/// The task is gone and comes back from a backup: the same name and spec, finalizers included, another UID. Its Job and
-/// config Secret lie there as they were, and the Job ends with a digest that nobody may believe.
+/// The task is gone and comes back from a backup: the same name and spec, finalizers included, another UID. Its Job and config
+/// Secret are still there, and the Job ends with a digest that no hub may accept.
 async fn restore(stage: &Stage, old: &RenderTask, old_job: &Job) -> Result<RenderTask> {
     let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     stage

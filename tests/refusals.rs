@@ -1,4 +1,4 @@
-//! Why a task does not start: each reason, that nothing is made for it, and that it starts once the cause is mended.
+//! Why a task does not start: each reason, that nothing is made for it, and that it starts once the cause is corrected.
 
 #[path = "refusals/offered.rs"]
 mod offered;
@@ -286,7 +286,7 @@ async fn a_credential_that_names_another_host_is_not_used() -> Result<()> {
         told("tasks push with the Secret").await?,
         "tasks push with the Secret"
     );
-    // One that says nothing is used, and the platform is told.
+    // One without a host is used, and the platform operator gets a warning.
     name_host(None).await?;
     told("give it the annotation renderhub.dev/registry-host").await?;
     let other = stage.submit(stage.task("other")).await?;

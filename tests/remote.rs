@@ -224,7 +224,7 @@ async fn what_is_not_ours_there_is_never_touched() -> Result<()> {
 }
 
 impl Stage {
-    /// Lets the hub work through everything it was told of a cluster: a new task there runs to its end.
+    /// Lets the hub handle every event of a cluster so far: a new task there runs to its end.
     async fn cluster_barrier(&self, cluster: &support::away::Cluster<'_>) -> Result<()> {
         let task = self.submit_to("barrier", cluster).await?;
         cluster.complete(&task).await?;
@@ -272,7 +272,7 @@ async fn a_lost_cluster_keeps_its_tasks_as_they_are_and_goes_on_when_it_returns(
     stage
         .condition(&waiting, JobScheduled, "False", "WaitingForCluster")
         .await?;
-    // Nobody else notices.
+    // No other task notices.
     let other = stage.submit_to("other", &elsewhere).await?;
     elsewhere.complete(&other).await?;
     stage

@@ -53,7 +53,7 @@ async fn a_site_is_up_once_every_job_there_was_told() -> Result<()> {
         .filter(|said| !matches!(said, Said::Seen(_)))
         .collect();
     assert_eq!(order[1..], [&Said::Restart, &Said::Synced, &Said::Up], "{said:?}");
-    // From then on, what happens is told at once.
+    // From then on, events are sent on at once.
     remote.make_job("t3").await?;
     remote.delete_job("t1").await?;
     wait_for("both to be told", LIMIT, async || {
@@ -78,7 +78,7 @@ async fn a_site_is_up_once_every_job_there_was_told() -> Result<()> {
     world.ended().await
 }
 
-/// Nobody hears of one site on a connection before all of them are known.
+/// No site of a connection is announced before all of them are known.
 #[tokio::test]
 async fn no_site_is_up_before_all_were_seen() -> Result<()> {
     let (first, second) = (Remote::new("quick").await?, Remote::new("late").await?);
@@ -113,7 +113,7 @@ async fn no_site_is_up_before_all_were_seen() -> Result<()> {
     world.ended().await
 }
 
-/// A site that is opened later is watched on the connection that stands, and nobody else hears of it.
+/// A site that is opened later is watched on the same connection, and no other site is announced again.
 #[tokio::test]
 async fn another_site_disturbs_nobody() -> Result<()> {
     let (first, second) = (Remote::new("first").await?, Remote::new("second").await?);
@@ -132,7 +132,7 @@ async fn another_site_disturbs_nobody() -> Result<()> {
     assert_eq!(world.said(&first.site()), before);
     assert_eq!(world.connections(&key), (1, 0));
     assert_eq!(forward.taken(), 1, "one connection for all");
-    // Closed, it is told of no more; the other goes on.
+    // Closed, it sends no more; the other goes on.
     world.registry.close(&second.site());
     assert!(world.registry.client(&second.site()).is_none());
     let told = world.said(&second.site()).len();
@@ -184,7 +184,7 @@ async fn an_unbound_connection_is_cut_with_all_that_is_under_way() -> Result<()>
     world.ended().await
 }
 
-/// A hundred clusters that take connections and never answer are nobody else's problem.
+/// A hundred clusters that accept connections and never answer disturb no other.
 #[tokio::test]
 async fn a_start_with_dead_clusters_delays_nobody() -> Result<()> {
     let remote = Remote::new("alive").await?;
@@ -213,7 +213,7 @@ async fn a_start_with_dead_clusters_delays_nobody() -> Result<()> {
     world.ended().await
 }
 
-/// The last word on a site comes after everything else that is said of it, and before what is said when it is opened anew.
+/// The last announcement of a site comes after everything else of it, and before the first one after it is opened again.
 #[tokio::test]
 async fn the_last_word_is_the_last() -> Result<()> {
     use k8s_openapi::jiff::Timestamp;

@@ -1,5 +1,5 @@
-//! The platform's clusters and those of tenants: which kubeconfig leads where, what becomes of it when its Secret changes, and
-//! what is said of it. The loops run in the test itself, between a control plane that is the hub and another one.
+//! The platform's clusters and those of tenants: which kubeconfig leads where, what follows when its Secret changes, and what its
+//! condition says. The loops run in the test itself, between a control plane that is the hub and another one.
 
 #![allow(
     clippy::too_many_lines,
@@ -56,7 +56,7 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
         "{shown}"
     );
 
-    // What is only said of it changes nothing.
+    // A change of its metadata changes nothing.
     let before = world.connections_of(&west);
     let reads = world.reads_of(&west).await?;
     let label = json!({"metadata": {"labels": {"tier": "gold"}, "annotations": {"seen": "yes"}}});
@@ -137,7 +137,7 @@ async fn each_kubeconfig_that_is_refused_says_why() -> Result<()> {
         let is_own_words = !told.message.contains("BEGIN") && !told.message.contains(&kubeconfig[..2]);
         assert!(is_own_words || name == &"garbage", "{}", told.message);
     }
-    // Only one of them led to a connection, and that is mended like all others.
+    // Only one of them led to a connection, and that is corrected like all others.
     assert_eq!(world.registry().bound(), 1);
     let mended = world.name("exec");
     world.put_secret(&mended, "value", &good).await?;

@@ -652,7 +652,7 @@ async fn credentials_of_push_are_files() {
         TerminationReason::BadCredentials,
         "no such file or directory",
     );
-    // Other hosts' credentials are not tried, and the variables of the one-shot form are not looked at.
+    // Other hosts' credentials are not tried, and the variables of the one-shot form are not read.
     sandbox.write(
         "auth.json",
         r#"{"auths":{"other.example":{"username":"canary-user","password":"canary-password"}}}"#,
@@ -686,7 +686,7 @@ async fn a_destination_on_another_registry_is_refused_before_any_credential_is_r
         .run(&["render", "config.json", "--out", "chart.tgz"])
         .await
         .succeeded(TerminationReason::Rendered, &[]);
-    // None of the files exists, so whoever opened one would say so.
+    // None of the files exists, so opening one would be an error.
     let base = ["push", "chart.tgz", "--plain-http", "--url", &url];
     let files = ["--username-file", "username", "--password-file", "password"];
     let name = host.split(':').next().unwrap();

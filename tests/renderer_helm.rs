@@ -18,7 +18,7 @@ use renderhub_harness::{Registry, RegistryOptions};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// A rendered chart, and a helm to look at it.
+/// A rendered chart, and a helm to inspect it.
 struct Rendered {
     dir: tempfile::TempDir,
     helm: Helm,

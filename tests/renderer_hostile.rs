@@ -1,4 +1,4 @@
-//! What a hostile registry gets out of a push: no credential and no content for anybody else, no success by lying, no hang.
+//! What a hostile registry gets out of a push: no credential and no content for any other host, no success by lying, no hang.
 
 #![allow(
     clippy::unwrap_used,
@@ -133,7 +133,7 @@ async fn a_page_under_the_tag_is_no_manifest() {
     }
 }
 
-/// Whether a credential was sent is known for each way to fail, since the hub tells a tenant more where it was.
+/// Whether a credential was sent is known for each kind of failure, since the hub's message to a tenant says more where it was.
 ///
 /// Holds: B26.
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn lies_about_digests_are_found() {
 /// Holds: C4.
 #[tokio::test]
 async fn a_tag_that_another_pusher_took_meanwhile_is_a_conflict() {
-    // Both found the tag free; the other one's manifest came after ours, so ours is there, but not under the tag.
+    // Both found the tag free; the other one's manifest came later, so this one is there, but not under the tag.
     let other = Digest::of(b"other").to_string();
     let taken = Hostile::start(move |seen, before| {
         let is_check = seen.step() == "lookup" && before > 0;

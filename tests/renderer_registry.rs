@@ -136,7 +136,7 @@ async fn a_registry_open_to_everybody() -> Result<()> {
             .reason,
         TerminationReason::Pushed
     );
-    // A credential for it does no harm, and is not sent, since nobody asks.
+    // A credential for it does no harm, and is not sent, since the registry does not ask for one.
     pusher.write("auth.json", &registry.docker_config_json())?;
     let again = pusher
         .push(
@@ -221,7 +221,7 @@ async fn another_chart_under_the_tag_is_a_conflict() -> Result<()> {
 
 // === a token service ===
 
-/// Signs tokens as the registry is told to trust them.
+/// Signs tokens as the registry is configured to trust them.
 struct Signer(Ed25519KeyPair);
 
 impl Signer {

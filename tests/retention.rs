@@ -1,4 +1,4 @@
-//! How long what ended is kept: measured from the recorded end by the hub's clock, whoever restarts in between.
+//! How long finished tasks are kept: measured from the recorded end by the hub's clock, also over restarts.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The chart's rights are the ones a hub uses: each of them by something it does, and no other. And with them it becomes
-//! nobody but whom the chart names.
+//! The chart's rights are the ones a hub uses: each of them by something it does, and no other. And with them it can impersonate
+//! only the accounts that the chart names.
 //!
 //! The other half, that a hub lacks none of them, is shown by every test with a hub: it runs with the chart's rights, and fails
 //! if anything was forbidden.
@@ -51,7 +51,7 @@ async fn old_plane() -> Result<&'static ControlPlane> {
     PLANE.get_or_try_init(start).await
 }
 
-/// Until then the API server answers with 503 to whoever makes a task.
+/// Until then the API server answers with 503 to every client that makes a task.
 async fn until_policies_know_the_kinds(plane: &ControlPlane) -> Result<()> {
     let admin = plane.admin().client().await?;
     let dry_run = PostParams {
@@ -151,7 +151,7 @@ async fn do_everything(stage: &mut Stage, kubeconfigs: &str, is_everywhere: bool
     let class = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
         "metadata": {"name": stage.scope.shard}, "spec": {"image": "renderer.test/own:1"}});
     apply::object(&stage.admin, class).await?;
-    // Of a class that cannot work an event tells.
+    // An event reports a class that cannot work.
     let too_much = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}});
     let refused = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
         "metadata": {"name": format!("{}-refused", stage.scope.shard)}, "spec": {"image": "renderer.test/own:1", "resources": too_much}});
@@ -189,7 +189,7 @@ async fn do_everything(stage: &mut Stage, kubeconfigs: &str, is_everywhere: bool
     touch_the_lease(stage).await
 }
 
-/// Somebody writes on the hub's Lease, so that the hub has to read it before it can renew it.
+/// Another client writes to the hub's Lease, so that the hub has to read it before it can renew it.
 async fn touch_the_lease(stage: &Stage) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(stage.admin.clone(), &stage.scope.rendering);
     let name = format!("renderhub-{}", stage.hub_id().await?);

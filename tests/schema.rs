@@ -331,7 +331,7 @@ fn decodes<T: DeserializeOwned>(kind: &str) {
     });
 }
 
-/// An object that the API server stores and the hub cannot read would hold up everybody else's.
+/// An object that the API server stores and the hub cannot decode would stop the hub for all others.
 ///
 /// Holds: T6.
 #[test]

@@ -1,5 +1,4 @@
-//! A status that the hub did not write changes nothing, whoever wrote it and whenever; no policy stands in the way of
-//! those who write here.
+//! A status that the hub did not write changes nothing, at any time and from any writer; no policy stops the writers here.
 
 mod support;
 
@@ -24,7 +23,7 @@ fn condition(type_: &str, status: &str) -> Value {
     json!({"type": type_, "status": status, "reason": type_, "message": "forged", "lastTransitionTime": now})
 }
 
-/// The status of a task that has ended, with a Job of somebody else's.
+/// The status of a task that has ended, with the Job of another writer.
 fn ended(type_: &str, job: &Job) -> Value {
     let ready = if type_ == "JobSucceeded" { "True" } else { "False" };
     json!({
@@ -79,7 +78,7 @@ impl Stage {
         .await
     }
 
-    /// Tells every lie about a task, one after the other, and sees each put right.
+    /// Writes every lie about a task, one after the other, and sees each restored.
     async fn withstands(
         &self,
         tenant: &Api<RenderTask>,
@@ -226,7 +225,7 @@ async fn lies_told_while_no_hub_runs_are_no_result() -> Result<()> {
     for task in [&running, &fresh, &changed, &wiped] {
         stage.succeeds(task).await?;
     }
-    // An older word of the hub's own on the same task: the result is lost, which is no success.
+    // An older status of the hub's own on the same task: the result is lost, which is no success.
     stage.condition(&replayed, JobFailed, "True", "JobLost").await?;
     assert_eq!((stage.made(&replayed).await?, stage.made(&kept).await?), (1, 1));
     assert_eq!(stage.status(&kept).await?, result);

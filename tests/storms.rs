@@ -1,4 +1,4 @@
-//! Nobody keeps the hub busy by writing much: not on tasks, not with tasks, and not on objects that only look like the hub's.
+//! No tenant keeps the hub busy by writing much: not on tasks, not with tasks, and not on objects that only look like the hub's.
 
 #![allow(
     clippy::too_many_lines,
@@ -226,7 +226,7 @@ async fn a_flood_in_one_namespace_holds_up_no_other() -> Result<()> {
         Ok(text.lines().any(|l| l == line).then_some(()))
     })
     .await?;
-    // One slot is given back and no other ever will be: it is the turn of who came last, and not of who asks most.
+    // One slot is given back and no other ever will be: it goes to the tenant that came last, and not to the one that asks most.
     stage.complete(&running[0]).await?;
     wait_for("the calm tenant's turn", LIMIT, async || {
         let status = of_calm.get("calm").await?.status.unwrap_or_default();
@@ -334,7 +334,7 @@ async fn a_namespace_has_the_turns_that_the_platform_gives_it() -> Result<()> {
             .contains(&format!("renderhub_queue_depth{{namespace=\"{light}\"}}"))
     );
 
-    // Without the policy they are equal; the one that runs had its turn before that.
+    // Without the policy they are equal; the one that runs had its slot before that.
     let policies: Api<QueuePolicy> = Api::all(stage.admin.clone());
     policies.delete(&heavy, &DeleteParams::default()).await?;
     stage.end_one(&mut ended).await?;

@@ -37,7 +37,7 @@ impl Stage {
         Ok(condition.expect("it was just seen").message)
     }
 
-    /// Runs the task to its success and looks at its config Secret on the way.
+    /// Runs the task to its success and reads its config Secret on the way.
     async fn serves(&self, task: &RenderTask) -> Result<Secret> {
         self.job_of(task).await?;
         let secret = self.secrets().get(&job_name_of(task)).await?;
@@ -297,7 +297,7 @@ async fn without_an_identity_nothing_is_read_and_nothing_is_made() -> Result<()>
         }
     }
     stage.hub_read_nothing_itself(&stage.scope.tenant).await?;
-    // The schema takes no empty name; if it did, it would still be nobody.
+    // The schema takes no empty name; if it did, it would still be no account.
     for name in ["", " ", "x:y"] {
         let spec = json!({"registryRef": {"kind": "Registry", "name": "mine"}, "serviceAccountName": name});
         assert!(stage.submit_with("empty", spec).await.is_err(), "{name:?}");
@@ -485,7 +485,7 @@ async fn a_reference_to_another_namespace_needs_a_grant_and_tells_nothing() -> R
     stage.make_own_registry(&other, "shared").await?;
     stage.make_own_secret(&other, "own-push").await?;
     let shared = json!({"name": "shared", "namespace": other});
-    // Everything that can be missing, one after the other, and what exists: nobody can tell them apart.
+    // Everything that can be missing, one after the other, and what exists: no tenant can distinguish them.
     let mut messages = std::collections::BTreeSet::new();
     let task = stage.submit_for_registry("shop", shared.clone()).await?;
     messages.insert(stage.refused(&task, "CrossNamespaceRefDenied").await?);
@@ -530,7 +530,7 @@ async fn a_grant_wakes_its_tasks_and_its_end_leaves_running_jobs_alone() -> Resu
     let shared = json!({"name": "shared", "namespace": other});
     let task = stage.submit_for_registry("shop", shared.clone()).await?;
     stage.refused(&task, "CrossNamespaceRefDenied").await?;
-    // By now the task is not looked at again for longer than the grant may take.
+    // By now the task is not retried for longer than the grant may take.
     stage
         .refused_for(&task, std::time::Duration::from_secs(12))
         .await?;

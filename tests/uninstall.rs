@@ -113,7 +113,7 @@ async fn it_waits_for_the_hubs_pods_as_long_as_they_may_take() -> Result<()> {
     Ok(())
 }
 
-/// A release of which only that is installed which an uninstall looks at; no node runs its pods.
+/// A release with only the objects that an uninstall uses; no node runs its pods.
 struct Release {
     namespace: String,
     admin: Client,

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use world::{EDGE, HUB, RENDERING, TENANT, World};
 
-/// What helm is told to do, as `docs/install.md` says it.
+/// The arguments of helm, as in `docs/install.md`.
 const UPGRADE: &[&str] = &["--reset-then-reuse-values", "--wait", "--timeout", "2m"];
 
 #[tokio::test]
@@ -121,7 +121,7 @@ impl World {
         self.what_had_ended_is_as_it_was(&before).await
     }
 
-    /// Nothing is installed for a user who takes over the old chart's values as a whole, and what to do is said.
+    /// Nothing is installed for a user who takes over the old chart's values as a whole, and the error says what to do.
     async fn the_values_of_the_earlier_chart_are_refused(&self) -> Result<()> {
         let refused = self.upgrade(&["--reuse-values", "--dry-run=server"]).await;
         let said = format!(

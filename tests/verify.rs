@@ -1,5 +1,5 @@
-//! A word is not proof: what the hub asks the platform's registry before a task succeeds, and what becomes of tasks whose
-//! chart is not there.
+//! A report is not proof: what the hub asks the platform's registry before a task succeeds, and what becomes of tasks whose chart
+//! is not there.
 
 #![allow(
     clippy::unwrap_used,
@@ -137,7 +137,7 @@ impl Stage {
     }
 }
 
-/// Nobody but a reader was here.
+/// Only reads came here.
 fn only_read(registry: &Hostile) {
     let seen = registry.seen();
     let changes: Vec<_> = seen
@@ -208,7 +208,7 @@ async fn a_cluster_that_says_complete_without_a_push_is_not_believed() -> Result
     let job = cluster.job_of(&mute).await?;
     finish::complete_job(&cluster.admin, &cluster.remote.namespace, &job.name_any()).await?;
     stage.unverified(&mute).await?;
-    // What the registry holds is believed, and so is a word where the platform says so.
+    // What the registry holds counts, and so does the report where the platform says so.
     status.store(200, Ordering::Relaxed);
     let task = stage.submit_to("held", &cluster).await?;
     cluster.complete(&task).await?;
@@ -284,7 +284,7 @@ async fn a_credential_that_may_not_read_is_told_at_once_and_goes_nowhere_else() 
     );
     assert!(seen.iter().any(|s| s.authorization() == Some(&sent)));
     only_read(&registry);
-    // Where nothing depends on it, the word of the hub's own Job is enough.
+    // Where nothing depends on it, the report of the hub's own Job is enough.
     stage.use_registry(&host, json!({"verify": null})).await?;
     let task = stage.submit_as("believed").await?;
     stage.complete(&task).await?;

@@ -20,7 +20,7 @@ use crate::support::{CANARY, LIMIT, Stage, has};
 /// Tasks that share the lies, so that none has to wait long for the hub to ask again.
 const TASKS: usize = 24;
 
-/// Answers with something in them that nobody may repeat.
+/// Responses with text that the hub must not repeat.
 fn lies() -> Vec<(u16, Vec<u8>)> {
     let odd = format!("\u{1b}[31m{FOREIGN}\u{1b}[0m\r\n{{\"level\":\"ERROR\",\"message\":\"{FOREIGN}\"}}");
     let status = |code: u16| {
@@ -82,7 +82,7 @@ async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
     let started = is_started.clone();
     proxy.lie(move |method, path| {
         let class = class(method.as_str(), path);
-        // What is looked at before a start has to be true, or there is none.
+        // What the start checks has to be true, or there is no start.
         let is_of_start = class == "GET namespaces/kube-system" || class.ends_with(" watch");
         if !is_of_start && !started.load(Ordering::Relaxed) {
             return None;
@@ -96,7 +96,7 @@ async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
         let mut told = counts.lock().expect("no test panics here");
         let number = told.entry(class).or_default();
         *number += 1;
-        // Who claims that a thing is deleted is believed; that is no matter of words.
+        // A server that reports a deletion is trusted; no text is involved.
         let is_claim = |code: u16| method == "DELETE" && code == 200;
         let lies = lies().into_iter().filter(|(code, _)| !is_claim(*code));
         lies.take(most).nth(*number - 1)

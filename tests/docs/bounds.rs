@@ -23,7 +23,7 @@ use exempt::EXEMPT;
 const PAGE: &str = "docs/security/bounds.md";
 /// Who can fill what is bounded.
 const FILLERS: [&str; 5] = ["tenant", "remote cluster", "registry", "platform operator", "hub"];
-/// What stands where no test holds a bound, and behind it why.
+/// The mark where no test holds a bound, with the reason after it.
 const NO_TEST: &str = "no test";
 
 /// A bound by its file below `src` and its name.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{files, read, rows};
 
-/// Words of a text that start like this and go on with these characters.
+/// Names in a text that start like this and go on with these characters.
 fn words<'a>(text: &'a str, start: &str, goes_on: fn(char) -> bool) -> BTreeSet<&'a str> {
     let found = text.match_indices(start).filter_map(|(at, _)| {
         let is_inside = text[..at].ends_with(|c: char| goes_on(c) || c == '-' || c == '/');
@@ -41,7 +41,7 @@ fn pages() -> Vec<(String, String)> {
         .collect()
 }
 
-/// An alert on a metric that nobody has never fires.
+/// An alert on a metric that does not exist never fires.
 #[test]
 fn every_metric_that_a_page_names_exists() {
     let known = rows(&read("docs/operations/metrics.md"));

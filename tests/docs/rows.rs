@@ -1,4 +1,4 @@
-//! The rows of the threat model that apply to this version, in one place: what is tried, and what stands against it.
+//! The rows of the threat model that apply to this version, in one place: the attack, and the defence.
 //!
 //! The tests that hold a row are not written here: each names its rows itself, in a doc line `Holds: T1, C5.`
 
@@ -18,7 +18,7 @@ pub struct Row {
     pub id: &'static str,
     /// What is tried, in one line.
     pub attack: &'static str,
-    /// What stands against it, in one line.
+    /// The defence, in one line.
     pub defence: &'static str,
     /// Why no test holds it; nothing where one does.
     pub unheld: Option<&'static str>,

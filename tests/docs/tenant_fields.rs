@@ -165,7 +165,7 @@ const FIELDS: &[Filled] = &[
     by_schema("status.*", "only what the hub said itself, packed"),
 ];
 
-/// A leaf, a list or a map of the schema, with its bound in words.
+/// A leaf, a list or a map of the schema, with the text of its bound.
 struct Place {
     path: String,
     most: Option<String>,

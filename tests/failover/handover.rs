@@ -1,4 +1,4 @@
-//! An instance that dies, and instances that hand over in turns.
+//! An instance that dies, and instances that hand over one after the other.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const FAILOVER: f64 = 20.0;
 const LANES: usize = 4;
 const TURNS: usize = 25;
 const RATE: u32 = 5;
-/// More tasks than a hub gets in the time that its turns take.
+/// More tasks than a hub gets while its instances hand over.
 const MOST: u32 = 500;
 
 /// Holds: M5.
@@ -80,7 +80,8 @@ async fn a_hundred_hand_overs_under_load_make_nothing_twice_and_lose_nothing() -
     Ok(())
 }
 
-/// One hub whose instances end in turns, as they are asked to; how long all turns took, and how many tasks there were.
+/// One hub whose instances end one after the other, as they are asked to; returns how long that took, and how many tasks there
+/// were.
 async fn hand_over() -> Result<(Duration, usize)> {
     let mut world = World::new("hand", json!({})).await?;
     let seats = [
@@ -115,7 +116,7 @@ async fn hand_over() -> Result<(Duration, usize)> {
     Ok((took, tasks))
 }
 
-/// The instance that works, once another one stands by.
+/// The active instance, once another one is a standby.
 async fn ready(world: &World, seats: &[Seat], hubs: &[Hub]) -> Result<usize> {
     wait_for(
         "an instance to work, and another to stand by",

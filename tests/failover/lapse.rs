@@ -1,4 +1,4 @@
-//! A Lease that is not renewed for a while, and that nobody else takes.
+//! A Lease that is not renewed for a while, and that no other instance takes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::LIMIT;
 use crate::support::proxy::Proxy;
 use crate::world::{SENT, World, end_of};
 
-/// What is said once when the gate closes, and once when it opens again.
+/// The log lines when the fence closes, and when it opens again.
 const CLOSED: &str = "nothing is written until it is";
 const OPENED: &str = "the Lease was renewed; work goes on";
 /// How long nothing is written.
@@ -30,7 +30,7 @@ async fn a_lapse_stops_all_writes_and_costs_nothing_else() -> Result<()> {
     hub.wait_ready().await?;
     let load = world.load(6, 300);
     world.until_more_ended(10).await?;
-    // Whoever does not answer a renewal answers everything else.
+    // The server answers everything but renewals.
     proxy.lie(|method, path| {
         (*method != http::Method::GET && path.contains("/leases")).then(|| (500, b"{}".to_vec()))
     });

@@ -29,7 +29,7 @@ async fn a_sleeper_that_wakes_writes_nothing_and_ends() -> Result<()> {
     until_standby(&second).await?;
     let load = world.load(8, 240);
     world.until_more_ended(10).await?;
-    // In the middle of a pass: the API server has done it, and the hub goes on when it hears of that.
+    // In the middle of a pass: the API server has done it, and the hub goes on with the answer.
     proxy.stop_at(proxy.writes().len() + 10, Stop::After);
     proxy.stopped().await?;
     first.freeze()?;
@@ -43,7 +43,7 @@ async fn a_sleeper_that_wakes_writes_nothing_and_ends() -> Result<()> {
     proxy.lie(|_, path| path.contains("/leases").then(|| (503, Vec::new())));
     first.thaw()?;
     proxy.release();
-    // It is awake, has the answer that it waited for, and tasks of the meantime to see; only its clock tells it to stop.
+    // It is awake, has the answer that it waited for, and events of the pause to handle; only its clock tells it to stop.
     wait_for("the sleeper to notice", LIMIT, async || {
         Ok(first
             .log()

@@ -1,4 +1,4 @@
-//! An API server that is out of reach for the instance that works, and for nobody else.
+//! An API server that is out of reach for the active instance only.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ pub const SENT: SignedDuration = SignedDuration::from_millis(500);
 /// Each status of a task that ended, by the task's name.
 type Ended = Arc<Mutex<HashMap<String, Vec<RenderTaskStatus>>>>;
 
-/// A stage without a hub, its cluster, and whoever ends Jobs there.
+/// A stage without a hub, its cluster, and the finisher of Jobs there.
 pub struct World {
     pub stage: Stage,
     pub cluster: Cluster<'static>,
@@ -246,7 +246,7 @@ impl World {
         Ok(all)
     }
 
-    /// What the seat's user wrote on both clusters, its Leases and questions about itself left out, in the order of time.
+    /// The writes of the instance's user on both clusters, its Leases and access reviews left out, in the order of time.
     pub async fn writes(&self, seat: &Seat) -> Result<Vec<Event>> {
         let here = seat.user.name();
         let audit = self.stage.plane.audit()?;
@@ -269,7 +269,7 @@ impl World {
         Ok(all)
     }
 
-    /// What the seat's user did on either cluster after this time, and a moment for what had been sent.
+    /// The requests of the instance's user on either cluster after this time, and a moment for those in flight.
     pub async fn late(&self, seat: &Seat, end: Timestamp) -> Result<Vec<String>> {
         let mut all = self.stage.plane.audit()?.since(self.start).await?;
         all.extend(
@@ -289,7 +289,7 @@ impl World {
         Ok(said.collect())
     }
 
-    /// When the seat's instance renewed its Lease, or took it, as the API server received it.
+    /// When the instance renewed its Lease, or took it, as the API server received it.
     pub async fn renewals(&self, seat: &Seat) -> Result<Vec<Timestamp>> {
         let name = format!("renderhub-{}", self.stage.hub_id().await?);
         let audit = self.stage.plane.audit()?;
@@ -331,7 +331,7 @@ fn was_broken_off(write: &Event, all: &[Event]) -> bool {
     write.code >= 500 && all.iter().any(did_it)
 }
 
-/// Waits until an instance stands by: ready, and saying so.
+/// Waits until an instance is a ready standby.
 pub async fn until_standby(hub: &Hub) -> Result<()> {
     hub.wait_ready().await?;
     let (code, body) = hub.get("/readyz").await?;
@@ -365,7 +365,7 @@ fn odd(made: &BTreeMap<String, usize>, expected: &BTreeMap<String, usize>) -> Ve
     odd
 }
 
-/// Notes every status of a task that ended; one that never changes counts once.
+/// Records every status of a task that ended; one that never changes counts once.
 async fn note(tasks: Api<RenderTask>, ended: Ended) {
     let events = watcher(tasks, watcher::Config::default())
         .default_backoff()

@@ -112,7 +112,7 @@ async fn a_class_whose_jobs_are_refused_says_why_and_its_tasks_start_once_they_a
     told(&classes, "tried", "Ready", ("True", "Ready")).await?;
     starts(&stage, "shop").await?;
 
-    // What denies Jobs later is found by the first task, and nothing tells the hub that it is gone.
+    // A policy that denies Jobs later is found by the first task, and nothing shows the hub that it is gone.
     deny(&stage).await?;
     jobs_are_accepted(&stage, false).await?;
     let denied = of_class("denied").await?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{LIMIT, Stage};
 
-/// A right, and how a finding tells it.
+/// A right, and its text in a finding.
 type Way = (&'static str, &'static str, &'static str);
 
 const SECRETS: Way = ("watch", "", "secrets");

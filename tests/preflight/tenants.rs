@@ -13,7 +13,7 @@ use crate::support::{EVERYWHERE, LIMIT, Stage};
 use crate::{SKIP, own_stage, refused};
 
 impl Stage {
-    /// Binds somebody to a built-in role in the rendering namespace.
+    /// Binds a subject to a built-in role in the rendering namespace.
     async fn let_in(&self, name: &str, role: &str, subject: Value) -> Result<()> {
         let binding: RoleBinding = serde_json::from_value(json!({
             "metadata": {"name": name}, "subjects": [subject],
@@ -32,7 +32,7 @@ impl Stage {
         Api::namespaced(self.admin.clone(), &self.scope.rendering)
     }
 
-    /// Binds somebody to a built-in role in the whole cluster.
+    /// Binds a subject to a built-in role in the whole cluster.
     async fn bind_everywhere(&self, role: &str, subject: Value) -> Result<()> {
         let binding: ClusterRoleBinding = serde_json::from_value(json!({
             "metadata": {"name": self.scope.shard}, "subjects": [subject],
@@ -49,7 +49,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until somebody may, or may not any more, get pods in the rendering namespace.
+    /// Waits until a user may, or may not any more, get pods in the rendering namespace.
     async fn until_may_get_pods(&self, is_allowed: bool, user: Option<&str>, group: &str) -> Result<()> {
         let api: Api<LocalSubjectAccessReview> = Api::namespaced(self.admin.clone(), &self.scope.rendering);
         let attributes = json!({"namespace": self.scope.rendering, "verb": "get", "resource": "pods"});
@@ -90,7 +90,7 @@ async fn a_rendering_namespace_that_is_watched_or_a_tenants_is_refused() -> Resu
     );
     stage.scope.tenant = tenant;
 
-    // Somebody makes tasks where the credentials are.
+    // A tenant makes tasks where the credentials are.
     let mut task = stage.task("shop");
     task["metadata"]["namespace"] = json!(stage.scope.rendering);
     let tasks: Api<RenderTask> = Api::namespaced(stage.admin.clone(), &stage.scope.rendering);
@@ -200,7 +200,7 @@ async fn a_right_of_everybody_is_refused_and_a_hub_for_all_asks_for_those_it_kno
         .await?;
     stage.starts(&[]).await?;
 
-    // Nobody told this hub of the namespace but a registry, or a task in it.
+    // The hub knows the namespace only from a registry, or from a task in it.
     let group = format!("system:serviceaccounts:{}", stage.scope.tenant);
     stage
         .bind_everywhere(

@@ -25,7 +25,7 @@ fn open_directory() -> Result<tempfile::TempDir> {
     Ok(dir)
 }
 
-/// A command of somebody who is not root: of the user of pods where we are root, else our own.
+/// A command of a user other than root: of the user of pods where the test is root, else its own.
 fn as_nobody(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     if getuid().is_root() {

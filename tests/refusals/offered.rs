@@ -1,4 +1,5 @@
-//! A tenant with no right on the platform's objects finds the names to write: a refused task tells them, and nothing of others.
+//! A tenant with no right on the platform's objects finds the names to write: the message of a refused task has them, and none of
+//! others.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::events::v1::Event;
@@ -57,7 +58,7 @@ impl Stage {
 /// What a list of names begins with.
 const MAY_USE: &str = "this namespace may use: ";
 
-/// A tenant with its own client, and what it may not hear of.
+/// A tenant with its own client, and the names that it must not see.
 struct Scene<'a> {
     stage: &'a Stage,
     tasks: Api<RenderTask>,
@@ -75,7 +76,7 @@ impl Scene<'_> {
         Ok(self.tasks.create(&PostParams::default(), &task).await?)
     }
 
-    /// Waits until the message of a task that was refused for this reason holds all of these words; the message.
+    /// Waits until the message of a task that was refused for this reason holds all of these texts; returns the message.
     async fn told(&self, name: &str, reason: &str, words: &[&str]) -> Result<String> {
         wait_for(&format!("{name} to be told {words:?}"), LIMIT, async || {
             let status = self.tasks.get(name).await?.status.unwrap_or_default();
@@ -107,7 +108,7 @@ impl Scene<'_> {
         );
     }
 
-    /// A misspelt registry, and one of others: the same words, with the right name, host and prefix in them; the name.
+    /// A misspelt registry, and one of others: the same message, with the right name, host and prefix in it; returns the name.
     async fn registry(&self) -> Result<String> {
         let (tenant, reason) = (&self.stage.scope.tenant, "RegistryNotAllowed");
         self.submit("misspelt", json!({"registryRef": {"name": "exmaple"}}))
@@ -179,7 +180,7 @@ impl Scene<'_> {
     }
 }
 
-/// The word behind these words of a message.
+/// The name after this text in a message.
 fn named_after(message: &str, words: &str) -> Result<String> {
     let (_, rest) = message.split_once(words).context("the message names one")?;
     let end = rest.find([' ', ',']).unwrap_or(rest.len());
@@ -189,7 +190,7 @@ fn named_after(message: &str, words: &str) -> Result<String> {
 /// Holds: B17, B37.
 #[tokio::test]
 async fn a_tenant_finds_the_names_to_write_in_the_messages_of_a_refused_task() -> Result<()> {
-    // A control plane of its own: what other tests open to every namespace would be told here too.
+    // A control plane of its own: what other tests open to every namespace would be in the message too.
     let mut stage = Stage::on(plane::own_plane(&["crds"]).await?, "offered", &[]).await?;
     stage.make_registry().await?;
     stage.start_hub().await?;

@@ -193,7 +193,7 @@ async fn a_full_ledger_keeps_no_task_from_going_and_costs_who_did_not_fill_it_no
         .sum();
     assert!(bytes <= LEDGER_BYTES, "{bytes}");
 
-    // Who did has none, is told so, and waits for nothing.
+    // The tenant that did has none left, gets a message, and waits for nothing.
     delete(&stage.admin, &of_greedy).await?;
     let key = format!("orphan.{}", of_greedy.uid().unwrap_or_default());
     assert!(stage.ledger().await?.iter().all(|(found, _)| *found != key));
@@ -239,7 +239,7 @@ async fn a_tenant_with_many_events_silences_no_other_ones_warnings() -> Result<(
     let is_told = AtomicBool::new(false);
     let (of_loud, stage_ref) = (tasks_in(&stage.admin, &loud), &stage);
     let flood = async {
-        // The registry lets none of them in, and each is told so.
+        // The registry admits none of them, and each gets a message.
         while !is_told.load(Ordering::Relaxed) {
             let made = (0..AT_ONCE).map(|_| async {
                 let mut task = stage_ref.task("loud");

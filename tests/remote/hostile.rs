@@ -1,5 +1,5 @@
-//! A hub among clusters that lie, flood and hang: each is told of by its reason, nothing of theirs is repeated, and the work
-//! on another cluster goes on.
+//! A hub among clusters that lie, flood and hang: each is reported by its reason, none of their text is repeated, and the work on
+//! another cluster goes on.
 
 use std::time::Duration;
 
@@ -286,8 +286,8 @@ impl Stage {
 
 /// Holds: B2.
 ///
-/// More tasks than the hub has workers and passes for one cluster wait for a cluster that answers probes and watches and no
-/// work; those of the hub's own cluster and of another one go on, and the cluster is told of as down in the end.
+/// More tasks than the hub has workers and passes for one cluster wait for a cluster that answers probes and watches and no work;
+/// those of the hub's own cluster and of another one go on, and the cluster is reported as down in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_answers_probes_and_no_work_holds_up_only_its_own_tasks() -> Result<()> {
     let stage = Stage::with_flags("idle", &[LOOPBACK]).await?;

@@ -23,7 +23,7 @@ const CHART: u64 = 256 << 20;
 const SERVERS: usize = 5;
 /// Pages of made-up Jobs that are sent before the memory is measured.
 const PAGES: usize = 60;
-/// Names that one sweep tells in the log at most.
+/// Most names of one sweep in the log.
 const NAMED: usize = 20;
 /// Sweeps of clusters that are under way at most, and not counted yet.
 const AT_ONCE: usize = 16;
@@ -152,7 +152,7 @@ fn watch_filler(knows: Knows) -> impl Fn(&Asked) -> Reply {
     }
 }
 
-/// Shows no Jobs of the hub's, and ever more of what a sweep looks at.
+/// Lists no Jobs of the hub's, and ever more objects that a sweep reads.
 fn sweep_filler(knows: Knows) -> impl Fn(&Asked) -> Reply {
     move |asked| match asked.target.as_str() {
         "/version" => version(),
@@ -292,8 +292,8 @@ async fn several_clusters_that_show_ever_more_share_one_bound() -> Result<()> {
         peak >> 10
     );
     assert!(peak < CHART, "{} KiB", peak >> 10);
-    // What each sweep met without an end is counted; of their names, which the clusters chose, few are told.
-    // A sweep ends after four minutes at the latest.
+    // Objects in an endless list are counted; of their names, which the clusters chose, few are logged. A sweep ends after four
+    // minutes at the latest.
     let log = wait_for("a sweep to be counted", 5 * LIMIT, async || {
         let log = stage.hub().log();
         Ok(log.contains("a sweep met more objects").then_some(log))

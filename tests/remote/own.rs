@@ -226,7 +226,7 @@ async fn a_kubeconfig_that_is_not_safe_leads_nowhere() -> Result<()> {
         .condition(&task, JobScheduled, "False", "InsecureKubeconfig")
         .await?;
     assert!(!file.exists(), "nothing was run");
-    // Mended, it starts by itself.
+    // Corrected, it starts by itself.
     stage.put_own_kubeconfig(&stage.scope.tenant, &good).await?;
     cluster.complete(&task).await?;
     stage

@@ -1,5 +1,5 @@
-//! Rights that are missing on another cluster, or were taken away there: what the operators and the tenant are told, and that what
-//! comes back goes on by itself.
+//! Rights that are missing on another cluster, or were removed there: the messages to the operators and the tenant, and that a
+//! right that comes back lets the work go on by itself.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::events::v1::Event;
@@ -67,7 +67,7 @@ async fn rights_that_are_taken_away_while_connected_are_missed_within_two_probes
     stage
         .condition(&task, JobSucceeded, "True", "JobSucceeded")
         .await?;
-    // Each turn is told once, in an event and in the log.
+    // Each transition is reported once, in an event and in the log.
     let turns = wait_for("the events", LIMIT, async || {
         let told = events(&stage, &cluster.name).await?;
         Ok((told.len() >= 3).then_some(told))
@@ -131,7 +131,7 @@ async fn a_namespace_that_is_not_there_and_an_address_that_is_refused_have_sente
     let stage = Stage::with_flags("sentences", &[LOOPBACK]).await?;
     let plane = another().await?;
     let cluster = stage.register(&plane, json!({})).await?;
-    // One who may look at every namespace, and finds that there is none of the name.
+    // One that may read every namespace, and finds that there is none of the name.
     stage
         .put_kubeconfig("everywhere", &plane.admin().kubeconfig_text()?)
         .await?;
@@ -144,7 +144,7 @@ async fn a_namespace_that_is_not_there_and_an_address_that_is_refused_have_sente
         message.contains("does not have the namespace that spec.renderNamespace names"),
         "{message}"
     );
-    // The hub's own policy, and nothing that a server said.
+    // The hub's own policy, and nothing of a server's text.
     let mut document: Value = serde_saphyr::from_str(&cluster.remote.kubeconfig().await?)?;
     document["clusters"][0]["cluster"]["server"] = json!("https://169.254.169.254:443");
     stage.put_kubeconfig("refused", &document.to_string()).await?;
@@ -159,7 +159,8 @@ async fn a_namespace_that_is_not_there_and_an_address_that_is_refused_have_sente
     Ok(())
 }
 
-/// Brings a cluster by this kubeconfig; the task says why it does not connect, and starts once that is mended.
+/// Registers a cluster with this kubeconfig; the task's condition says why it does not connect, and it starts once that is
+/// corrected.
 async fn refused(stage: &Stage, kubeconfig: &str, reason: &str, is_stalled: bool) -> Result<()> {
     let plane = away().await?;
     let cluster = stage.bring(plane, &stage.scope.tenant).await?;

@@ -1,4 +1,4 @@
-//! Something between the hub and a cluster that reads along: it speaks TLS with a certificate of its own.
+//! A middlebox between the hub and a cluster that reads along: it has a TLS certificate of its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ async fn uid_of(plane: &ControlPlane, namespace: &str) -> Result<String> {
     namespaces.get(namespace).await?.uid().context("a UID")
 }
 
-/// By address, by name and through something in between: whoever has a namespace of the hub's is the hub.
+/// By address, by name and through a middlebox: a cluster with a namespace of the hub's is the hub's own.
 ///
 /// Holds: K7.
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_kubeconfig_that_leads_to_the_hub_is_refused() -> Result<()> {
         name if name == namespace => Some(own.clone()),
         _ => None,
     });
-    // Who may look at everything is known at once, who may look at one namespace by that.
+    // With the right to read everything it is known at once, with the right to read one namespace by that.
     let ways: [(&str, RemoteConfig, bool); 4] = [
         ("address", config(plane.admin())?, true),
         ("alias", through(&forward, plane.admin())?, true),
@@ -72,7 +72,7 @@ async fn a_kubeconfig_that_leads_to_the_hub_is_refused() -> Result<()> {
     world.ended().await
 }
 
-/// The hub's own cluster and another one read the same to who may look at nothing, so neither is used.
+/// The hub's own cluster and another one look the same to a user without the right to read a namespace, so neither is used.
 ///
 /// Holds: K7, B16.
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn who_may_look_at_no_namespace_is_not_recognised_and_refused() -> Result<
         world.registry.open(&remote.key(), site.clone());
         world.until_down(&site, Reason::Unrecognised).await?;
         assert!(world.registry.client(&site).is_none());
-        // It is told what it is once it may look.
+        // It is recognised once it may read.
         remote.grant(&account, role()).await?;
         match then {
             Some(reason) => _ = world.until_down(&site, reason).await?,
@@ -111,7 +111,7 @@ async fn who_may_look_at_no_namespace_is_not_recognised_and_refused() -> Result<
     Ok(())
 }
 
-/// A tenant's kubeconfig: its user may act as the tenant's ServiceAccount there, and as nobody else.
+/// A tenant's kubeconfig: its user may act as the tenant's ServiceAccount there, and as no other.
 struct Tenant {
     remote: Remote,
     /// The tenant's ServiceAccount as the cluster knows it.
@@ -160,8 +160,8 @@ impl Tenant {
     }
 }
 
-/// Everything on a tenant's cluster is done as the task's ServiceAccount and as nobody else, the watch too; the
-/// kubeconfig's own user only asks who it is.
+/// Everything on a tenant's cluster is done as the task's ServiceAccount and as no other user, the watch too; the kubeconfig's
+/// own user only asks who it is.
 ///
 /// Holds: I4, I5, K8.
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn on_a_tenants_cluster_the_hub_is_the_tenants_account() -> Result<()> {
     world.registry.open(&key, stranger.clone());
     let seat = world.until_up(&site).await?;
     assert_eq!(who(&seat).await.unwrap(), tenant.account);
-    // Whom the kubeconfig's user may not act as: the cluster refuses, and nothing falls back on the user itself.
+    // An account that the kubeconfig's user may not act as: the cluster refuses, and nothing falls back on the user itself.
     world.until_down(&stranger, Reason::Forbidden).await?;
     let events = tenant.remote.plane.audit()?.since(mark).await?;
     let own = events.iter().filter(|event| event.user == tenant.user.name());
@@ -224,7 +224,7 @@ async fn a_tenants_kubeconfig_that_may_do_everything_is_refused() -> Result<()> 
     world.ended().await
 }
 
-/// A credential that comes later is looked at as the first was: it may do everything, and so ends what stood.
+/// A credential that comes later is checked as the first was: it may do everything, and so ends the connection.
 ///
 /// Holds: I4, K12.
 #[tokio::test]
@@ -260,7 +260,7 @@ async fn another_token_is_looked_at_as_the_first_was() -> Result<()> {
 #[tokio::test]
 async fn who_strips_impersonation_gets_nothing_to_do() -> Result<()> {
     let tenant = Tenant::new("stripped").await?;
-    // With the rights of the account itself, so that only the name tells.
+    // With the rights of the account itself, so that only the name differs.
     tenant.remote.grant(&tenant.user, role()).await?;
     let stripper = Stripper::start(tenant.user.client().await?).await?;
     let (world, key) = (World::new(), tenant.remote.key());

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::forward::{Forward, Mode};
 use super::world::{LIMIT, Remote, Said, World, role, through, timing, who};
 
-/// Lost in two ways, dated by the first loss whatever is tried meanwhile; back, everything is looked at anew.
+/// Lost in two ways, dated by the first loss whatever is tried since; when it is back, everything is listed again.
 #[tokio::test]
 async fn a_lost_cluster_is_down_since_the_loss_and_comes_back_with_what_is_there() -> Result<()> {
     for mode in [Mode::Refusing, Mode::Frozen] {
@@ -40,7 +40,7 @@ async fn a_lost_cluster_is_down_since_the_loss_and_comes_back_with_what_is_there
             .map(|report| report.health.attempts)
             .collect();
         assert!(attempts.contains(&0), "{attempts:?}");
-        // While nobody looks, one goes and one comes.
+        // While no watch is open, one goes and one comes.
         remote.delete_job("t1").await?;
         remote.make_job("t3").await?;
         let before = world.said(&site).len();
@@ -149,7 +149,7 @@ async fn a_refused_credential_asks_for_the_secret_once() -> Result<()> {
     world.ended().await
 }
 
-/// Who may not look at Jobs is told so, and the connection stands; given back the right, the site comes back by itself.
+/// A user that may not watch Jobs gets a condition, and the connection stays; with the right back, the site comes back by itself.
 #[tokio::test]
 async fn a_withdrawn_right_is_forbidden_and_not_dead() -> Result<()> {
     let (remote, other) = (Remote::new("forbidden").await?, Remote::new("allowed").await?);
@@ -164,7 +164,7 @@ async fn a_withdrawn_right_is_forbidden_and_not_dead() -> Result<()> {
     world.until_up(&other.site()).await?;
     let pods = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]);
     remote.grant(&account, pods).await?;
-    // A watch that stands is not asked again, so it is made to begin anew.
+    // An open watch is not authorised again, so it is made to begin again.
     forward.cut();
     let since = world.until_down(&site, Reason::Forbidden).await?;
     assert!(world.registry.client(&site).is_none());

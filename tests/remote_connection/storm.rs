@@ -23,8 +23,8 @@ impl Dice {
     }
 }
 
-/// A Secret that is deleted and made anew under its name is another cluster: in whatever order the news of it come, the
-/// site never leads where it led before, and whoever held on to that reaches nothing.
+/// A Secret that is deleted and made again under its name is another cluster: in whatever order the events of it come, the site
+/// never leads where it led before, and a client of before reaches nothing.
 ///
 /// Holds: K12.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +73,7 @@ async fn a_secret_made_anew_inherits_nothing() -> Result<()> {
         old = Some(key);
     }
     assert_eq!(world.registry.bound(), 1, "the last");
-    // Whoever came later began after whoever was before had said the last.
+    // A later client began after the last message of the one before.
     let said = world.said(&site);
     let states = |at: usize| {
         said[..at]
@@ -105,7 +105,7 @@ async fn a_secret_made_anew_inherits_nothing() -> Result<()> {
     world.ended().await
 }
 
-/// Whatever is done at once, nothing waits for ever: everybody comes through, and the end ends.
+/// Whatever is done at once, nothing waits for ever: every call ends, and so does the stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_gets_stuck_whatever_is_done_at_once() -> Result<()> {
     let remote = Remote::new("storm").await?;

@@ -43,7 +43,7 @@ use super::forward::Forward;
 pub const LIMIT: Duration = Duration::from_secs(60);
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 
-/// The API server of this test binary, which is nobody's hub.
+/// The API server of this test binary, which is no hub's own.
 pub async fn plane() -> Result<&'static ControlPlane> {
     static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
     PLANE
@@ -56,7 +56,7 @@ pub async fn plane() -> Result<&'static ControlPlane> {
         .await
 }
 
-/// What was told of a site.
+/// An announcement of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     Restart,
@@ -164,14 +164,14 @@ impl World {
         self.registry.bind(key.clone(), &key.secret_uid, config, pace);
     }
 
-    /// What was told of a site so far.
+    /// The announcements of a site so far.
     pub fn said(&self, site: &Site) -> Vec<Said> {
         let log = lock(&self.log);
         let of_site = log.iter().filter(|(told, ..)| **told == *site);
         of_site.map(|(_, said, _)| said.clone()).collect()
     }
 
-    /// What was told of all sites so far, in its order.
+    /// The announcements of all sites so far, in their order.
     pub fn all(&self) -> Vec<(Arc<Site>, Said)> {
         let log = lock(&self.log);
         log.iter()
@@ -179,7 +179,7 @@ impl World {
             .collect()
     }
 
-    /// The last state of a site that was told.
+    /// The last announced state of a site.
     pub fn state(&self, site: &Site) -> Option<SiteState> {
         let log = lock(&self.log);
         let of_site = log
@@ -322,7 +322,7 @@ impl Remote {
         Ok(account)
     }
 
-    /// Gives somebody these rights in the namespace, in the place of those before.
+    /// Gives a user these rights in the namespace, in the place of those before.
     pub async fn grant(&self, who: &Identity, rules: Value) -> Result<()> {
         let rules: Vec<PolicyRule> = serde_json::from_value(rules)?;
         let bound = Bound {
@@ -386,7 +386,7 @@ pub fn role() -> Value {
     ])
 }
 
-/// The kubeconfig of somebody, as the hub reads it.
+/// The kubeconfig of a user, as the hub reads it.
 pub fn config(who: &Identity) -> Result<RemoteConfig> {
     read(&who.kubeconfig()?)
 }
@@ -404,7 +404,7 @@ pub fn through(forward: &Forward, who: &Identity) -> Result<RemoteConfig> {
     Ok(config)
 }
 
-/// Asks the API server who it takes the seat's requests for.
+/// The user name of the client's requests, as the API server sees it.
 pub async fn who(seat: &SiteClient) -> Result<String, CallError> {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

@@ -1,4 +1,4 @@
-//! What a test sees of its world: conditions of sites, metrics, what was asked of whom.
+//! What a test sees of its world: conditions of sites, metrics, requests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::world::{LIMIT, World};
 
 impl World {
-    /// Lets the loop work through everything it was told so far.
+    /// Lets the loop handle every event so far.
     pub async fn barrier(&self) -> Result<()> {
         let name = self.name(&format!(
             "barrier-{}",
@@ -70,7 +70,7 @@ impl World {
         Ok(events.into_iter().map(|event| event.name).collect())
     }
 
-    /// Waits until nothing more is said of a cluster for longer than anything may wait to be said.
+    /// Waits until the status of a cluster has not changed for longer than any write may wait.
     pub async fn settled(&self, name: &str) -> Result<()> {
         let begin = self.status(name).await?.last_probe_time;
         self.set_active(name, 1);
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Waits until the connection of a platform's cluster stands.
+    /// Waits until the connection of a platform's cluster is up.
     pub async fn is_up(&self, name: &str) -> Result<()> {
         let site = self.site(name);
         self.state(&site, "it to be up", |state| *state == SiteState::Up)
@@ -113,7 +113,7 @@ impl World {
         self.running.wants.send(want).context("the loop runs")
     }
 
-    /// Waits until a site stands so.
+    /// Waits until a site is in this state.
     pub async fn state(
         &self,
         site: &Site,

@@ -85,7 +85,7 @@ async fn a_hub_that_starts_again_writes_nothing_that_is_said_already() -> Result
             .await?;
         world.told(name, status, reason).await?;
     }
-    // A change that no condition tells of may be written a little later.
+    // A change that no condition shows may be written a little later.
     world.settled(&up).await?;
     let mark = world.hub.audit()?.mark().await?;
     world.restart().await?;
@@ -102,7 +102,7 @@ async fn a_hub_that_starts_again_writes_nothing_that_is_said_already() -> Result
     for name in [&up, &missing, &bad, &forged] {
         assert_eq!(counts(world.written(mark).await?, name), 0, "{name}");
     }
-    // What somebody else wrote is put right by who is connected; who has no kubeconfig may be another hub than the one meant.
+    // A hub with a connection restores what another client wrote; one without a kubeconfig may be another hub than the one meant.
     for name in [&up, &forged] {
         let forgery = json!({"status": {"conditions": [{"type": "Connected", "status": "False", "reason": "Forgery",
             "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});
@@ -156,7 +156,7 @@ async fn a_namespace_is_granted_to_whoever_had_it_first() -> Result<()> {
     assert_eq!(world.status(&west).await?.namespaces.get(&tenant), first.as_ref());
     assert_ne!(uid().await?, first);
 
-    // One that nobody understands is offered to nobody, and told of.
+    // One that cannot be decoded is offered to no task, and reported.
     world.break_cluster(&west).await?;
     world.told(&west, "False", "InvalidSpec").await?;
     tokio::time::timeout(Duration::from_secs(60), world.withdrawn(&west)).await??;

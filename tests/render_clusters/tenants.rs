@@ -112,7 +112,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
     let told = world.refused(&site, Reason::RBACDenied).await?;
     assert!(told.contains("get, list and watch"), "{told}");
 
-    // The right to get alone would not tell the hub when it ends.
+    // The right to get alone would not show the hub when it ends.
     put_secret(&world.admin, &tenant, "kubeconfig", "value", &good).await?;
     world
         .let_read(&tenant, &tenant, &["get"], &["kubeconfig"])
@@ -161,7 +161,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
     put_secret(&world.admin, &tenant, "kubeconfig", "value", &good).await?;
     world.is_own_up(&site).await?;
 
-    // The right ends, and with it everything that came of it.
+    // The right ends, and with it everything that followed from it.
     world
         .let_read(&tenant, &tenant, &["watch"], &["kubeconfig"])
         .await?;
@@ -177,7 +177,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
-    // One that waits to be looked at again keeps no other one of its namespace waiting.
+    // One that waits for its next read delays no other one of its namespace.
     let limits = ClusterControllerLimits {
         reread: BackoffPolicy {
             base: Duration::from_secs(300),
@@ -248,7 +248,7 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     }
     assert_eq!(world.registry().bound(), 6);
     world.is_own_up(&site).await?;
-    // What nobody needs any more makes room, in the order in which it was asked for.
+    // A kubeconfig without tasks gives its place to the next, in the order of the requests.
     world.want(SiteRequest::Close(Arc::clone(&sites[1])))?;
     world.is_own_up(&sites[5]).await?;
     world.refused(&sites[6], Reason::WaitingForCluster).await?;
@@ -290,7 +290,7 @@ async fn what_leads_nowhere_and_what_is_idle_keeps_no_other_cluster_waiting() ->
         world.want(SiteRequest::Open(Arc::clone(site)))?;
         world.is_own_up(site).await?;
     }
-    // Each of them is looked at again, and one that is mended goes on.
+    // Each of them is read again, and one that is corrected goes on.
     put_secret(&world.admin, &tenant, names[0], "value", &good).await?;
     world.is_own_up(&sites[0]).await?;
     put_secret(&world.admin, &tenant, names[1], "value", &good).await?;

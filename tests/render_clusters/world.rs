@@ -91,7 +91,7 @@ async fn planes() -> Result<&'static (ControlPlane, ControlPlane)> {
             for crd in custom_resource_definitions() {
                 apply::object(&admin, serde_json::to_value(crd)?).await?;
             }
-            // Whoever a tenant's kubeconfig acts for may watch Jobs there.
+            // The account of a tenant's kubeconfig may watch Jobs there.
             let group = "rbac.authorization.k8s.io";
             let of_accounts = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding",
                 "metadata": {"name": "accounts-render"},

@@ -1,5 +1,5 @@
-//! The whole matrix of ways in which a registry A can point at somebody else, for each way to hold a credential: B and C,
-//! which would take anything and ask for more, are not even connected to, and the push ends for the enumerated reason.
+//! The whole matrix of ways in which a registry A can point at another host, for each kind of credential: B and C, which would
+//! take anything and ask for more, are not even connected to, and the push ends for the enumerated reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ const IDENTITIES: [Identity; 5] = [
 ];
 
 impl Identity {
-    /// Whether there is anything that could be sent: identity tokens need a protocol that the pusher does not speak.
+    /// Whether there is anything that could be sent: identity tokens need a protocol that the pusher does not support.
     fn has_credential(self) -> bool {
         !matches!(self, Self::DockerIdentityToken | Self::Anonymous)
     }
@@ -99,7 +99,7 @@ impl Identity {
 
 // === the rows ===
 
-/// Where everybody listens: `host:port`.
+/// Where all of them listen: `host:port`.
 #[derive(Clone, Debug)]
 struct Sites {
     a: String,
@@ -123,7 +123,7 @@ type Twist = Arc<dyn Fn(&Seen, usize, &Sites) -> Option<Reply> + Send + Sync>;
 /// How a push is to end.
 #[derive(Clone, Copy)]
 enum Ends {
-    /// The same for everybody.
+    /// The same for all of them.
     So(Result<PushOutcome, PushError>),
     /// For who has a credential; who has none is not let in.
     WithCredential(Result<PushOutcome, PushError>),
@@ -264,7 +264,7 @@ fn realms() -> Vec<Row> {
     rows.push(row("realm: none", Ends::So(Err(PushError::Realm)), |_, _, _| {
         Some(challenge("Bearer service=\"s\"".to_owned()))
     }));
-    // A Basic realm is a word for people, whatever it looks like.
+    // A Basic realm is a text for people, whatever it looks like.
     let word = row(
         "Basic realm",
         Ends::WithCredential(Ok(PushOutcome::Uploaded)),
@@ -365,7 +365,7 @@ fn locations() -> Vec<Row> {
                 guarded(seen).or_else(|| (seen.step() == "open").then(away))
             },
         ));
-        // Where something is after it was stored is nobody's concern.
+        // The place of something that was stored does not matter.
         for step in ["upload", "manifest"] {
             let ends = Ends::WithCredential(Ok(PushOutcome::Uploaded));
             rows.push(row(
@@ -444,7 +444,7 @@ fn hints() -> Vec<Row> {
     rows
 }
 
-/// Answers that are not true, or of a kind that nobody asked for.
+/// Responses that are not true, or of a kind that was not asked for.
 fn lies() -> Vec<Row> {
     let other = Digest::of(b"other").to_string();
     let mut rows = Vec::new();
@@ -590,7 +590,7 @@ impl World {
 
     /// What holds whatever a registry does.
     fn check(&self, row: &Row, identity: Identity) {
-        // Nobody else has a reason to connect to B's address; C's port may be an old one of some other program.
+        // No other program has a reason to connect to B's address; C's port may be an old one of another program.
         assert_eq!(
             self.b.connections(),
             0,
@@ -656,7 +656,7 @@ async fn run(rows: &[Row], tls: Option<&TlsAcceptor>, trust: &ClientConfig) {
         };
         assert_eq!(outcome, expected, "{row:?} as {identity:?}");
         if let Err(error) = outcome {
-            // What is told of it is a word of a closed list.
+            // It is reported by a reason of a closed list.
             assert!(TerminationReason::ALL.contains(&error.reason()) && !error.reason().is_success());
             assert!(!format!("{error} {error:?}").contains("127.0.0."), "{error}");
         }

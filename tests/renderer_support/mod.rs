@@ -1,4 +1,4 @@
-//! A registry that does as told: honest unless a test twists one of its answers, and it remembers every request.
+//! A scripted registry: honest unless a test changes one of its responses, and it records every request.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::HashMap;
@@ -121,7 +121,7 @@ impl Hostile {
         Self::start_at("127.0.0.1", None, twist).await
     }
 
-    /// The same at another address of this machine, and with TLS if there is somebody to do it.
+    /// The same at another address of this machine, and with TLS if there is a certificate.
     pub async fn start_at(
         host: &str,
         tls: Option<TlsAcceptor>,

@@ -41,7 +41,7 @@ async fn counted(quotas: &Api<ResourceQuota>, most: usize) -> Result<()> {
     .await
 }
 
-/// Waits for the next second, since ends are told in seconds.
+/// Waits for the next second, since ends are recorded in seconds.
 async fn next_second() -> Result<()> {
     let now = Timestamp::now().as_second();
     wait_for("the next second", LIMIT, async || {

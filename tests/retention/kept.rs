@@ -186,7 +186,7 @@ async fn a_failed_task_is_not_counted_while_its_job_is_kept() -> Result<()> {
         stage
             .condition(&task, JobSucceeded, "True", "JobSucceeded")
             .await?;
-        // Ends are told in seconds; of two in one second either may count as the newer.
+        // Ends are recorded in seconds; of two in one second either may count as the newer.
         let ended = Timestamp::now().as_second();
         wait_for("the next second", LIMIT, async || {
             Ok((Timestamp::now().as_second() > ended).then_some(()))
@@ -211,7 +211,7 @@ async fn what_cannot_be_removed_yet_is_removed_later() -> Result<()> {
     stage.make_registry().await?;
     stage.finished(&stage.scope.tenant, 3, |number| number).await?;
     let tasks = stage.tasks();
-    // Somebody holds one of them.
+    // Another finalizer keeps one of them.
     let held = json!({"metadata": {"finalizers": [FINALIZER, "somebody.test/looks"]}});
     tasks
         .patch("old-1", &PatchParams::default(), &Patch::Merge(held))

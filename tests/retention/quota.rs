@@ -37,7 +37,7 @@ async fn a_tenant_with_a_quota_is_told_when_it_is_used_up() -> Result<()> {
     let quotas: Api<ResourceQuota> = Api::namespaced(stage.admin.clone(), &stage.scope.tenant);
     let name = quota.metadata.name.clone().context("a name")?;
     quotas.create(&PostParams::default(), &quota).await?;
-    // Kubernetes looks for new kinds every 30 seconds, waits as long for lists of them, and counts this quota at its next turn.
+    // Kubernetes discovers new kinds every 30 seconds, waits as long for lists of them, and counts this quota in its next period.
     wait_for("the quota to be counted", LIMIT * 4, async || {
         let status = quotas.get(&name).await?.status.unwrap_or_default();
         Ok(status.used.and_then(|used| used.get(counted).cloned()))

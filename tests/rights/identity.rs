@@ -1,4 +1,4 @@
-//! Whom a hub can become, as the API server judges it.
+//! Which users a hub can impersonate, as the API server judges it.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ fn code<T>(answer: kube::Result<T>) -> u16 {
     }
 }
 
-/// Lists what anybody may list who has a right there, as somebody else.
+/// Lists what every user with a right there may list, as another user.
 async fn list_as(client: &Client, headers: &[(&str, &str)], namespace: &str) -> Result<u16> {
     let mut request =
         http::Request::get(format!("/api/v1/namespaces/{namespace}/secrets")).body(Vec::new())?;
@@ -58,7 +58,7 @@ async fn mints_only_for(stage: &Stage, hub: &Client, may: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether or not the hub may be the one account: it is nobody else, and nothing more than the account.
+/// Whether or not the hub may be the one account: it can be no other, and has nothing more than the account's rights.
 async fn impersonates_nobody_else(stage: &Stage, hub: &Client) -> Result<()> {
     let tenant = &stage.scope.tenant;
     let builder = account(tenant, BUILDER);
@@ -220,7 +220,7 @@ async fn a_hub_may_do_what_is_written_down_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// What the how-to page tells for a namespace that is made later is enough, and its tenant can do it.
+/// The how-to page is enough for a namespace that is made later, and its tenant can follow it.
 #[tokio::test]
 async fn a_tenant_can_let_the_hub_be_its_service_account() -> Result<()> {
     let page = std::fs::read_to_string(concat!(

@@ -1,4 +1,4 @@
-//! Ends every Job of the hubs on every cluster, and holds those of one namespace until it is told.
+//! Ends every Job of the hubs on every cluster, and holds those of one namespace until it is released.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -27,7 +27,7 @@ pub struct Site {
     pub cluster: Option<String>,
     /// Its control plane.
     pub plane: &'static ControlPlane,
-    /// Somebody who may do everything there.
+    /// A client that may do everything there.
     pub admin: Client,
     /// Where the Jobs are.
     pub namespace: String,
@@ -101,7 +101,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Tells the hubs of another cluster.
+    /// Registers another cluster with the hubs.
     async fn register(&self, plane: &'static ControlPlane) -> Result<Site> {
         let remote = Remote::make(plane, "renders").await?;
         let name = remote.namespace.clone();
@@ -149,7 +149,7 @@ impl Fleet {
         &self.namespaces[number % self.namespaces.len()]
     }
 
-    /// Where the task with this number is to run: each site in turn, in each namespace.
+    /// Where the task with this number is to run: the sites in rotation, in each namespace.
     pub fn site_of(&self, number: usize) -> usize {
         number / self.namespaces.len() % self.sites.len()
     }

@@ -40,7 +40,7 @@ pub struct Shard {
 pub struct Hubs {
     pub shards: Vec<Shard>,
     fleet: Arc<Fleet>,
-    /// The logs of those that ran, for whoever looks into a failure.
+    /// The logs of those that ran, to be read after a failure.
     logs: Vec<PathBuf>,
 }
 
@@ -120,7 +120,7 @@ impl Hubs {
         self.ended(shard, |_| ()).map(drop)
     }
 
-    /// Notes the end of a hub; the namespaces that it served.
+    /// Records the end of a hub; returns the namespaces that it served.
     fn ended(&mut self, shard: usize, end: impl Fn(&Hub)) -> Result<Vec<String>> {
         let shard = &mut self.shards[shard];
         end(&shard.hub.take().context("the hub does not run")?);

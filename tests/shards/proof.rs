@@ -28,7 +28,7 @@ pub async fn jobs_made(site: &Site) -> Result<BTreeMap<String, usize>> {
     Ok(made)
 }
 
-/// Every request by which a hub, or whoever comes as the hubs do to another cluster, left its place.
+/// Every request by which a hub, or the hubs' user on another cluster, left its own namespaces.
 pub async fn strays(fleet: &Fleet, shards: &[Shard]) -> Result<Vec<String>> {
     let mut strays = Vec::new();
     for site in &fleet.sites {
@@ -94,7 +94,7 @@ fn may_ask(shard: &Shard, rendering: &str, event: &Event) -> bool {
             resource => !TENANTS.contains(&resource) && is_platforms(&event.group),
         },
         name if event.resource == "namespaces" => name == rendering || name == "kube-system" || serves(name),
-        // What is told of clusters and classes, which are in no namespace.
+        // Events of clusters and classes, which are in no namespace.
         "default" => event.resource == "events" && event.verb == "create",
         name => name == rendering || serves(name),
     }

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outcome {
     pub is_success: bool,
-    /// Why, in the words of the condition.
+    /// Why, as in the condition.
     pub reason: String,
     /// UID of the Job.
     pub job: Option<String>,
@@ -25,9 +25,9 @@ pub struct Outcome {
 
 #[derive(Default)]
 struct Known {
-    /// What was ever said of the end of each task, by its UID.
+    /// Every recorded end of each task, by its UID.
     ends: BTreeMap<String, BTreeSet<Outcome>>,
-    /// Where each task stands that has not ended, by its UID.
+    /// The state of each task that has not ended, by its UID.
     waiting: BTreeMap<String, String>,
 }
 
@@ -40,7 +40,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Notes from now on what every task's status says of its end.
+    /// Records from now on the end in every task's status.
     pub fn start(client: &Client) -> Self {
         let seen = Seen::default();
         let watching = tokio::spawn(follow(client.clone(), Arc::clone(&seen)));
@@ -52,7 +52,7 @@ impl Results {
         lock(&self.seen).ends.len()
     }
 
-    /// Where some of the tasks stand that have not ended.
+    /// The states of some of the tasks that have not ended.
     pub fn waiting(&self) -> String {
         let known = lock(&self.seen);
         let some: Vec<_> = known.waiting.values().take(5).cloned().collect();
@@ -63,7 +63,7 @@ impl Results {
         )
     }
 
-    /// What was ever said of the end of each task, by its UID.
+    /// Every recorded end of each task, by its UID.
     pub fn all(&self) -> BTreeMap<String, BTreeSet<Outcome>> {
         lock(&self.seen).ends.clone()
     }

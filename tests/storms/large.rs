@@ -68,7 +68,7 @@ impl Stage {
         .await
     }
 
-    /// Waits until each of the tasks is told that it does not start, and why.
+    /// Waits until the condition of each of the tasks says that it does not start, and why.
     async fn refused(&self, names: &[String], reason: &str) -> Result<()> {
         let wanted = Some(("False".to_owned(), reason.to_owned()));
         for name in names {

@@ -40,7 +40,7 @@ impl Front {
         })
     }
 
-    /// `address:port`, as it stands in a chart reference.
+    /// `address:port`, as in a chart reference.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
