@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let code = runtime.block_on(start());
-    // At once: a hub that lost its Lease must not wait for whatever still runs.
+    // At once: a hub that lost its Lease must not wait for running work.
     runtime.shutdown_background();
     code
 }

@@ -54,7 +54,7 @@ pub fn immutable_spec() -> ValidatingPolicy {
     validating(IMMUTABLE_SPEC, requests("UPDATE", &TASKS), rule)
 }
 
-/// Refuses each write of a status by any client but a hub, whatever RBAC allows on the subresource.
+/// Refuses each write of a status by any client but a hub, even where RBAC allows it on the subresource.
 #[must_use]
 pub fn hub_only_status() -> ValidatingPolicy {
     let rule = Validation {
@@ -89,7 +89,7 @@ pub fn validating_policies() -> [ValidatingPolicy; 3] {
     [immutable_spec(), hub_only_status(), hub_only_finalizer()]
 }
 
-/// Warns who makes a task that no hub serves: no release gave it the finalizer. So it says nothing true unless
+/// Warns the author of a task that no hub serves: no release gave it the finalizer. So it says nothing true unless
 /// [`set_finalizer`] is there.
 #[must_use]
 pub fn unserved() -> ValidatingPolicy {

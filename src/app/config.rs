@@ -37,13 +37,13 @@ use parse::{duration, level, pull_policy, trimmed};
 const WORKERS: usize = 16;
 /// Of one namespace: a flood there is as fast with them as with all, and others wait less (docs/benchmarks.md, the flood).
 const WORKERS_OF_NAMESPACE: usize = 4;
-/// For tasks on other clusters, beside the workers: what they do is mostly to wait for those clusters, so there may be more of
-/// them, and each holds an answer of 256 KiB at most.
+/// For tasks on other clusters, in addition to the workers: they mostly wait for those clusters, so there may be more of them,
+/// and each holds a response of 256 KiB at most.
 const PASSES_ELSEWHERE: usize = 4 * WORKERS;
 /// Of one cluster that answers: with the defaults it does its 20 requests a second also where each takes 400 ms. One of which
 /// nothing is known, or that was slow, has fewer, so that thirty which answer nothing leave all others room.
 const PASSES_OF_CLUSTER: usize = PASSES_ELSEWHERE / 8;
-/// For tasks of which much is kept, beside the workers: each may hold 4.7 MiB, so memory bounds them, and not the API server.
+/// For large tasks, in addition to the workers: each may hold 4.7 MiB, so memory bounds them, and not the API server.
 const LARGE_PASSES: usize = 4;
 /// For such tasks on other clusters.
 const LARGE_PASSES_ELSEWHERE: usize = 8;

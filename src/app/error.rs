@@ -31,7 +31,7 @@ pub enum AppError {
     /// Signals cannot be received.
     #[error("signals cannot be received")]
     Signals(#[source] std::io::Error),
-    /// The API server does not answer a person who waits.
+    /// The API server does not answer a waiting person.
     #[error("the API server did not answer in time")]
     NoAnswer,
     /// Something is as it must not be.
@@ -39,7 +39,7 @@ pub enum AppError {
         "{0} of the checks before the start refused; the lines before this one say which, and what to do"
     )]
     Preflight(usize),
-    /// The hub has no claim, or no longer.
+    /// The hub does not hold its Lease, or no longer.
     #[error(transparent)]
     Lease(LeaseError),
     /// A loop that must run for ever ended.

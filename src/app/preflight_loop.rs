@@ -12,7 +12,7 @@ use crate::plan::preflight::{CheckResult, PreflightFinding, RUNBOOK, judge};
 /// Pause between two questions about tenants' rights: at most 100 a second, one at a time, where a start asks 8 at once.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// Shortest time between two looks, whatever was asked for.
+/// Shortest time between two checks, also where a flag sets a shorter one.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Looks from time to time, for ever; never, where there is no time between two looks.

@@ -231,7 +231,7 @@ impl Metrics {
         );
     }
 
-    /// What says how strict the hub is, and who is not.
+    /// The metrics of the hub's settings: how strict they are, and which are relaxed.
     fn register_posture(&self, registry: &mut Registry) {
         registry.register(
             "forged_statuses",

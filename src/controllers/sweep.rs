@@ -35,10 +35,10 @@ pub struct UnwatchedObjects {
     pub others_jobs: Vec<ListedObject>,
 }
 
-/// Lists what is in the rendering namespace.
+/// Lists the objects in the rendering namespace.
 ///
 /// # Errors
-/// Whatever keeps it from being listed.
+/// They cannot be listed.
 pub async fn list(calls: &HubClient) -> Result<UnwatchedObjects, CallError> {
     let others_jobs = calls.list_all(ListKind::OthersJobs).await?;
     let secrets = calls.list_all(ListKind::Secrets).await?;
@@ -496,7 +496,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sweep_of_a_slow_cluster_ends_when_its_time_is_over_and_begins_nothing_after_it() {
         let fits = usize::try_from(REMOVE.as_secs() / PAUSE.as_secs()).unwrap();
-        // A removal of a Secret is one call; the one that is under way when the time is over is broken off.
+        // A removal of a Secret is one call; the one in flight at the deadline is cancelled.
         let (_, took, cluster, metrics) = sweep(0, 3 * fits).await;
         assert_eq!((took, cluster.counts(&Method::DELETE)), (REMOVE, fits + 1));
         assert_eq!(metrics.orphans_removed.get(), fits as u64);

@@ -36,7 +36,7 @@ const PACE: EventRate = EventRate {
     rate: 5.0,
     burst: 25.0,
 };
-/// The same of warnings about deletions, beside the others.
+/// The rate of warnings about deletions, in addition to the others.
 const WARNING_PACE: EventRate = EventRate {
     rate: 2.0,
     burst: 10.0,

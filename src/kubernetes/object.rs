@@ -1,4 +1,4 @@
-//! Objects of our kinds as they cross the wire, whatever the schema lets through.
+//! Objects of renderhub's kinds on the wire, also those that the schema should not admit.
 
 use std::borrow::Cow;
 

@@ -32,9 +32,9 @@ pub enum WaitReason {
     Turn,
     /// The pace at which its cluster may be asked.
     Pace,
-    /// The hub's claim on its Lease.
+    /// The hub's Lease.
     Lease,
-    /// The reconcile of its own task that is under way.
+    /// The running reconcile of its own task.
     Pass,
 }
 

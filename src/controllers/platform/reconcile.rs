@@ -61,7 +61,7 @@ impl CatalogController {
             self.publish();
         }
         self.judge().await;
-        // Recorded before it is published: a restarted hub would grant anew what only this process knew.
+        // Recorded before it is published: a restarted hub would grant again what only this process knew.
         for kind in &KINDS {
             (kind.record)(self).await;
         }

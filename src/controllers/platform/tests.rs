@@ -124,14 +124,14 @@ fn a_record_that_no_hub_changed_is_not_believed_and_put_right_so_often() {
     let patch = [("team-a".to_owned(), one())].into();
     store.corrected("main", &patch);
     assert_eq!(believed(&store), (one(), 0));
-    // Who goes on gets no endless fight, and no grant either.
+    // A writer that goes on causes no endless fight, and gets no grant either.
     for version in 4..100 {
         store.take(registry("1", (1, version), &[("team-a", "2")]));
         assert_eq!(believed(&store).0, one());
         store.corrected("main", &patch);
     }
     assert_eq!(believed(&store), (one(), 0));
-    // The platform takes the name off and puts it back: what hubs record then is believed.
+    // The platform removes the name and puts it back: the record that hubs write then counts.
     store.take(registry("1", (3, 100), &[("team-a", "2")]));
     assert_eq!(believed(&store), (Some("2".to_owned()), 0));
 }

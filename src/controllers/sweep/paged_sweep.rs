@@ -40,7 +40,7 @@ impl SweepPermits {
     }
 }
 
-/// A list under way.
+/// A list of several pages.
 #[derive(Debug)]
 pub struct PagedSweep {
     objects: TaskObjectClient,
@@ -123,8 +123,8 @@ impl PagedSweep {
     /// The next page.
     ///
     /// # Errors
-    /// Whatever keeps it from being read; [`CallError::Timeout`] once all of them took too long, [`CallError::TooLarge`] where
-    /// there are too many.
+    /// It cannot be read; [`CallError::Timeout`] once all pages together took too long, [`CallError::TooLarge`] where there are
+    /// too many.
     pub async fn step(&mut self) -> Result<PagedSweepStep, CallError> {
         if self.sheets == SHEETS {
             return Err(CallError::TooLarge);

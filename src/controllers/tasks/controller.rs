@@ -68,13 +68,13 @@ pub struct TaskControllerLimits {
     pub workers: usize,
     /// Those of them that one namespace may have, so that its many tasks leave others room both in the hub and in the API server.
     pub workers_of_namespace: usize,
-    /// Passes at once for tasks that run on any other cluster, beside those of the workers.
+    /// Passes at once for tasks that run on any other cluster, in addition to the workers.
     pub passes_elsewhere: usize,
     /// Those of them that one cluster may have, or all the clusters of one namespace's own, so that those that do not answer
     /// leave the others room.
     pub passes_of_cluster: usize,
-    /// Passes at once for large tasks that run on the hub's own cluster, beside all others: each may hold a task of 1.5 MiB and
-    /// what is made of it.
+    /// Passes at once for large tasks that run on the hub's own cluster, in addition to all others: each may hold a task of 1.5
+    /// MiB and its objects.
     pub large_passes: usize,
     /// The same for tasks that run on any other cluster.
     pub large_passes_elsewhere: usize,
@@ -187,7 +187,7 @@ impl TaskController {
         }
     }
 
-    /// Runs until `stop`, then lets the reconciles under way end.
+    /// Runs until `stop`, then lets the running reconciles end.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<ReceivedEvent>, stop: CancellationToken) {
         self.read_ledger();
         loop {
@@ -241,7 +241,7 @@ impl TaskController {
         self.publish_metrics(now);
     }
 
-    /// Without a claim nothing is begun that would only fail; what is due waits for the next renewal.
+    /// Without the Lease no work starts that would only fail; it waits for the next renewal.
     fn may_begin(&self) -> bool {
         self.context.fence.admit().is_ok()
     }

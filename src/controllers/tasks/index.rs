@@ -99,7 +99,7 @@ impl RemoteTaskView {
 /// What a worker needs of a task.
 #[derive(Debug)]
 pub struct TaskView {
-    /// Who the task is.
+    /// The identity of the task.
     pub id: TaskId,
     /// The whole task, unless it must be read.
     pub task: Option<Arc<Task>>,
@@ -309,7 +309,7 @@ impl TaskIndex {
         !self.jobs.contains_key(uid) && !self.has_secret(uid) && self.tasks.get(uid).is_some_and(is_nowhere)
     }
 
-    /// What a worker needs; `None` where nothing is to be done before the time that is returned beside it.
+    /// The view of a task for a worker; `None` where nothing is to be done before the time that is returned with it.
     pub fn view(
         &self,
         uid: &TaskUid,

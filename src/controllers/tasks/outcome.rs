@@ -147,7 +147,7 @@ impl ReconcileOutcome {
         }
     }
 
-    /// Whether it ended only because the hub had no claim.
+    /// Whether it ended only because the hub did not hold its Lease.
     pub fn lacks_claim(&self) -> bool {
         self.error == Some(ReconcileError::Call(CallError::NoClaim))
     }

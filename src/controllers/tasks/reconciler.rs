@@ -62,7 +62,7 @@ pub struct ReconcileContext {
     pub hub_placement: JobPlacement,
     /// What statuses are sealed with.
     pub key: SealKey,
-    /// Who reads what tenants name.
+    /// The sessions in which tenants' objects are read.
     pub identities: Arc<TenantSessions>,
     /// What the platform lets tenants' references do.
     pub tenancy: TenancyPolicy,
@@ -290,7 +290,7 @@ impl Reconciler<'_> {
         (self.view.task, self.outcome.task) = (Some(Arc::clone(&task)), Some(task));
     }
 
-    /// The destination that a task names. A platform's own task names a Secret beside the platform's credentials.
+    /// The destination that a task names. A platform's own task names a Secret in the namespace of the platform's credentials.
     async fn look_up(
         &self,
         task: &Task,

@@ -15,7 +15,7 @@ use crate::plan::task::{CreateBlocked, JobState};
 
 use super::last_status::LastStatus;
 
-/// Time between two writes that put one task's status right: who forges it over and over costs no more than this.
+/// Time between two restores of one task's status, which bounds the cost of a writer that forges it over and over.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 /// Time after which a task is tried again if no watch shows the end of what blocks it.
 pub const HELD_RETRY: Duration = Duration::from_secs(300);
@@ -93,7 +93,7 @@ pub struct TaskRecord {
     pub blocked: StartBlocker,
     /// Since when it waits for a slot.
     pub waits_since: Option<Instant>,
-    /// What keeps its objects from being created, and until when that is believed.
+    /// What keeps its objects from being created, and until when that holds.
     pub(super) create_blocked: Option<(CreateBlocked, Instant)>,
     /// UID of the Job that was deleted after its result was recorded; late events of it are ignored.
     pub(super) cleared_job: Option<Box<str>>,
@@ -125,7 +125,7 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Who the task is.
+    /// The identity of the task.
     pub fn id(&self, uid: &TaskUid) -> TaskId {
         TaskId {
             kind: self.kind,
@@ -146,7 +146,7 @@ impl TaskRecord {
         self.restored.is_none_or(|at| at + RESTORE_PAUSE <= now)
     }
 
-    /// What keeps its objects from being created, as far as that is believed.
+    /// What keeps its objects from being created, until its time is over.
     pub(super) fn held_at(&self, now: Instant) -> Option<CreateBlocked> {
         let believed = self.create_blocked.filter(|(_, until)| now < *until);
         believed.map(|(held, _)| held)

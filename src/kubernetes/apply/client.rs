@@ -65,7 +65,7 @@ impl HubClient {
         }
     }
 
-    /// Who the hub is.
+    /// The identity of the hub.
     #[must_use]
     pub fn hub_id(&self) -> &HubId {
         self.objects.hub_id()
@@ -134,7 +134,7 @@ impl HubClient {
     /// Reads a task; `None` when it does not exist or another one has its name.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// It cannot be read.
     pub async fn get_task(&self, id: &TaskId) -> Result<Option<Task>, CallError> {
         let request = tasks(id)?.get(&id.name, &GetParams::default());
         // Never closed.
@@ -145,7 +145,7 @@ impl HubClient {
             .filter(|t| t.id.uid == id.uid))
     }
 
-    /// Writes a task's status in the place of whatever is there; what became of the rest of the task.
+    /// Writes a task's status over any other; returns the rest of the task after it.
     ///
     /// # Errors
     /// [`CallError::Conflict`] when the task is another one of the same name.
@@ -175,7 +175,7 @@ impl HubClient {
     /// Deletes a task whose time to live is over.
     ///
     /// # Errors
-    /// Whatever keeps it from being deleted.
+    /// It cannot be deleted.
     pub async fn delete_task(&self, id: &TaskId) -> Result<(), CallError> {
         let request = tasks(id)?.delete(&id.name, &delete(id.uid.as_str()));
         let resource = resource(id.kind);
@@ -186,10 +186,10 @@ impl HubClient {
         )
     }
 
-    /// Reads a platform credential of the rendering namespace; it is wiped when it is dropped, and the answer it came in too.
+    /// Reads a platform credential of the rendering namespace; it is wiped when it is dropped, and the response it came in too.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// It cannot be read.
     pub async fn get_secret(&self, name: &str) -> Result<Option<ZeroizedSecret>, CallError> {
         let request = self.objects.own::<Secret>().get(name, &GetParams::default());
         let answer = self
@@ -204,7 +204,7 @@ impl HubClient {
     /// Reads a Secret of a namespace as it is; `None` when it does not exist.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// It cannot be read.
     pub async fn get_secret_body(
         &self,
         namespace: &str,
@@ -222,7 +222,7 @@ impl HubClient {
     /// Reads certificates of the platform's, a ConfigMap of the rendering namespace.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// It cannot be read.
     pub async fn get_config_map(&self, name: &str) -> Result<Option<ConfigMap>, CallError> {
         let request = self.objects.own::<ConfigMap>().get(name, &GetParams::default());
         found(self.send("get", "configmaps", request).await)
@@ -238,7 +238,7 @@ impl HubClient {
     }
 }
 
-/// Requests on the tasks beside this one.
+/// Requests on the tasks in the namespace of this one.
 fn tasks(id: &TaskId) -> Result<Request, CallError> {
     let path = TaskPath::of(id).ok_or(CallError::Invalid)?;
     Ok(Request::new(path.into_text()))

@@ -22,7 +22,7 @@ pub enum CallError {
     /// The hub may not do this, or a quota forbids it.
     #[error("the API server forbids it")]
     Forbidden,
-    /// The server does not know who asks.
+    /// The server does not recognise the caller.
     #[error("the API server does not know who asks")]
     Unauthorized,
     /// The answer is larger than is read.
@@ -43,7 +43,7 @@ pub enum CallError {
     /// The hub does not connect to the address; nothing was sent.
     #[error("the hub does not connect to this address")]
     Barred,
-    /// The hub may not write, because it has no current claim on its Lease: the write was not sent, or was given up under way.
+    /// The hub may not write, because it does not hold its Lease: the write was not sent, or was cancelled in flight.
     #[error("the hub has no current claim on its Lease")]
     NoClaim,
 }

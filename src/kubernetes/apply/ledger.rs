@@ -1,7 +1,7 @@
-//! The ConfigMap in which the hub keeps what no object of its tasks says.
+//! The ConfigMap in which the hub keeps what no object of its tasks shows.
 //!
-//! What it may hold is decided here, before each write and by what is there: the write is refused where another instance, or an
-//! administrator, changed it meanwhile, and then it is read anew.
+//! Its limits are checked here, before each write and against its current content: the write is refused where another instance,
+//! or an administrator, changed it since, and then it is read again.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use super::transport_stage::TransportStage;
 const ATTEMPTS: usize = 4;
 
 impl HubClient {
-    /// Everything that is kept; nothing where there is no ledger yet.
+    /// All entries; none where there is no ledger yet.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// They cannot be read.
     pub async fn read_ledger(&self) -> Result<BTreeMap<String, String>, CallError> {
         let mut known = self.ledger.lock().await;
         let (ledger, data) = self.get_ledger().await?;

@@ -97,11 +97,11 @@ impl LeanItem {
 }
 
 impl TaskObjectClient {
-    /// One page of what hubs of this cluster made, the first one or the one of a mark. A name or a UID that is none is not
-    /// taken in.
+    /// One page of the objects that hubs of this cluster made, the first one or the one after a mark. Illegal names and UIDs are
+    /// dropped.
     ///
     /// # Errors
-    /// Whatever keeps the page from being read.
+    /// The page cannot be read.
     pub async fn list(&self, listing: ListKind, next: Option<&str>) -> Result<ListPage, CallError> {
         match listing {
             ListKind::OthersJobs => {
@@ -146,10 +146,10 @@ impl TaskObjectClient {
 }
 
 impl HubClient {
-    /// All that is listed of a kind in the rendering namespace.
+    /// All objects of a kind in the rendering namespace.
     ///
     /// # Errors
-    /// Whatever keeps a page from being read.
+    /// A page cannot be read.
     pub async fn list_all(&self, listing: ListKind) -> Result<Vec<ListedObject>, CallError> {
         let mut sheet = self.objects().list(listing, None).await?;
         let mut all = sheet.items;

@@ -75,7 +75,7 @@ impl TaskObjectClient {
         }
     }
 
-    /// Who the hub is.
+    /// The identity of the hub.
     #[must_use]
     pub fn hub_id(&self) -> &HubId {
         &self.hub_id
@@ -138,7 +138,7 @@ impl TaskObjectClient {
     /// Reads a Job; `None` when it does not exist.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// It cannot be read.
     pub async fn get_job(&self, name: &str) -> Result<Option<FetchedJob>, CallError> {
         let request = self.own::<Job>().get(name, &GetParams::default());
         let read: Option<LeanJob> = found(self.send("get", "jobs", request).await)?;
@@ -148,7 +148,7 @@ impl TaskObjectClient {
     /// Reads a Job's metadata; `None` when it does not exist.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// It cannot be read.
     pub async fn get_job_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
         self.get_metadata::<Job>("jobs", name).await
     }
@@ -156,7 +156,7 @@ impl TaskObjectClient {
     /// Reads a config Secret's metadata; `None` when it does not exist.
     ///
     /// # Errors
-    /// Whatever keeps it from being read.
+    /// It cannot be read.
     pub async fn get_secret_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
         self.get_metadata::<Secret>("secrets", name).await
     }
@@ -195,7 +195,7 @@ impl TaskObjectClient {
     /// Deletes the Job with this UID and, in the background, its pods.
     ///
     /// # Errors
-    /// Whatever keeps it from being deleted; a Job of the same name with another UID stays.
+    /// It cannot be deleted; a Job of the same name with another UID stays.
     pub async fn delete_job(&self, name: &str, uid: &str) -> Result<(), CallError> {
         let request = self.own::<Job>().delete(name, &delete(uid));
         gone(
@@ -207,7 +207,7 @@ impl TaskObjectClient {
     /// Deletes the config Secret with this UID.
     ///
     /// # Errors
-    /// Whatever keeps it from being deleted; a Secret of the same name with another UID stays.
+    /// It cannot be deleted; a Secret of the same name with another UID stays.
     pub async fn delete_secret(&self, name: &str, uid: &str) -> Result<(), CallError> {
         let request = self.own::<Secret>().delete(name, &delete(uid));
         gone(

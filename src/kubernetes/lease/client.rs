@@ -1,4 +1,4 @@
-//! Calls for the Leases of a namespace, and who of their holders is alive.
+//! Calls for the Leases of a namespace, and which of their holders are alive.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::plan::lease::{
 /// Longest a call may take: a renewal that is answered later than this comes too late to be of use.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// Why a hub has no claim.
+/// Why a hub does not hold its Lease.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// Live hubs conflict with it.
@@ -30,7 +30,7 @@ pub enum LeaseError {
     /// Another instance holds the record now.
     #[error("another instance has taken over this hub's Lease; this one must not go on")]
     Lost,
-    /// The claim was given up, or never made, because the process ends.
+    /// The Lease was released, or never taken, because the process ends.
     #[error("the hub stops and has no Lease any more")]
     Stopped,
 }
@@ -46,7 +46,7 @@ impl From<LeaseExit> for LeaseError {
     }
 }
 
-/// Who is alive beside this hub.
+/// The other live hubs.
 #[derive(Debug, Default)]
 pub struct PeerHubs {
     /// Hubs in the way.

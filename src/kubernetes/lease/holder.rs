@@ -1,4 +1,4 @@
-//! A claim: it is made, and kept until the process ends.
+//! A Lease that the hub takes, and renews until the process ends.
 
 use std::time::Instant;
 

@@ -89,7 +89,7 @@ async fn read(
     })
 }
 
-/// An object of which only the spec counts, whatever it holds.
+/// An object of which only the spec counts.
 #[derive(Deserialize)]
 struct SpecOnly {
     #[serde(default)]

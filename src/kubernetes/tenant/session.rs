@@ -1,4 +1,4 @@
-//! A session of one reader: it reads single objects, and shows nothing of who it is or how.
+//! A session of one reader: it reads single objects, and reveals neither the reader nor the method.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// Secrets as a metric label.
 const SECRETS: &str = "secrets (tenant)";
 
-/// What an answer means to the one who asked.
+/// The meaning of a response to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TenantReadError {
     /// It does not exist.

@@ -115,7 +115,7 @@ impl TokenCache {
             });
         }
         if self.slots.len() >= KEPT {
-            // A tenant makes accounts faster than tokens end: others are asked for anew.
+            // A tenant makes accounts faster than tokens expire: the tokens of others are requested again.
             self.slots.retain(|_, slot| slot.try_lock().is_err());
         }
         Arc::clone(&self.slots.entry(account.clone()).or_default())

@@ -1,4 +1,4 @@
-//! A watch that is opened anew whenever it breaks, and what is handed on of it.
+//! A watch that is reopened whenever it breaks, and its events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::base::metrics::{KindLabel, Metrics};
 use super::errors::{WatchName, is_usable};
 use super::event::{EngineEvent, ReceivedEvent, WatchChange};
 
-/// Pause before a watch is opened anew, so that a server that refuses each start is not asked in a loop.
+/// Pause before a watch is reopened, so that a server that refuses each start is not asked in a loop.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads a watch and hands on what `map` makes of it.
@@ -94,8 +94,8 @@ where
     .flatten()
 }
 
-/// Ends where the watch must be opened anew: kube 5 repeats a start that answers 410 for ever, and a server without
-/// streaming lists answers 400 or 422.
+/// Ends where the watch must be reopened: kube 5 repeats a start that answers 410 for ever, and a server without streaming lists
+/// answers 400 or 422.
 fn until_unusable<K>(
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     metrics: Metrics,
@@ -216,7 +216,7 @@ mod tests {
                 assert_eq!(can_stream.into_inner(), streams_next, "{code} {streams}");
             }
         }
-        // In the middle of a watch, kube lists anew by itself.
+        // In the middle of a watch, kube lists again by itself.
         let can_stream = AtomicBool::new(true);
         assert!(is_usable(&watcher::Error::WatchFailed(answer(410)), &can_stream));
         assert!(is_usable(&watcher::Error::NoResourceVersion, &can_stream));

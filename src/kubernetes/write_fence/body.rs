@@ -8,8 +8,8 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::fence::{BoxError, WriteFence, only_reads};
 
-/// The body of a request. That of one which may change something ends in an error when the connection takes it without a
-/// claim: of what waited there while the process was paused, nothing whole leaves.
+/// The body of a request. The body of a write ends in an error when the connection takes it without the Lease: of a write that
+/// waited while the process was paused, nothing whole leaves.
 #[derive(Debug)]
 pub struct FencedBody<B> {
     body: B,

@@ -1,4 +1,4 @@
-//! The claim on the Lease, and the fence that is open while it is current.
+//! The validity of the Lease, and the fence that is open while it is valid.
 
 use std::future::{self, poll_fn};
 use std::pin::pin;
@@ -15,7 +15,7 @@ use tokio::time::sleep_until;
 pub struct LeaseValidity(watch::Receiver<Instant>);
 
 impl LeaseValidity {
-    /// A claim that ends when the sender's time has come.
+    /// A validity that ends at the sender's time.
     #[must_use]
     pub fn new(until: watch::Receiver<Instant>) -> Self {
         Self(until)
@@ -27,7 +27,7 @@ impl LeaseValidity {
         Instant::now() < *self.0.borrow()
     }
 
-    /// Waits until it may not any more, however often the claim is renewed meanwhile.
+    /// Waits until it is over, however often the Lease is renewed before.
     async fn ended(mut self) {
         loop {
             let until = *self.0.borrow_and_update();
@@ -52,20 +52,20 @@ impl LeaseValidity {
     }
 }
 
-/// A fence that is closed until the hub has a claim, and whenever that is over. Clones are one fence.
+/// A fence that is closed until the hub holds its Lease, and whenever that is over. Clones are one fence.
 #[derive(Clone, Debug, Default)]
 pub struct WriteFence(Arc<watch::Sender<Option<LeaseValidity>>>);
 
 /// What bodies and services fail with.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a write was not sent, or was given up under way.
+/// Why a write was not sent, or was cancelled in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub has no current claim on its Lease")]
 pub struct FenceClosed;
 
 impl WriteFence {
-    /// Opens the fence for as long as the claim is current. The first claim counts; a process takes no other.
+    /// Opens the fence while the Lease is valid. The first validity counts; a process takes no other.
     pub fn open(&self, claim: LeaseValidity) {
         self.0.send_if_modified(|held| {
             let is_first = held.is_none();
@@ -125,7 +125,7 @@ impl WriteFence {
     }
 }
 
-/// Whether a request of this method changes nothing, whatever it asks for.
+/// Whether a request of this method changes nothing.
 pub(super) fn only_reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }

@@ -1,4 +1,4 @@
-//! Writes that one connection carries: with one of them under way it breaks when the claim is over.
+//! The writes of one connection: with one of them in flight it breaks when the Lease is over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,8 @@ pub struct WritesInFlight {
     writes: Arc<AtomicUsize>,
 }
 
-/// One request under way. If it is given up without a claim, its connection sends nothing any more before there is one.
+/// One request in flight. If it is cancelled without the Lease, its connection sends nothing any more until the hub holds it
+/// again.
 #[derive(Debug)]
 pub struct InFlightRequest {
     of: WritesInFlight,
@@ -50,7 +51,7 @@ impl WritesInFlight {
     /// Whether the socket of the connection may send.
     ///
     /// # Errors
-    /// [`FenceClosed`] while a write is under way without a claim.
+    /// [`FenceClosed`] while a write is in flight without the Lease.
     pub fn admit(&self) -> Result<(), FenceClosed> {
         match self.writes.load(Ordering::Relaxed) {
             0 => Ok(()),

@@ -74,7 +74,7 @@ where
     }
 }
 
-/// Whether a call failed because the fence was closed, or closed while the call was under way.
+/// Whether a call failed because the fence was closed, or closed while the call was in flight.
 #[must_use]
 pub fn is_closed(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(cause) if cause.is::<FenceClosed>())

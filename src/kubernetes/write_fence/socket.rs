@@ -48,7 +48,7 @@ impl Service<Uri> for FencedConnector {
     }
 }
 
-/// A socket that breaks when it is written to without a claim.
+/// A socket that breaks when it is written to without the Lease.
 #[derive(Debug)]
 pub(super) struct FencedSocket {
     socket: TokioIo<TcpStream>,

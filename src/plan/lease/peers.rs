@@ -1,4 +1,4 @@
-//! Who is alive, and who is in whose way.
+//! Which hubs are alive, and which conflict.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::namespace_scope::ScopeOverlap;
 use super::record::{HolderIdentity, InstanceState, LeaseRecord, LeaseSlot};
 use crate::plan::preflight::{PreflightCheck, PreflightFinding, shown, some_of};
 
-/// Another hub that this one must not run beside.
+/// Another hub that must not run at the same time as this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubConflict {
     /// Its hub id.
@@ -20,7 +20,7 @@ pub struct HubConflict {
     pub kind: HubConflictKind,
 }
 
-/// Why two instances must not run beside each other.
+/// Why two instances must not run at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubConflictKind {
     /// They are two releases with one id, and would take each other's Jobs for their own.
@@ -79,7 +79,7 @@ pub enum HolderLiveness {
     Gone,
 }
 
-/// Watches the records, and knows who is alive.
+/// Watches the records, and knows which holders are alive.
 #[derive(Clone, Debug, Default)]
 pub struct PeerMonitor {
     seen: BTreeMap<String, ObservedRecord>,

@@ -74,7 +74,7 @@ pub struct HolderIdentity {
     pub watched: NamespaceScope,
 }
 
-/// What is written besides the claim.
+/// The contents of a record in addition to its holder.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseContent<'a> {
     /// Which record.
@@ -213,7 +213,7 @@ impl LeaseRecord {
             rendering: value(RENDERING_NAMESPACE),
             watched: NamespaceScope::of(annotations),
             renewed: spec.renew_time.map(|time| time.0),
-            // A holder relies on the whole duration, so a record that says less is not believed.
+            // A holder relies on the whole duration, so a shorter one in a record is ignored.
             duration: seconds.map_or(DURATION, |s| Duration::from_secs(s).clamp(DURATION, MAX_DURATION)),
             version: lease.metadata.resource_version.clone(),
         })

@@ -134,7 +134,7 @@ enum LeaseDecision {
     End(LeaseExit),
 }
 
-/// The life of an instance's claim; see the module.
+/// The state of an instance's Leases; see the module.
 #[derive(Clone, Debug)]
 pub struct LeaseStateMachine {
     identity: HolderIdentity,
@@ -192,7 +192,7 @@ impl LeaseStateMachine {
         self.until
     }
 
-    /// Ends the claim, and then whatever is held.
+    /// Gives up the right to work, and then releases every record.
     pub fn stop(&mut self) {
         self.begin_end(LeaseExit::Stopped);
     }
@@ -299,7 +299,7 @@ impl LeaseStateMachine {
     /// Releases what is held, and ends.
     fn release_and_end(&mut self, stamp: Timestamp) -> LeaseDecision {
         let end = self.ending.clone().unwrap_or(LeaseExit::Stopped);
-        // Who lost its record has nothing to release, and must not go on for a moment.
+        // An instance that lost its record has nothing to release, and must stop at once.
         if end == LeaseExit::Lost || self.failed_releases >= RELEASES {
             return LeaseDecision::End(end);
         }

@@ -235,7 +235,7 @@ fn a_record_that_says_nothing_stands_for_everything() {
         .conflict(&LeaseRecord::of(&lease).unwrap())
         .unwrap();
     assert_eq!(conflict.kind, HubConflictKind::Overlap(ScopeOverlap::Everything));
-    // A list that was changed by hand is not believed to be whole.
+    // A list that was changed by hand does not count as whole.
     let mut lease = active(&claim("west", "hub-1", &["c"]), None, at(1));
     lease
         .metadata

@@ -57,7 +57,7 @@ pub(super) fn have_no_right(facts: &PreflightFacts) -> PreflightFinding {
     )
 }
 
-/// Who may do what, a text for each subject.
+/// The rights of each subject, as texts.
 fn texts(held: &[(TenantSubject, RestrictedPermission)]) -> Vec<String> {
     let mut by_subject: BTreeMap<&TenantSubject, Vec<String>> = BTreeMap::new();
     for (subject, right) in held {
@@ -111,7 +111,7 @@ pub(super) fn are_not_bound(facts: &PreflightFacts) -> PreflightFinding {
     )
 }
 
-/// Whether the binding is of a hub's installation, or its administrator says that its subjects are the platform's. Who can
+/// Whether the binding is of a hub's installation, or its administrator marked its subjects as the platform's. A client that can
 /// write either already owns everything in the namespace.
 fn is_marked(binding: &RoleBinding) -> bool {
     let says = |all: Option<&BTreeMap<String, String>>, key: &str, value: &str| {

@@ -54,7 +54,7 @@ const GOLDEN: &[RequiredPermission] = &[
         "registries", "referencegrants"], &["get", "list", "watch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks/status", "clusterrendertasks/status",
         "clusterregistries/status", "rendererclasses/status", "renderclusters/status"], &["patch"]),
-    // Who may write a status is who may do this; the admission policies ask for it.
+    // The admission policies let exactly the holders of this right write a status.
     grant(PermissionScope::Anywhere, "renderhub.dev", &["hubs"], &["act"]),
     grant(PermissionScope::Anywhere, "events.k8s.io", &["events"], &["create", "patch"]),
     grant(PermissionScope::Anywhere, "", &["namespaces"], &["get", "list", "watch"]),
@@ -118,7 +118,7 @@ fn is_needed(reach: PermissionScope, is_named: bool, group: &str, resource: &str
     EVERYBODYS.contains(&(group, resource)) || GOLDEN.iter().any(covers)
 }
 
-/// More rights than needed are a finding, not a reason to stop: a hub that stops takes nothing away from who has them.
+/// More rights than needed are a finding, not a reason to stop: stopping takes the right from no one.
 pub(super) fn are_no_more_than_needed(facts: &PreflightFacts) -> PreflightFinding {
     let check = PreflightCheck::OwnRights;
     let rules = match &facts.own_rules {

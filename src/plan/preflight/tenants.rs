@@ -41,8 +41,8 @@ const fn right(
     }
 }
 
-/// Each is a way to a credential: to read it, to mount it, to look into a pod that has it, to act as an account that may, or to be
-/// let in to do so. What is not of a namespace is asked about all the same: who holds such a right holds it everywhere.
+/// Each is a way to a credential: to read it, to mount it, to look into a pod that has it, to act as an account that may, or to
+/// be allowed to do so. Rights that are not of a namespace are checked as well: their holders hold them everywhere.
 #[rustfmt::skip]
 pub const RIGHTS: [RestrictedPermission; 39] = [
     right("get", "", "secrets", ""),
@@ -164,7 +164,7 @@ pub fn subjects(namespaces: &[String], hub: Option<&str>) -> Vec<TenantSubject> 
 /// What was found out about tenants' rights in the rendering namespace.
 #[derive(Clone, Debug, Default)]
 pub struct TenantPermissions {
-    /// Who has which right.
+    /// The rights that subjects have.
     pub held: Vec<(TenantSubject, RestrictedPermission)>,
     /// Namespaces whose `ServiceAccounts` were asked about.
     pub namespaces: usize,

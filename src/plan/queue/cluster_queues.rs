@@ -45,8 +45,8 @@ impl PartialOrd for QueuePosition {
     }
 }
 
-/// A namespace in the line before a cluster: the smallest virtual time goes first, then who has
-/// less at work, then the oldest task.
+/// A namespace in the queue of a cluster: the smallest virtual time goes first, then the one with less at work, then the oldest
+/// task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterQueueEntry {
     /// Its virtual time.
@@ -89,7 +89,7 @@ struct ClusterQueue {
 }
 
 impl ClusterQueue {
-    /// Who may go next, if there is room.
+    /// The namespace that may go next, if there is a free slot.
     fn first(&self) -> Option<&ClusterQueueEntry> {
         let has_room = self.cap.is_none_or(|cap| self.running < cap);
         self.line.first().filter(|_| has_room)
@@ -105,7 +105,7 @@ pub struct ClusterQueues {
     others: ClusterQueue,
     /// The cluster of each task that waits or runs.
     of: HashMap<TaskUid, QueueCluster>,
-    /// Of each line before a cluster with room, who may go next.
+    /// Of each queue of a cluster with a free slot, the namespace that may go next.
     open: BTreeSet<(ClusterQueueEntry, QueueCluster)>,
 }
 
@@ -183,7 +183,7 @@ impl ClusterQueues {
         known.map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
     }
 
-    /// Changes a cluster's queue, and who may go next because of it.
+    /// Changes a cluster's queue, and with it the namespace that may go next.
     fn change(&mut self, cluster: &QueueCluster, change: impl FnOnce(&mut ClusterQueue)) {
         let gate = match cluster {
             Some(name) => self.all.entry(Arc::clone(name)).or_default(),

@@ -27,7 +27,7 @@ impl Default for NamespaceWeights {
 }
 
 impl NamespaceWeights {
-    /// What policies say together: who names a namespace wins over `*`, then the larger weight wins.
+    /// The policies together: one that names a namespace wins over `*`, then the larger weight wins.
     #[must_use]
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a QueuePolicySpec>) -> Self {
         let mut named: HashMap<String, u32> = HashMap::new();

@@ -196,7 +196,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         full.map(|(pool, _)| pool.clone())
     }
 
-    /// Puts an owner behind the others who wait for a pool.
+    /// Puts an owner behind the others that wait for a pool.
     fn requeue_owner(&mut self, owner: KeyOwner, pool: ConcurrencyPool) {
         if let Some(line) = self.lanes.get_mut(&owner) {
             let is_own = owner.pools().next().is_some_and(|(own, _)| *own == pool);
@@ -208,7 +208,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         self.usage.entry(pool).or_default().waiting.push_back(owner);
     }
 
-    /// Lets one more owner try, for each of these pools with room: so as long as there is room, one of those who wait for it
+    /// Lets one more owner try, for each of these pools with a free slot: while there is one, one of the owners that wait for it
     /// is on its way.
     fn wake_owners(&mut self, owner: &KeyOwner) {
         for (pool, most) in owner.pools() {
@@ -353,7 +353,7 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
             return;
         };
         usage.not_before = None;
-        // Where there is no room, it waits anew.
+        // Without a free slot, it waits again.
         if let Some(next) = usage.waiting.pop_front() {
             self.round.push_front(next);
         } else if usage.is_unused() {
@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    /// Whether one more key may be worked on beside these, where the clusters have these windows.
+    /// Whether one more key may be worked on in addition to these, where the clusters have these windows.
     fn has_room(key: usize, at_work: &[usize], windows: &[usize; 3], closed: &HashSet<usize>) -> bool {
         let of_cluster = at_work.iter().filter(|other| *other % 3 == key % 3);
         at_work.len() < 4 && of_cluster.count() < windows[key % 3] && !closed.contains(&(key % 3))
@@ -458,7 +458,7 @@ mod tests {
     proptest! {
         /// Holds: B2.
         ///
-        /// Whatever comes and goes, no owner has more than it may, none waits that may go on, and all come in the end.
+        /// After any events, no owner has more than it may, none waits that may go on, and all are served in the end.
         #[test]
         fn bounds_hold_and_no_key_is_forgotten(steps in prop::collection::vec((0..8_u8, 0..24_usize), 0..300)) {
             let (mut queue, now) = (WorkQueue::default(), Instant::now());

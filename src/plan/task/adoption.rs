@@ -13,7 +13,7 @@ use crate::api::names::{HubId, TaskUid, is_name_of, job_name};
 
 use crate::plan::task::model::TaskId;
 
-/// Who made an object that has the name of a task's Job and config Secret.
+/// The creator of an object that has the name of a task's Job and config Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectCreator {
     /// This hub.

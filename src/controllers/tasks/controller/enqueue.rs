@@ -42,7 +42,7 @@ pub(super) enum EnqueueReason {
     Forged,
     /// The task, or the objects that it left, are to be removed.
     Removal,
-    /// The hub had no claim on its Lease.
+    /// The hub did not hold its Lease.
     NoClaim,
     /// A reconcile failed.
     BackOff,

@@ -11,7 +11,7 @@ use crate::plan::queue::workqueue::ConcurrencyPool;
 #[derive(Debug, Default)]
 pub(super) struct EventLatencies {
     of: HashMap<TaskUid, OpenEventLatency>,
-    /// How long the hub was without a claim, and since when it is.
+    /// How long the hub was without its Lease, and since when it is.
     fenced: Duration,
     fenced_since: Option<Instant>,
 }
@@ -23,7 +23,7 @@ struct OpenEventLatency {
     /// `None` for a worker: which pool it waits for is known at the end.
     wait: Option<WaitReason>,
     since: Instant,
-    /// How long the hub had been without a claim by then.
+    /// How long the hub had been without its Lease by then.
     fenced: Duration,
 }
 

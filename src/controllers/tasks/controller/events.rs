@@ -254,7 +254,7 @@ impl TaskController {
         {
             ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);
         }
-        // A reconcile under way may have read what was there before.
+        // A running reconcile may have read the state of before.
         let uids: Vec<_> = self.running.passes().cloned().collect();
         for uid in uids {
             ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);

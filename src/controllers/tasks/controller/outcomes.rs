@@ -70,7 +70,7 @@ impl TaskController {
                 self.await_restore(uid);
                 self.retain(uid);
             }
-            // No failure of the task's, and nothing is begun before there is a claim again.
+            // The task did not fail, and no work starts before the hub holds its Lease again.
             Some(ReconcileError::Call(CallError::NoClaim)) => {
                 ready(&mut self.queue, uid, EnqueueReason::NoClaim);
             }
@@ -110,8 +110,8 @@ impl TaskController {
             JobUpdate::None => {}
         }
         self.start_verification(uid, outcome);
-        // After every reconcile, whatever it brought: the wake-up of an earlier one may be what started this one. A reconcile that
-        // failed is repeated when its back-off says so.
+        // After every reconcile, whatever its outcome: the wake-up of an earlier one may have started this one. A failed
+        // reconcile is repeated after its back-off.
         if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
             later(&mut self.queue, uid, look, EnqueueReason::JobSeen);
         }

@@ -1,4 +1,5 @@
-//! What the controller lets run beside itself, each piece with its owner: one that panics is not lost, its owner tries again.
+//! Work that runs outside of the controller's loop, each piece with its owner: one that panics is not lost, its owner tries
+//! again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -61,7 +62,7 @@ pub(super) type EndedWork = (WorkItem, Result<WorkResult, WorkPanicked>);
 #[derive(Debug)]
 pub(super) struct WorkPanicked;
 
-/// The pieces of work under way. None can be spawned without an owner.
+/// The running pieces of work. None can be spawned without an owner.
 #[derive(Default)]
 pub(super) struct RunningWork {
     set: JoinSet<WorkResult>,

@@ -159,7 +159,7 @@ impl TaskController {
         match turn {
             SiteTransition::Connected => self.lists.add(&site),
             SiteTransition::Lost => {
-                // Before it counts as connected again, all of them are listed anew.
+                // Before it counts as connected again, all of them are listed again.
                 self.index.drop_strays_at(&Some(Arc::clone(&site)));
                 let tasks = self.sites.tasks(&site);
                 if tasks.iter().any(|uid| self.index.has_job(uid))

@@ -1,5 +1,5 @@
-//! Verifications: requests to registries that run beside the reconciles, so that a slow registry delays only the tasks that wait
-//! for it.
+//! Verifications: requests to registries that run outside of the reconciles, so that a slow registry delays only the tasks that
+//! wait for it.
 
 use std::collections::HashMap;
 

@@ -74,7 +74,7 @@ impl Reconciler<'_> {
         }
         let objects = self.objects()?;
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
-        // What went between the two calls is made anew by the next reconcile.
+        // What was deleted between the two calls is created again by the next reconcile.
         let found = objects
             .get_secret_metadata(name)
             .await?

@@ -19,7 +19,7 @@ struct ConflictScan {
     against: Vec<HubConflict>,
     /// They may be alive, or are about to yield.
     unsure: Vec<HubConflict>,
-    /// Names of the records of those who are gone.
+    /// Names of the records whose holders are gone.
     gone: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl LeaseStateMachine {
         if let Some(name) = found.gone.first() {
             return Self::fence_expired(listed, name, stamp);
         }
-        // Who is left is an instance of an earlier version, and works on a part.
+        // The others left are instances of an earlier version, which work on a part.
         let is_free = found.against.is_empty() && found.unsure.is_empty();
         let slot = self.choose(listed, is_free.then_some(LeaseSlot::Hub).into_iter());
         let stands_by = slot.is_none() && self.future_conflicts().is_empty();

@@ -193,7 +193,7 @@ impl LeaseStateMachine {
         }
         *self.hold(role) = None;
         let holder = lease.spec.and_then(|spec| spec.holder_identity);
-        // Who takes a standby's record under its own name is the same instance, started again.
+        // An instance that takes a standby's record under its own name is the same one, started again.
         if !is_ending && (role == LeaseRole::Hub || holder.as_ref() == Some(&self.identity.holder)) {
             self.begin_end(LeaseExit::Lost);
         } else if !is_ending {

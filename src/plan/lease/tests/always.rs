@@ -1,4 +1,4 @@
-//! What holds whatever happens, and what happens when nothing goes wrong.
+//! What holds in every world, and what happens without any fault.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

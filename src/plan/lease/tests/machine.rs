@@ -1,4 +1,4 @@
-//! What is written besides the claim, which is the namespaces that were served before; and what becomes of a sleeper.
+//! The namespaces that were served before, which a record has in addition to its holder; and an instance that sleeps.
 
 use super::sim::{Blow, Clock, Network, SECOND, World};
 use super::*;

@@ -29,7 +29,7 @@ impl Server {
                 let Some(known) = self.leases.get(&name) else {
                     return LeaseResponse::Failed(LeaseRequestError::NotFound);
                 };
-                // As the API server does: who names no version takes any.
+                // As the API server does: a write without a version replaces any.
                 let named = &lease.metadata.resource_version;
                 if named.is_some() && *named != known.metadata.resource_version {
                     return LeaseResponse::Failed(LeaseRequestError::Conflict);

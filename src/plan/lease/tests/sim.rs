@@ -58,7 +58,7 @@ pub struct Instance {
     pub machine: Option<LeaseStateMachine>,
     asleep_until: Micros,
     cut_off_until: Micros,
-    /// The call under way, whether it writes, and when it was made.
+    /// The call in flight, whether it writes, and when it was made.
     call: Option<(u64, bool, Instant)>,
     turn: u64,
     lives: u64,
@@ -122,7 +122,7 @@ impl World {
         LeaseRecord::of(&self.server.leases[name]).unwrap()
     }
 
-    /// Instances whose claim is current now, in true time.
+    /// Instances that hold the Lease now, in true time.
     pub fn current(&self) -> Vec<usize> {
         let is_current = |who: &usize| self.instances[*who].is_current(self.now);
         (0..self.instances.len()).filter(is_current).collect()

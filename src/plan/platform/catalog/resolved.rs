@@ -5,7 +5,7 @@ use crate::api::RendererClassSpec;
 use crate::api::oci::{OciReference, RepositoryPrefix};
 use crate::plan::task::tenant::tenant_credential::TenantCredential;
 
-/// Where a task's chart goes, and who makes it.
+/// Where a task's chart goes, and which class renders it.
 #[derive(Clone, Debug)]
 pub struct ResolvedTask {
     /// The full reference that is pushed to.

@@ -1,4 +1,4 @@
-//! The queue against a plain model of it, through whatever happens.
+//! The queue against a plain model of it, through random events.
 
 use proptest::test_runner::FileFailurePersistence;
 
@@ -141,7 +141,7 @@ impl Model {
             let there = self.running_where(|key| key.cluster() == Some(cluster));
             prop_assert_eq!(running_on(&self.queue, cluster), there);
         }
-        // A break, and the count begins anew.
+        // A break, and the count starts over.
         for namespace in 0..NAMESPACES {
             let of_it = |key: &&Key| key.namespace == namespace && self.may_run(**key);
             if self.waiting.iter().find(of_it).is_none() {

@@ -13,7 +13,7 @@ use super::pool::ConcurrencyPool;
 const FIRST: usize = 2;
 /// A reconcile that takes as long is slow: its calls take seconds, or one of them had no answer.
 const SLOW: Duration = Duration::from_secs(5);
-/// Clusters that something is known of; with one more than these, all begin anew.
+/// Clusters with a known window; with one more than these, all start over.
 const CLUSTERS: usize = 4096;
 
 /// How a reconcile ended, as far as it says something of the cluster that it was for.
