@@ -311,7 +311,7 @@ fn the_source_keeps_its_shape() {
 
 /// Holds: M5.
 #[test]
-fn no_way_to_an_api_server_leads_past_the_gate() {
+fn no_way_to_an_api_server_leads_past_the_write_fence() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let imports = |file: &PathBuf| {
         let (path, text) = (
@@ -342,7 +342,7 @@ fn no_way_to_an_api_server_leads_past_the_gate() {
 
 /// Holds: E1, E3.
 #[test]
-fn nothing_that_somebody_else_wrote_is_said() {
+fn no_foreign_text_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let problems: Vec<String> = rust_files(&root)
         .iter()

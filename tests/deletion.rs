@@ -242,7 +242,7 @@ async fn a_namespace_that_was_deleted_keeps_no_other_from_being_served() -> Resu
 
 /// Holds: T2.
 #[tokio::test]
-async fn a_finalizer_that_somebody_takes_off_leaks_nothing() -> Result<()> {
+async fn a_finalizer_that_another_client_removes_leaks_nothing() -> Result<()> {
     let mut stage = Stage::with_flags("swept", &["--gc-interval=1s"]).await?;
     let seen = stage.running("seen").await?;
     let unseen = stage.running("unseen").await?;

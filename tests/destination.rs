@@ -27,7 +27,7 @@ async fn spec_hash(stage: &Stage, task: &RenderTask) -> Result<String> {
 
 /// Holds: C1.
 #[tokio::test]
-async fn a_config_secret_of_an_earlier_destination_is_made_anew() -> Result<()> {
+async fn a_config_secret_of_an_earlier_destination_is_made_again() -> Result<()> {
     let mut stage = Stage::without_hub("destination", &[]).await?;
     stage.make_registry().await?;
     let task = stage.submit(stage.task("shop")).await?;

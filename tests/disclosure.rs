@@ -27,7 +27,7 @@ use support::{CANARY, LIMIT, Stage};
 
 /// Holds: E7.
 #[tokio::test]
-async fn metrics_count_and_name_nobody() -> Result<()> {
+async fn metrics_count_and_name_no_one() -> Result<()> {
     let stage = Stage::new("metrics").await?;
     let good = stage.submit(stage.task("shop")).await?;
     stage.complete(&good).await?;
@@ -92,7 +92,7 @@ fn next<'a>(lines: &mut impl Iterator<Item = &'a Value>, wanted: &[(&str, &str)]
 
 /// A platform operator who looks for why a task does not go on finds each decision about it, with its cause, in a line that names it.
 #[tokio::test]
-async fn each_decision_and_each_transition_is_told_at_debug_and_not_before() -> Result<()> {
+async fn each_decision_and_each_transition_is_logged_at_debug_and_not_before() -> Result<()> {
     for level in ["debug", "info"] {
         let stage = Stage::with_flags("told", &[&format!("--log-level={level}")]).await?;
         let task = stage.submit(stage.task("shop")).await?;
@@ -150,7 +150,7 @@ const VALUE: &str = "canary-value";
 
 /// Holds: E1, E3, E4, E6, E8.
 #[tokio::test]
-async fn no_secret_and_no_foreign_word_is_ever_said() -> Result<()> {
+async fn no_secret_and_no_foreign_text_is_ever_printed() -> Result<()> {
     let mut stage = Stage::without_hub("canary", &["--log-level=trace"]).await?;
     stage.make_registry().await?;
     let trace = [("RUST_LOG", "trace")];

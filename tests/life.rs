@@ -298,7 +298,7 @@ fn foreign_words() -> Vec<String> {
 
 /// Holds: E4.
 #[tokio::test]
-async fn last_words_that_are_not_ours_are_dropped() -> Result<()> {
+async fn foreign_termination_messages_are_dropped() -> Result<()> {
     let stage = Stage::with_flags("words", &["--log-level=trace"]).await?;
     for (number, word) in foreign_words().into_iter().enumerate() {
         let bad = stage.submit(stage.task(&format!("bad-{number}"))).await?;

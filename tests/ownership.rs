@@ -39,7 +39,7 @@ async fn forgeries(stage: &Stage, task: &RenderTask) -> Result<Vec<Marks>> {
 
 /// Holds: C5.
 #[tokio::test]
-async fn a_job_that_has_the_name_of_ours_is_left_alone() -> Result<()> {
+async fn a_foreign_job_with_the_name_of_the_hubs_is_left_alone() -> Result<()> {
     for number in 0..3 {
         let mut stage = Stage::without_hub("job", &["--gc-interval=1h"]).await?;
         stage.make_registry().await?;
@@ -59,7 +59,7 @@ async fn a_job_that_has_the_name_of_ours_is_left_alone() -> Result<()> {
 
 /// Holds: C5.
 #[tokio::test]
-async fn a_secret_that_has_the_name_of_ours_is_left_alone() -> Result<()> {
+async fn a_foreign_secret_with_the_name_of_the_hubs_is_left_alone() -> Result<()> {
     for number in 0..3 {
         let mut stage = Stage::without_hub("secret", &["--gc-interval=1h"]).await?;
         stage.make_registry().await?;

@@ -110,7 +110,7 @@ fn poisons(stage: &Stage) -> Vec<Value> {
 
 /// Holds: T6.
 #[tokio::test]
-async fn a_task_that_cannot_be_decoded_is_told_so_and_stops_nobody() -> Result<()> {
+async fn a_task_that_cannot_be_decoded_gets_a_condition_and_stops_no_other() -> Result<()> {
     let mut stage = Stage::loose("poison").await?;
     let mut early = stage.task("early");
     early["spec"] = json!({"repository": []});
@@ -162,7 +162,7 @@ async fn a_task_that_cannot_be_decoded_is_told_so_and_stops_nobody() -> Result<(
 
 /// Holds: T1, T6.
 #[tokio::test]
-async fn a_status_that_cannot_be_decoded_is_written_anew() -> Result<()> {
+async fn a_status_that_cannot_be_decoded_is_written_again() -> Result<()> {
     let mut stage = Stage::loose("status").await?;
     let task = stage.submit(stage.task("shop")).await?;
     let nonsense = json!({"status": {"conditions": "all good", "digest": 7, "jobRef": []}});
@@ -317,7 +317,7 @@ async fn a_spec_that_is_changed_while_its_job_is_made_runs_never_again() -> Resu
 
 /// Holds: T6.
 #[tokio::test]
-async fn a_registry_or_a_class_that_cannot_be_decoded_stops_nobody() -> Result<()> {
+async fn a_registry_or_a_class_that_cannot_be_decoded_stops_no_other() -> Result<()> {
     let mut stage = Stage::loose("platform").await?;
     let registries = stage.poison::<ClusterRegistry>("ClusterRegistry").await?;
     let classes = stage.poison::<RendererClass>("RendererClass").await?;

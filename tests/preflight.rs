@@ -148,7 +148,7 @@ async fn a_namespace_without_a_bound_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_mistake_is_told_at_once() -> Result<()> {
+async fn every_mistake_is_reported_at_once() -> Result<()> {
     let mut stage = Stage::without_hub("all", &[]).await?;
     // A namespace as `kubectl create namespace` makes it.
     stage.scope.rendering = stage.plane.namespace("bare").await?;
@@ -434,7 +434,7 @@ async fn restore(stage: &Stage, old: &RenderTask, old_job: &Job) -> Result<Rende
 
 /// Holds: M4.
 #[tokio::test]
-async fn a_registry_open_to_everybody_everywhere_is_warned_of() -> Result<()> {
+async fn a_registry_open_to_every_namespace_and_cluster_is_warned_of() -> Result<()> {
     let mut stage = Stage::without_hub("open", &[EVERYWHERE]).await?;
     stage
         .put_registry(json!({"allowedNamespaces": ["*"], "repositoryPrefix": ""}))

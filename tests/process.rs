@@ -81,7 +81,7 @@ fn settings_that_make_no_sense_are_refused_in_one_line() -> Result<()> {
 }
 
 #[test]
-fn the_environment_is_heard_and_flags_win() -> Result<()> {
+fn the_environment_is_read_and_flags_win() -> Result<()> {
     let rendering = ("RENDERHUB_RENDERING_NAMESPACE", "rendering");
     let bad_shard = ("RENDERHUB_SHARD_NAME", "Main");
     assert_refused(&run(&[], &[rendering, bad_shard])?, 2, "--shard-name");

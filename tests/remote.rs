@@ -107,7 +107,7 @@ async fn a_task_runs_on_another_cluster_with_the_rights_of_the_example() -> Resu
 
 /// Holds: H5.
 #[tokio::test]
-async fn a_job_that_somebody_removes_is_lost_at_once_and_so_is_one_that_takes_its_place() -> Result<()> {
+async fn a_job_that_another_client_removes_is_lost_at_once_and_so_is_one_that_replaces_it() -> Result<()> {
     let stage = Stage::with_flags("removed", &[LOOPBACK]).await?;
     let cluster = stage.register(away().await?, json!({})).await?;
     let task = stage.submit_to("gone", &cluster).await?;
@@ -193,7 +193,7 @@ async fn where_the_platform_does_not_let_it_nothing_is_sent() -> Result<()> {
 
 /// Holds: C5.
 #[tokio::test]
-async fn what_is_not_ours_there_is_never_touched() -> Result<()> {
+async fn foreign_objects_there_are_never_touched() -> Result<()> {
     let stage = Stage::with_flags("foreign", &[LOOPBACK, "--gc-interval=1s"]).await?;
     let cluster = stage.register(away().await?, json!({"suspend": true})).await?;
     let task = stage.submit_to("shop", &cluster).await?;
@@ -405,7 +405,7 @@ async fn a_cluster_that_forbids_to_remove_keeps_no_task_from_going() -> Result<(
 }
 
 #[tokio::test]
-async fn what_runs_on_a_lost_cluster_holds_up_nobody_else() -> Result<()> {
+async fn tasks_on_a_lost_cluster_delay_no_other() -> Result<()> {
     let flags = [
         LOOPBACK,
         "--max-active-jobs=1",

@@ -34,7 +34,7 @@ use forward::{Forward, Mode};
 use world::{LIMIT, Remote, Said, World, config, key, plane, role, slow_call, through, who};
 
 #[tokio::test]
-async fn a_site_is_up_once_every_job_there_was_told() -> Result<()> {
+async fn a_site_is_up_once_every_job_there_was_listed() -> Result<()> {
     let remote = Remote::new("told").await?;
     let account = remote.account("hub").await?;
     for task in ["t1", "t2"] {
@@ -115,7 +115,7 @@ async fn no_site_is_up_before_all_were_seen() -> Result<()> {
 
 /// A site that is opened later is watched on the same connection, and no other site is announced again.
 #[tokio::test]
-async fn another_site_disturbs_nobody() -> Result<()> {
+async fn another_site_disturbs_no_other() -> Result<()> {
     let (first, second) = (Remote::new("first").await?, Remote::new("second").await?);
     let account = first.account("hub").await?;
     second.grant(&account, role()).await?;
@@ -186,7 +186,7 @@ async fn an_unbound_connection_is_cut_with_all_that_is_under_way() -> Result<()>
 
 /// A hundred clusters that accept connections and never answer disturb no other.
 #[tokio::test]
-async fn a_start_with_dead_clusters_delays_nobody() -> Result<()> {
+async fn a_start_with_dead_clusters_delays_no_other() -> Result<()> {
     let remote = Remote::new("alive").await?;
     let account = remote.account("hub").await?;
     let dead = Forward::to(remote.address()).await?;

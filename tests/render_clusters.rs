@@ -265,7 +265,7 @@ async fn a_credential_that_is_refused_is_read_once_more() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_clusters_are_told_of_and_delay_nobody() -> Result<()> {
+async fn dead_clusters_are_reported_and_delay_no_other() -> Result<()> {
     let world = World::new().await?;
     let good = kubeconfig_of(&world.user("good").await?)?;
     // Half of them refuse, half of them accept and say nothing.

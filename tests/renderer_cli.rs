@@ -241,7 +241,7 @@ async fn a_release_whose_entrypoint_leads_nowhere_is_rendered_by_the_one_shot_fo
 }
 
 #[tokio::test]
-async fn what_was_rendered_is_told_before_a_push_that_fails() {
+async fn what_was_rendered_is_printed_before_a_push_that_fails() {
     let sandbox = Sandbox::new();
     let url = "--url=oci://127.0.0.1:1/team-a/shop:1.0.0";
     let ran = sandbox.run(&["--plain-http", url, "config.json"]).await;
@@ -730,7 +730,7 @@ async fn a_destination_on_another_registry_is_refused_before_any_credential_is_r
 
 /// Holds: C3, B13.
 #[tokio::test]
-async fn a_push_stays_within_the_prefix_it_is_told() {
+async fn a_push_stays_within_its_prefix() {
     let (sandbox, registry) = (Sandbox::new(), guarded().await);
     let host = registry.address.to_string();
     let rendered = ["render", "config.json", "--out", "chart.tgz"];

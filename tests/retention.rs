@@ -48,7 +48,7 @@ async fn a_failed_job_is_kept_for_its_time_to_live_and_no_longer() -> Result<()>
 }
 
 #[tokio::test]
-async fn the_time_to_live_counts_from_the_recorded_end_whoever_restarts() -> Result<()> {
+async fn the_time_to_live_counts_from_the_recorded_end_over_restarts() -> Result<()> {
     let mut stage = Stage::new("ttl-restart").await?;
     let task = failed_with_ttl(&stage, 3600).await?;
     stage.restart_hub().await?;

@@ -268,7 +268,7 @@ impl Stage {
 
 /// Holds: B14.
 #[tokio::test]
-async fn how_many_wait_is_told_and_not_whose_they_are() -> Result<()> {
+async fn the_number_of_waiting_tasks_is_shown_and_not_their_owner() -> Result<()> {
     let caps = ["--max-active-jobs=1", "--max-active-jobs-per-namespace=1"];
     let stage = Stage::with_flags("unnamed", &caps).await?;
     for number in 0..3 {

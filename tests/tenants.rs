@@ -326,7 +326,7 @@ async fn a_task_starts_by_itself_once_the_tenant_has_mended_what_was_missing() -
 
 /// Holds: I6.
 #[tokio::test]
-async fn one_token_serves_many_tasks_and_an_account_made_anew_costs_exactly_one_more() -> Result<()> {
+async fn one_token_serves_many_tasks_and_a_recreated_account_costs_exactly_one_more() -> Result<()> {
     let stage = Stage::with_tenant("tokens", &[], "create").await?;
     let submit =
         |prefix: &'static str| {

@@ -230,7 +230,7 @@ async fn every_instance_ends_and_one_that_was_evicted_is_not_waited_for() -> Res
 
 /// Holds: B36.
 #[tokio::test]
-async fn an_instance_that_does_not_end_is_told_of_and_keeps_no_uninstall_from_going_on() -> Result<()> {
+async fn an_instance_that_does_not_end_is_reported_and_keeps_no_uninstall_from_going_on() -> Result<()> {
     let mut release = Release::install("late").await?;
     release.make_pod("stays", "Running").await?;
     release.args.retain(|arg| !arg.starts_with("--timeout="));
@@ -242,7 +242,7 @@ async fn an_instance_that_does_not_end_is_told_of_and_keeps_no_uninstall_from_go
 }
 
 #[tokio::test]
-async fn what_it_may_not_do_or_reach_is_told_of_and_keeps_no_uninstall_from_going_on() -> Result<()> {
+async fn what_it_may_not_do_or_reach_is_reported_and_keeps_no_uninstall_from_going_on() -> Result<()> {
     let mut release = Release::install("refused").await?;
     let bindings: Api<RoleBinding> = Api::namespaced(release.admin.clone(), &release.namespace);
     bindings

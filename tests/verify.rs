@@ -265,7 +265,7 @@ async fn a_registry_that_is_down_is_waited_for() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_credential_that_may_not_read_is_told_at_once_and_goes_nowhere_else() -> Result<()> {
+async fn a_credential_that_may_not_read_is_reported_at_once_and_goes_nowhere_else() -> Result<()> {
     let stage = Stage::new("unread").await?;
     let status = Arc::new(AtomicU16::new(401));
     let registry = scripted(&status).await;

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_entry_of_another_host_is_none_of_ours() {
+    fn a_broken_entry_of_another_host_is_ignored() {
         for broken in [
             r#"{"auth":"!!"}"#,
             r#"{"auth":1}"#,

@@ -221,14 +221,14 @@ mod tests {
 
     /// Holds: M5.
     #[tokio::test]
-    async fn a_loss_that_ended_the_last_of_the_work_is_still_told() {
+    async fn a_loss_that_ended_the_last_of_the_work_is_still_reported() {
         let lost = ending(async {}, async { LeaseError::Lost }).await;
         assert!(matches!(lost, Err(AppError::Lease(LeaseError::Lost))), "{lost:?}");
         ending(async {}, async { LeaseError::Stopped }).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_has_a_moment_at_the_end_and_the_lease_is_released_whether_it_was_told_or_not() {
+    async fn an_event_has_a_moment_at_the_end_and_the_lease_is_released_whether_it_was_sent_or_not() {
         // How long the event takes, and when the Lease is released.
         for (takes, released) in [(LAST_EVENTS / 2, LAST_EVENTS / 2), (2 * LAST_EVENTS, LAST_EVENTS)] {
             let begin = Instant::now();

@@ -451,7 +451,7 @@ mod tests {
 
     /// Holds: B19.
     #[tokio::test(start_paused = true)]
-    async fn each_warning_about_a_deletion_goes_out_whatever_else_is_told() {
+    async fn each_warning_about_a_deletion_goes_out_despite_other_events() {
         let (events, all) = sent();
         let flood = async move {
             for n in 0..1_000 {

@@ -468,7 +468,7 @@ mod tests {
 
     /// Holds: X3.
     #[test]
-    fn writing_stops_where_nobody_reads_any_more() {
+    fn writing_stops_once_the_reader_is_gone() {
         let deep = |leaf: Value| (0..100).fold(leaf, |inner, _| Value::Array(vec![inner]));
         for leaf in [
             json!(vec![0; 200_000]),

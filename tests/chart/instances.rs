@@ -41,7 +41,7 @@ async fn spread_of(sets: &[&str]) -> Result<Vec<TopologySpreadConstraint>> {
 
 /// An old pod ends only when a new one is ready, and a new one is ready while the Lease is the old one's.
 #[tokio::test]
-async fn an_update_takes_nobody_away_before_there_is_a_successor() -> Result<()> {
+async fn an_update_ends_no_instance_before_there_is_a_successor() -> Result<()> {
     for (sets, replicas) in SIZES.into_iter().zip([1, 2, 4]) {
         let spec = hub_of(sets).await?.spec.context("no spec")?;
         assert_eq!(spec.replicas, Some(replicas), "{sets:?}");

@@ -86,7 +86,7 @@ fn untold<'a>(before: &'a str, values: &'a str, changes: &'a str) -> BTreeSet<&'
 
 /// The notes of an upgrade show all of `changes.yaml`, as `tests/upgrade.rs` sees; the README is made of the same.
 #[test]
-fn a_value_whose_default_or_meaning_has_changed_since_the_release_before_is_told_of() -> Result<()> {
+fn a_value_whose_default_or_meaning_has_changed_since_the_release_before_is_listed() -> Result<()> {
     let readme = std::fs::read_to_string(helm::renderhub_chart().join("README.md"))?;
     let (values, changes) = readme
         .split_once("\n## Changed values\n")

@@ -85,7 +85,7 @@ impl Stage {
 
 /// Holds: E5, E6.
 #[tokio::test]
-async fn no_shape_of_a_credential_is_told() -> Result<()> {
+async fn no_form_of_a_credential_is_printed() -> Result<()> {
     let mut stage = Stage::without_hub("shapes", &["--log-level=trace"]).await?;
     let mut tasks = Vec::new();
     for (number, (type_, content, reason)) in credentials().into_iter().enumerate() {
@@ -131,7 +131,7 @@ fn last_words() -> Vec<String> {
 
 /// Holds: E3, E4, E8.
 #[tokio::test]
-async fn no_last_word_of_a_pod_is_repeated() -> Result<()> {
+async fn no_termination_message_of_a_pod_is_repeated() -> Result<()> {
     let stage = Stage::with_flags("words", &["--log-level=trace"]).await?;
     let submitted = last_words().into_iter().enumerate().map(async |(number, word)| {
         let failed = stage.submit(stage.task(&format!("failed-{number}"))).await?;

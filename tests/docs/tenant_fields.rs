@@ -112,7 +112,7 @@ fn free_form() -> String {
 
 const FREE_FORM_TEST: (&str, &str) = (
     "src/kubernetes/object/tests.rs",
-    "a_spec_of_too_many_values_is_not_decoded_and_the_tenant_is_told",
+    "a_spec_of_too_many_values_is_not_decoded_and_gets_a_condition",
 );
 
 /// Free-form parts of the configuration, which no schema looks into.

@@ -259,7 +259,7 @@ fn the_rows_are_those_of_the_model() {
 }
 
 #[test]
-fn a_test_is_found_with_its_rows_whatever_stands_between() {
+fn a_test_is_found_with_its_rows_across_other_lines() {
     let text = "
         /// What it is about.
         ///

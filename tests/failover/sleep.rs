@@ -69,7 +69,7 @@ async fn a_sleeper_that_wakes_writes_nothing_and_ends() -> Result<()> {
 
 /// Holds: M5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sleeper_that_nothing_stands_in_the_way_of_writes_nothing_either() -> Result<()> {
+async fn a_sleeper_without_a_conflict_writes_nothing_either() -> Result<()> {
     let mut world = World::new("nap", json!({})).await?;
     let (a, b) = (world.seat("a").await?, world.seat("b").await?);
     let first = world.spawn(&a)?;

@@ -18,8 +18,8 @@ const SLOW: u32 = 2;
 
 /// Holds: M5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_does_not_reach_its_api_server_stops_to_write_elsewhere_before_another_begins() -> Result<()>
-{
+async fn a_hub_that_does_not_reach_its_api_server_stops_to_write_elsewhere_before_another_begins()
+-> Result<()> {
     let mut world = World::new("cut", json!({"qps": SLOW, "burst": SLOW})).await?;
     let (a, b) = (world.seat("a").await?, world.seat("b").await?);
     let plane = world.stage.plane;

@@ -202,7 +202,7 @@ async fn of_an_error_only_its_code_and_one_known_word_count() {
 
 /// Holds: E3.
 #[tokio::test]
-async fn an_error_whose_body_never_ends_is_told_all_the_same() {
+async fn an_error_whose_body_never_ends_is_returned_all_the_same() {
     let server = Hostile::start(Http::Two, |_| {
         let parts = stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -38,7 +38,7 @@ fn write(method: &Method, body: &'static str) -> Request<Vec<u8>> {
 
 /// Holds: M5.
 #[tokio::test]
-async fn without_a_claim_nothing_but_a_get_is_sent() {
+async fn without_the_lease_nothing_but_a_get_is_sent() {
     for http in BOTH {
         let server = Hostile::start(http, |_| Reply::whole(200, "{}")).await.unwrap();
         let (gate, renewed) = claimed();
@@ -63,7 +63,7 @@ async fn without_a_claim_nothing_but_a_get_is_sent() {
 
 /// Holds: M5.
 #[tokio::test]
-async fn a_write_that_waited_for_its_turn_while_the_claim_ended_is_not_sent() {
+async fn a_write_that_waited_for_its_permit_while_the_lease_ended_is_not_sent() {
     let server = Hostile::start(Http::Two, |_| Reply::whole(200, "{}"))
         .await
         .unwrap();
@@ -99,7 +99,7 @@ async fn a_write_that_waited_for_its_turn_while_the_claim_ended_is_not_sent() {
 
 /// Holds: M5.
 #[tokio::test]
-async fn a_write_under_way_is_given_up_when_the_claim_ends_and_goes_on_while_it_is_renewed() {
+async fn a_write_in_flight_is_cancelled_when_the_lease_ends_and_goes_on_while_it_is_renewed() {
     for http in BOTH {
         let server = Hostile::start(http, |_| Reply::Never).await.unwrap();
         let (gate, renewed) = claimed();
@@ -158,7 +158,7 @@ async fn take(mut stream: TlsStream<TcpStream>, (is_full, may_go_on): (&Notify, 
 
 /// Holds: M5.
 #[tokio::test]
-async fn what_a_connection_took_of_a_write_during_a_claim_does_not_leave_after_it() {
+async fn what_a_connection_took_of_a_write_with_the_lease_does_not_leave_after_it() {
     let (is_full, may_go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (came, mut whole) = mpsc::unbounded_channel();
     let signals = (Arc::clone(&is_full), Arc::clone(&may_go_on));

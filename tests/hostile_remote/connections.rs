@@ -23,7 +23,7 @@ use crate::support::{BOTH, TOKEN, config, failed, get, link, post, settings, sho
 
 /// Holds: K4.
 #[tokio::test]
-async fn a_server_with_another_certificate_is_told_nothing() {
+async fn a_server_with_another_certificate_is_sent_nothing() {
     for http in BOTH {
         for shown in [Shown::OtherAuthority, Shown::OtherName, Shown::Expired] {
             let server = Hostile::start(Face { http, shown }, |_| Reply::whole(200, "{}"))

@@ -88,7 +88,7 @@ async fn jobs_are_listed_and_then_watched_from_there() {
 
 /// Holds: H4, H5.
 #[tokio::test]
-async fn what_is_not_ours_or_cannot_be_true_is_not_told() {
+async fn what_is_foreign_or_cannot_be_true_is_not_sent_on() {
     type Forge = fn(&mut Value);
     let forged: [Forge; 12] = [
         |job| job["metadata"]["labels"]["renderhub.dev/hub-id"] = json!("other-0f5a4e0c"),
@@ -169,7 +169,7 @@ async fn a_version_that_is_always_too_old_ends_the_watch() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_too_old_once_is_listed_anew() {
+async fn a_version_that_is_too_old_once_is_listed_again() {
     let watches = Arc::new(AtomicUsize::new(0));
     let server = cluster(Http::Two, vec![job("t1", "j1", 99)], move |_| {
         if watches.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -338,7 +338,7 @@ async fn a_flood_is_read_at_a_bounded_pace() {
 
 /// Holds: H4.
 #[tokio::test]
-async fn of_what_a_flood_says_of_a_job_the_last_word_counts() {
+async fn of_a_flood_of_events_of_a_job_the_last_one_counts() {
     const EVENTS: u64 = 4_000;
     for http in BOTH {
         let server = cluster(http, Vec::new(), |_| flood(|i| format!("t{}", i % 10), EVENTS)).await;

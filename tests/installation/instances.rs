@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Both are ready, and each says what it does.
-    pub async fn one_works_and_one_stands_by(&self) -> Result<()> {
+    pub async fn one_is_active_and_one_is_a_standby(&self) -> Result<()> {
         self.pair().await.map(drop)
     }
 
@@ -167,7 +167,7 @@ impl World {
             holders.len() == 1 && holder(holders[0]) == Some(standby.name_any()),
             "who stood by did not take over: {holders:?}"
         );
-        self.one_works_and_one_stands_by().await
+        self.one_is_active_and_one_is_a_standby().await
     }
 
     async fn a_second_release_serves_another_namespace(&self, admin: &Client) -> Result<()> {

@@ -162,7 +162,7 @@ impl World {
         let running = self.start_a_task_that_runs_on(tenant, "moving").await?;
         self.release("upgrade", &helm::renderhub_chart(), &CHANGED)
             .await?;
-        self.one_works_and_one_stands_by().await?;
+        self.one_is_active_and_one_is_a_standby().await?;
         self.no_update_starts_another_hub_beside_this_one().await?;
         ensure!(self.running_pods().await? == running, "the task's pod is another");
         self.registry.thaw()?;

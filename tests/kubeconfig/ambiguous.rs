@@ -9,7 +9,7 @@ use super::documents::{accepted, forms, read, refused, valid, with, without};
 
 /// Holds: K11.
 #[test]
-fn a_field_that_nobody_knows_is_refused() {
+fn an_unknown_field_is_refused() {
     for place in [
         "/unknown",
         "/currentContext",

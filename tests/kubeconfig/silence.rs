@@ -117,7 +117,7 @@ fn is_silent(text: &str) -> bool {
 
 /// Holds: E1, E2.
 #[test]
-fn the_canary_is_heard_in_no_field() {
+fn the_canary_is_printed_from_no_field() {
     let texts = planted()
         .iter()
         .flat_map(forms)
@@ -131,7 +131,7 @@ fn the_canary_is_heard_in_no_field() {
 
 /// Holds: E1, E2.
 #[test]
-fn the_canary_is_not_heard_after_any_edit() {
+fn the_canary_is_not_printed_after_any_edit() {
     let planted = planted();
     let texts = planted.iter().flat_map(forms).map(|(_, text)| text);
     let texts = texts.filter(|text| text.contains(CANARY)).collect();

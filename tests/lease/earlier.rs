@@ -38,7 +38,7 @@ impl Stage {
 
 /// Holds: M5.
 #[tokio::test]
-async fn a_hub_stands_by_until_the_last_instance_of_an_earlier_version_that_has_a_part_is_gone() -> Result<()>
+async fn a_hub_is_a_standby_until_the_last_instance_of_an_earlier_version_with_a_part_is_gone() -> Result<()>
 {
     let mut stage = Stage::without_hub("earlier", &[]).await?;
     stage.renew_part().await?;

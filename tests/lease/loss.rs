@@ -86,7 +86,7 @@ async fn a_holder_that_loses_its_record_while_it_drains_ends_at_once() -> Result
 
 /// A standby has nothing to lose: it finds itself another record, or writes its own again.
 #[tokio::test]
-async fn a_standby_whose_record_is_removed_or_taken_stands_by() -> Result<()> {
+async fn a_standby_whose_record_is_removed_or_taken_stays_a_standby() -> Result<()> {
     let mut stage = Stage::without_hub("robbed", &[]).await?;
     let first = stage.instance("first").await?;
     let standby = stage.standby("second").await?;

@@ -51,7 +51,7 @@ impl Two {
 
 /// Holds: C5, D3.
 #[tokio::test]
-async fn who_serves_a_namespace_sweeps_what_another_hub_left_of_it_and_nobody_else_does() -> Result<()> {
+async fn only_the_hub_of_a_namespace_sweeps_what_another_hub_left_of_it() -> Result<()> {
     let mut two = Two::new("sweep", &["--gc-interval=1s"]).await?;
     let (gone, job) = two.started("gone", json!({})).await?;
     let (never, _) = two.started("never", json!({})).await?;

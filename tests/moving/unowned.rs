@@ -69,7 +69,7 @@ impl Stage {
 
 /// Between the two steps of a move, and when a hub goes for good.
 #[tokio::test]
-async fn a_namespace_that_nobody_serves_is_counted_and_named() -> Result<()> {
+async fn a_namespace_that_no_hub_serves_is_counted_and_named() -> Result<()> {
     let mut two = Two::new("unowned", &["--unowned-grace=2s", "--gc-interval=1s"]).await?;
     let namespace = two.moving.scope.tenant.clone();
     two.from.counts_unowned("0").await?;

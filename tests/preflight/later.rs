@@ -79,7 +79,7 @@ async fn a_right_that_was_never_asked_about_before_is_refused() -> Result<()> {
 
 /// Holds: B10.
 #[tokio::test]
-async fn a_right_that_is_granted_while_the_hub_works_is_told() -> Result<()> {
+async fn a_right_that_is_granted_while_the_hub_works_is_reported() -> Result<()> {
     let stage = Stage::with_flags("later", &["--preflight-interval=1s"]).await?;
     stage.until_shown("ok").await?;
     stage.give_everywhere(SECRETS).await?;

@@ -183,7 +183,7 @@ async fn a_right_that_tenants_hold_from_elsewhere_is_refused() -> Result<()> {
 
 /// Holds: M1.
 #[tokio::test]
-async fn a_right_of_everybody_is_refused_and_a_hub_for_all_asks_for_those_it_knows() -> Result<()> {
+async fn a_right_of_all_users_is_refused_and_a_hub_for_all_asks_for_those_it_knows() -> Result<()> {
     let mut stage = own_stage("everybody", &[EVERYWHERE]).await?;
     let everybody = json!({
         "kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io",

@@ -105,7 +105,7 @@ async fn is_open(process: &Process) -> Result<()> {
 
 /// Holds: E7.
 #[tokio::test]
-async fn nobody_looks_into_the_hub() -> Result<()> {
+async fn no_other_user_reads_the_hubs_memory() -> Result<()> {
     let dir = open_directory()?;
     let open = start("open", dir.path(), Path::new("/bin/sleep"), &["60"])?;
     is_open(&open).await?;
@@ -131,7 +131,7 @@ async fn nobody_looks_into_the_hub() -> Result<()> {
 
 /// Holds: E7.
 #[tokio::test]
-async fn nobody_looks_into_the_renderer() -> Result<()> {
+async fn no_other_user_reads_the_renderers_memory() -> Result<()> {
     let dir = open_directory()?;
     let registry = TcpListener::bind("127.0.0.1:0")?;
     let config = json!({"type": "bootstrap", "bootstrap": {"chart": {"name": "boot", "version": "1.0.0"}, "input": {}}});

@@ -335,7 +335,7 @@ async fn a_cluster_that_answers_probes_and_no_work_holds_up_only_its_own_tasks()
 
 /// Holds: H1, H2, H3, H4, H8, H9, E3, K4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clusters_that_lie_flood_and_hang_are_nobody_elses_problem() -> Result<()> {
+async fn clusters_that_lie_flood_and_hang_disturb_no_other() -> Result<()> {
     let stage = Stage::with_flags("liars", &[LOOPBACK, "--log-level=trace"]).await?;
     let honest = stage.register(away().await?, json!({})).await?;
     stage.connected(&honest.name, "True", "Connected").await?;

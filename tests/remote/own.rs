@@ -14,7 +14,7 @@ use super::support::tenant::{BUILDER, OWN, account};
 use super::support::{LIMIT, Stage, job_name_of};
 
 #[tokio::test]
-async fn with_the_gate_closed_nobody_looks_at_the_kubeconfig() -> Result<()> {
+async fn with_the_gate_closed_the_kubeconfig_is_not_read() -> Result<()> {
     let stage = Stage::with_builder("closed", &[LOOPBACK]).await?;
     let cluster = stage.bring(away().await?, &stage.scope.tenant).await?;
     let task = stage
@@ -32,7 +32,7 @@ async fn with_the_gate_closed_nobody_looks_at_the_kubeconfig() -> Result<()> {
 
 /// Holds: C2, I4, I5.
 #[tokio::test]
-async fn a_tenants_own_cluster_is_used_as_the_tasks_account_and_nobody_else() -> Result<()> {
+async fn a_tenants_own_cluster_is_used_as_the_tasks_account_only() -> Result<()> {
     let stage = Stage::with_builder("own", &[LOOPBACK, OWN_GATE]).await?;
     let cluster = stage.bring(away().await?, &stage.scope.tenant).await?;
     let there = cluster.remote.namespace.clone();

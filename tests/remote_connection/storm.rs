@@ -28,7 +28,7 @@ impl Dice {
 ///
 /// Holds: K12.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_made_anew_inherits_nothing() -> Result<()> {
+async fn a_recreated_secret_inherits_nothing() -> Result<()> {
     let remote = Remote::new("anew").await?;
     let accounts = [remote.account("first").await?, remote.account("second").await?];
     let configs = [config(&accounts[0])?, config(&accounts[1])?];
@@ -107,7 +107,7 @@ async fn a_secret_made_anew_inherits_nothing() -> Result<()> {
 
 /// Whatever is done at once, nothing waits for ever: every call ends, and so does the stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gets_stuck_whatever_is_done_at_once() -> Result<()> {
+async fn no_call_gets_stuck_whatever_is_done_at_once() -> Result<()> {
     let remote = Remote::new("storm").await?;
     let accounts = [remote.account("first").await?, remote.account("second").await?];
     let second = Remote::new("storm").await?;

@@ -118,7 +118,7 @@ async fn a_hub_that_starts_again_writes_nothing_that_is_said_already() -> Result
 
 /// Holds: T8.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_is_granted_to_whoever_had_it_first() -> Result<()> {
+async fn a_name_is_granted_to_the_namespace_that_had_it_first() -> Result<()> {
     let world = World::new().await?;
     let (west, tenant) = (world.name("west"), world.hub.namespace("tenant").await?);
     let namespaces: Api<Namespace> = Api::all(world.admin.clone());

@@ -103,7 +103,7 @@ fn bombs() -> Vec<(&'static str, String, TerminationReason)> {
 
 /// Holds: X3.
 #[tokio::test]
-async fn bombs_cost_little_and_are_told_as_what_they_are() {
+async fn bombs_cost_little_and_are_named_as_what_they_are() {
     let limited = format!("ulimit -v {MEMORY}; exec \"$@\"");
     for (name, text, reason) in bombs() {
         let sandbox = Sandbox::new();
@@ -183,7 +183,7 @@ async fn counted(sandbox: &Sandbox, args: &[&str]) -> [u64; 3] {
 
 /// Holds: X4.
 #[tokio::test]
-async fn rendering_connects_to_nobody_whatever_addresses_it_reads() {
+async fn rendering_connects_to_no_address_that_it_reads() {
     let sandbox = Sandbox::new();
     let mut release: Value = serde_json::from_str(RELEASE).unwrap();
     let url = format!("http://{OUTSIDE}/x");

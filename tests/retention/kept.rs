@@ -121,7 +121,7 @@ fn left(count: usize) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn the_newest_are_kept_and_the_others_go_at_their_pace_whoever_restarts() -> Result<()> {
+async fn the_newest_are_kept_and_the_others_go_at_their_pace_over_restarts() -> Result<()> {
     let keep = format!("--keep-finished-per-namespace={KEPT}");
     let mut stage = Stage::without_hub("keep", &[&keep]).await?;
     let (many, few) = (stage.scope.tenant.clone(), stage.plane.namespace("few").await?);

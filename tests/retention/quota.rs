@@ -24,7 +24,7 @@ fn yaml_of(page: &str) -> Result<String> {
 
 /// Holds: D1.
 #[tokio::test]
-async fn a_tenant_with_a_quota_is_told_when_it_is_used_up() -> Result<()> {
+async fn a_tenant_with_a_quota_gets_a_condition_when_it_is_used_up() -> Result<()> {
     let stage = Stage::without_hub("quota", &[]).await?;
     let mut quota: ResourceQuota = serde_saphyr::from_str(&yaml_of("docs/how-to/limit-a-tenant.md")?)?;
     quota.metadata.namespace = None;

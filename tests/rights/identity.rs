@@ -59,7 +59,7 @@ async fn mints_only_for(stage: &Stage, hub: &Client, may: bool) -> Result<()> {
 }
 
 /// Whether or not the hub may be the one account: it can be no other, and has nothing more than the account's rights.
-async fn impersonates_nobody_else(stage: &Stage, hub: &Client) -> Result<()> {
+async fn impersonates_no_other(stage: &Stage, hub: &Client) -> Result<()> {
     let tenant = &stage.scope.tenant;
     let builder = account(tenant, BUILDER);
     let other = account(tenant, "other");
@@ -88,7 +88,7 @@ async fn impersonates_nobody_else(stage: &Stage, hub: &Client) -> Result<()> {
 
 /// Holds: I1.
 #[tokio::test]
-async fn a_hub_becomes_nobody_but_whom_the_chart_names() -> Result<()> {
+async fn a_hub_impersonates_only_accounts_that_the_chart_names() -> Result<()> {
     for (flags, gets_tokens) in [
         (&[EVERYWHERE][..], true),
         (&[], true),
@@ -112,7 +112,7 @@ async fn a_hub_becomes_nobody_but_whom_the_chart_names() -> Result<()> {
             .await?;
         let hub = stage.hub_user.client().await?;
         mints_only_for(&stage, &hub, gets_tokens).await?;
-        impersonates_nobody_else(&stage, &hub).await?;
+        impersonates_no_other(&stage, &hub).await?;
         if !gets_tokens {
             let builder = account(&tenant, BUILDER);
             wait_for("the one account to be impersonated", LIMIT, async || {

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_namespaces_there_are_the_series_are_bounded_and_nobody_is_left_out() {
+    fn however_many_namespaces_there_are_the_series_are_bounded_and_none_is_left_out() {
         let (metrics, registry) = Metrics::new();
         metrics.queue.by_namespace(true);
         for round in 0..3 {

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_has_changed_is_told_and_is_one() {
+    fn a_changed_value_is_listed_and_exists() {
         let changes = "- value: b.e\n  change: New, and\n    empty.\n";
         let text = readme(TEXT, changes).unwrap();
         assert!(

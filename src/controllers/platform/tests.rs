@@ -221,7 +221,7 @@ async fn nothing_is_decided_while_a_namespace_was_not_looked_for() {
 
 /// Holds: T6.
 #[tokio::test]
-async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_read_for_nobody() {
+async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_decoded_never() {
     let mut catalog = catalog_loop(&[]);
     let policy = |name: &str, spec: Value| {
         let object = json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": spec});

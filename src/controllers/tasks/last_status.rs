@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_opened_as_it_was_packed_and_takes_few_bytes() {
+    fn a_status_is_decompressed_as_it_was_and_takes_few_bytes() {
         let mut compressor = StatusCompressor::default();
         let large = json!({"conditions": [{
             "type": "Ready", "status": "False", "reason": "Queued", "lastTransitionTime": "2026-11-21T17:43:59Z",
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_opens_as_nothing() {
+    fn no_status_decompresses_to_none() {
         assert_eq!(
             StatusCompressor::default().open(&LastStatus::default()),
             RenderTaskStatus::default()

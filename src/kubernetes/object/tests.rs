@@ -161,7 +161,7 @@ fn small_things(more: usize) -> Value {
 
 /// Holds: B11.
 #[test]
-fn a_spec_of_too_many_values_is_not_decoded_and_the_tenant_is_told() {
+fn a_spec_of_too_many_values_is_not_decoded_and_gets_a_condition() {
     let (task, info) = read(&object(&json!({}), &small_things(0)));
     println!("{MAX_VALUES} values take {} bytes at once", info.bytes_max);
     assert!(!task.is_oversized && validate(&task).is_ok());

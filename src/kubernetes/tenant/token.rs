@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_asked_for_once_however_many_want_it_and_anew_before_it_ends() {
+    async fn a_token_is_requested_once_for_all_and_again_before_it_ends() {
         let account = ServiceAccount::new("team-a", "builder").unwrap();
         for (seconds, rounds, expected) in [(600, 3, 1), (120, 3, 3)] {
             let (tokens, asked) = server(seconds).await;

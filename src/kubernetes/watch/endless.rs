@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_is_told_and_objects_that_are_not_ours_are_not() {
+    fn every_event_is_sent_on_and_foreign_objects_are_not() {
         let tell = |event: Event<ConfigMap>| {
             let task = |o: &ConfigMap| task_of(&o.metadata);
             change(event, |o| task(&o), task).map(|change| format!("{change:?}"))

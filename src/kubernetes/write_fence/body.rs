@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_body_of_a_write_is_there_only_during_a_claim() {
+    async fn the_body_of_a_write_is_there_only_while_the_lease_is_held() {
         let (gate, renewed) = with_claim();
         let body = |method| FencedBody::new(Full::new(Bytes::from_static(b"{}")), &method, &gate);
         let whole = body(Method::POST).collect().await.unwrap().to_bytes();

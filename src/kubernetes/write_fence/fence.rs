@@ -163,7 +163,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn writes_go_through_while_there_is_a_claim_and_no_longer() {
+    fn writes_go_through_while_the_lease_is_held_and_no_longer() {
         assert_eq!(
             WriteFence::default().admit(),
             Err(FenceClosed),
@@ -179,7 +179,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_process_takes_no_second_claim() {
+    fn a_process_takes_no_second_lease() {
         let (gate, renewed) = with_claim();
         renewed.send_replace(Instant::now());
         gate.open(LeaseValidity::new(watch::channel(Instant::now() + LONG).1));
@@ -220,7 +220,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_the_first_claim_is_told() {
+    async fn a_wait_for_the_first_lease_ends_with_it() {
         let gate = WriteFence::default();
         let waiting = tokio::spawn({
             let gate = gate.clone();
@@ -232,7 +232,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn work_is_begun_and_goes_on_only_during_a_claim() {
+    async fn work_starts_and_goes_on_only_while_the_lease_is_held() {
         assert_eq!(WriteFence::default().during(async { 1 }).await, Err(FenceClosed));
         let (gate, renewed) = with_claim();
         assert_eq!(gate.during(async { 1 }).await, Ok(1));

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_claim_a_connection_sends_only_while_it_carries_no_write() {
+    fn without_the_lease_a_connection_sends_only_while_it_carries_no_write() {
         let (gate, renewed) = with_claim();
         let (busy, idle) = (WritesInFlight::new(gate.clone()), WritesInFlight::new(gate));
         let (write, read) = (busy.begin(&Method::POST), idle.begin(&Method::GET));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_given_up_without_a_claim_counts_on() {
+    fn a_write_that_is_cancelled_without_the_lease_counts_on() {
         let (gate, renewed) = with_claim();
         let connection = WritesInFlight::new(gate);
         drop(connection.begin(&Method::DELETE));

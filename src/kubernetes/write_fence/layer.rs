@@ -150,7 +150,7 @@ mod tests {
     const WRITES: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
     #[tokio::test]
-    async fn without_a_claim_nothing_but_questions_reaches_the_server() {
+    async fn without_the_lease_only_reads_reach_the_server() {
         let gate = WriteFence::default();
         let server = server(&gate).await;
         server.client.request_text(request(&Method::GET)).await.unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_under_way_is_given_up_when_the_claim_ends_and_not_when_it_is_renewed() {
+    async fn a_write_in_flight_is_cancelled_when_the_lease_ends_and_not_when_it_is_renewed() {
         let (gate, renewed) = with_claim();
         let server = server(&gate).await;
         let sent = tokio::spawn({
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_failures_are_not_taken_for_a_closed_gate() {
+    async fn other_failures_are_not_taken_for_a_closed_fence() {
         let (gate, _renewed) = with_claim();
         let config = Config::new("http://127.0.0.1:9".parse().unwrap());
         let client = client(&config, &gate).unwrap();

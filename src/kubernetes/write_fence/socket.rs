@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_is_written_without_a_claim_whatever_it_is() {
+    async fn nothing_at_all_is_written_without_the_lease() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (gate, renewed) = with_claim();
         let mut connector = FencedConnector::new(connector(), gate);

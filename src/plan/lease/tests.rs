@@ -108,7 +108,7 @@ fn a_renewal_changes_the_time_alone_and_another_process_counts_as_a_transition()
 }
 
 #[test]
-fn who_stands_against_whom() {
+fn which_records_conflict() {
     let ours = claim("east", "hub-0", &["a", "b"]);
     let kind = |other: &HolderIdentity| ours.conflict(&record(other, 1)).map(|conflict| conflict.kind);
     // The same hub: a restart in place goes on, another instance is a standby.
@@ -155,7 +155,7 @@ fn standbys_stand_against_no_instance_of_any_hub() {
 ///
 /// Holds: M5.
 #[test]
-fn an_instance_of_an_earlier_version_that_has_a_part_stands_against_whom_it_meets() {
+fn an_instance_of_an_earlier_version_with_a_part_conflicts_with_whom_it_meets() {
     let ours = claim("east", "hub-0", &["a", "b"]);
     let own = ours.name(LeaseSlot::Hub);
     let elsewhere = HolderIdentity {
@@ -197,7 +197,7 @@ fn an_instance_of_an_earlier_version_that_has_a_part_stands_against_whom_it_meet
 }
 
 #[test]
-fn a_released_record_stands_against_nobody() {
+fn a_released_record_conflicts_with_none() {
     let other = claim("west", "hub-1", &[]);
     let released = HolderIdentity::released(&active(&other, None, at(1)), at(2));
     let record = LeaseRecord::of(&released).unwrap();
@@ -228,7 +228,7 @@ fn a_list_too_long_to_be_written_down_is_not_taken_for_disjoint() {
 }
 
 #[test]
-fn a_record_that_says_nothing_stands_for_everything() {
+fn a_record_without_a_list_means_all_namespaces() {
     let mut lease = active(&claim("west", "hub-1", &["c"]), None, at(1));
     lease.metadata.annotations = None;
     let conflict = claim("east", "hub-0", &["a"])
@@ -365,7 +365,7 @@ fn a_record_that_is_released_and_taken_again_is_alive() {
 }
 
 #[test]
-fn a_list_that_was_asked_for_too_early_buries_nobody() {
+fn a_list_that_was_requested_too_early_expires_no_record() {
     let begin = Instant::now();
     let theirs = record(&claim("west", "hub-1", &[]), 1);
     let mut lookout = PeerMonitor::default();
@@ -383,7 +383,7 @@ fn a_list_that_was_asked_for_too_early_buries_nobody() {
 }
 
 #[test]
-fn nonsense_in_a_record_holds_nobody_up_for_long() {
+fn nonsense_in_a_record_delays_no_hub_for_long() {
     for (seconds, expected) in [(None, 15), (Some(-1), 15), (Some(1), 15), (Some(i32::MAX), 60)] {
         let mut lease = active(&claim("west", "hub-1", &[]), None, at(1));
         lease.spec.as_mut().unwrap().lease_duration_seconds = seconds;

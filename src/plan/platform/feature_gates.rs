@@ -78,7 +78,7 @@ mod tests {
     type Row<'a> = (&'a [&'a str], Result<(bool, bool), FeatureGateError>);
 
     #[test]
-    fn gates_open_as_they_are_told() {
+    fn gates_open_as_their_flags_say() {
         let [own, cross] = FeatureGate::ALL;
         let table: [Row<'_>; 9] = [
             (&[], Ok((false, false))),

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_says_what_to_mend() {
+    fn ready_says_what_to_correct() {
         let table = [
             (CredentialState::Anonymous, true, Reason::Ready),
             (CredentialState::BasicAuth("s".into()), true, Reason::Ready),

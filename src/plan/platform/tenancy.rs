@@ -278,7 +278,7 @@ mod tests {
 
     /// Holds: B26.
     #[test]
-    fn what_a_host_does_is_told_to_who_owns_the_credential_it_was_sent() {
+    fn what_a_host_does_is_reported_to_the_owner_of_the_credential_it_was_sent() {
         let own = task_of(spec_with(
             json!({"registryRef": null, "baseURL": "registry.mine"}),
         ));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_and_covered_by_nobody_is_nobodys() {
+    fn a_named_namespace_without_a_hub_is_unserved() {
         check(&[
             (&[], &[], &[]),
             (&[], &["team-a"], &["team-a"]),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_that_restarts_alarms_nobody_and_one_that_stays_away_does() {
+    fn a_hub_that_restarts_raises_no_alarm_and_one_that_stays_away_does() {
         let (mut watchman, begin) = (UnservedMonitor::default(), Instant::now());
         let mut look = |second: u64, records: &[LeaseRecord]| {
             let now = begin + Duration::from_secs(second);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn of_namespaces_that_are_named_no_more_than_the_bound_are_told() {
+    fn of_named_namespaces_no_more_than_the_bound_are_listed() {
         let named = (0..2 * MAX_NAMES)
             .map(|number| format!("team-{number:05}"))
             .collect();

@@ -38,7 +38,7 @@ mod tests {
 
     /// Holds: B10.
     #[test]
-    fn a_finding_is_told_once_and_its_end_too() {
+    fn a_finding_is_logged_once_and_its_end_too() {
         let check = PreflightCheck::TenantRights;
         let refused = |what: &str| PreflightFinding::refused(check, what, "");
         let mut reported = ReportedFindings::default();

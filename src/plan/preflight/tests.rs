@@ -232,7 +232,7 @@ fn a_fact_that_is_withheld_refuses_unless_it_could_only_warn() {
 }
 
 #[test]
-fn a_skipped_check_is_told_as_skipped_whatever_is_so() {
+fn a_skipped_check_is_reported_as_skipped() {
     let mut facts = good();
     facts.quotas = Err(FactError::NotAsked);
     facts.policies = Ok(Vec::new());
@@ -243,7 +243,7 @@ fn a_skipped_check_is_told_as_skipped_whatever_is_so() {
 }
 
 #[test]
-fn strangers_are_told_from_the_platforms_own() {
+fn strangers_are_distinguished_from_the_platforms_own() {
     let account = |namespace: &str| json!({"kind": "ServiceAccount", "name": "x", "namespace": namespace});
     let user = |name: &str| json!({"kind": "User", "name": name});
     let group = |name: &str| json!({"kind": "Group", "name": name});
@@ -288,7 +288,7 @@ fn strangers_are_told_from_the_platforms_own() {
 }
 
 #[test]
-fn rights_of_tenants_are_told_by_subject() {
+fn rights_of_tenants_are_listed_by_subject() {
     let namespaces: Vec<String> = ["team-a", "team-b"].map(str::to_owned).into();
     let asked = subjects(&namespaces, Some(HUB));
     // All users in three groups, the two namespaces together, and the default account of each.

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_left_without_a_weight_or_gets_more_than_the_largest() {
+    fn every_namespace_has_a_weight_and_none_more_than_the_largest() {
         assert_eq!(weights(&[]).of("a"), 1);
         assert_eq!(weights(&[(&["a"], 5)]).of("b"), 1);
         assert_eq!(

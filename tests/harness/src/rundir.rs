@@ -234,7 +234,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn only_directories_that_nobody_locks_are_swept() {
+    fn only_directories_without_a_lock_are_swept() {
         let temp = tempfile::tempdir().unwrap();
         let long_ago = std::time::SystemTime::now() - 2 * YOUNG;
         let make = |name: &str, modified: std::time::SystemTime| {

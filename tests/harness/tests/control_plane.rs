@@ -98,7 +98,7 @@ async fn certificates_are_verified() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_is_admin_at_home_and_nobody_elsewhere() -> Result<()> {
+async fn a_tenant_is_admin_at_home_and_has_no_right_elsewhere() -> Result<()> {
     let plane = ControlPlane::shared().await?;
     let (home, other) = (plane.namespace("home").await?, plane.namespace("other").await?);
     let tenant = plane.tenant(&home).await?;

@@ -144,7 +144,7 @@ mod tests {
 
     /// Holds: B24.
     #[test]
-    fn what_a_task_waits_for_is_told_apart_and_the_earliest_event_counts() {
+    fn the_waits_of_a_task_are_distinguished_and_the_earliest_event_counts() {
         let (uid, begin) = (TaskUid::new("task"), Instant::now());
         let at = |second| begin + Duration::from_secs(second);
         let mut journeys = EventLatencies::default();

@@ -111,7 +111,7 @@ fn phases(index: &TaskIndex) -> Vec<(&'static str, usize)> {
 }
 
 #[test]
-fn a_late_event_is_no_news_and_changes_nothing() {
+fn a_late_event_changes_nothing() {
     let mut index = knowing(7, ended("JobSucceeded"));
     for version in [1, 6, 7] {
         assert!(

@@ -124,7 +124,7 @@ fn who_could_not_take_over_does_not_stand_by_and_says_whom_it_would_meet() {
 }
 
 #[test]
-fn who_meets_nobody_stands_by_beside_whoever_works() {
+fn an_instance_without_a_conflict_is_a_standby_next_to_the_active_one() {
     let (sibling, peer) = (claim("b", "old", &["b"]), claim("a", "one", &["a"]));
     let mut server = Server::default();
     let begin = Instant::now();
@@ -210,7 +210,7 @@ fn two_releases_of_one_id_never_work_beside_each_other_and_the_second_writes_not
 }
 
 #[test]
-fn whoever_ends_claims_nothing_before_it_releases_and_leaves_no_record_held() {
+fn an_instance_that_ends_takes_nothing_before_it_releases_and_leaves_no_record_held() {
     let begin = Instant::now();
     let mut server = Server::default();
     let mut machine = LeaseStateMachine::new(claim("a", "one", &["a"]), begin);
@@ -226,7 +226,7 @@ fn whoever_ends_claims_nothing_before_it_releases_and_leaves_no_record_held() {
 
 /// Its answer never came, and it may have been done.
 #[test]
-fn whoever_ends_looks_for_a_record_that_it_may_have_taken() {
+fn an_instance_that_ends_looks_for_a_record_that_it_may_have_taken() {
     let begin = Instant::now();
     let mut server = Server::default();
     let mut machine = LeaseStateMachine::new(claim("a", "one", &["a"]), begin);
@@ -251,7 +251,7 @@ fn whoever_ends_looks_for_a_record_that_it_may_have_taken() {
 }
 
 #[test]
-fn whoever_begins_to_work_stands_by_no_longer() {
+fn an_instance_that_becomes_active_is_no_standby() {
     let (old, new) = (claim("a", "old", &["a"]), claim("a", "new", &["a"]));
     let begin = Instant::now();
     let mut server = Server::default();
@@ -292,7 +292,7 @@ fn a_record_that_is_held_and_not_needed_is_released() {
 ///
 /// Holds: M5.
 #[test]
-fn beside_instances_of_an_earlier_version_it_stands_by_until_the_last_one_is_gone() {
+fn next_to_instances_of_an_earlier_version_it_is_a_standby_until_the_last_one_is_gone() {
     let (zero, one) = (claim("a", "old-0", &["a"]), claim("a", "old-1", &["a"]));
     let parts = [(LeaseSlot::Shard(0), &zero), (LeaseSlot::Shard(1), &one)];
     let own = claim("a", "new", &["a"]);
@@ -353,7 +353,7 @@ fn after(
 
 /// Another may have taken it and released it, and looked meanwhile.
 #[test]
-fn a_record_that_somebody_removed_is_written_anew_and_proves_itself_as_at_a_start() {
+fn a_deleted_record_is_written_again_and_proves_itself_as_at_a_start() {
     let mut server = Server::default();
     let calls = after(LeaseRequestError::NotFound, &mut server, |_, server| {
         server.leases.clear();

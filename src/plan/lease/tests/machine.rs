@@ -26,7 +26,7 @@ fn replace(world: &mut World, who: usize, claim: HolderIdentity) -> usize {
 }
 
 #[test]
-fn namespaces_that_a_hub_gives_up_are_remembered_until_somebody_serves_them() {
+fn namespaces_that_a_hub_gives_up_are_remembered_until_another_serves_them() {
     let (east, west) = ("renderhub-east-0123abcd", "renderhub-west-0123abcd");
     let mut world = World::new(
         1,

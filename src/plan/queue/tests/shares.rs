@@ -100,7 +100,7 @@ fn turns_of_first(queue: &mut FairQueue, running: &mut VecDeque<TaskUid>, turns:
 }
 
 #[test]
-fn who_comes_back_stands_by_the_age_of_its_task_whatever_its_turns_were() {
+fn a_namespace_that_comes_back_goes_by_the_age_of_its_task() {
     let mut queue = FairQueue::new(ConcurrencyLimits {
         total: 100,
         per_namespace: 2,
@@ -252,7 +252,7 @@ proptest! {
     ///
     /// Holds: D1.
     #[test]
-    fn turns_are_shared_by_weight_within_one_and_nobody_waits_longer(
+    fn slots_are_shared_by_weight_within_one_and_none_waits_longer(
         of in prop::collection::vec(1..=HEAVIEST, 2..8),
         rounds in 1..150_usize,
     ) {

@@ -201,7 +201,7 @@ fn a_tenant_cannot_tell_a_registry_of_others_from_none() {
 }
 
 #[test]
-fn the_platforms_own_task_is_told_that_a_registry_is_missing() {
+fn the_platforms_own_task_gets_the_message_that_a_registry_is_missing() {
     let missing = spec_with(json!({"registryRef": {"name": "other"}}));
     let answer = ask_as(&usable(json!({})), "", TaskKind::ClusterRenderTask, missing);
     assert_eq!(answer.err(), Some(RegistryNotFound));

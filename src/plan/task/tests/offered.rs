@@ -71,7 +71,7 @@ fn of_cluster(catalog: &Catalog, name: &str) -> String {
 }
 
 #[test]
-fn registries_are_told_with_their_host_and_the_prefix_of_the_namespace() {
+fn registries_are_listed_with_their_host_and_the_prefix_of_the_namespace() {
     let mut catalog = nothing();
     let before = "the ClusterRegistry that registryRef names does not exist, or does not allow this namespace; the task starts by \
                   itself once it does; ";
@@ -177,7 +177,7 @@ fn the_platforms_own_task_gets_no_list_because_nothing_is_hidden_from_it() {
 }
 
 #[test]
-fn ten_are_told_and_how_many_more_there_are() {
+fn ten_are_listed_and_how_many_more_there_are() {
     let mut catalog = nothing();
     for n in 0..13 {
         put(
@@ -254,7 +254,7 @@ fn offered() -> impl Strategy<Value = Offered> {
 proptest! {
     /// Holds: T9, B17, B37.
     #[test]
-    fn nothing_is_told_that_does_not_allow_the_namespace(all in prop::collection::vec(offered(), 0..40)) {
+    fn nothing_is_listed_that_does_not_allow_the_namespace(all in prop::collection::vec(offered(), 0..40)) {
         let mut catalog = nothing();
         let (mut theirs, mut others) = (0, Vec::new());
         for (n, offered) in all.iter().enumerate() {

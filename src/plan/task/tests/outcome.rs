@@ -224,7 +224,7 @@ fn a_pod_that_did_not_end_says_nothing() {
 
 /// Holds: E4.
 #[test]
-fn words_and_numbers_that_are_not_ours_are_dropped() {
+fn unknown_words_and_numbers_are_dropped() {
     let long = format!("{DENIED}{}", " ".repeat(5_000));
     let hostile = [
         "error: login failed for user admin with password hunter2",

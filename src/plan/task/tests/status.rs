@@ -133,7 +133,7 @@ fn a_success_is_current_and_carries_the_digest() {
 }
 
 #[test]
-fn a_success_without_a_last_word_is_one_without_a_digest() {
+fn a_success_without_a_termination_message_has_no_digest() {
     let status = succeeded(
         &running(at(9)),
         &report(JobProgress::Complete(at(20))),
@@ -146,7 +146,7 @@ fn a_success_without_a_last_word_is_one_without_a_digest() {
 
 #[test]
 #[rustfmt::skip]
-fn what_stopped_a_pod_that_had_no_word_is_said() {
+fn what_stopped_a_pod_without_a_message_is_reported() {
     let silent = |stop| PodTermination { message: None, exit_code: Some(137), stop, ..note(Termination::rendered()) };
     let spoke = PodTermination { stop: Some(PodKillReason::Evicted), ..note(Termination::failed(termination::TerminationPhase::Render, termination::TerminationReason::BadConfig)) };
     let table = [

@@ -48,7 +48,7 @@ fn a_forged_end_of_a_new_task_is_no_end() {
 
 /// Holds: T1.
 #[test]
-fn what_the_hub_said_last_stands_against_everything_that_is_written_later() {
+fn the_last_status_of_the_hub_withstands_everything_that_is_written_later() {
     let last = sealed(ended("JobSucceeded"));
     let older = sealed(running());
     let mut changed = last.clone();

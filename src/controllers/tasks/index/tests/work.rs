@@ -147,7 +147,7 @@ fn what_holds_a_task_is_believed_for_a_while_then_tried_again() {
 }
 
 #[test]
-fn a_wait_is_told_only_after_a_while() {
+fn a_wait_is_reported_only_after_a_while() {
     let (mut index, now) = (knowing(7, Value::Null), Instant::now());
     assert!(!view(&index, now).has_waited);
     index.task_mut(&uid()).unwrap().waits_since = Some(now);

@@ -278,7 +278,7 @@ fn a_result_that_is_first_seen_after_a_crash_says_where_the_chart_is() {
 }
 
 #[test]
-fn the_destination_is_the_jobs_own_whatever_is_offered_now_and_whoever_wrote_the_status() {
+fn the_destination_is_the_jobs_own_whatever_the_catalog_and_the_status_say() {
     let job = seen(&super::super::task(), false);
     let mut forged = super::super::task();
     forged.status.chart_url = Some("oci://forged.test/x:1".to_owned());

@@ -59,7 +59,7 @@ fn builder() -> ReadIdentity {
 
 /// Holds: I3.
 #[test]
-fn nobody_is_read_as_the_hub() {
+fn nothing_is_read_as_the_hub_without_an_account() {
     let safe = every_host();
     let filled = TenancyPolicy {
         default_service_account: Some("builder".to_owned()),
@@ -164,7 +164,7 @@ fn nothing_is_read_or_made_for_a_host_that_is_not_listed() {
 }
 
 #[test]
-fn what_the_tenant_can_mend_is_looked_at_again_and_the_pauses_double() {
+fn what_the_tenant_can_correct_is_retried_and_the_pauses_double() {
     let refusal = Refusal::new(Reason::PushSecretNotFound, "it does not exist");
     let mut refused = situation(of_host()).with(|s| s.own = Some(Err(refusal.clone())));
     assert_eq!(refused.label(), "write Pending PushSecretNotFound");

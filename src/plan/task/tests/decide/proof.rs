@@ -81,7 +81,7 @@ const NO: &str = "write Failed ResultUnverified";
 /// Holds: H6, C4.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn a_word_is_proof_where_the_platform_says_so() {
+fn a_report_is_proof_where_the_platform_says_so() {
     let own_registry = |s: &mut Situation| {
         s.task = {
             let task = task_of(spec_with(
@@ -208,7 +208,7 @@ fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
 
 /// Holds: H6.
 #[test]
-fn where_to_ask_is_the_platforms_word_and_not_the_clusters() {
+fn where_to_ask_is_decided_by_the_platform_and_not_by_the_cluster() {
     let inquiry = question(&there()).unwrap();
     let expected = VerifyRequest {
         reference: "registry.test:5000/team-a/shop:1.0.0".parse().unwrap(),

@@ -21,7 +21,7 @@ fn left(situation: Situation) -> Situation {
 
 #[test]
 #[rustfmt::skip]
-fn each_step_of_a_task_that_is_not_over_is_told_with_its_cause() {
+fn each_step_of_a_task_that_is_not_over_is_logged_with_its_cause() {
     let runs = |job: JobState| Situation::of(running()).with(|s| s.job = job);
     let wrong = || Situation::of(task_of(spec_with(json!({"repository": "team-b/shop"}))));
     let refused = || Situation::of(written(&wrong()));
@@ -45,7 +45,7 @@ fn each_step_of_a_task_that_is_not_over_is_told_with_its_cause() {
 
 #[test]
 #[rustfmt::skip]
-fn each_step_of_a_task_that_is_over_is_told_with_its_cause() {
+fn each_step_of_a_task_that_is_over_is_logged_with_its_cause() {
     let done = |changes| Situation::of(ended(JobProgress::Complete(at(50)), changes));
     let failed = || left(Situation::of(ended(JobProgress::Failed(at(50), false), json!({}))));
     let gone = || fresh().with(|s| s.task.deleting = true);
