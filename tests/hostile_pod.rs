@@ -147,7 +147,8 @@ async fn what_is_put_in_place_of_the_chart_is_not_followed() -> Result<()> {
 async fn a_process_that_outlives_its_container_cannot_change_the_chart() -> Result<()> {
     let world = world().await?;
     world.submit("linger", "hostile", "linger", json!({})).await?;
-    assert_eq!(world.end("linger").await?.0, "JobSucceeded");
+    let (ended, message) = world.end("linger").await?;
+    assert_eq!(ended, "JobSucceeded", "{message}");
     let loot = std::fs::read_to_string(world.pulled("linger").await?.join("loot.txt"))?;
     assert_eq!(loot, "first\n");
     Ok(())
@@ -263,7 +264,8 @@ async fn bombs_end_by_themselves_and_neighbours_do_not_notice() -> Result<()> {
     world
         .submit_config("good", None, release("good", &json!({})))
         .await?;
-    assert_eq!(world.end("good").await?.0, "JobSucceeded");
+    let (ended, message) = world.end("good").await?;
+    assert_eq!(ended, "JobSucceeded", "{message}");
     for (mode, _, reason, said) in bombs {
         let ended = world.end(&format!("bomb-{mode}")).await?;
         assert_eq!(ended, (reason.to_owned(), said.to_owned()), "{mode}");
