@@ -111,8 +111,10 @@ sparse)
 linger)
     echo first >/tmp/loot
     chart "$name" /tmp/loot first
-    # Goes on after its parent, and changes the chart under the pusher's hands, if it lives.
-    $bb setsid $bb sh -c 'while :; do echo second >/chart/chart.tgz; done' </dev/null >/dev/null 2>&1 &
+    # Waits for the end of its parent, and then changes the chart under the pusher's hands, if it lives: a change before that end
+    # is the container's own.
+    $bb setsid $bb sh -c "while kill -0 $$ 2>/dev/null; do :; done; while :; do echo second >/chart/chart.tgz; done" \
+        </dev/null >/dev/null 2>&1 &
     ;;
 connect)
     for target in $(field targets | $bb tr ',' ' '); do
