@@ -8,8 +8,10 @@ use k8s_openapi::api::admissionregistration::v1::{
     Mutation, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation,
 };
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionVersion;
 use kube::api::ObjectMeta;
 
+use super::definitions::custom_resource_definitions;
 use super::labels::{FINALIZER, GROUP};
 
 /// Name of the policy that keeps a task's spec as it was made, and of its binding.
@@ -25,14 +27,6 @@ pub const UNSERVED: &str = "renderhub-unserved";
 
 /// Either kind of task.
 const TASKS: [&str; 2] = ["rendertasks", "clusterrendertasks"];
-/// Every status that a hub writes.
-const STATUSES: [&str; 5] = [
-    "rendertasks/status",
-    "clusterrendertasks/status",
-    "clusterregistries/status",
-    "rendererclasses/status",
-    "renderclusters/status",
-];
 
 /// A policy and its binding.
 pub type ValidatingPolicy = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
@@ -63,7 +57,7 @@ pub fn hub_only_status() -> ValidatingPolicy {
         reason: Some("Forbidden".to_owned()),
         ..Validation::default()
     };
-    validating(HUB_ONLY_STATUS, requests("UPDATE", &STATUSES), rule)
+    validating(HUB_ONLY_STATUS, requests("UPDATE", &statuses()), rule)
 }
 
 /// Refuses the removal of the hub's finalizer by any client but a hub: the Job and its configuration would stay behind.
@@ -178,7 +172,20 @@ fn metadata(name: &str) -> ObjectMeta {
 }
 
 /// Requests of the operation for these resources; a subresource is one of its own.
-fn requests(operation: &str, resources: &[&str]) -> MatchResources {
+/// Every status of renderhub's kinds.
+fn statuses() -> Vec<String> {
+    let kinds = custom_resource_definitions().into_iter().map(|crd| crd.spec);
+    let has_status = |version: &CustomResourceDefinitionVersion| {
+        let subresources = version.subresources.as_ref();
+        subresources.is_some_and(|subresources| subresources.status.is_some())
+    };
+    kinds
+        .filter(|kind| kind.versions.iter().any(has_status))
+        .map(|kind| format!("{}/status", kind.names.plural))
+        .collect()
+}
+
+fn requests(operation: &str, resources: &[impl ToString]) -> MatchResources {
     MatchResources {
         match_policy: Some("Equivalent".to_owned()),
         resource_rules: Some(vec![NamedRuleWithOperations {
