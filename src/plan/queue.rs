@@ -26,7 +26,7 @@ pub use weights::{HEAVIEST, NamespaceWeights};
 
 /// Virtual time of one slot of weight 1; so fine that the remainders of divisions never add up to a slot, and so far below the
 /// whole range that it never runs out.
-const TURN: u128 = 1 << 64;
+const SLOT: u128 = 1 << 64;
 
 /// How much may run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ struct NamespaceQueue {
     waiting: BTreeMap<QueueCluster, BTreeSet<QueuePosition>>,
     running: HashSet<TaskUid>,
     /// Its position in the queue of each cluster.
-    turns: BTreeMap<QueueCluster, ClusterQueueEntry>,
+    positions: BTreeMap<QueueCluster, ClusterQueueEntry>,
 }
 
 impl NamespaceQueue {
@@ -218,7 +218,7 @@ impl FairQueue {
         lane.running.insert(uid.clone());
         self.now = self.now.max(lane.pass);
         // From the time of the others on, even if it was behind: a full cluster gives no credit either.
-        lane.pass = self.now + TURN / u128::from(self.weights.of(&turn.namespace));
+        lane.pass = self.now + SLOT / u128::from(self.weights.of(&turn.namespace));
         self.latest = self.latest.max(lane.pass);
         self.waiting -= 1;
         self.running += 1;
@@ -322,8 +322,8 @@ impl FairQueue {
             namespace: Arc::clone(namespace),
         });
         let known = match &turn {
-            Some(turn) => lane.turns.insert(cluster.clone(), turn.clone()),
-            None => lane.turns.remove(cluster),
+            Some(turn) => lane.positions.insert(cluster.clone(), turn.clone()),
+            None => lane.positions.remove(cluster),
         };
         if known != turn {
             self.gates.swap(cluster, known.as_ref(), turn);

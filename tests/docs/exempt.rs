@@ -64,7 +64,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/remote/health/version.rs OLDEST::minor",
         "plan/task/pod.rs NONROOT",
         "plan/task/status_seal.rs KEY_BYTES",
-        "plan/queue.rs TURN",
+        "plan/queue.rs SLOT",
     ]),
     ("Read by the flags of this name, whose defaults have rows of their own.", &[
         "plan/remote/lost_cluster.rs TaskTimeouts::lost_timeout",

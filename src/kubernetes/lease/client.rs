@@ -127,7 +127,7 @@ impl LeaseClient {
     /// # Errors
     /// The hub may not list them.
     pub async fn peers(&self, claim: &HolderIdentity) -> Result<PeerHubs, LeaseError> {
-        let mut lookout = PeerMonitor::default();
+        let mut monitor = PeerMonitor::default();
         loop {
             let asked = Instant::now();
             let leases = match self.list().await {
@@ -139,8 +139,8 @@ impl LeaseClient {
                 }
             };
             let records: Vec<LeaseRecord> = leases.iter().filter_map(LeaseRecord::of).collect();
-            lookout.see(&records, Instant::now());
-            let (peers, is_sure) = judge(claim, &lookout, &records, asked);
+            monitor.see(&records, Instant::now());
+            let (peers, is_sure) = judge(claim, &monitor, &records, asked);
             if is_sure || !peers.conflicts.is_empty() {
                 return Ok(peers);
             }

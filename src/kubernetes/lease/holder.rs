@@ -33,9 +33,9 @@ impl LeaseClient {
         let (mut is_told, mut is_warned) = (false, false);
         while !held.is_active() {
             held.step(stop).await?;
-            let will_meet = held.future_conflicts();
-            if !will_meet.is_empty() && !std::mem::replace(&mut is_warned, true) {
-                let PreflightFinding { message, fix, .. } = finding(&will_meet);
+            let future_conflicts = held.future_conflicts();
+            if !future_conflicts.is_empty() && !std::mem::replace(&mut is_warned, true) {
+                let PreflightFinding { message, fix, .. } = finding(&future_conflicts);
                 let found = message.as_str();
                 tracing::warn!(found, fix, "not ready to take over from the instance that works");
             }

@@ -105,7 +105,7 @@ struct HeldLease {
     /// When the next call for it is made.
     due: Instant,
     /// Whether it must be read before it is written.
-    is_in_doubt: bool,
+    is_unconfirmed: bool,
 }
 
 /// What a call is for.
@@ -148,7 +148,7 @@ pub struct LeaseStateMachine {
     /// A record that was to be taken when the answer stayed out.
     attempt: Option<LeaseSlot>,
     under_way: Option<(RequestPurpose, Instant)>,
-    stands_by: bool,
+    is_standby: bool,
     former: BTreeSet<String>,
     until: Option<Instant>,
     ending: Option<LeaseExit>,
@@ -168,7 +168,7 @@ impl LeaseStateMachine {
             standby: None,
             attempt: None,
             under_way: None,
-            stands_by: false,
+            is_standby: false,
             former: BTreeSet::new(),
             until: None,
             ending: None,
@@ -181,7 +181,7 @@ impl LeaseStateMachine {
     pub fn state(&self) -> InstanceState {
         match &self.hub {
             Some(hold) => hold.state,
-            None if self.stands_by => InstanceState::Standby,
+            None if self.is_standby => InstanceState::Standby,
             None => InstanceState::Starting,
         }
     }
@@ -254,7 +254,7 @@ impl LeaseStateMachine {
             .into_iter()
             .filter_map(|(role, hold)| Some((role, hold.as_ref()?)));
         let (role, hold) = known.find(|(_, hold)| hold.due <= now)?;
-        if hold.is_in_doubt {
+        if hold.is_unconfirmed {
             let name = self.identity.name(hold.slot);
             return Some(LeaseDecision::Call(
                 RequestPurpose::Read(role),
@@ -313,7 +313,7 @@ impl LeaseStateMachine {
         for (role, hold) in holds {
             let Some(hold) = hold else { continue };
             match &hold.lease {
-                _ if hold.is_in_doubt => {
+                _ if hold.is_unconfirmed => {
                     return LeaseDecision::Call(
                         RequestPurpose::Read(role),
                         LeaseRequest::Get(self.identity.name(hold.slot)),

@@ -102,7 +102,7 @@ impl LeaseStateMachine {
             return None;
         }
         if found.unsure.iter().any(is_other) {
-            self.stands_by = false;
+            self.is_standby = false;
             return Some(LeaseDecision::Wait);
         }
         if let Some(name) = found.gone.first() {
@@ -116,7 +116,7 @@ impl LeaseStateMachine {
             .map(LeaseSlot::Standby)
             .filter(|_| stands_by && self.standby.is_none());
         let slot = slot.or_else(|| self.choose(listed, standby));
-        self.stands_by = stands_by;
+        self.is_standby = stands_by;
         Some(slot.map_or(LeaseDecision::Wait, |slot| self.take(slot, stamp)))
     }
 

@@ -76,7 +76,7 @@ impl LeaseStateMachine {
                     lease: Some(lease.clone()),
                     taken: now,
                     due: now,
-                    is_in_doubt: false,
+                    is_unconfirmed: false,
                 });
                 self.attempt = None;
             }
@@ -92,7 +92,7 @@ impl LeaseStateMachine {
                     lease: Some(*lease),
                     taken: now,
                     due: asked + RENEW_EVERY,
-                    is_in_doubt: false,
+                    is_unconfirmed: false,
                 });
                 if role_of(slot) == LeaseRole::Hub {
                     self.look_again(now);
@@ -134,7 +134,9 @@ impl LeaseStateMachine {
                     self.look_at = if begins { self.next_look(now) } else { self.look_at };
                 }
             }
-            LeaseResponse::Failed(LeaseRequestError::Conflict) => (hold.is_in_doubt, hold.due) = (true, now),
+            LeaseResponse::Failed(LeaseRequestError::Conflict) => {
+                (hold.is_unconfirmed, hold.due) = (true, now);
+            }
             LeaseResponse::Failed(LeaseRequestError::NotFound) => self.is_missing(role, now),
             LeaseResponse::Failed(LeaseRequestError::Forbidden) if !was_active => {
                 self.begin_end(LeaseExit::Forbidden("written"));
@@ -154,7 +156,7 @@ impl LeaseStateMachine {
         match self.hold(role) {
             Some(hold) if role == LeaseRole::Hub => {
                 (hold.lease, hold.state) = (None, InstanceState::Starting);
-                (hold.is_in_doubt, hold.due) = (false, now);
+                (hold.is_unconfirmed, hold.due) = (false, now);
             }
             hold => {
                 *hold = None;
@@ -184,7 +186,7 @@ impl LeaseStateMachine {
         if self.identity.holds(&lease) {
             let Some(hold) = self.hold(role) else { return };
             let was_missing = hold.lease.replace(*lease).is_none();
-            (hold.is_in_doubt, hold.due) = (false, now);
+            (hold.is_unconfirmed, hold.due) = (false, now);
             if was_missing {
                 hold.taken = now;
                 self.look_again(now);
@@ -228,7 +230,7 @@ impl LeaseStateMachine {
         let Some(hold) = self.hold(role) else { return };
         match answer {
             LeaseResponse::Failed(LeaseRequestError::Conflict) if is_ending => {
-                (hold.is_in_doubt, hold.due) = (true, now);
+                (hold.is_unconfirmed, hold.due) = (true, now);
             }
             LeaseResponse::Failed(LeaseRequestError::Unanswered) | LeaseResponse::Listed(_) if is_ending => {
                 self.failed_releases += 1;
