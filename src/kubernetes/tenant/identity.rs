@@ -68,7 +68,7 @@ impl TenantSessions {
     #[must_use]
     pub fn new(
         hub: Client,
-        nobody: Client,
+        anonymous: Client,
         method: IdentityMethod,
         is_single_tenant: bool,
         metrics: Metrics,
@@ -76,7 +76,7 @@ impl TenantSessions {
         Self {
             tokens: TokenCache::new(hub.clone(), metrics.clone()),
             hub,
-            anonymous: nobody,
+            anonymous,
             method,
             is_single_tenant,
             metrics,
