@@ -24,6 +24,14 @@ pub enum ConditionType {
     Isolated,
     /// Whether the hub reaches a cluster, and may do there what it must.
     Connected,
+    /// Whether a Target's registry is there and may be used.
+    RegistryResolved,
+    /// Which Releases a Target gets.
+    ReleasesResolved,
+    /// Whether the chart of each Release of a Target is pushed.
+    ReleasesRendered,
+    /// Whether the chart of the newest version of a Target is pushed.
+    BootstrapReady,
 }
 
 impl ConditionType {
@@ -38,6 +46,10 @@ impl ConditionType {
             Self::Stalled => "Stalled",
             Self::Isolated => "Isolated",
             Self::Connected => "Connected",
+            Self::RegistryResolved => "RegistryResolved",
+            Self::ReleasesResolved => "ReleasesResolved",
+            Self::ReleasesRendered => "ReleasesRendered",
+            Self::BootstrapReady => "BootstrapReady",
         }
     }
 }
@@ -158,6 +170,42 @@ reasons! {
     ImpersonationNotEffective,
     /// A task was let go although its cluster could not be cleared.
     TeardownForced,
+    /// What is named is there and may be used.
+    Resolved,
+    /// What is named does not exist in the namespace.
+    NotFound,
+    /// What is named in another namespace does not exist, or may not be used from here.
+    NotGranted,
+    /// No Release excludes another.
+    NoConflicts,
+    /// No Release is bound to the Target.
+    NoReleaseBindings,
+    /// Releases are bound to the Target, and none of them can be on it.
+    AllReleaseBindingsFiltered,
+    /// The charts of all Releases are pushed.
+    AllRendered,
+    /// A chart is not pushed yet.
+    Pending,
+    /// Something that a Release needs is missing or not granted.
+    MissingDependencies,
+    /// The chart of a Release could not be rendered or pushed.
+    ReleaseFailed,
+    /// No RegistryBinding says how a host is pulled from.
+    MissingRegistryBinding,
+    /// RegistryBindings name different Secrets for one host.
+    RegistryBindingConflict,
+    /// The chart of a Target could not be rendered or pushed.
+    Failed,
+    /// The Target is suspended.
+    Suspended,
+    /// More Releases are bound to the Target than it can have.
+    TooManyReleases,
+    /// The version of the Target would be larger than 256 KiB.
+    VersionTooLarge,
+    /// The version that the Target is to go back to does not exist.
+    VersionNotFound,
+    /// Two Profiles set one key of the data differently.
+    UserdataConflict,
 }
 
 impl Reason {
@@ -179,6 +227,15 @@ impl Reason {
                 | Self::Unrecognised
                 | Self::Incompatible
                 | Self::ImpersonationNotEffective
+                | Self::MissingDependencies
+                | Self::MissingRegistryBinding
+                | Self::RegistryBindingConflict
+                | Self::TooManyReleases
+                | Self::VersionTooLarge
+                | Self::VersionNotFound
+                | Self::UserdataConflict
+                | Self::NotFound
+                | Self::NotGranted
         )
     }
 
@@ -194,6 +251,10 @@ impl Reason {
                 | Self::SeparateContainers
                 | Self::Connected
                 | Self::Connecting
+                | Self::Resolved
+                | Self::NoConflicts
+                | Self::AllRendered
+                | Self::Pending
         )
     }
 

@@ -8,6 +8,9 @@ use kube::CustomResourceExt;
 
 use super::cluster_registry::ClusterRegistry;
 use super::cluster_render_task::ClusterRenderTask;
+use super::pipeline::{
+    Component, ComponentVersion, HydratedTarget, Profile, RegistryBinding, Release, ReleaseBinding, Target,
+};
 use super::queue_policy::QueuePolicy;
 use super::reference_grant::ReferenceGrant;
 use super::registry::Registry;
@@ -106,6 +109,79 @@ const GRANT_COLUMNS: &[PrinterColumn] = &[
     AGE,
 ];
 
+/// Columns of a component.
+const COMPONENT_COLUMNS: &[PrinterColumn] = &[
+    ("Registry", ".spec.registry", false),
+    ("Repository", ".spec.repository", false),
+    AGE,
+];
+
+/// Columns of a version of a component.
+const COMPONENT_VERSION_COLUMNS: &[PrinterColumn] = &[
+    ("Component", ".spec.componentRef.name", false),
+    ("Tag", ".spec.tag", false),
+    AGE,
+];
+
+/// The reason of `Ready`.
+const READY: PrinterColumn = (
+    "Status",
+    r#".status.conditions[?(@.type=="Ready")].reason"#,
+    false,
+);
+
+/// Columns of a release.
+const RELEASE_COLUMNS: &[PrinterColumn] = &[
+    ("Version", ".spec.componentVersionRef.name", false),
+    ("Name", ".status.effectiveUniqueName", false),
+    ("Priority", ".spec.priority", true),
+    READY,
+    AGE,
+];
+
+/// Columns of a binding of a release.
+const RELEASE_BINDING_COLUMNS: &[PrinterColumn] = &[
+    ("Target", ".spec.targetRef.name", false),
+    ("Release", ".spec.releaseRef.name", false),
+    READY,
+    AGE,
+];
+
+/// Columns of a binding of a registry.
+const REGISTRY_BINDING_COLUMNS: &[PrinterColumn] = &[
+    ("Target", ".spec.targetRef.name", false),
+    ("Registry", ".spec.registryRef.name", false),
+    READY,
+    AGE,
+];
+
+/// Columns of a profile.
+const PROFILE_COLUMNS: &[PrinterColumn] = &[
+    ("Release", ".spec.releaseRef.name", false),
+    ("Targets", ".status.matchedTargets", false),
+    READY,
+    AGE,
+];
+
+/// Columns of a target.
+const TARGET_COLUMNS: &[PrinterColumn] = &[
+    ("Version", ".status.bootstrapVersion", false),
+    READY,
+    AGE,
+    ("URL", ".status.chartURL", true),
+    ("Rollback", ".spec.rollbackTo", true),
+];
+
+/// Columns of a version of a target.
+const HYDRATED_COLUMNS: &[PrinterColumn] = &[
+    ("Target", ".spec.targetName", false),
+    ("Version", ".spec.version", false),
+    READY,
+    ("Changes", ".spec.changes", false),
+    AGE,
+    ("Digest", ".status.digest", true),
+];
+
 /// The column that every kind has.
 const AGE: PrinterColumn = ("Age", ".metadata.creationTimestamp", false);
 
@@ -121,6 +197,14 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         finished(QueuePolicy::crd(), QUEUE_COLUMNS),
         finished(Registry::crd(), TENANT_REGISTRY_COLUMNS),
         finished(ReferenceGrant::crd(), GRANT_COLUMNS),
+        finished(Target::crd(), TARGET_COLUMNS),
+        finished(Release::crd(), RELEASE_COLUMNS),
+        finished(ReleaseBinding::crd(), RELEASE_BINDING_COLUMNS),
+        finished(Profile::crd(), PROFILE_COLUMNS),
+        finished(RegistryBinding::crd(), REGISTRY_BINDING_COLUMNS),
+        finished(Component::crd(), COMPONENT_COLUMNS),
+        finished(ComponentVersion::crd(), COMPONENT_VERSION_COLUMNS),
+        finished(HydratedTarget::crd(), HYDRATED_COLUMNS),
     ]
 }
 

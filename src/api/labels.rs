@@ -19,6 +19,14 @@ pub const HUB_ID: &str = "renderhub.dev/hub-id";
 /// Label: UID of the task an object serves; the only key that is trusted.
 pub const TASK_UID: &str = "renderhub.dev/task-uid";
 
+/// Label on a task that the hub made for a Target, alone or for several: what its chart is of, [`PIPELINE_RELEASE`] or
+/// [`PIPELINE_BOOTSTRAP`].
+pub const PIPELINE: &str = "renderhub.dev/pipeline";
+/// Value of [`PIPELINE`]: the chart of a Release.
+pub const PIPELINE_RELEASE: &str = "release";
+/// Value of [`PIPELINE`]: the chart of a version of a Target.
+pub const PIPELINE_BOOTSTRAP: &str = "bootstrap";
+
 /// Annotation: kind of the task an object serves, for people and for the way back from a Job to its task.
 pub const TASK_KIND: &str = "renderhub.dev/task-kind";
 /// Annotation: namespace of the task an object serves; empty for a `ClusterRenderTask`.

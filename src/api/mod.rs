@@ -10,6 +10,7 @@ pub mod input_hashes;
 pub mod labels;
 pub mod names;
 pub mod oci;
+pub mod pipeline;
 pub mod policy;
 mod queue_policy;
 mod reference_grant;
@@ -40,6 +41,6 @@ pub use render_task::{
 };
 pub use renderer_class::{PullPolicy, RendererClass, RendererClassSpec, RendererClassStatus, RendererMode};
 pub use renderer_config::{
-    BootstrapConfig, BootstrapInput, ChartMetadata, Component, Entrypoint, EntrypointType, HelmResource,
+    BootstrapConfig, BootstrapInput, ChartMetadata, ComponentName, Entrypoint, EntrypointType, HelmResource,
     ReleaseConfig, ReleaseInput, RendererConfig, ResourceSpec,
 };

@@ -20,6 +20,8 @@ pub const IMMUTABLE_SPEC: &str = "renderhub-immutable-spec";
 pub const HUB_ONLY_STATUS: &str = "renderhub-hub-only-status";
 /// Name of the policy that lets only hubs take the finalizer off, and of its binding.
 pub const HUB_ONLY_FINALIZER: &str = "renderhub-hub-only-finalizer";
+/// Name of the policy that lets only hubs write versions of a Target, and of its binding.
+pub const HUB_ONLY_HISTORY: &str = "renderhub-hub-only-history";
 /// Name of the policy that gives a task its finalizer; each release binds it to the namespaces that its hub serves.
 pub const SET_FINALIZER: &str = "renderhub-finalizer";
 /// Name of the policy that warns of a task that no hub serves, and of its binding.
@@ -77,10 +79,29 @@ pub fn hub_only_finalizer() -> ValidatingPolicy {
     validating(HUB_ONLY_FINALIZER, requests("UPDATE", &TASKS), rule)
 }
 
+/// Refuses a version of a Target that any client but a hub writes: Flux would install what it names as what the hub decided.
+///
+/// Any client that RBAC allows to may delete one, as the garbage collector does.
+#[must_use]
+pub fn hub_only_history() -> ValidatingPolicy {
+    let rule = Validation {
+        expression: IS_HUB.to_owned(),
+        message: Some("only the hub writes the versions of a Target; change the Target".to_owned()),
+        reason: Some("Forbidden".to_owned()),
+        ..Validation::default()
+    };
+    validating(HUB_ONLY_HISTORY, requests("CREATE", &["hydratedtargets"]), rule)
+}
+
 /// Every validating policy.
 #[must_use]
-pub fn validating_policies() -> [ValidatingPolicy; 3] {
-    [immutable_spec(), hub_only_status(), hub_only_finalizer()]
+pub fn validating_policies() -> [ValidatingPolicy; 4] {
+    [
+        immutable_spec(),
+        hub_only_status(),
+        hub_only_finalizer(),
+        hub_only_history(),
+    ]
 }
 
 /// Warns the author of a task that no hub serves: no release gave it the finalizer. So it says nothing true unless

@@ -44,4 +44,8 @@ pub struct RegistrySpec {
     /// `ConfigMap` in the registry's namespace with the certificates the registry is verified against, besides the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_config_map_ref: Option<ConfigMapKeyReference>,
+    /// Secret on target clusters that charts and images from this registry are pulled with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::object_name")]
+    pub target_pull_secret_name: Option<String>,
 }

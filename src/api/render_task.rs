@@ -97,7 +97,7 @@ pub struct RenderTaskSpec {
 }
 
 /// Names a registry.
-#[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.namespace) || self.kind == 'Registry'")
@@ -152,7 +152,7 @@ pub struct KubeConfigSecretReference {
 }
 
 /// Who made a task.
-#[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskOwner {
     /// Kind of the owner.

@@ -92,7 +92,7 @@ pub struct ChartMetadata {
 )]
 pub struct ReleaseInput {
     /// The component that is released.
-    pub component: Component,
+    pub component: ComponentName,
     /// Resources of the component by name.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 256))]
@@ -108,7 +108,7 @@ pub struct ReleaseInput {
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
-pub struct Component {
+pub struct ComponentName {
     /// Name of the component.
     #[schemars(schema_with = "schema::word")]
     pub name: String,

@@ -220,6 +220,46 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Labels that objects are selected by: those of the core API.
+pub(super) fn label_selector(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "x-kubernetes-map-type": "atomic",
+        "properties": {
+            "matchLabels": {
+                "description": "Labels that an object must have.",
+                "type": "object", "maxProperties": 16,
+                "additionalProperties": { "type": "string", "maxLength": LABEL_MAX, "pattern": LABEL_VALUE },
+                "x-kubernetes-validations": [{
+                    "rule": "self.all(key, size(key) <= 317)", "message": "a label's key has at most 317 characters",
+                }],
+            },
+            "matchExpressions": {
+                "description": "Requirements that an object must meet, all of them.",
+                "type": "array", "maxItems": 16, "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object", "required": ["key", "operator"],
+                    "properties": {
+                        "key": { "description": "Key of the label.", "type": "string", "minLength": 1, "maxLength": 317 },
+                        "operator": {
+                            "description": "How the label's value and `values` are compared.",
+                            "type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                        },
+                        "values": {
+                            "description": "Values that the label is compared with; none with Exists and DoesNotExist.",
+                            "type": "array", "maxItems": 32, "x-kubernetes-list-type": "atomic",
+                            "items": { "type": "string", "maxLength": LABEL_MAX, "pattern": LABEL_VALUE },
+                        },
+                    },
+                    "x-kubernetes-validations": [{
+                        "rule": "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+                        "message": "values is required with In and NotIn, and forbidden with Exists and DoesNotExist",
+                    }],
+                },
+            },
+        },
+    })
+}
+
 /// Taints a pod tolerates: the fields of the core API that are stable.
 pub(super) fn tolerations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

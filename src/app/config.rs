@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::LocalObjectReference;
 use crate::api::names::{is_dns_label, is_dns_subdomain};
 use crate::api::{PullPolicy, RendererClassSpec};
 use crate::app::probe::ProbeArgs;
+use crate::controllers::pipeline::PipelineSettings;
 use crate::controllers::tasks::controller::TaskControllerLimits;
 use crate::plan::platform::posture::SecurityPosture;
 use crate::plan::platform::tenancy::TenancyPolicy;
@@ -19,6 +20,7 @@ mod clusters;
 mod error;
 mod failed_jobs;
 mod parse;
+mod pipeline;
 mod registries;
 mod start;
 mod stop;
@@ -27,6 +29,7 @@ pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
 pub use error::SettingsError;
 pub use failed_jobs::FailedJobArgs;
+pub use pipeline::PipelineArgs;
 pub use registries::RegistryArgs;
 pub use start::{StartArgs, StartSettings};
 pub use stop::StopArgs;
@@ -179,6 +182,9 @@ pub struct RunArgs {
     /// Where tenants may push with registries of their own.
     #[command(flatten)]
     pub registries: RegistryArgs,
+    /// What stands in front of tasks.
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
     /// How the hub looks around before it starts.
     #[command(flatten)]
     pub start: StartArgs,
@@ -223,6 +229,8 @@ pub struct Settings {
     pub tenant_identity: TenantIdentity,
     /// What tenants' references may do.
     pub tenancy: TenancyPolicy,
+    /// What governs the pipeline in front of tasks; `None` where it is off.
+    pub pipeline: Option<PipelineSettings>,
     /// How it looks around before it starts.
     pub start: StartSettings,
     /// The renderer of tasks without a class.
@@ -271,6 +279,8 @@ impl RunArgs {
             }
         }
         let watch_namespaces = self.watched()?;
+        let pipeline = &self.pipeline;
+        let pipeline = pipeline.settings(!self.no_cross_namespace_refs, &watch_namespaces);
         let limits = self.limits()?;
         Ok(Settings {
             rendering_namespace: self.rendering_namespace.clone(),
@@ -279,6 +289,7 @@ impl RunArgs {
             renderer_service_account: self.renderer_service_account.clone(),
             tenant_identity: self.tenant_identity,
             tenancy: self.tenancy()?,
+            pipeline,
             start: self.start.settings(&self.rendering_namespace)?,
             clusters: self.clusters.settings(&self.rendering_namespace)?,
             fallback_class: self.fallback_class(),

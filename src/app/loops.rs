@@ -11,6 +11,7 @@ use super::error::AppError;
 use super::hub_parts::HubParts;
 use super::{clusters, preflight_loop, start, unserved_namespaces};
 use crate::app::config::TenantIdentity;
+use crate::controllers::pipeline::PipelineController;
 use crate::controllers::platform::{CatalogController, DryRunContext, PublishedCatalog};
 use crate::controllers::tasks::controller::{ControllerOutputs, TaskController};
 use crate::controllers::tasks::reconciler::ReconcileContext;
@@ -65,6 +66,8 @@ pub(super) fn start(
         inputs: input.clone(),
     };
     let identities = Arc::clone(&dependencies.identities);
+    let key = Arc::new(key);
+    hub.spawn_pipeline(loops, &key, &catalog);
     let remote = clusters::build(&hub, dependencies)?;
     let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
     hub.spawn_catalog(loops, publish, namespace_uids, dry_runs);
@@ -135,7 +138,7 @@ impl HubParts {
     /// What every reconcile of a task needs.
     fn context(
         &self,
-        key: SealKey,
+        key: Arc<SealKey>,
         events: EventRecorder,
         results: &PodResults,
         identities: Arc<TenantSessions>,
@@ -174,6 +177,22 @@ impl HubParts {
         let (client, namespace) = (self.client.clone(), self.settings.rendering_namespace.clone());
         let (metrics, stop) = (self.metrics.clone(), self.stop.clone());
         loops.spawn(controller.run(client, namespace, metrics, stop));
+    }
+
+    /// Starts the pipeline in front of tasks, where it is on.
+    fn spawn_pipeline(
+        &self,
+        loops: &mut JoinSet<()>,
+        key: &Arc<SealKey>,
+        catalog: &watch::Receiver<PublishedCatalog>,
+    ) {
+        let Some(settings) = self.settings.pipeline.clone() else {
+            return;
+        };
+        let (hub_client, metrics) = (self.hub_client.clone(), self.metrics.clone());
+        let controller =
+            PipelineController::new(hub_client, settings, Arc::clone(key), metrics, catalog.clone());
+        loops.spawn(controller.run(self.client.clone(), self.stop.clone()));
     }
 
     /// Starts the repeated checks: the preflight, and the namespaces that no hub serves.

@@ -3,15 +3,18 @@
 use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::api::{ApiResource, ObjectMeta};
 use kube::core::DynamicResourceScope;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::api::labels::{GROUP, VERSION};
 use crate::api::names::TaskKind;
+use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::task::finalizers::FinalizerSummary;
 use crate::plan::task::model::Task;
 use crate::plan::task::validate::MAX_VALUES;
@@ -35,13 +38,18 @@ pub fn task_resource(kind: TaskKind) -> ApiResource {
 /// An object with its spec and status as they are, so that nothing a server holds fails to decode. They are text until they
 /// are asked for: a page of objects takes what was sent, and is decoded one by one.
 #[derive(Clone, Debug, Deserialize)]
-pub struct SlimObject {
-    metadata: SlimMetadata,
+pub struct WatchedObject<M> {
+    metadata: M,
     #[serde(default)]
     spec: Option<Box<RawValue>>,
     #[serde(default)]
     status: Option<Box<RawValue>>,
 }
+
+/// An object of which no labels are kept.
+pub type SlimObject = WatchedObject<SlimMetadata>;
+/// An object with its labels.
+pub type LabelledObject = WatchedObject<LabelledMetadata>;
 
 impl SlimObject {
     /// Its metadata and its spec.
@@ -64,7 +72,33 @@ impl SlimObject {
     }
 }
 
-impl Resource for SlimObject {
+impl LabelledObject {
+    /// The object with its spec and status decoded, and its version; `None` without a name, a namespace or a UID.
+    #[must_use]
+    pub fn into_object<S, T>(self) -> Option<(ObjectKey, PipelineObject<S, T>)>
+    where
+        S: DeserializeOwned,
+        T: DeserializeOwned + Default,
+    {
+        let LabelledMetadata(meta) = self.metadata;
+        let typed = |raw| decoded(raw).filter(|value| !value.is_null());
+        let object = PipelineObject {
+            uid: meta.uid?,
+            version: meta.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default(),
+            generation: meta.generation.unwrap_or(1),
+            created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            deleting: meta.deletion_timestamp.is_some(),
+            labels: meta.labels.unwrap_or_default(),
+            spec: typed(self.spec).and_then(|spec| serde_json::from_value(spec).ok()),
+            status: typed(self.status)
+                .and_then(|status| serde_json::from_value(status).ok())
+                .unwrap_or_default(),
+        };
+        Some((ObjectKey::new(&meta.namespace?, &meta.name?), object))
+    }
+}
+
+impl<M: AsRef<ObjectMeta> + AsMut<ObjectMeta>> Resource for WatchedObject<M> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -85,11 +119,11 @@ impl Resource for SlimObject {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.metadata.kept
+        self.metadata.as_ref()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata.kept
+        self.metadata.as_mut()
     }
 }
 
@@ -119,9 +153,50 @@ fn values(text: &str) -> usize {
 /// labels, annotations, owners and finalizers may be as large as an object can be.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "SlimMetadataFields")]
-struct SlimMetadata {
+pub struct SlimMetadata {
     kept: ObjectMeta,
     finalizers: FinalizerSummary,
+}
+
+impl AsRef<ObjectMeta> for SlimMetadata {
+    fn as_ref(&self) -> &ObjectMeta {
+        &self.kept
+    }
+}
+
+impl AsMut<ObjectMeta> for SlimMetadata {
+    fn as_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.kept
+    }
+}
+
+/// Metadata of an object that is selected by its labels, without annotations, owners, finalizers and managed fields.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "ObjectMeta")]
+pub struct LabelledMetadata(ObjectMeta);
+
+impl From<ObjectMeta> for LabelledMetadata {
+    fn from(meta: ObjectMeta) -> Self {
+        Self(ObjectMeta {
+            annotations: None,
+            finalizers: None,
+            managed_fields: None,
+            owner_references: None,
+            ..meta
+        })
+    }
+}
+
+impl AsRef<ObjectMeta> for LabelledMetadata {
+    fn as_ref(&self) -> &ObjectMeta {
+        &self.0
+    }
+}
+
+impl AsMut<ObjectMeta> for LabelledMetadata {
+    fn as_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
 }
 
 /// What is read of metadata.

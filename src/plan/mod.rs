@@ -4,6 +4,7 @@
 //! was killed finds its next step by looking.
 
 pub mod lease;
+pub mod pipeline;
 pub mod platform;
 pub mod preflight;
 pub mod queue;

@@ -30,6 +30,7 @@ pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<S
             "--lease-namespace" => values.push(format!("controller.leaseNamespace={value}")),
             "--tenant-identity" => values.push(format!("tenancy.identity={value}")),
             "--default-service-account" => values.push(format!("tenancy.defaultServiceAccount={value}")),
+            "--pipeline" => values.push(format!("pipeline.enabled={value}")),
             "--single-tenant" => values.push(format!("rbac.clusterAdmin={value}")),
             _ => {}
         }

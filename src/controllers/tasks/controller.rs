@@ -353,7 +353,7 @@ pub(super) mod tests {
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
-            key: SealKey::new([7; 32], Timestamp::UNIX_EPOCH),
+            key: Arc::new(SealKey::new([7; 32], Timestamp::UNIX_EPOCH)),
             identities: Arc::new(identities),
             tenancy: TenancyPolicy::default(),
             site_clients: Arc::new(NoSiteClients),

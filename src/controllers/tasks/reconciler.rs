@@ -61,7 +61,7 @@ pub struct ReconcileContext {
     /// Where Jobs run.
     pub hub_placement: JobPlacement,
     /// What statuses are sealed with.
-    pub key: SealKey,
+    pub key: Arc<SealKey>,
     /// The sessions in which tenants' objects are read.
     pub identities: Arc<TenantSessions>,
     /// What the platform lets tenants' references do.

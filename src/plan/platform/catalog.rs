@@ -16,5 +16,5 @@ pub use copied_credentials::{CopiedCredentials, CopyRequest};
 pub use credential::{CertificateSource, CredentialState};
 pub use offers::{CatalogClass, CatalogCluster, CatalogRegistry};
 pub(in crate::plan) use resolve::destination;
-pub use resolve::{Catalog, unserved};
+pub use resolve::Catalog;
 pub use resolved::ResolvedTask;

@@ -66,19 +66,23 @@ impl ReferenceGrantIndex {
     /// Whether a `RenderTask` of one namespace may refer to a `Registry` of another.
     #[must_use]
     pub fn allows(&self, from: &str, to: &str, registry: &str) -> bool {
-        self.admit(from, to, GROUP, "Registry", registry)
+        self.admits(("RenderTask", from), to, (GROUP, "Registry", registry))
     }
 
     /// Whether a `RenderTask` of one namespace may refer to a Secret of another.
     #[must_use]
     pub fn allows_secret(&self, from: &str, to: &str, secret: &str) -> bool {
-        self.admit(from, to, "", "Secret", secret)
+        self.admits(("RenderTask", from), to, ("", "Secret", secret))
     }
 
-    fn admit(&self, from: &str, to: &str, group: &str, kind: &str, name: &str) -> bool {
+    /// Whether objects of renderhub's, by kind and namespace, may refer to the object of a group, kind and name in namespace `to`.
+    #[must_use]
+    pub fn admits(&self, from: (&str, &str), to: &str, object: (&str, &str, &str)) -> bool {
+        let (group, kind, name) = object;
         let admits = |grant: &ReferenceGrantSpec| {
-            let is_from =
-                |f: &crate::api::GrantFrom| f.group == GROUP && f.kind == "RenderTask" && f.namespace == from;
+            let is_from = |f: &crate::api::GrantFrom| {
+                f.group == GROUP && (f.kind.as_str(), f.namespace.as_str()) == from
+            };
             let is_to = |t: &crate::api::GrantTo| {
                 t.group == group && t.kind == kind && t.name.as_deref().is_none_or(|n| n == name)
             };

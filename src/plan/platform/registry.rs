@@ -10,7 +10,7 @@ use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::api::docker_config::DockerConfig;
 use crate::api::oci::{RegistryHost, RepositoryPrefix};
 
-use super::catalog::{CredentialState, unserved};
+use super::catalog::CredentialState;
 
 /// Judges the Secret of this name that is to be used for the host.
 #[must_use]
@@ -81,11 +81,6 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialAssessment) -> Desir
         (
             Reason::InvalidSpec,
             "hostname is not a registry host; write host or host:port without a scheme",
-        )
-    } else if unserved(spec).is_some() {
-        (
-            Reason::FeatureDisabled,
-            "this hub does not support targetPullSecretName; remove it",
         )
     } else if !has_usable_prefix(spec) {
         (

@@ -50,6 +50,12 @@ const fn grant(
 const GOLDEN: &[RequiredPermission] = &[
     grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks", "clusterrendertasks"],
         &["get", "list", "watch", "patch", "delete"]),
+    // Of a hub that makes tasks for Targets.
+    grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks", "hydratedtargets"], &["create", "delete"]),
+    grant(PermissionScope::Anywhere, "renderhub.dev", &["targets", "releases", "componentversions", "profiles", "releasebindings",
+        "registrybindings", "hydratedtargets"], &["list", "watch"]),
+    grant(PermissionScope::Anywhere, "renderhub.dev", &["targets/status", "releases/status", "profiles/status",
+        "releasebindings/status", "registrybindings/status", "hydratedtargets/status"], &["patch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", &["clusterregistries", "rendererclasses", "renderclusters", "queuepolicies",
         "registries", "referencegrants"], &["get", "list", "watch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks/status", "clusterrendertasks/status",

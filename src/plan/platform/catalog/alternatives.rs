@@ -10,7 +10,7 @@ use crate::api::names::TaskKind;
 use crate::api::oci::{RegistryHost, RepositoryPrefix};
 use crate::api::{ClusterRegistrySpec, RenderTaskSpec};
 
-use super::resolve::{Catalog, granted, unserved};
+use super::resolve::{Catalog, granted};
 use crate::plan::task::model::{Task, TaskId};
 use crate::plan::task::refusal::Refusal;
 
@@ -32,8 +32,7 @@ impl Catalog {
     /// The message to a task that names a registry of the platform that it may not use.
     pub(super) fn no_registry(&self, task: &Task) -> Refusal {
         let usable = self.registries.iter().filter(|(_, found)| {
-            self.admits(&found.spec.allowed_namespaces, &found.recorded, task)
-                && unserved(&found.spec).is_none()
+            self.admits(&found.spec.allowed_namespaces, &found.recorded, &task.id)
         });
         let entries = usable.filter_map(|(name, found)| entry(name, &found.spec, &task.id));
         let sought = CatalogLookup {

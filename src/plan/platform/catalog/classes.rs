@@ -56,6 +56,6 @@ impl Catalog {
     /// credential to the tenant's input: then a namespace must be listed.
     pub(super) fn serves(&self, class: &RendererClassSpec, recorded: &NamespaceUids, task: &Task) -> bool {
         let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
-        is_open || self.admits(&class.allowed_namespaces, recorded, task)
+        is_open || self.admits(&class.allowed_namespaces, recorded, &task.id)
     }
 }

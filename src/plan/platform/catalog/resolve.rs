@@ -10,7 +10,7 @@ use super::resolved::ResolvedTask;
 use crate::api::conditions::Reason;
 use crate::api::names::{TaskKind, job_name};
 use crate::api::oci::{OciReference, RegistryHost, Repository, RepositoryPrefix, Tag};
-use crate::api::{AllowedNamespace, ClusterRegistrySpec, RenderTaskSpec, RendererClassSpec};
+use crate::api::{AllowedNamespace, RenderTaskSpec, RendererClassSpec};
 use crate::plan::platform::namespaces::{NamespaceUids, is_allowed};
 use crate::plan::queue::NamespaceWeights;
 use crate::plan::remote::site::RemoteTarget;
@@ -99,18 +99,12 @@ impl Catalog {
     #[must_use]
     pub fn cluster(&self, name: &str, task: &Task) -> Option<&CatalogCluster> {
         let cluster = self.clusters.get(name)?;
-        self.admits(&cluster.spec.allowed_namespaces, &cluster.recorded, task)
+        self.admits(&cluster.spec.allowed_namespaces, &cluster.recorded, &task.id)
             .then_some(cluster)
     }
 
     fn with_platforms(&self, task: &Task, spec: &RenderTaskSpec) -> Result<ResolvedTask, Refusal> {
         let registry = self.registry(task, spec)?;
-        if let Some(field) = unserved(&registry.spec) {
-            let message = format!(
-                "the ClusterRegistry sets {field}, which this hub does not support; ask the platform operator to remove it"
-            );
-            return Err(Refusal::new(Reason::FeatureDisabled, message));
-        }
         let (reference, prefix) = destination(
             &registry.spec.hostname,
             &registry.spec.repository_prefix,
@@ -173,22 +167,14 @@ impl Catalog {
         let name = spec.registry_ref.as_ref().map_or("", |named| &named.name);
         let found = self.registries.get(name);
         let serving =
-            found.filter(|found| self.admits(&found.spec.allowed_namespaces, &found.recorded, task));
+            found.filter(|found| self.admits(&found.spec.allowed_namespaces, &found.recorded, &task.id));
         serving.ok_or_else(|| self.no_registry(task))
     }
 
-    pub(super) fn admits(&self, allowed: &[AllowedNamespace], recorded: &NamespaceUids, task: &Task) -> bool {
-        let current = self.namespaces.get(&task.id.namespace);
-        is_allowed(allowed, recorded, current, &task.id)
+    pub(in crate::plan) fn admits(&self, allowed: &[AllowedNamespace], recorded: &NamespaceUids, task: &TaskId) -> bool {
+        let current = self.namespaces.get(&task.namespace);
+        is_allowed(allowed, recorded, current, task)
     }
-}
-
-/// A field of a registry that the schema has and this hub does not serve.
-#[must_use]
-pub fn unserved(spec: &ClusterRegistrySpec) -> Option<&'static str> {
-    spec.target_pull_secret_name
-        .as_ref()
-        .map(|_| "targetPullSecretName")
 }
 
 /// A credential that a push can be made with.

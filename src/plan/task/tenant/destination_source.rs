@@ -99,6 +99,7 @@ fn host_of(spec: &RenderTaskSpec, host: &str) -> RegistrySpec {
         repository_prefix: None,
         token_realm: None,
         ca_config_map_ref: None,
+        target_pull_secret_name: None,
     }
 }
 

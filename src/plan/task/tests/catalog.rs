@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{class, platform, registry, spec_with, task_in};
 use crate::api::conditions::Reason::{
-    self, FeatureDisabled, InvalidSpec, PushSecretInvalid, PushSecretNotFound, RegistryNotAllowed,
+    self, InvalidSpec, PushSecretInvalid, PushSecretNotFound, RegistryNotAllowed,
     RegistryNotFound, RendererClassNotFound, RepositoryNotAllowed,
 };
 use crate::api::names::TaskKind;
@@ -67,7 +67,6 @@ fn each_refusal_has_its_cause() {
         (usable(json!({"repositoryPrefix": "../"})), json!({}), RepositoryNotAllowed),
         (usable(json!({})), json!({"repository": "//"}), InvalidSpec),
         (usable(json!({})), json!({"tag": "--x"}), InvalidSpec),
-        (usable(json!({"targetPullSecretName": "pull"})), json!({}), FeatureDisabled),
         (missing(), json!({}), PushSecretNotFound),
         (offering(json!({}), CredentialState::Invalid), json!({}), PushSecretInvalid),
         (usable(json!({})), json!({"rendererClassName": "slides"}), RendererClassNotFound),
@@ -167,10 +166,6 @@ fn a_tenant_cannot_tell_a_registry_of_others_from_none() {
     let not_theirs = [
         ("unlisted", json!({"allowedNamespaces": ["team-b"]})),
         ("shut", json!({"allowedNamespaces": []})),
-        (
-            "unserved",
-            json!({"allowedNamespaces": [], "targetPullSecretName": "pull"}),
-        ),
         (
             "broken",
             json!({"allowedNamespaces": [], "hostname": "https://x"}),

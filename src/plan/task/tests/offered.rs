@@ -91,7 +91,6 @@ fn registries_are_listed_with_their_host_and_the_prefix_of_the_namespace() {
     let not_theirs = [
         ("others", json!({"allowedNamespaces": ["team-b"]})),
         ("shut", json!({"allowedNamespaces": []})),
-        ("unserved", json!({"targetPullSecretName": "pull"})),
         ("no-host", json!({"hostname": "https://x"})),
         ("no-prefix", json!({"repositoryPrefix": "../"})),
     ];

@@ -1,0 +1,36 @@
+//! The kinds in front of tasks: what is released, where it goes, and what a cluster gets.
+
+mod binding;
+mod component;
+mod hydrated_target;
+mod profile;
+mod release;
+mod target;
+
+pub use binding::{
+    RegistryBinding, RegistryBindingSpec, ReleaseBinding, ReleaseBindingSpec, TargetReference,
+};
+pub use component::{Component, ComponentResource, ComponentSpec, ComponentVersion, ComponentVersionSpec};
+pub use hydrated_target::{
+    HydratedRegistry, HydratedRelease, HydratedTarget, HydratedTargetSpec, HydratedTargetStatus,
+};
+pub use profile::{Profile, ProfileSpec, ProfileStatus};
+pub use release::{ComponentVersionReference, PipelineStatus, Release, ReleaseSpec, ReleaseStatus};
+pub use target::{
+    LeavingRelease, ReleaseSource, ReleaseSourceKind, RenderRegistryKind, RenderRegistryReference, Target,
+    TargetRelease, TargetSpec, TargetStatus,
+};
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schema;
+
+/// Names an object in the same namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectName {
+    /// Name of the object.
+    #[schemars(schema_with = "schema::object_name")]
+    pub name: String,
+}

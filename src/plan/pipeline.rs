@@ -1,0 +1,14 @@
+//! Decisions in front of tasks: which Releases a Target gets, which charts are rendered for it, and what each version of it holds.
+
+pub mod chart;
+pub mod conditions;
+pub mod decide;
+pub mod destination;
+pub mod history;
+pub mod object;
+pub mod references;
+pub mod resolve;
+pub mod source;
+pub mod status;
+pub mod task;
+pub mod userdata;

@@ -1,0 +1,155 @@
+//! What the conditions of a Target say.
+
+use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
+
+use super::object::ObjectKey;
+use super::resolve::{KeptReason, LeftOutReason, Resolution, ResolveFailure};
+
+/// Most objects that a message names.
+const NAMED: usize = 10;
+
+/// The verdict of one condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it holds.
+    pub holds: bool,
+    /// Why.
+    pub reason: Reason,
+    /// The same for people.
+    pub message: String,
+}
+
+impl Verdict {
+    /// The condition holds.
+    #[must_use]
+    pub fn good(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            holds: true,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// The condition does not hold.
+    #[must_use]
+    pub fn bad(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            holds: false,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// The condition of a type.
+    #[must_use]
+    pub fn of(self, type_: ConditionType) -> DesiredCondition {
+        DesiredCondition {
+            type_,
+            status: self.holds,
+            reason: self.reason,
+            message: self.message,
+        }
+    }
+}
+
+/// `ReleasesResolved`: who was bound, and who lost to whom.
+#[must_use]
+pub fn resolved(resolution: &Resolution<'_>) -> Verdict {
+    if resolution.bound.is_empty() && resolution.kept.is_empty() {
+        return Verdict::bad(
+            Reason::NoReleaseBindings,
+            "no ReleaseBinding names this Target and no Profile matches it; bind a Release, or set allowEmpty to remove what is on the \
+             cluster",
+        );
+    }
+    if resolution.accepted.is_empty() && resolution.kept.is_empty() {
+        return Verdict::bad(
+            Reason::AllReleaseBindingsFiltered,
+            format!("no Release that is bound to this Target can be on it: {}", unresolved(resolution)),
+        );
+    }
+    if resolution.left_out.is_empty() {
+        return Verdict::good(Reason::NoConflicts, "no Release excludes another");
+    }
+    let left_out = resolution.left_out.iter().map(|release| {
+        let why = match release.why {
+            LeftOutReason::UniqueName => "has the same unique name",
+            LeftOutReason::AntiAffinity => "excludes it",
+        };
+        format!("{} is left out, because {} {why}", release.release, release.winner)
+    });
+    Verdict::good(Reason::Resolved, listed(left_out))
+}
+
+/// What keeps `ReleasesRendered` from holding although every accepted chart is pushed; `None` where nothing does.
+#[must_use]
+pub fn dependencies(resolution: &Resolution<'_>) -> Option<Verdict> {
+    let kept = resolution.kept.iter().filter_map(|kept| match &kept.why {
+        KeptReason::Unmatched(_) => None,
+        KeptReason::NotGranted => Some((Reason::NotGranted, kept_text(&kept.last.namespace, &kept.last.name))),
+        KeptReason::Unresolved(why) => {
+            let release = ObjectKey::new(&kept.last.namespace, &kept.last.name);
+            Some((reason(why), format!("{}; it stays as it is", failure(&release, why))))
+        }
+    });
+    let new = resolution.unresolved.iter();
+    let new = new.map(|release| (reason(&release.why), failure(&release.release, &release.why)));
+    let mut problems: Vec<(Reason, String)> = kept.chain(new).collect();
+    problems.sort();
+    let (reason, _) = problems.first()?;
+    Some(Verdict::bad(*reason, listed(problems.iter().map(|(_, text)| text.clone()))))
+}
+
+fn kept_text(namespace: &str, name: &str) -> String {
+    format!("Release {namespace}/{name} may not reach this Target any more, and stays as it is: grant it again, or delete what binds it")
+}
+
+fn unresolved(resolution: &Resolution<'_>) -> String {
+    let texts = resolution.unresolved.iter();
+    listed(texts.map(|release| failure(&release.release, &release.why)))
+}
+
+/// The reason of a failure.
+#[must_use]
+pub const fn reason(why: &ResolveFailure) -> Reason {
+    match why {
+        ResolveFailure::ReleaseNotFound
+        | ResolveFailure::VersionNotFound(_)
+        | ResolveFailure::VersionNotGranted(_) => Reason::MissingDependencies,
+        ResolveFailure::MissingRegistryBinding(_) => Reason::MissingRegistryBinding,
+        ResolveFailure::RegistryBindingConflict(_) => Reason::RegistryBindingConflict,
+        ResolveFailure::TooMany => Reason::TooManyReleases,
+    }
+}
+
+/// A failure in words.
+#[must_use]
+pub fn failure(release: &ObjectKey, why: &ResolveFailure) -> String {
+    match why {
+        ResolveFailure::ReleaseNotFound => format!("Release {release} does not exist"),
+        ResolveFailure::VersionNotFound(version) => {
+            format!("Release {release} names ComponentVersion {}, which does not exist in its namespace", version.name)
+        }
+        ResolveFailure::VersionNotGranted(version) => format!(
+            "Release {release} names ComponentVersion {version}, which does not exist or which no ReferenceGrant there lets it use"
+        ),
+        ResolveFailure::MissingRegistryBinding(_) => format!(
+            "no RegistryBinding of this Target names a Registry for a host that Release {release} pulls from, and this hub requires one"
+        ),
+        ResolveFailure::RegistryBindingConflict(_) => format!(
+            "RegistryBindings of this Target name Registries with different targetPullSecretNames for one host that Release {release} \
+             pulls from; leave one"
+        ),
+        ResolveFailure::TooMany => format!("Release {release} is one more than a Target can have"),
+    }
+}
+
+/// Sentences in a row, of which a bounded number is written.
+pub(super) fn listed(texts: impl Iterator<Item = String>) -> String {
+    let all: Vec<String> = texts.collect();
+    let mut shown = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    if all.len() > NAMED {
+        shown.push_str(&format!("; and {} more", all.len() - NAMED));
+    }
+    shown
+}

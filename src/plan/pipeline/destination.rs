@@ -1,0 +1,136 @@
+//! Where the charts of a Target are pushed to.
+
+use crate::api::conditions::Reason;
+use crate::api::names::{TaskKind, TaskUid};
+use crate::api::pipeline::{RenderRegistryKind, RenderRegistryReference, TargetSpec};
+use crate::api::{RegistryKind, RegistryReference};
+use crate::plan::platform::catalog::Catalog;
+use crate::plan::task::model::TaskId;
+use crate::plan::task::refusal::Refusal;
+
+use super::object::{ObjectKey, PipelineObjects};
+use super::references::{Reference, ReferenceRules};
+
+/// Where the charts of a Target are pushed to, and how its cluster pulls them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderDestination {
+    /// The registry as its tasks name it.
+    pub registry: RegistryReference,
+    /// Host of the registry.
+    pub hostname: String,
+    /// Whether it is reached over plain HTTP.
+    pub plain_http: bool,
+    /// What repositories of the Target's namespace start with.
+    pub prefix: String,
+    /// Secret on the target cluster that charts are pulled with.
+    pub pull_secret: Option<String>,
+}
+
+/// The destination of a Target.
+///
+/// # Errors
+/// Why it has none: `NotFound` at home, `NotGranted` where the registry is in another namespace or is not for this one.
+pub fn destination(
+    key: &ObjectKey,
+    spec: &TargetSpec,
+    objects: &PipelineObjects,
+    rules: &ReferenceRules,
+    catalog: &Catalog,
+) -> Result<RenderDestination, Refusal> {
+    match spec.render_registry_ref.kind {
+        RenderRegistryKind::ClusterRegistry => platforms(key, &spec.render_registry_ref, catalog),
+        RenderRegistryKind::Registry => tenants(key, &spec.render_registry_ref, objects, rules),
+    }
+}
+
+fn platforms(
+    key: &ObjectKey,
+    named: &RenderRegistryReference,
+    catalog: &Catalog,
+) -> Result<RenderDestination, Refusal> {
+    let asking = TaskId {
+        kind: TaskKind::RenderTask,
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        uid: TaskUid::new(""),
+    };
+    let found = catalog.registries.get(&named.name);
+    let serving = found.filter(|found| {
+        catalog.admits(&found.spec.allowed_namespaces, &found.recorded, &asking)
+    });
+    let Some(found) = serving else {
+        let message = format!(
+            "the ClusterRegistry \"{}\" does not exist or does not allow this namespace; name another in renderRegistryRef, or ask the \
+             platform operator to allow the namespace",
+            named.name
+        );
+        return Err(Refusal::new(Reason::NotGranted, message));
+    };
+    Ok(RenderDestination {
+        registry: RegistryReference {
+            kind: RegistryKind::ClusterRegistry,
+            name: named.name.clone(),
+            namespace: None,
+        },
+        hostname: found.spec.hostname.clone(),
+        plain_http: found.spec.plain_http,
+        prefix: found.spec.repository_prefix.replace("{namespace}", &key.namespace),
+        pull_secret: found.spec.target_pull_secret_name.clone(),
+    })
+}
+
+fn tenants(
+    key: &ObjectKey,
+    named: &RenderRegistryReference,
+    objects: &PipelineObjects,
+    rules: &ReferenceRules,
+) -> Result<RenderDestination, Refusal> {
+    let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
+    let reference = Reference {
+        from_kind: "Target",
+        from: &key.namespace,
+        to_kind: "Registry",
+        to: namespace,
+        name: &named.name,
+    };
+    let is_home = *namespace == key.namespace;
+    let found = objects.registries.get(&ObjectKey::new(namespace, &named.name));
+    let spec = found
+        .filter(|_| rules.allow(&objects.grants, reference))
+        .and_then(|found| found.spec.as_ref());
+    let Some(spec) = spec else {
+        return Err(missing(named, is_home));
+    };
+    Ok(RenderDestination {
+        registry: RegistryReference {
+            kind: RegistryKind::Registry,
+            name: named.name.clone(),
+            namespace: (!is_home).then(|| namespace.clone()),
+        },
+        hostname: spec.hostname.clone(),
+        plain_http: spec.plain_http.unwrap_or_default(),
+        prefix: spec
+            .repository_prefix
+            .as_deref()
+            .unwrap_or_default()
+            .replace("{namespace}", &key.namespace),
+        pull_secret: spec.target_pull_secret_name.clone(),
+    })
+}
+
+/// One answer for every Registry of another namespace, so that no tenant learns what is there.
+fn missing(named: &RenderRegistryReference, is_home: bool) -> Refusal {
+    if is_home {
+        let message = format!(
+            "the Registry \"{}\" does not exist in the Target's namespace; the Target goes on by itself once it does",
+            named.name
+        );
+        return Refusal::new(Reason::NotFound, message);
+    }
+    Refusal::new(
+        Reason::NotGranted,
+        "the Registry in another namespace does not exist, or no ReferenceGrant there lets this Target refer to it, or this hub lets no \
+         reference leave its namespace",
+    )
+}
+
