@@ -84,9 +84,14 @@ impl LabelledObject {
         let typed = |raw| decoded(raw).filter(|value| !value.is_null());
         let object = PipelineObject {
             uid: meta.uid?,
-            version: meta.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default(),
+            version: meta
+                .resource_version
+                .and_then(|version| version.parse().ok())
+                .unwrap_or_default(),
             generation: meta.generation.unwrap_or(1),
-            created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            created: meta
+                .creation_timestamp
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             deleting: meta.deletion_timestamp.is_some(),
             labels: meta.labels.unwrap_or_default(),
             spec: typed(self.spec).and_then(|spec| serde_json::from_value(spec).ok()),

@@ -36,7 +36,11 @@ pub struct PipelineArgs {
 
 impl PipelineArgs {
     /// What governs the pipeline; `None` where it is off.
-    pub(super) fn settings(&self, crosses_namespaces: bool, namespaces: &[String]) -> Option<PipelineSettings> {
+    pub(super) fn settings(
+        &self,
+        crosses_namespaces: bool,
+        namespaces: &[String],
+    ) -> Option<PipelineSettings> {
         self.pipeline.then(|| PipelineSettings {
             rules: ReferenceRules {
                 crosses_namespaces,
@@ -56,10 +60,20 @@ mod tests {
         let of = |flags: &[&str]| settings(flags).unwrap().pipeline.map(|found| found.rules);
         assert!(of(&[]).is_none());
         let rules = of(&["--pipeline", "--watch-namespaces=a,b"]).unwrap();
-        assert_eq!((rules.crosses_namespaces, rules.is_registry_binding_strict), (false, false));
+        assert_eq!(
+            (rules.crosses_namespaces, rules.is_registry_binding_strict),
+            (false, false)
+        );
         assert_eq!(rules.served, ["a", "b"]);
-        let flags = ["--pipeline", "--registry-binding-strict", "--no-cross-namespace-refs=false"];
+        let flags = [
+            "--pipeline",
+            "--registry-binding-strict",
+            "--no-cross-namespace-refs=false",
+        ];
         let rules = of(&flags).unwrap();
-        assert_eq!((rules.crosses_namespaces, rules.is_registry_binding_strict), (true, true));
+        assert_eq!(
+            (rules.crosses_namespaces, rules.is_registry_binding_strict),
+            (true, true)
+        );
     }
 }

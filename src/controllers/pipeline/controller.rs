@@ -152,13 +152,21 @@ impl PipelineController {
             let of = scope(TASKS);
             self.store.unlisted.insert(of.clone());
             let events = pipeline_tasks(client, namespace.as_deref(), &self.metrics);
-            all.push(events.map(move |event| PipelineWatchEvent::Task(of.clone(), event)).boxed());
+            all.push(
+                events
+                    .map(move |event| PipelineWatchEvent::Task(of.clone(), event))
+                    .boxed(),
+            );
             if self.settings.rules.crosses_namespaces {
                 let of = scope(GRANTS);
                 self.store.unlisted.insert(of.clone());
                 let events =
                     pipeline_objects::<ReferenceGrant>(client, namespace.as_deref(), &self.metrics, GRANTS);
-                all.push(events.map(move |event| PipelineWatchEvent::Grant(of.clone(), event)).boxed());
+                all.push(
+                    events
+                        .map(move |event| PipelineWatchEvent::Grant(of.clone(), event))
+                        .boxed(),
+                );
             }
         }
         stream::select_all(all)
@@ -171,9 +179,7 @@ impl PipelineController {
                 (kind.handle_event)(&mut self.store, &scope, event)
             }
             PipelineWatchEvent::Grant(scope, event) => self.store.handle_grant_event(&scope, event),
-            PipelineWatchEvent::Task(scope, event) => {
-                self.store.handle_task_event(&scope, event, &self.key)
-            }
+            PipelineWatchEvent::Task(scope, event) => self.store.handle_task_event(&scope, event, &self.key),
         };
         match change {
             PipelineChange::Nothing => {}
@@ -224,7 +230,8 @@ impl PipelineController {
         }
         self.flush_due = None;
         let dirty = std::mem::take(&mut self.dirty);
-        let is_dirty = |namespace: &String| self.settings.rules.crosses_namespaces || dirty.contains(namespace);
+        let is_dirty =
+            |namespace: &String| self.settings.rules.crosses_namespaces || dirty.contains(namespace);
         let targets = self.store.objects.targets.keys();
         for key in targets.filter(|key| is_dirty(&key.namespace)) {
             self.queue.add(&PipelineKey::Target(key.clone()));
@@ -247,7 +254,9 @@ impl PipelineController {
             return;
         }
         while self.workers.len() < WORKERS {
-            let Some(key) = self.queue.take(Instant::now()) else { return };
+            let Some(key) = self.queue.take(Instant::now()) else {
+                return;
+            };
             let is_idle = match &key {
                 PipelineKey::Target(target) => !self.start_target(target),
                 PipelineKey::Namespace(namespace) => !self.start_namespace(namespace),
@@ -278,10 +287,12 @@ impl PipelineController {
             self.needed.remove(key);
             return false;
         };
-        self.needed.insert(key.clone(), std::mem::take(&mut decision.needed));
+        self.needed
+            .insert(key.clone(), std::mem::take(&mut decision.needed));
         if let Some(at) = decision.look_again {
             let wait = at.duration_since(now).try_into().unwrap_or(Duration::ZERO);
-            self.queue.add_at(&PipelineKey::Target(key.clone()), Instant::now() + wait);
+            self.queue
+                .add_at(&PipelineKey::Target(key.clone()), Instant::now() + wait);
         }
         let in_flight = &self.in_flight;
         decision
@@ -299,7 +310,8 @@ impl PipelineController {
         let shared = work.shared_tasks();
         self.in_flight.extend(shared.iter().cloned());
         let worker = self.workers.spawn(work.run(self.hub_client.clone()));
-        self.running.insert(worker.id(), (PipelineKey::Target(key.clone()), shared));
+        self.running
+            .insert(worker.id(), (PipelineKey::Target(key.clone()), shared));
         true
     }
 
@@ -328,7 +340,9 @@ impl PipelineController {
             Ok((id, outcome)) => (id, Some(outcome)),
             Err(error) => (error.id(), None),
         };
-        let Some((key, shared)) = self.running.remove(&id) else { return };
+        let Some((key, shared)) = self.running.remove(&id) else {
+            return;
+        };
         for task in &shared {
             self.in_flight.remove(task);
             self.mark(&task.namespace);
@@ -364,7 +378,13 @@ impl PipelineController {
             PipelineKey::Target(key) => (&key.namespace, key.name.as_str()),
             PipelineKey::Namespace(namespace) => (namespace, ""),
         };
-        tracing::warn!(namespace, target = name, kind, stage, "a write of the pipeline failed; it is tried again");
+        tracing::warn!(
+            namespace,
+            target = name,
+            kind,
+            stage,
+            "a write of the pipeline failed; it is tried again"
+        );
     }
 
     fn take_in(&mut self, written: Written) {

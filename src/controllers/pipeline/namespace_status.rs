@@ -29,8 +29,14 @@ impl NamespaceStatusWrite {
     async fn send(&self, client: &HubClient) -> Result<Option<u64>, CallError> {
         macro_rules! write {
             ($kind:ident, $resource:literal, $seen:ident, $status:ident) => {{
-                let write = StatusWrite { key: &$seen.0, uid: &$seen.1, status: $status };
-                client.write_pipeline_status::<$kind, _>($resource, write).await
+                let write = StatusWrite {
+                    key: &$seen.0,
+                    uid: &$seen.1,
+                    status: $status,
+                };
+                client
+                    .write_pipeline_status::<$kind, _>($resource, write)
+                    .await
             }};
         }
         match self {
@@ -49,7 +55,11 @@ impl NamespaceStatusWrite {
     pub fn take_in(self, objects: &mut PipelineObjects, version: Option<u64>) {
         macro_rules! put {
             ($field:ident, $seen:ident, $status:ident) => {
-                if let Some(object) = objects.$field.get_mut(&$seen.0).filter(|known| known.uid == $seen.1) {
+                if let Some(object) = objects
+                    .$field
+                    .get_mut(&$seen.0)
+                    .filter(|known| known.uid == $seen.1)
+                {
                     object.status = $status;
                     object.version = version.unwrap_or(object.version);
                 }
@@ -89,7 +99,8 @@ impl NamespaceWork {
                         && status != object.status
                     {
                         let seen = (key.clone(), object.uid.clone());
-                        work.statuses.push(NamespaceStatusWrite::$variant(seen, status));
+                        work.statuses
+                            .push(NamespaceStatusWrite::$variant(seen, status));
                     }
                 }
             };
@@ -126,5 +137,7 @@ fn unneeded(namespace: &str, objects: &PipelineObjects, needed: &BTreeSet<&str>)
         let is_shared = task.owner.as_ref().is_some_and(|owner| owner.kind == "Release");
         is_shared && !task.deleting && !needed.contains(base_name(&key.name))
     });
-    tasks.map(|(key, task): (&ObjectKey, _)| (key.clone(), task.uid.clone())).collect()
+    tasks
+        .map(|(key, task): (&ObjectKey, _)| (key.clone(), task.uid.clone()))
+        .collect()
 }

@@ -71,7 +71,10 @@ impl PipelineStore {
                 };
                 self.mark(scope, &key);
                 let known = K::map(&mut self.objects);
-                if known.get(&key).is_some_and(|known| known.uid == object.uid && known.version > object.version) {
+                if known
+                    .get(&key)
+                    .is_some_and(|known| known.uid == object.uid && known.version > object.version)
+                {
                     return PipelineChange::Nothing;
                 }
                 let target = K::target(&key, object.spec.as_ref());

@@ -86,7 +86,11 @@ impl TargetWork {
             let version = client
                 .write_pipeline_status::<HydratedTarget, _>("hydratedtargets/status", write)
                 .await?;
-            written.push(Written::VersionStatus(key.clone(), Box::new(status.clone()), version));
+            written.push(Written::VersionStatus(
+                key.clone(),
+                Box::new(status.clone()),
+                version,
+            ));
         }
         if self.has_new_status {
             let write = StatusWrite {
@@ -145,14 +149,23 @@ impl TargetWork {
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
         let key = ObjectKey::new(&self.key.namespace, &task.name);
-        let label = if task.is_targets_own { PIPELINE_BOOTSTRAP } else { PIPELINE_RELEASE };
+        let label = if task.is_targets_own {
+            PIPELINE_BOOTSTRAP
+        } else {
+            PIPELINE_RELEASE
+        };
         let new = NewObject {
             key: &key,
             label,
-            target: task.is_targets_own.then_some((self.key.name.as_str(), self.uid.as_str())),
+            target: task
+                .is_targets_own
+                .then_some((self.key.name.as_str(), self.uid.as_str())),
             spec: &task.spec,
         };
-        match client.create_pipeline_object::<RenderTask, _>("rendertasks", new).await {
+        match client
+            .create_pipeline_object::<RenderTask, _>("rendertasks", new)
+            .await
+        {
             Ok(uid) => written.push(Written::Task(key, uid, Arc::new(task.clone()))),
             // Made by a hub that was killed before it saw it, or by a tenant: the watch shows whose it is.
             Err(CallError::AlreadyExists) => {}

@@ -62,7 +62,11 @@ impl HubClient {
         let labels = [(MANAGED_BY, MANAGED_BY_VALUE), (PIPELINE, new.label)];
         let metadata = ObjectMeta {
             name: Some(new.key.name.clone()),
-            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            labels: Some(
+                labels
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
             owner_references: owner.map(|owner| vec![owner]),
             ..ObjectMeta::default()
         };
@@ -90,7 +94,9 @@ impl HubClient {
         uid: &str,
     ) -> Result<(), CallError> {
         let request = Request::new(K::url_path(&(), Some(&key.namespace))).delete(&key.name, &delete(uid));
-        let answer = self.objects.exchange("delete", resource, request, ResponseLimit::Status);
+        let answer = self
+            .objects
+            .exchange("delete", resource, request, ResponseLimit::Status);
         done(answer.await)
     }
 

@@ -42,5 +42,11 @@ pub fn pipeline_tasks(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    endless(api, of_tenants().labels(PIPELINE), metrics.clone(), "pipelinetasks").boxed()
+    endless(
+        api,
+        of_tenants().labels(PIPELINE),
+        metrics.clone(),
+        "pipelinetasks",
+    )
+    .boxed()
 }

@@ -10,7 +10,7 @@ use crate::api::names::hex;
 use crate::api::pipeline::{HydratedTargetSpec, TargetSpec};
 use crate::api::{
     BootstrapConfig, BootstrapInput, ChartMetadata, ComponentName, ReleaseConfig, ReleaseInput,
-    RendererConfig, RenderTaskSpec, ResourceSpec, TaskOwner,
+    RenderTaskSpec, RendererConfig, ResourceSpec, TaskOwner,
 };
 
 use super::destination::RenderDestination;
@@ -87,7 +87,13 @@ pub fn release_chart(
         release: Some(config),
         bootstrap: None,
     };
-    let mut task = task(config, repository(target, destination, &below), version, spec, destination);
+    let mut task = task(
+        config,
+        repository(target, destination, &below),
+        version,
+        spec,
+        destination,
+    );
     task.failed_job_ttl = release.spec.failed_job_ttl;
     task.owner = Some(owner);
     let key = short(&hash(&(&release.release.namespace, &task))).to_owned();
@@ -145,7 +151,13 @@ pub fn bootstrap_chart(
             },
         }),
     };
-    let mut task = task(config, version.registry.repository.clone(), tag, spec, destination);
+    let mut task = task(
+        config,
+        version.registry.repository.clone(),
+        tag,
+        spec,
+        destination,
+    );
     task.owner = Some(owner("Target", target));
     // A version that is not pushed yet may get another renderer, and so another task.
     let task_name = format!("{name}-v{}-{}", version.version, &short(&hash(&task))[..8]);
@@ -163,8 +175,16 @@ pub fn bootstrap_repository(target: &ObjectKey, destination: &RenderDestination)
 /// not followed by it again.
 fn repository(target: &ObjectKey, destination: &RenderDestination, below: &str) -> String {
     let (prefix, namespace) = (&destination.prefix, &target.namespace);
-    let ends = prefix.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let slash = if prefix.is_empty() || prefix.ends_with('/') { "" } else { "/" };
+    let ends = prefix
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    let slash = if prefix.is_empty() || prefix.ends_with('/') {
+        ""
+    } else {
+        "/"
+    };
     if ends == namespace {
         format!("{prefix}{slash}{below}")
     } else {

@@ -65,7 +65,10 @@ pub fn resolved(resolution: &Resolution<'_>) -> Verdict {
     if resolution.accepted.is_empty() && resolution.kept.is_empty() {
         return Verdict::bad(
             Reason::AllReleaseBindingsFiltered,
-            format!("no Release that is bound to this Target can be on it: {}", unresolved(resolution)),
+            format!(
+                "no Release that is bound to this Target can be on it: {}",
+                unresolved(resolution)
+            ),
         );
     }
     if resolution.left_out.is_empty() {
@@ -76,7 +79,10 @@ pub fn resolved(resolution: &Resolution<'_>) -> Verdict {
             LeftOutReason::UniqueName => "has the same unique name",
             LeftOutReason::AntiAffinity => "excludes it",
         };
-        format!("{} is left out, because {} {why}", release.release, release.winner)
+        format!(
+            "{} is left out, because {} {why}",
+            release.release, release.winner
+        )
     });
     Verdict::good(Reason::Resolved, listed(left_out))
 }
@@ -86,10 +92,16 @@ pub fn resolved(resolution: &Resolution<'_>) -> Verdict {
 pub fn dependencies(resolution: &Resolution<'_>) -> Option<Verdict> {
     let kept = resolution.kept.iter().filter_map(|kept| match &kept.why {
         KeptReason::Unmatched(_) => None,
-        KeptReason::NotGranted => Some((Reason::NotGranted, kept_text(&kept.last.namespace, &kept.last.name))),
+        KeptReason::NotGranted => Some((
+            Reason::NotGranted,
+            kept_text(&kept.last.namespace, &kept.last.name),
+        )),
         KeptReason::Unresolved(why) => {
             let release = ObjectKey::new(&kept.last.namespace, &kept.last.name);
-            Some((reason(why), format!("{}; it stays as it is", failure(&release, why))))
+            Some((
+                reason(why),
+                format!("{}; it stays as it is", failure(&release, why)),
+            ))
         }
     });
     let new = resolution.unresolved.iter();
@@ -97,11 +109,16 @@ pub fn dependencies(resolution: &Resolution<'_>) -> Option<Verdict> {
     let mut problems: Vec<(Reason, String)> = kept.chain(new).collect();
     problems.sort();
     let (reason, _) = problems.first()?;
-    Some(Verdict::bad(*reason, listed(problems.iter().map(|(_, text)| text.clone()))))
+    Some(Verdict::bad(
+        *reason,
+        listed(problems.iter().map(|(_, text)| text.clone())),
+    ))
 }
 
 fn kept_text(namespace: &str, name: &str) -> String {
-    format!("Release {namespace}/{name} may not reach this Target any more, and stays as it is: grant it again, or delete what binds it")
+    format!(
+        "Release {namespace}/{name} may not reach this Target any more, and stays as it is: grant it again, or delete what binds it"
+    )
 }
 
 fn unresolved(resolution: &Resolution<'_>) -> String {
@@ -128,7 +145,10 @@ pub fn failure(release: &ObjectKey, why: &ResolveFailure) -> String {
     match why {
         ResolveFailure::ReleaseNotFound => format!("Release {release} does not exist"),
         ResolveFailure::VersionNotFound(version) => {
-            format!("Release {release} names ComponentVersion {}, which does not exist in its namespace", version.name)
+            format!(
+                "Release {release} names ComponentVersion {}, which does not exist in its namespace",
+                version.name
+            )
         }
         ResolveFailure::VersionNotGranted(version) => format!(
             "Release {release} names ComponentVersion {version}, which does not exist or which no ReferenceGrant there lets it use"

@@ -10,13 +10,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use crate::api::RegistryKind;
 use crate::api::RenderTaskSpec;
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason, merge};
 use crate::api::pipeline::{
     HydratedRegistry, HydratedRelease, HydratedTargetSpec, HydratedTargetStatus, LeavingRelease,
     RenderRegistryKind, TargetRelease, TargetSpec, TargetStatus,
 };
-use crate::api::RegistryKind;
 use crate::plan::platform::catalog::Catalog;
 
 use super::chart::{PlannedChart, bootstrap_chart, bootstrap_repository, release_chart};
@@ -115,10 +115,19 @@ pub fn decide(input: TargetInput<'_>) -> Option<TargetDecision> {
 impl<'o> Draft<'o> {
     /// Fills the decision; returns the verdict on `Ready`.
     fn run(&mut self) -> Verdict {
-        let TargetInput { target, objects, rules, catalog, .. } = self.input;
+        let TargetInput {
+            target,
+            objects,
+            rules,
+            catalog,
+            ..
+        } = self.input;
         if self.spec.suspend == Some(true) {
             self.keep_needed();
-            return Verdict::bad(Reason::Suspended, "the Target is suspended; remove suspend and it goes on");
+            return Verdict::bad(
+                Reason::Suspended,
+                "the Target is suspended; remove suspend and it goes on",
+            );
         }
         let destination = match destination(target.key, self.spec, objects, rules, catalog) {
             Ok(destination) => destination,
@@ -130,7 +139,10 @@ impl<'o> Draft<'o> {
             }
         };
         let usable = "the registry is there and may be used";
-        self.condition(ConditionType::RegistryResolved, Verdict::good(Reason::Resolved, usable));
+        self.condition(
+            ConditionType::RegistryResolved,
+            Verdict::good(Reason::Resolved, usable),
+        );
         let (content, verdict) = match self.spec.rollback_to {
             Some(version) => self.pinned(version, &destination),
             None => self.resolved(&destination),
@@ -158,16 +170,26 @@ impl<'o> Draft<'o> {
     /// The content of the version that the Target is pinned to; `None` where there is none.
     fn pinned(&mut self, to: i64, destination: &RenderDestination) -> (Option<HydratedTargetSpec>, Verdict) {
         self.keep_needed();
-        let found = self.versions.get(&to).and_then(|(_, version)| version.spec.as_ref());
+        let found = self
+            .versions
+            .get(&to)
+            .and_then(|(_, version)| version.spec.as_ref());
         let Some(version) = found else {
-            let message = format!("version {to}, which rollbackTo names, does not exist; the Target stays as it is");
+            let message =
+                format!("version {to}, which rollbackTo names, does not exist; the Target stays as it is");
             let verdict = Verdict::bad(Reason::VersionNotFound, message);
             self.condition(ConditionType::ReleasesResolved, verdict.clone());
             return (None, verdict);
         };
         let pinned = format!("pinned to version {to} until rollbackTo is removed");
-        self.condition(ConditionType::ReleasesResolved, Verdict::good(Reason::Resolved, &pinned));
-        self.condition(ConditionType::ReleasesRendered, Verdict::good(Reason::AllRendered, &pinned));
+        self.condition(
+            ConditionType::ReleasesResolved,
+            Verdict::good(Reason::Resolved, &pinned),
+        );
+        self.condition(
+            ConditionType::ReleasesRendered,
+            Verdict::good(Reason::AllRendered, &pinned),
+        );
         let mut content = self.content(destination, version.releases.clone(), version.userdata.clone());
         content.rollback_to = Some(to);
         (Some(content), Verdict::good(Reason::Ready, pinned))
@@ -175,7 +197,13 @@ impl<'o> Draft<'o> {
 
     /// The content that the Releases of the Target make; `None` while not all of them are rendered.
     fn resolved(&mut self, destination: &RenderDestination) -> (Option<HydratedTargetSpec>, Verdict) {
-        let TargetInput { target, objects, rules, now, .. } = self.input;
+        let TargetInput {
+            target,
+            objects,
+            rules,
+            now,
+            ..
+        } = self.input;
         let last = self.newest().and_then(|(_, version)| version.spec.as_ref());
         let resolution = resolve(target, last, objects, rules, now);
         let verdict = resolved(&resolution);
@@ -190,8 +218,14 @@ impl<'o> Draft<'o> {
         let rendered = self.rendered(&resolution, destination, &mut releases);
         let (userdata, conflicts) = self.userdata(&resolution);
         let missing = dependencies(&resolution).or_else(|| conflict(&conflicts));
-        let content = rendered.holds.then(|| self.content(destination, releases, userdata));
-        let verdict = if rendered.holds { missing.unwrap_or(rendered) } else { rendered };
+        let content = rendered
+            .holds
+            .then(|| self.content(destination, releases, userdata));
+        let verdict = if rendered.holds {
+            missing.unwrap_or(rendered)
+        } else {
+            rendered
+        };
         self.condition(ConditionType::ReleasesRendered, verdict.clone());
         (content, verdict)
     }
@@ -243,7 +277,10 @@ impl<'o> Draft<'o> {
                 ChartState::Failed(reason) => failed.push((release.release.clone(), reason)),
             }
         }
-        self.out.status.releases.sort_by(|a, b| a.unique_name.cmp(&b.unique_name));
+        self.out
+            .status
+            .releases
+            .sort_by(|a, b| a.unique_name.cmp(&b.unique_name));
         if !failed.is_empty() {
             let texts = failed.iter().map(|(release, reason)| {
                 format!("the chart of Release {release} failed with {reason}; its RenderTask says why. What is on the cluster stays")
@@ -254,8 +291,11 @@ impl<'o> Draft<'o> {
             return Verdict::good(Reason::AllRendered, "the charts of all Releases are pushed");
         }
         // Not which of them run: a fleet would write its statuses anew for each chart.
-        let waiting = pending.iter().filter_map(|(release, why)| why.map(|why| (release, why)));
-        let first = "charts of Releases are not pushed yet; their RenderTasks say how far they are".to_owned();
+        let waiting = pending
+            .iter()
+            .filter_map(|(release, why)| why.map(|why| (release, why)));
+        let first =
+            "charts of Releases are not pushed yet; their RenderTasks say how far they are".to_owned();
         let texts = waiting.map(|(release, why)| format!("the chart of Release {release} waits: {why}"));
         let texts = std::iter::once(first).chain(texts);
         Verdict::bad(Reason::Pending, listed(texts))
@@ -263,10 +303,14 @@ impl<'o> Draft<'o> {
 
     /// How far a chart is; a task that is missing is made.
     fn progress_of(&mut self, chart: &PlannedChart, is_targets_own: bool) -> ChartState<'o> {
-        let TargetInput { target, objects, now, .. } = self.input;
+        let TargetInput {
+            target, objects, now, ..
+        } = self.input;
         let namespace = &target.key.namespace;
         let old = older_attempts(objects, namespace, &chart.task_name);
-        self.out.old_tasks.extend(old.map(|(key, uid)| (key, uid.to_owned())));
+        self.out
+            .old_tasks
+            .extend(old.map(|(key, uid)| (key, uid.to_owned())));
         match progress(objects, namespace, &chart.task_name, &chart.spec_hash, now) {
             TaskProgress::Missing(name) => {
                 self.out.new_tasks.push(NewTask {
@@ -279,7 +323,15 @@ impl<'o> Draft<'o> {
             TaskProgress::Running => ChartState::Pending(None),
             TaskProgress::Blocked(reason) if reason.is_stalled() => ChartState::Failed(reason),
             TaskProgress::Blocked(reason) => ChartState::Pending(Some(reason)),
-            TaskProgress::Succeeded { digest, chart_url, at } => ChartState::Pushed { digest, chart_url, at },
+            TaskProgress::Succeeded {
+                digest,
+                chart_url,
+                at,
+            } => ChartState::Pushed {
+                digest,
+                chart_url,
+                at,
+            },
             TaskProgress::Failed(reason, due) => {
                 if let Some(due) = due {
                     self.look_again(due);
@@ -291,9 +343,16 @@ impl<'o> Draft<'o> {
     }
 
     fn userdata(&self, resolution: &Resolution<'_>) -> (Option<Value>, Vec<String>) {
-        let is_accepted = |release: &ObjectKey| resolution.accepted.iter().any(|known| known.release == *release);
-        let bound = resolution.bound.iter().filter(|bound| is_accepted(&bound.release));
-        merged(bound.filter_map(|bound| bound.userdata), self.spec.userdata.as_ref())
+        let is_accepted =
+            |release: &ObjectKey| resolution.accepted.iter().any(|known| known.release == *release);
+        let bound = resolution
+            .bound
+            .iter()
+            .filter(|bound| is_accepted(&bound.release));
+        merged(
+            bound.filter_map(|bound| bound.userdata),
+            self.spec.userdata.as_ref(),
+        )
     }
 
     /// A version without its number.
@@ -325,11 +384,7 @@ impl<'o> Draft<'o> {
     }
 
     /// Makes the version of a new content, and sees that the chart of the newest one is pushed.
-    fn bootstrap(
-        &mut self,
-        content: Option<HydratedTargetSpec>,
-        destination: &RenderDestination,
-    ) -> Verdict {
+    fn bootstrap(&mut self, content: Option<HydratedTargetSpec>, destination: &RenderDestination) -> Verdict {
         let newest = self.newest();
         let newest_spec = newest.and_then(|(_, version)| version.spec.as_ref());
         if let Some(content) = content
@@ -340,37 +395,60 @@ impl<'o> Draft<'o> {
         let (Some((key, version)), Some(spec)) = (newest, newest_spec) else {
             return Verdict::bad(Reason::Pending, "the Target has no version yet");
         };
-        let pushed = || Verdict::good(Reason::Ready, format!("the chart of version {} is pushed", spec.version));
+        let pushed = || {
+            Verdict::good(
+                Reason::Ready,
+                format!("the chart of version {} is pushed", spec.version),
+            )
+        };
         if is_pushed(version) {
             self.out.status.bootstrap_version = Some(spec.version);
             return pushed();
         }
-        if spec.registry.name != destination.registry.name || spec.registry.namespace != destination.registry.namespace {
-            return Verdict::bad(Reason::Pending, "the Target has another registry now; its next version goes there");
+        if spec.registry.name != destination.registry.name
+            || spec.registry.namespace != destination.registry.namespace
+        {
+            return Verdict::bad(
+                Reason::Pending,
+                "the Target has another registry now; its next version goes there",
+            );
         }
         let chart = bootstrap_chart(spec, self.input.target.key, self.spec, destination);
         match self.progress_of(&chart, true) {
-            ChartState::Pushed { digest, chart_url, at } => {
+            ChartState::Pushed {
+                digest,
+                chart_url,
+                at,
+            } => {
                 self.out.status.bootstrap_version = Some(spec.version);
                 self.out.status.chart_url = chart_url.map(str::to_owned);
                 let status = pushed_status(version, digest, at);
                 self.out.version_status = Some(((key.clone(), version.uid.clone()), status));
                 pushed()
             }
-            ChartState::Pending(Some(reason)) => {
-                Verdict::bad(Reason::Pending, format!("the chart of version {} waits: {reason}", spec.version))
-            }
-            ChartState::Pending(None) => {
-                Verdict::bad(Reason::Pending, format!("the chart of version {} is not pushed yet", spec.version))
-            }
+            ChartState::Pending(Some(reason)) => Verdict::bad(
+                Reason::Pending,
+                format!("the chart of version {} waits: {reason}", spec.version),
+            ),
+            ChartState::Pending(None) => Verdict::bad(
+                Reason::Pending,
+                format!("the chart of version {} is not pushed yet", spec.version),
+            ),
             ChartState::Failed(reason) => {
-                let message = format!("the chart of version {} failed with {reason}; its RenderTask says why", spec.version);
+                let message = format!(
+                    "the chart of version {} failed with {reason}; its RenderTask says why",
+                    spec.version
+                );
                 Verdict::bad(Reason::Failed, message)
             }
         }
     }
 
-    fn new_version(&mut self, mut content: HydratedTargetSpec, newest: Option<&HydratedTargetSpec>) -> Verdict {
+    fn new_version(
+        &mut self,
+        mut content: HydratedTargetSpec,
+        newest: Option<&HydratedTargetSpec>,
+    ) -> Verdict {
         let TargetView { key, object } = self.input.target;
         let recorded = object.status.bootstrap_version;
         content.version = next_version(newest.map(|newest| newest.version), recorded, object.created);
@@ -395,7 +473,9 @@ impl<'o> Draft<'o> {
                 self.out.old_versions.push(((*key).clone(), version.uid.clone()));
             }
         }
-        let Some(newest) = self.versions.keys().next_back() else { return };
+        let Some(newest) = self.versions.keys().next_back() else {
+            return;
+        };
         let current = format!("-v{newest}-");
         for (key, task) in within(&objects.tasks, &target.key.namespace) {
             let owner = task.owner.as_ref();
@@ -414,7 +494,13 @@ impl<'o> Draft<'o> {
     fn finished(mut self, ready: Verdict) -> TargetDecision {
         let generation = self.input.target.object.generation;
         let status = &mut self.out.status;
-        merge(&mut status.conditions, &self.conditions, &[], Some(generation), self.input.now);
+        merge(
+            &mut status.conditions,
+            &self.conditions,
+            &[],
+            Some(generation),
+            self.input.now,
+        );
         set_ready(&mut status.conditions, ready, generation, self.input.now);
         status.observed_generation = Some(generation);
         self.out
@@ -438,7 +524,11 @@ fn conflict(paths: &[String]) -> Option<Verdict> {
     }
     let message = format!(
         "Profiles of this Target set {} of its data differently, so none of them does; let one of them set each, or set them in the Target",
-        if paths.len() == 1 { "a key".to_owned() } else { format!("{} keys", paths.len()) }
+        if paths.len() == 1 {
+            "a key".to_owned()
+        } else {
+            format!("{} keys", paths.len())
+        }
     );
     Some(Verdict::bad(Reason::UserdataConflict, message))
 }
@@ -478,6 +568,12 @@ fn pushed_status(version: &StoredVersion, digest: Option<&str>, at: Timestamp) -
     status.digest = digest.map(str::to_owned);
     status.pushed_at = Some(Time(at));
     let ready = Verdict::good(Reason::Ready, "the chart is pushed").of(ConditionType::Ready);
-    merge(&mut status.conditions, &[ready], &[], Some(version.generation), at);
+    merge(
+        &mut status.conditions,
+        &[ready],
+        &[],
+        Some(version.generation),
+        at,
+    );
     status
 }

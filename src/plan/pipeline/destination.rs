@@ -55,9 +55,8 @@ fn platforms(
         uid: TaskUid::new(""),
     };
     let found = catalog.registries.get(&named.name);
-    let serving = found.filter(|found| {
-        catalog.admits(&found.spec.allowed_namespaces, &found.recorded, &asking)
-    });
+    let serving =
+        found.filter(|found| catalog.admits(&found.spec.allowed_namespaces, &found.recorded, &asking));
     let Some(found) = serving else {
         let message = format!(
             "the ClusterRegistry \"{}\" does not exist or does not allow this namespace; name another in renderRegistryRef, or ask the \
@@ -74,7 +73,10 @@ fn platforms(
         },
         hostname: found.spec.hostname.clone(),
         plain_http: found.spec.plain_http,
-        prefix: found.spec.repository_prefix.replace("{namespace}", &key.namespace),
+        prefix: found
+            .spec
+            .repository_prefix
+            .replace("{namespace}", &key.namespace),
         pull_secret: found.spec.target_pull_secret_name.clone(),
     })
 }
@@ -133,4 +135,3 @@ fn missing(named: &RenderRegistryReference, is_home: bool) -> Refusal {
          reference leave its namespace",
     )
 }
-

@@ -60,18 +60,30 @@ pub fn is_same_content(a: &HydratedTargetSpec, b: &HydratedTargetSpec) -> bool {
 
 fn content(spec: &HydratedTargetSpec) -> String {
     let release = |(name, release): (&String, &HydratedRelease)| {
-        let chart = (&release.repository, &release.version, release.insecure, &release.pull_secret_name);
+        let chart = (
+            &release.repository,
+            &release.version,
+            release.insecure,
+            &release.pull_secret_name,
+        );
         (name.clone(), hash(&chart))
     };
     let releases: BTreeMap<String, String> = spec.releases.iter().map(release).collect();
-    hash(&(&spec.registry, releases, spec.userdata.as_ref().unwrap_or(&Value::Null)))
+    hash(&(
+        &spec.registry,
+        releases,
+        spec.userdata.as_ref().unwrap_or(&Value::Null),
+    ))
 }
 
 /// How a version differs from the one before, in words.
 #[must_use]
 pub fn changes(before: Option<&HydratedTargetSpec>, after: &HydratedTargetSpec) -> String {
     let Some(before) = before else {
-        return shortened("first version", &mut after.releases.iter().map(|(name, r)| shown(name, r)));
+        return shortened(
+            "first version",
+            &mut after.releases.iter().map(|(name, r)| shown(name, r)),
+        );
     };
     let mut parts = Vec::new();
     for (name, release) in &after.releases {
@@ -88,7 +100,10 @@ pub fn changes(before: Option<&HydratedTargetSpec>, after: &HydratedTargetSpec) 
             Some(_) => {}
         }
     }
-    let gone = before.releases.iter().filter(|(name, _)| !after.releases.contains_key(*name));
+    let gone = before
+        .releases
+        .iter()
+        .filter(|(name, _)| !after.releases.contains_key(*name));
     parts.extend(gone.map(|(name, release)| format!("removed {}", shown(name, release))));
     if before.userdata != after.userdata {
         parts.push("userdata changed".to_owned());
@@ -96,7 +111,9 @@ pub fn changes(before: Option<&HydratedTargetSpec>, after: &HydratedTargetSpec) 
     if before.registry != after.registry {
         parts.push("another registry".to_owned());
     }
-    let first = after.rollback_to.map_or_else(String::new, |to| format!("rollback to {to}"));
+    let first = after
+        .rollback_to
+        .map_or_else(String::new, |to| format!("rollback to {to}"));
     shortened(&first, &mut parts.into_iter())
 }
 

@@ -215,7 +215,11 @@ fn choose(contenders: Vec<Contender<'_>>) -> Resolution<'_> {
             Contender::Accepted(release) => {
                 let winner = winner
                     .map(|winner| (winner, LeftOutReason::UniqueName))
-                    .or_else(|| chosen.excluder(&release).map(|winner| (winner, LeftOutReason::AntiAffinity)));
+                    .or_else(|| {
+                        chosen
+                            .excluder(&release)
+                            .map(|winner| (winner, LeftOutReason::AntiAffinity))
+                    });
                 chosen.put(release, winner);
             }
         }
@@ -225,8 +229,14 @@ fn choose(contenders: Vec<Contender<'_>>) -> Resolution<'_> {
 
 impl<'o> Resolution<'o> {
     fn holder(&self, unique_name: &str) -> Option<ObjectKey> {
-        let accepted = self.accepted.iter().find(|release| release.unique_name == unique_name);
-        let kept = self.kept.iter().find(|release| release.unique_name == unique_name);
+        let accepted = self
+            .accepted
+            .iter()
+            .find(|release| release.unique_name == unique_name);
+        let kept = self
+            .kept
+            .iter()
+            .find(|release| release.unique_name == unique_name);
         let kept = kept.map(|kept| ObjectKey::new(&kept.last.namespace, &kept.last.name));
         accepted.map(|release| release.release.clone()).or(kept)
     }
@@ -320,13 +330,11 @@ pub fn version<'o>(
     };
     let found = objects.component_versions.get(&key);
     let found = found.filter(|_| rules.allow(&objects.grants, reference));
-    found
-        .and_then(|found| found.spec.as_ref())
-        .ok_or(if is_home {
-            ResolveFailure::VersionNotFound(key)
-        } else {
-            ResolveFailure::VersionNotGranted(key)
-        })
+    found.and_then(|found| found.spec.as_ref()).ok_or(if is_home {
+        ResolveFailure::VersionNotFound(key)
+    } else {
+        ResolveFailure::VersionNotGranted(key)
+    })
 }
 
 fn kept<'o>(

@@ -81,13 +81,13 @@ fn of_bindings<'o, S: 'o>(
     bindings.filter_map(move |(key, binding)| {
         let spec = binding.spec.as_ref()?;
         let is_meant = is_target(&spec.target_ref, key, target.key);
-        (is_meant && may_reach(ReleaseSourceKind::ReleaseBinding, key, target.key, objects, rules)).then(|| {
-            BoundRelease {
+        (is_meant && may_reach(ReleaseSourceKind::ReleaseBinding, key, target.key, objects, rules)).then(
+            || BoundRelease {
                 source: source(ReleaseSourceKind::ReleaseBinding, key),
                 release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
                 userdata: None,
-            }
-        })
+            },
+        )
     })
 }
 
@@ -171,8 +171,13 @@ pub fn state(
         ReleaseSourceKind::ReleaseBinding => match objects.release_bindings.get(&key) {
             None => SourceState::Gone,
             Some(binding) => binding.spec.as_ref().map_or(SourceState::Binds, |spec| {
-                let binds = is_target(&spec.target_ref, &key, target.key) && is_release(&spec.release_ref.name);
-                if binds { SourceState::Binds } else { SourceState::Gone }
+                let binds =
+                    is_target(&spec.target_ref, &key, target.key) && is_release(&spec.release_ref.name);
+                if binds {
+                    SourceState::Binds
+                } else {
+                    SourceState::Gone
+                }
             }),
         },
         ReleaseSourceKind::Profile => match objects.profiles.get(&key) {

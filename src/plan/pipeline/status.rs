@@ -98,7 +98,10 @@ pub fn of_registry_binding(
         if objects.registries.contains_key(&registry) {
             Verdict::good(Reason::Ready, "the Registry and the Target are there")
         } else {
-            let message = format!("the Registry \"{}\" does not exist in the namespace of the binding", registry.name);
+            let message = format!(
+                "the Registry \"{}\" does not exist in the namespace of the binding",
+                registry.name
+            );
             Verdict::bad(Reason::NotFound, message)
         }
     });
@@ -122,11 +125,18 @@ fn reached(
         name: &target.name,
     };
     let is_allowed = rules.allow(&objects.grants, reference);
-    if is_allowed && objects.targets.contains_key(&ObjectKey::new(namespace, &target.name)) {
+    if is_allowed
+        && objects
+            .targets
+            .contains_key(&ObjectKey::new(namespace, &target.name))
+    {
         return None;
     }
     Some(if *namespace == key.namespace {
-        let message = format!("the Target \"{}\" does not exist in the namespace of the binding", target.name);
+        let message = format!(
+            "the Target \"{}\" does not exist in the namespace of the binding",
+            target.name
+        );
         Verdict::bad(Reason::NotFound, message)
     } else {
         Verdict::bad(
@@ -141,7 +151,10 @@ fn released(release: &ObjectKey, objects: &PipelineObjects) -> Verdict {
     if objects.releases.contains_key(release) {
         Verdict::good(Reason::Ready, "the Release is there")
     } else {
-        let message = format!("the Release \"{}\" does not exist in this namespace; what is on clusters stays", release.name);
+        let message = format!(
+            "the Release \"{}\" does not exist in this namespace; what is on clusters stays",
+            release.name
+        );
         Verdict::bad(Reason::NotFound, message)
     }
 }

@@ -66,7 +66,11 @@ impl PipelineTask {
             spec_hash: task.spec_hash.clone(),
             deleting: task.deleting,
             owner: task.spec.as_ref().and_then(|spec| spec.owner.clone()),
-            state: if is_genuine { state(task) } else { PipelineTaskState::Running },
+            state: if is_genuine {
+                state(task)
+            } else {
+                PipelineTaskState::Running
+            },
         }
     }
 }
@@ -152,7 +156,11 @@ pub fn progress<'o>(
             _ if task.deleting => TaskProgress::Missing(next),
             PipelineTaskState::Running => TaskProgress::Running,
             PipelineTaskState::Blocked(reason) => TaskProgress::Blocked(*reason),
-            PipelineTaskState::Succeeded { digest, chart_url, at } => TaskProgress::Succeeded {
+            PipelineTaskState::Succeeded {
+                digest,
+                chart_url,
+                at,
+            } => TaskProgress::Succeeded {
                 digest: digest.as_deref(),
                 chart_url: chart_url.as_deref(),
                 at: *at,
@@ -197,10 +205,17 @@ pub fn older_attempts<'o>(
     base: &str,
 ) -> impl Iterator<Item = (ObjectKey, &'o str)> {
     let key = move |attempt| ObjectKey::new(namespace, &attempt_name(base, attempt));
-    let attempts = (1..).map(key).map_while(|key| Some((objects.tasks.get(&key)?, key)));
-    let mut known: Vec<_> = attempts.map(|(task, key)| (key, task.uid.as_str(), task.deleting)).collect();
+    let attempts = (1..)
+        .map(key)
+        .map_while(|key| Some((objects.tasks.get(&key)?, key)));
+    let mut known: Vec<_> = attempts
+        .map(|(task, key)| (key, task.uid.as_str(), task.deleting))
+        .collect();
     known.pop();
-    known.into_iter().filter(|(_, _, deleting)| !deleting).map(|(key, uid, _)| (key, uid))
+    known
+        .into_iter()
+        .filter(|(_, _, deleting)| !deleting)
+        .map(|(key, uid, _)| (key, uid))
 }
 
 /// The name of the first attempt.

@@ -26,7 +26,9 @@ pub fn merged<'v>(
     }
     let merged = match (below, target) {
         (Some(below), Some(target)) => Some(over(below, target)),
-        (below, target) => below.map(without_nulls).or_else(|| target.cloned().map(without_nulls)),
+        (below, target) => below
+            .map(without_nulls)
+            .or_else(|| target.cloned().map(without_nulls)),
     };
     (merged, conflicts.into_keys().collect())
 }
@@ -79,7 +81,10 @@ fn without_nulls(data: Value) -> Value {
     match data {
         Value::Object(map) => {
             let kept = map.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect::<Map<_, _>>())
+            Value::Object(
+                kept.map(|(key, value)| (key, without_nulls(value)))
+                    .collect::<Map<_, _>>(),
+            )
         }
         other => other,
     }
@@ -114,10 +119,26 @@ mod tests {
             (vec![], None, None),
             (vec![], Some(json!({"a": null, "b": 1})), Some(json!({"b": 1}))),
             (vec![json!({"a": 1})], None, Some(json!({"a": 1}))),
-            (vec![json!({"a": 1})], Some(json!({"a": 2})), Some(json!({"a": 2}))),
-            (vec![json!({"a": {"b": 1, "c": 2}})], Some(json!({"a": {"b": null}})), Some(json!({"a": {"c": 2}}))),
-            (vec![json!({"a": [1, 2]})], Some(json!({"a": [3]})), Some(json!({"a": [3]}))),
-            (vec![json!({"a": {"x": 1}}), json!({"a": {"y": 2}})], None, Some(json!({"a": {"x": 1, "y": 2}}))),
+            (
+                vec![json!({"a": 1})],
+                Some(json!({"a": 2})),
+                Some(json!({"a": 2})),
+            ),
+            (
+                vec![json!({"a": {"b": 1, "c": 2}})],
+                Some(json!({"a": {"b": null}})),
+                Some(json!({"a": {"c": 2}})),
+            ),
+            (
+                vec![json!({"a": [1, 2]})],
+                Some(json!({"a": [3]})),
+                Some(json!({"a": [3]})),
+            ),
+            (
+                vec![json!({"a": {"x": 1}}), json!({"a": {"y": 2}})],
+                None,
+                Some(json!({"a": {"x": 1, "y": 2}})),
+            ),
         ];
         for (profiles, target, expected) in rows {
             let (data, conflicts) = merged(&profiles, target.as_ref());
@@ -129,7 +150,10 @@ mod tests {
     fn what_two_profiles_set_differently_is_of_neither() {
         let profiles = [json!({"a": {"b/c": 1}, "d": 1}), json!({"a": {"b/c": 2}, "d": 1})];
         let (data, conflicts) = merged(&profiles, None);
-        assert_eq!((data, conflicts), (Some(json!({"a": {}, "d": 1})), vec!["/a/b~1c".to_owned()]));
+        assert_eq!(
+            (data, conflicts),
+            (Some(json!({"a": {}, "d": 1})), vec!["/a/b~1c".to_owned()])
+        );
         // A third that agrees with one of them changes nothing.
         let profiles = [profiles[0].clone(), profiles[1].clone(), profiles[0].clone()];
         assert_eq!(merged(&profiles, None).0, Some(json!({"a": {}, "d": 1})));

@@ -15,6 +15,6 @@ pub(in crate::plan) mod resolved;
 pub use copied_credentials::{CopiedCredentials, CopyRequest};
 pub use credential::{CertificateSource, CredentialState};
 pub use offers::{CatalogClass, CatalogCluster, CatalogRegistry};
-pub(in crate::plan) use resolve::destination;
 pub use resolve::Catalog;
+pub(in crate::plan) use resolve::destination;
 pub use resolved::ResolvedTask;

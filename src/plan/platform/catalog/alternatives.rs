@@ -31,9 +31,10 @@ struct CatalogLookup {
 impl Catalog {
     /// The message to a task that names a registry of the platform that it may not use.
     pub(super) fn no_registry(&self, task: &Task) -> Refusal {
-        let usable = self.registries.iter().filter(|(_, found)| {
-            self.admits(&found.spec.allowed_namespaces, &found.recorded, &task.id)
-        });
+        let usable = self
+            .registries
+            .iter()
+            .filter(|(_, found)| self.admits(&found.spec.allowed_namespaces, &found.recorded, &task.id));
         let entries = usable.filter_map(|(name, found)| entry(name, &found.spec, &task.id));
         let sought = CatalogLookup {
             kind: "ClusterRegistry",

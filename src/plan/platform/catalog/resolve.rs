@@ -171,7 +171,12 @@ impl Catalog {
         serving.ok_or_else(|| self.no_registry(task))
     }
 
-    pub(in crate::plan) fn admits(&self, allowed: &[AllowedNamespace], recorded: &NamespaceUids, task: &TaskId) -> bool {
+    pub(in crate::plan) fn admits(
+        &self,
+        allowed: &[AllowedNamespace],
+        recorded: &NamespaceUids,
+        task: &TaskId,
+    ) -> bool {
         let current = self.namespaces.get(&task.namespace);
         is_allowed(allowed, recorded, current, task)
     }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{class, platform, registry, spec_with, task_in};
 use crate::api::conditions::Reason::{
-    self, InvalidSpec, PushSecretInvalid, PushSecretNotFound, RegistryNotAllowed,
-    RegistryNotFound, RendererClassNotFound, RepositoryNotAllowed,
+    self, InvalidSpec, PushSecretInvalid, PushSecretNotFound, RegistryNotAllowed, RegistryNotFound,
+    RendererClassNotFound, RepositoryNotAllowed,
 };
 use crate::api::names::TaskKind;
 use crate::plan::platform::catalog::{Catalog, CertificateSource, CredentialState, ResolvedTask};

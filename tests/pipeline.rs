@@ -1,0 +1,316 @@
+//! From Releases and Targets to tasks: what is made for a Target, what stays on it, and what leaves it, on a real API server.
+
+#![allow(
+    clippy::too_many_lines,
+    reason = "each test tells one story from its beginning to its end"
+)]
+
+mod support;
+
+#[path = "pipeline/fleet.rs"]
+mod fleet;
+#[path = "pipeline/leaving.rs"]
+mod leaving;
+#[path = "pipeline/rollback.rs"]
+mod rollback;
+#[path = "pipeline/scene.rs"]
+mod scene;
+
+use anyhow::Result;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use renderhub::api::RenderTask;
+use renderhub::api::pipeline::{HydratedTarget, Profile, Release, ReleaseBinding, Target};
+use renderhub_harness::wait_for;
+use serde_json::json;
+
+use scene::{Scene, condition};
+use support::LIMIT;
+
+#[tokio::test]
+async fn a_release_that_is_bound_to_a_target_is_rendered_recorded_and_bundled() -> Result<()> {
+    let scene = Scene::new("bound").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene
+        .target("edge", json!({"userdata": {"site": "north"}}))
+        .await?;
+    scene.bind("edge", "shop").await?;
+    let task = scene.complete_next("release-shop-").await?;
+    assert_eq!(
+        task.spec.repository,
+        format!("{0}/{0}/release-shop", scene.tenant())
+    );
+    assert!(
+        task.spec.tag.starts_with("v0.0.1-h") && task.spec.tag.len() == 24,
+        "{}",
+        task.spec.tag
+    );
+    let bootstrap = scene.complete_next("bootstrap-edge-v").await?;
+    let target = scene.ready("edge").await?;
+    let status = target.status.unwrap_or_default();
+    let version = status.bootstrap_version.expect("it is ready");
+    assert_eq!(bootstrap.spec.tag, format!("v0.0.{version}"));
+    let url = status.chart_url.expect("it is ready");
+    assert!(
+        url.ends_with(&format!(
+            "/{}/bootstrap-edge:{}",
+            scene.tenant(),
+            bootstrap.spec.tag
+        )),
+        "{url}"
+    );
+    assert_eq!(status.releases.len(), 1);
+    for type_ in [
+        "RegistryResolved",
+        "ReleasesResolved",
+        "ReleasesRendered",
+        "BootstrapReady",
+    ] {
+        assert_eq!(
+            condition(&status.conditions, type_).map(|c| c.status.as_str()),
+            Some("True"),
+            "{type_}"
+        );
+    }
+    let versions = scene.versions("edge").await?;
+    let spec = &versions[0].spec;
+    assert_eq!(
+        (versions.len(), spec.version, spec.changes.as_str()),
+        (1, version, "first version: shop 1.0.0")
+    );
+    assert_eq!(spec.releases["shop"].version, task.spec.tag);
+    assert!(
+        spec.releases["shop"].digest.is_some() && versions[0].status.as_ref().unwrap().pushed_at.is_some()
+    );
+    let input = &bootstrap.spec.config.bootstrap.as_ref().unwrap().input;
+    assert_eq!(input.userdata, Some(json!({"site": "north"})));
+    assert_eq!(input.releases["shop"].tag, task.spec.tag);
+    // A target that is made again never meets a tag that is there.
+    let created = target.metadata.creation_timestamp.unwrap().0.as_second();
+    assert_eq!(version, created);
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_version_of_a_component_is_rolled_out_under_a_tag_that_was_never_used() -> Result<()> {
+    let scene = Scene::new("rolled").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    let first = scene.complete_next("release-shop-").await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    // The ComponentVersion changes beneath the Release, whose generation stays.
+    scene.component_version("shop", "1.1.0").await?;
+    let second = scene.complete_other("release-shop-", &first).await?;
+    assert_ne!(first.spec.tag, second.spec.tag);
+    scene.complete_version("edge", 2).await?;
+    let versions = scene.until_versions("edge", 2).await?;
+    assert_eq!(versions[1].spec.changes, "shop 1.0.0 → 1.1.0");
+    assert_eq!(versions[1].spec.version, versions[0].spec.version + 1);
+    // The shared task of the old chart goes, because no Target needs it.
+    wait_for("the old task to be gone", LIMIT, async || {
+        Ok(scene
+            .tasks()
+            .get_opt(&first.name_any())
+            .await?
+            .is_none()
+            .then_some(()))
+    })
+    .await?;
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hub_that_is_killed_goes_on_and_writes_nothing_twice() -> Result<()> {
+    let mut scene = Scene::new("killed").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    scene.task_named("release-shop-").await?;
+    scene.stage.restart_hub().await?;
+    scene.complete_next("release-shop-").await?;
+    scene.task_named("bootstrap-edge-v").await?;
+    scene.stage.restart_hub().await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    let before = scene.versions_of_objects().await?;
+    scene.stage.restart_hub().await?;
+    // A second Target is served, so the hub has looked at everything.
+    scene.target("later", json!({})).await?;
+    scene.bind("later", "shop").await?;
+    scene.complete_next("bootstrap-later-v").await?;
+    scene.ready("later").await?;
+    let after = scene.versions_of_objects().await?;
+    for (name, version) in before {
+        assert_eq!(
+            after.get(&name),
+            Some(&version),
+            "{name} was written by a hub that had nothing to do"
+        );
+    }
+    assert_eq!(scene.versions("edge").await?.len(), 1);
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named_and_mended_by_itself() -> Result<()> {
+    let scene = Scene::new("missing").await?;
+    scene
+        .target("edge", json!({"renderRegistryRef": {"name": "absent"}}))
+        .await?;
+    scene.target_is("edge", "Ready", "False", "NotFound").await?;
+    scene.target_is("edge", "Stalled", "True", "NotFound").await?;
+    let registry =
+        json!({"renderRegistryRef": {"kind": "ClusterRegistry", "name": "absent", "namespace": null}});
+    scene.change_target("edge", registry).await?;
+    scene.target_is("edge", "Ready", "False", "NotGranted").await?;
+    let registry = json!({"renderRegistryRef": {"kind": "ClusterRegistry", "name": scene.tenant()}});
+    scene.change_target("edge", registry).await?;
+    scene
+        .target_is("edge", "Ready", "False", "NoReleaseBindings")
+        .await?;
+    scene.bind("edge", "shop").await?;
+    let message = scene
+        .target_is("edge", "Ready", "False", "AllReleaseBindingsFiltered")
+        .await?;
+    assert!(
+        message.contains(&format!("Release {}/shop does not exist", scene.tenant())),
+        "{message}"
+    );
+    let binding: Api<ReleaseBinding> = scene.api();
+    scene
+        .condition_of(
+            &binding,
+            "edge-shop",
+            |o| Some(&o.status.as_ref()?.conditions),
+            "False",
+            "NotFound",
+        )
+        .await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.complete_next("release-shop-").await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    scene
+        .condition_of(
+            &binding,
+            "edge-shop",
+            |o| Some(&o.status.as_ref()?.conditions),
+            "True",
+            "Ready",
+        )
+        .await?;
+    let releases: Api<Release> = scene.api();
+    scene
+        .condition_of(
+            &releases,
+            "shop",
+            |o| Some(&o.status.as_ref()?.conditions),
+            "True",
+            "Ready",
+        )
+        .await?;
+    let target: Target = scene.api().get("edge").await?;
+    assert_eq!(condition(&target.status.unwrap().conditions, "Stalled"), None);
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_chart_that_fails_holds_the_new_version_back_and_what_is_there_stays() -> Result<()> {
+    let scene = Scene::new("failed").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.release("blog", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    scene.complete_next("release-shop-").await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    scene.bind("edge", "blog").await?;
+    let task = scene.task_named("release-blog-").await?;
+    scene.fail(&task).await?;
+    let message = scene.target_is("edge", "Ready", "False", "ReleaseFailed").await?;
+    assert!(
+        message.contains(&format!("Release {}/blog failed with JobFailed", scene.tenant())),
+        "{message}"
+    );
+    assert_eq!(scene.versions("edge").await?.len(), 1);
+    scene.target_is("edge", "BootstrapReady", "True", "Ready").await?;
+    // Another Release of the Target is taken away: what failed is not wanted any more.
+    let bindings: Api<ReleaseBinding> = scene.api();
+    bindings.delete("edge-blog", &DeleteParams::default()).await?;
+    scene.ready("edge").await?;
+    wait_for("the failed task to be gone", LIMIT, async || {
+        Ok(scene
+            .tasks()
+            .get_opt(&task.name_any())
+            .await?
+            .is_none()
+            .then_some(()))
+    })
+    .await?;
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_target_that_is_deleted_takes_its_versions_and_tasks_along() -> Result<()> {
+    let scene = Scene::new("deleted").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    scene.complete_next("release-shop-").await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    let versions = scene.versions("edge").await?;
+    let owner = &versions[0].metadata.owner_references.as_ref().unwrap()[0];
+    let targets: Api<Target> = scene.api();
+    assert_eq!(Some(owner.uid.clone()), targets.get("edge").await?.uid());
+    let bootstrap = scene.task_named("bootstrap-edge-v").await?;
+    assert_eq!(
+        bootstrap.metadata.owner_references.as_ref().unwrap()[0].uid,
+        owner.uid
+    );
+    targets.delete("edge", &DeleteParams::default()).await?;
+    // The shared task is nobody's, so the hub deletes it.
+    wait_for("the shared task to be gone", LIMIT, async || {
+        let tasks: Vec<RenderTask> = scene.all_tasks().await?;
+        Ok((!tasks.iter().any(|t| t.name_any().starts_with("release-"))).then_some(()))
+    })
+    .await?;
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_hub_writes_versions_and_a_version_cannot_be_changed() -> Result<()> {
+    let scene = Scene::new("sealed").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    scene.complete_next("release-shop-").await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    let version = scene.versions("edge").await?.remove(0);
+    let api: Api<HydratedTarget> = scene.api();
+    let patch = Patch::Merge(json!({"spec": {"changes": "mine"}}));
+    let changed = api
+        .patch(&version.name_any(), &PatchParams::default(), &patch)
+        .await;
+    let message = changed.expect_err("a version stands for one content").to_string();
+    assert!(message.contains("a version stands for one content"), "{message}");
+    let profiles: Api<Profile> = scene.api();
+    assert!(
+        profiles
+            .list(&kube::api::ListParams::default())
+            .await?
+            .items
+            .is_empty()
+    );
+    scene.passed();
+    Ok(())
+}
