@@ -242,6 +242,13 @@ async fn each_bound_holds() -> Result<()> {
         "QueuePolicy",
         "Registry",
         "ReferenceGrant",
+        "Target",
+        "Release",
+        "ReleaseBinding",
+        "Profile",
+        "RegistryBinding",
+        "Component",
+        "ComponentVersion",
     ];
     for kind in KINDS.into_iter().chain(others) {
         let mut bounded = Vec::new();

@@ -287,6 +287,27 @@ async fn a_target_that_is_deleted_takes_its_versions_and_tasks_along() -> Result
 }
 
 #[tokio::test]
+async fn tasks_of_the_pipeline_are_no_finished_tasks_of_the_tenants() -> Result<()> {
+    let scene = Scene::with_flags("retained", &["--keep-finished-per-namespace=0"]).await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    let task = scene.complete_next("release-shop-").await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    // A task that a tenant made is removed once it is finished.
+    let own = scene.stage.submit(scene.stage.task("own")).await?;
+    scene.stage.complete(&own).await?;
+    wait_for("the tenant's task to be gone", LIMIT, async || {
+        Ok(scene.tasks().get_opt("own").await?.is_none().then_some(()))
+    })
+    .await?;
+    assert!(scene.tasks().get_opt(&task.name_any()).await?.is_some());
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
 async fn only_the_hub_writes_versions_and_a_version_cannot_be_changed() -> Result<()> {
     let scene = Scene::new("sealed").await?;
     scene.release("shop", "1.0.0", json!({})).await?;

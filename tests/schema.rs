@@ -7,6 +7,9 @@ use std::process::Command;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use proptest::prelude::*;
+use renderhub::api::pipeline::{
+    Component, ComponentVersion, HydratedTarget, Profile, RegistryBinding, Release, ReleaseBinding, Target,
+};
 use renderhub::api::{
     ClusterRegistry, ClusterRenderTask, QueuePolicy, ReferenceGrant, Registry, RenderCluster, RenderTask,
     RendererClass, custom_resource_definitions,
@@ -18,6 +21,8 @@ use serde_json::{Map, Value, json};
 const FREE_FORM: &[&str] = &[
     "spec.config.bootstrap.input.userdata",
     "spec.config.release.values",
+    "spec.userdata",
+    "spec.values",
 ];
 /// Objects that keep fields the hub does not know, because another renderer may.
 const OPEN: &str = "spec.config";
@@ -164,8 +169,8 @@ fn only_the_configuration_keeps_what_is_not_known() {
             let open = schema["x-kubernetes-preserve-unknown-fields"] == true;
             let in_config = path.starts_with(OPEN);
             let is_map = !schema["additionalProperties"].is_null();
-            let expected =
-                in_config && !is_map && (schema["type"] == "object" || FREE_FORM.contains(&path.as_str()));
+            let is_free_form = FREE_FORM.contains(&path.as_str());
+            let expected = is_free_form || in_config && !is_map && schema["type"] == "object";
             assert_eq!(open, expected, "{kind} {path}");
             assert!(
                 schema["nullable"].is_null(),
@@ -200,7 +205,14 @@ fn every_kind_is_found_and_shown() {
             assert_eq!(names.categories.unwrap(), ["renderhub"]);
             let version = &crd.spec.versions[0];
             let has_status = version.subresources.as_ref().is_some_and(|s| s.status.is_some());
-            let has_none = ["Registry", "ReferenceGrant", "QueuePolicy"].contains(&names.kind.as_str());
+            let none = [
+                "Registry",
+                "ReferenceGrant",
+                "QueuePolicy",
+                "Component",
+                "ComponentVersion",
+            ];
+            let has_none = none.contains(&names.kind.as_str());
             assert_eq!(has_status, !has_none, "{}", names.kind);
             let columns = version.additional_printer_columns.as_ref().unwrap();
             assert_eq!(
@@ -221,6 +233,14 @@ fn every_kind_is_found_and_shown() {
         ("queuepolicies", "qp"),
         ("registries", "reg"),
         ("referencegrants", "rgrant"),
+        ("targets", "tgt"),
+        ("releases", "rel"),
+        ("releasebindings", "rlb"),
+        ("profiles", "prf"),
+        ("registrybindings", "rgb"),
+        ("components", "comp"),
+        ("componentversions", "cv"),
+        ("hydratedtargets", "ht"),
     ];
     assert_eq!(
         short,
@@ -344,4 +364,12 @@ fn the_types_decode_whatever_the_schema_admits() {
     decodes::<QueuePolicy>("QueuePolicy");
     decodes::<Registry>("Registry");
     decodes::<ReferenceGrant>("ReferenceGrant");
+    decodes::<Target>("Target");
+    decodes::<Release>("Release");
+    decodes::<ReleaseBinding>("ReleaseBinding");
+    decodes::<Profile>("Profile");
+    decodes::<RegistryBinding>("RegistryBinding");
+    decodes::<Component>("Component");
+    decodes::<ComponentVersion>("ComponentVersion");
+    decodes::<HydratedTarget>("HydratedTarget");
 }

@@ -190,9 +190,9 @@ reasons! {
     MissingDependencies,
     /// The chart of a Release could not be rendered or pushed.
     ReleaseFailed,
-    /// No RegistryBinding says how a host is pulled from.
+    /// No `RegistryBinding` says how a host is pulled from.
     MissingRegistryBinding,
-    /// RegistryBindings name different Secrets for one host.
+    /// `RegistryBindings` name different Secrets for one host.
     RegistryBindingConflict,
     /// The chart of a Target could not be rendered or pushed.
     Failed,

@@ -253,6 +253,13 @@ fn finish(kind: &mut JSONSchemaProps) {
     if let Some(config) = spec.properties.as_mut().and_then(|p| p.get_mut("config")) {
         // The renderer gets what the tenant wrote, and nothing the API server added.
         for_each(config, &mut |node| node.default = None);
+    } else {
+        // Types that a configuration shares are open there, for a renderer that knows more fields; the hub itself knows them all.
+        for_each(spec, &mut |node| {
+            if node.type_.as_deref() == Some("object") {
+                node.x_kubernetes_preserve_unknown_fields = None;
+            }
+        });
     }
     kind.description = about;
 }

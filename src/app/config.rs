@@ -330,6 +330,7 @@ impl RunArgs {
             large_passes_of_one: LARGE_PASSES_OF_ONE,
             gc_interval: self.gc_interval,
             keep_finished: self.keep_finished_per_namespace,
+            has_pipeline: self.pipeline.pipeline,
             keep_failed: self.kept.settings()?,
         })
     }

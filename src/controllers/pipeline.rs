@@ -6,7 +6,10 @@
 mod controller;
 mod kinds;
 mod namespace_status;
+mod operations;
+mod status_write;
 mod store;
+mod watches;
 mod work;
 
 pub use controller::{PipelineController, PipelineSettings};

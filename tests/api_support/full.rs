@@ -13,6 +13,7 @@ pub fn all() -> Vec<Value> {
     all.push(queue_policy());
     all.push(tenants_registry());
     all.push(grant());
+    all.extend(pipeline());
     all
 }
 
@@ -98,7 +99,7 @@ pub fn tenants_registry() -> Value {
     let spec = json!({
         "hostname": "registry.example", "plainHTTP": false, "pushSecretRef": { "name": "a" },
         "repositoryPrefix": "{namespace}/", "tokenRealm": "https://auth.example/token",
-        "caConfigMapRef": { "name": "a", "key": "a" },
+        "caConfigMapRef": { "name": "a", "key": "a" }, "targetPullSecretName": "a",
     });
     with_spec("Registry", "full", &spec)
 }
@@ -110,4 +111,62 @@ pub fn grant() -> Value {
         "to": [{ "group": "renderhub.dev", "kind": "Registry", "name": "a" }],
     });
     with_spec("ReferenceGrant", "full", &spec)
+}
+
+/// The objects of the pipeline that tenants write, with every field.
+pub fn pipeline() -> [Value; 7] {
+    let selector = json!({
+        "matchLabels": { "a": "b" }, "matchExpressions": [{ "key": "a", "operator": "In", "values": ["b"] }],
+    });
+    let helm = json!({ "name": "web", "version": "1", "appVersion": "1", "description": "a", "valuesTemplate": "a" });
+    let target = json!({ "name": "a", "namespace": "a" });
+    [
+        with_spec(
+            "Target",
+            "full",
+            &json!({
+                "renderRegistryRef": { "kind": "Registry", "name": "a", "namespace": "a" }, "userdata": { "a": 1 },
+                "serviceAccountName": "a", "rendererClassName": "a", "renderClusterName": "a", "suspend": true,
+                "historyLimit": 1, "rollbackTo": 1, "allowEmpty": true,
+            }),
+        ),
+        with_spec(
+            "Release",
+            "full",
+            &json!({
+                "componentVersionRef": { "name": "a", "namespace": "a" }, "targetNamespace": "a", "uniqueName": "a",
+                "antiAffinity": selector, "values": { "a": 1 }, "failedJobTTL": 1, "priority": 1,
+            }),
+        ),
+        with_spec(
+            "ReleaseBinding",
+            "full",
+            &json!({ "targetRef": target, "releaseRef": { "name": "a" } }),
+        ),
+        with_spec(
+            "Profile",
+            "full",
+            &json!({ "releaseRef": { "name": "a" }, "targetSelector": selector, "userdata": { "a": 1 } }),
+        ),
+        with_spec(
+            "RegistryBinding",
+            "full",
+            &json!({ "targetRef": target, "registryRef": { "name": "a" } }),
+        ),
+        with_spec(
+            "Component",
+            "full",
+            &json!({ "scheme": "https", "registry": "registry.example", "repository": "a/b" }),
+        ),
+        with_spec(
+            "ComponentVersion",
+            "full",
+            &json!({
+                "componentRef": { "name": "a" }, "tag": "1", "entrypoint": { "resourceName": "chart", "type": "helm" },
+                "resources": { "chart": {
+                    "repository": "registry.example/web", "tag": "1", "insecure": true, "helm": helm,
+                } },
+            }),
+        ),
+    ]
 }

@@ -1,6 +1,7 @@
 //! A release leaves a cluster only on purpose.
 
 use anyhow::Result;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use renderhub::api::pipeline::{Release, ReleaseBinding};
 use serde_json::json;
@@ -101,6 +102,11 @@ async fn a_label_that_flaps_removes_nothing() -> Result<()> {
     let versions = scene.versions("edge").await?;
     assert_eq!(versions[1].spec.changes, "userdata changed");
     assert!(versions[1].spec.releases.contains_key("shop"));
+    let tasks = scene.all_tasks().await?;
+    let charts = tasks
+        .iter()
+        .filter(|task| task.name_any().starts_with("release-"));
+    assert_eq!(charts.count(), 1, "its chart was not rendered again");
     scene.passed();
     Ok(())
 }

@@ -3,7 +3,7 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::ObjectName;
+use super::reference::ObjectName;
 use super::release::PipelineStatus;
 use crate::api::schema;
 

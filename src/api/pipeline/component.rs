@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::ObjectName;
+use super::reference::ObjectName;
 use crate::api::renderer_config::{Entrypoint, HelmResource};
 use crate::api::schema;
 

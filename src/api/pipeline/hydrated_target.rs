@@ -35,7 +35,7 @@ pub struct HydratedTargetSpec {
     #[schemars(schema_with = "schema::word")]
     pub target_uid: String,
     /// Number of the version; the chart's version is `v0.0.<number>`.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 1_000_000_000_000_u64))]
     pub version: i64,
     /// Where the chart is pushed to.
     pub registry: HydratedRegistry,
@@ -55,7 +55,7 @@ pub struct HydratedTargetSpec {
     pub changes: String,
     /// The version whose content this is, where it is a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 1_000_000_000_000_u64))]
     pub rollback_to: Option<i64>,
 }
 

@@ -4,6 +4,7 @@ mod binding;
 mod component;
 mod hydrated_target;
 mod profile;
+mod reference;
 mod release;
 mod target;
 
@@ -15,22 +16,9 @@ pub use hydrated_target::{
     HydratedRegistry, HydratedRelease, HydratedTarget, HydratedTargetSpec, HydratedTargetStatus,
 };
 pub use profile::{Profile, ProfileSpec, ProfileStatus};
+pub use reference::ObjectName;
 pub use release::{ComponentVersionReference, PipelineStatus, Release, ReleaseSpec, ReleaseStatus};
 pub use target::{
     LeavingRelease, ReleaseSource, ReleaseSourceKind, RenderRegistryKind, RenderRegistryReference, Target,
     TargetRelease, TargetSpec, TargetStatus,
 };
-
-use kube::KubeSchema;
-use serde::{Deserialize, Serialize};
-
-use super::schema;
-
-/// Names an object in the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectName {
-    /// Name of the object.
-    #[schemars(schema_with = "schema::object_name")]
-    pub name: String,
-}

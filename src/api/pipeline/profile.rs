@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ObjectName;
+use super::reference::ObjectName;
 use crate::api::schema;
 
 /// Puts a Release on every Target with certain labels, without an object for each.

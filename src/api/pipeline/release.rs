@@ -69,7 +69,7 @@ pub struct ComponentVersionReference {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseStatus {
-    /// `Ready`: the ComponentVersion exists and may be used; `Stalled` where only a person can help.
+    /// `Ready`: the `ComponentVersion` exists and may be used; `Stalled` where only a person can help.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -49,7 +49,7 @@ pub struct TargetSpec {
     pub history_limit: Option<i32>,
     /// Version whose content the Target has until the field is removed, whatever is bound to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     pub rollback_to: Option<i64>,
     /// Whether a chart without any release may be rendered, which removes all of them from the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub struct TargetStatus {
     pub observed_generation: Option<i64>,
     /// The newest version that was pushed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 1_000_000_000_000_u64))]
     pub bootstrap_version: Option<i64>,
     /// Where its chart is: `oci://host/repository:tag`.
     #[serde(default, rename = "chartURL", skip_serializing_if = "Option::is_none")]

@@ -37,7 +37,7 @@ pub struct PipelineArgs {
 impl PipelineArgs {
     /// What governs the pipeline; `None` where it is off.
     pub(super) fn settings(
-        &self,
+        self,
         crosses_namespaces: bool,
         namespaces: &[String],
     ) -> Option<PipelineSettings> {

@@ -4,39 +4,35 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::stream::{BoxStream, SelectAll};
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::ReferenceGrant;
 use crate::base::metrics::{ErrorLabels, Metrics};
 use crate::controllers::platform::PublishedCatalog;
 use crate::kubernetes::apply::{CallError, HubClient, TransportStage};
-use crate::kubernetes::object::{LabelledObject, SlimObject};
-use crate::kubernetes::watch::{pipeline_objects, pipeline_tasks};
-use crate::plan::pipeline::decide::{TargetInput, decide};
-use crate::plan::pipeline::object::{ObjectKey, PipelineObject, within};
+use crate::plan::pipeline::decide::{NewTask, TargetDecision, TargetInput, decide};
+use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::source::TargetView;
-use crate::plan::pipeline::task::{PipelineTask, PipelineTaskState};
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
 use crate::plan::task::status_seal::SealKey;
 
-use super::kinds::{KINDS, PipelineKindOperations};
 use super::namespace_status::NamespaceWork;
-use super::store::{GRANTS, PipelineChange, PipelineStore, TASKS, WatchScope};
-use super::work::{PipelineKey, TargetWork, WorkOutcome, Written};
+use super::store::{PipelineChange, PipelineStore};
+use super::watches::{PipelineWatchEvent, watch_all};
+use super::work::{PipelineKey, TargetWork, WorkOutcome};
 
 /// Workers: an API server is saturated at about eight writes in flight.
 const WORKERS: usize = 16;
 /// Time in which changes that concern the Targets of a namespace are gathered.
 const SETTLE: Duration = Duration::from_millis(200);
+/// Passes in a row in which a key may be worked on without a pause; what is made for a Target takes five.
+const ROUNDS: u32 = 16;
 /// Longest wait while nothing is due.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -45,13 +41,6 @@ const IDLE: Duration = Duration::from_secs(3600);
 pub struct PipelineSettings {
     /// Which references may leave their namespace, and which namespaces are watched.
     pub rules: ReferenceRules,
-}
-
-/// What a watch shows.
-enum PipelineWatchEvent {
-    Object(&'static PipelineKindOperations, WatchScope, Event<LabelledObject>),
-    Grant(WatchScope, Event<LabelledObject>),
-    Task(WatchScope, Event<SlimObject>),
 }
 
 /// The loop's state.
@@ -64,6 +53,8 @@ pub struct PipelineController {
     store: PipelineStore,
     queue: WorkQueue<PipelineKey>,
     backoff: Backoff<PipelineKey>,
+    /// Passes in a row in which a key was worked on.
+    rounds: HashMap<PipelineKey, u32>,
     workers: JoinSet<WorkOutcome>,
     /// What each worker has, and the shared tasks that it makes.
     running: HashMap<Id, (PipelineKey, Vec<ObjectKey>)>,
@@ -95,6 +86,7 @@ impl PipelineController {
             store: PipelineStore::default(),
             queue: WorkQueue::default(),
             backoff: Backoff::default(),
+            rounds: HashMap::new(),
             workers: JoinSet::new(),
             running: HashMap::new(),
             dirty: BTreeSet::new(),
@@ -106,7 +98,9 @@ impl PipelineController {
 
     /// Runs until `stop`, and lets workers end then.
     pub async fn run(mut self, client: Client, stop: CancellationToken) {
-        let mut events = self.watch(&client);
+        let crosses = self.settings.rules.crosses_namespaces;
+        let (scopes, mut events) = watch_all(&client, &self.settings.rules.served, crosses, &self.metrics);
+        self.store.unlisted.extend(scopes);
         loop {
             let wait = self.wait();
             tokio::select! {
@@ -128,50 +122,6 @@ impl PipelineController {
         std::future::pending::<()>().await;
     }
 
-    fn watch(&mut self, client: &Client) -> SelectAll<BoxStream<'static, PipelineWatchEvent>> {
-        let scopes: Vec<Option<Arc<str>>> = match self.settings.rules.served.as_slice() {
-            [] => vec![None],
-            named => named.iter().map(|name| Some(Arc::from(name.as_str()))).collect(),
-        };
-        let mut all = Vec::new();
-        for namespace in scopes {
-            let scope = |plural| WatchScope {
-                plural,
-                namespace: namespace.clone(),
-            };
-            for kind in KINDS {
-                let of = scope(kind.plural);
-                self.store.unlisted.insert(of.clone());
-                let events = (kind.watch)(client, namespace.as_deref(), &self.metrics);
-                all.push(
-                    events
-                        .map(move |event| PipelineWatchEvent::Object(kind, of.clone(), event))
-                        .boxed(),
-                );
-            }
-            let of = scope(TASKS);
-            self.store.unlisted.insert(of.clone());
-            let events = pipeline_tasks(client, namespace.as_deref(), &self.metrics);
-            all.push(
-                events
-                    .map(move |event| PipelineWatchEvent::Task(of.clone(), event))
-                    .boxed(),
-            );
-            if self.settings.rules.crosses_namespaces {
-                let of = scope(GRANTS);
-                self.store.unlisted.insert(of.clone());
-                let events =
-                    pipeline_objects::<ReferenceGrant>(client, namespace.as_deref(), &self.metrics, GRANTS);
-                all.push(
-                    events
-                        .map(move |event| PipelineWatchEvent::Grant(of.clone(), event))
-                        .boxed(),
-                );
-            }
-        }
-        stream::select_all(all)
-    }
-
     fn handle_watch_event(&mut self, event: PipelineWatchEvent) {
         let was_listed = self.store.unlisted.is_empty();
         let change = match event {
@@ -182,7 +132,6 @@ impl PipelineController {
             PipelineWatchEvent::Task(scope, event) => self.store.handle_task_event(&scope, event, &self.key),
         };
         match change {
-            PipelineChange::Nothing => {}
             PipelineChange::Target(key) => {
                 let namespace = PipelineKey::Namespace(key.namespace.clone());
                 self.queue.add_at(&namespace, Instant::now() + SETTLE);
@@ -196,7 +145,7 @@ impl PipelineController {
                     tracing::info!(targets, "the pipeline knows all its objects");
                 }
             }
-            PipelineChange::Listed => {}
+            PipelineChange::Nothing | PipelineChange::Listed => {}
         }
     }
 
@@ -262,6 +211,7 @@ impl PipelineController {
                 PipelineKey::Namespace(namespace) => !self.start_namespace(namespace),
             };
             if is_idle {
+                self.rounds.remove(&key);
                 self.backoff.clear(&key);
                 self.queue.done(&key);
             }
@@ -270,39 +220,26 @@ impl PipelineController {
 
     /// Decides about a Target; returns whether a worker has it.
     fn start_target(&mut self, key: &ObjectKey) -> bool {
-        let catalog = self.catalog.borrow().clone();
-        let (Some(object), Some(catalog)) = (self.store.objects.targets.get(key), catalog) else {
-            self.needed.remove(key);
-            return false;
-        };
-        let now = Timestamp::now();
-        let input = TargetInput {
-            target: TargetView { key, object },
-            objects: &self.store.objects,
-            rules: &self.settings.rules,
-            catalog: &catalog,
-            now,
-        };
-        let Some(mut decision) = decide(input) else {
+        let Some((uid, mut decision, has_new_status)) = self.decide(key) else {
             self.needed.remove(key);
             return false;
         };
         self.needed
             .insert(key.clone(), std::mem::take(&mut decision.needed));
         if let Some(at) = decision.look_again {
-            let wait = at.duration_since(now).try_into().unwrap_or(Duration::ZERO);
+            let wait = at.duration_since(Timestamp::now());
+            let wait = wait.try_into().unwrap_or(Duration::ZERO);
             self.queue
                 .add_at(&PipelineKey::Target(key.clone()), Instant::now() + wait);
         }
         let in_flight = &self.in_flight;
-        decision
-            .new_tasks
-            .retain(|task| !in_flight.contains(&ObjectKey::new(&key.namespace, &task.name)));
+        let is_new = |task: &NewTask| !in_flight.contains(&ObjectKey::new(&key.namespace, &task.name));
+        decision.new_tasks.retain(is_new);
         let work = TargetWork {
             key: key.clone(),
-            uid: object.uid.clone(),
-            has_new_status: decision.status != object.status,
+            uid,
             decision,
+            has_new_status,
         };
         if !work.has_work() {
             return false;
@@ -313,6 +250,21 @@ impl PipelineController {
         self.running
             .insert(worker.id(), (PipelineKey::Target(key.clone()), shared));
         true
+    }
+
+    /// The UID of a Target, what is to be done for it, and whether its status differs.
+    fn decide(&self, key: &ObjectKey) -> Option<(String, TargetDecision, bool)> {
+        let catalog = self.catalog.borrow().clone()?;
+        let object = self.store.objects.targets.get(key)?;
+        let decision = decide(TargetInput {
+            target: TargetView { key, object },
+            objects: &self.store.objects,
+            rules: &self.settings.rules,
+            catalog: &catalog,
+            now: Timestamp::now(),
+        })?;
+        let has_new_status = decision.status != object.status;
+        Some((object.uid.clone(), decision, has_new_status))
     }
 
     /// Looks at a namespace; returns whether a worker has it.
@@ -352,17 +304,26 @@ impl PipelineController {
             |outcome| (outcome.written, outcome.result),
         );
         for written in written {
-            self.take_in(written);
+            self.store.take_in(written);
         }
         match result {
-            Ok(()) => {
-                self.backoff.clear(&key);
-                // Once more, for what follows from what was written.
-                self.queue.add(&key);
-            }
+            Ok(()) => self.follow_up(&key),
             Err(error) => self.retry(&key, error),
         }
         self.queue.done(&key);
+    }
+
+    /// Looks once more, for what follows from what was written. Each pass brings its key nearer to rest, so one that is worked on
+    /// over and over has found another writer against it, and is slowed down.
+    fn follow_up(&mut self, key: &PipelineKey) {
+        let rounds = self.rounds.entry(key.clone()).or_default();
+        *rounds += 1;
+        if *rounds <= ROUNDS {
+            self.queue.add(key);
+        } else {
+            let wait = self.backoff.failed(key);
+            self.queue.add_at(key, Instant::now() + wait);
+        }
     }
 
     fn retry(&mut self, key: &PipelineKey, error: CallError) {
@@ -385,49 +346,5 @@ impl PipelineController {
             stage,
             "a write of the pipeline failed; it is tried again"
         );
-    }
-
-    fn take_in(&mut self, written: Written) {
-        let objects = &mut self.store.objects;
-        match written {
-            Written::Task(key, uid, task) => {
-                let task = PipelineTask {
-                    uid,
-                    spec_hash: crate::plan::pipeline::chart::hash(&task.spec),
-                    deleting: false,
-                    owner: task.spec.owner.clone(),
-                    state: PipelineTaskState::Running,
-                };
-                objects.tasks.entry(key).or_insert(task);
-            }
-            Written::Version(key, uid, spec) => {
-                let version = PipelineObject {
-                    uid,
-                    version: 0,
-                    generation: 1,
-                    created: Timestamp::now(),
-                    deleting: false,
-                    labels: std::collections::BTreeMap::new(),
-                    spec: Some(*spec),
-                    status: crate::api::pipeline::HydratedTargetStatus::default(),
-                };
-                objects.hydrated_targets.entry(key).or_insert(version);
-            }
-            Written::TargetStatus(key, status, version) => {
-                if let Some(object) = objects.targets.get_mut(&key) {
-                    object.status = *status;
-                    object.version = version.unwrap_or(object.version);
-                }
-            }
-            Written::VersionStatus(key, status, version) => {
-                if let Some(object) = objects.hydrated_targets.get_mut(&key) {
-                    object.status = *status;
-                    object.version = version.unwrap_or(object.version);
-                }
-            }
-            Written::TaskGone(key) => _ = objects.tasks.remove(&key),
-            Written::VersionGone(key) => _ = objects.hydrated_targets.remove(&key),
-            Written::NamespaceStatus(write, version) => write.take_in(objects, version),
-        }
     }
 }

@@ -1,8 +1,6 @@
-//! The kinds of the pipeline: where the objects of each are kept, and how they are watched.
+//! The kinds of the pipeline: where the objects of each are kept, and which Targets they concern.
 
-use futures::stream::BoxStream;
-use kube::runtime::watcher::Event;
-use kube::{Client, Resource};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 
 use crate::api::Registry;
@@ -10,12 +8,8 @@ use crate::api::pipeline::{
     ComponentVersion, HydratedTarget, HydratedTargetStatus, PipelineStatus, Profile, ProfileStatus,
     RegistryBinding, Release, ReleaseBinding, ReleaseStatus, Target, TargetStatus,
 };
-use crate::base::metrics::Metrics;
-use crate::kubernetes::object::LabelledObject;
-use crate::kubernetes::watch::pipeline_objects;
-use crate::plan::pipeline::object::{ObjectKey, ObjectMap, PipelineObjects};
-
-use super::store::{PipelineChange, PipelineStore, WatchScope};
+use crate::plan::pipeline::object::{ObjectKey, ObjectMap};
+use crate::plan::pipeline::objects::PipelineObjects;
 
 /// A kind of the pipeline.
 pub(super) trait PipelineKind: Resource<DynamicType = ()> + 'static {
@@ -50,8 +44,6 @@ macro_rules! kinds {
             }
         })+
 
-        /// All kinds.
-        pub(super) const KINDS: &[PipelineKindOperations] = &[$(PipelineKindOperations::of::<$kind>()),+];
     };
 }
 
@@ -66,21 +58,4 @@ kinds! {
         Some(ObjectKey::new(&key.namespace, &spec?.target_name))
     };
     Registry, registries, "registries", (), |_, _| None;
-}
-
-/// What the controller does for one kind.
-pub(super) struct PipelineKindOperations {
-    pub plural: &'static str,
-    pub watch: fn(&Client, Option<&str>, &Metrics) -> BoxStream<'static, Event<LabelledObject>>,
-    pub handle_event: fn(&mut PipelineStore, &WatchScope, Event<LabelledObject>) -> PipelineChange,
-}
-
-impl PipelineKindOperations {
-    const fn of<K: PipelineKind>() -> Self {
-        Self {
-            plural: K::PLURAL,
-            watch: |client, namespace, metrics| pipeline_objects::<K>(client, namespace, metrics, K::PLURAL),
-            handle_event: PipelineStore::handle_event::<K>,
-        }
-    }
 }

@@ -4,75 +4,16 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::pipeline::{
-    PipelineStatus, Profile, ProfileStatus, RegistryBinding, Release, ReleaseBinding, ReleaseStatus,
-};
-use crate::kubernetes::apply::{CallError, HubClient, StatusWrite};
+use crate::kubernetes::apply::{CallError, HubClient};
 use crate::plan::pipeline::decide::SeenObject;
-use crate::plan::pipeline::object::{ObjectKey, PipelineObjects, within};
+use crate::plan::pipeline::object::{ObjectKey, within};
+use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::status::{of_profile, of_registry_binding, of_release, of_release_binding};
 use crate::plan::pipeline::task::base_name;
 
+use super::status_write::NamespaceStatusWrite;
 use super::work::{WorkOutcome, Written, delete_tasks};
-
-/// A status of one of the kinds, for the object of a key and a UID.
-#[derive(Clone, Debug)]
-pub(super) enum NamespaceStatusWrite {
-    Release(SeenObject, ReleaseStatus),
-    Profile(SeenObject, ProfileStatus),
-    ReleaseBinding(SeenObject, PipelineStatus),
-    RegistryBinding(SeenObject, PipelineStatus),
-}
-
-impl NamespaceStatusWrite {
-    async fn send(&self, client: &HubClient) -> Result<Option<u64>, CallError> {
-        macro_rules! write {
-            ($kind:ident, $resource:literal, $seen:ident, $status:ident) => {{
-                let write = StatusWrite {
-                    key: &$seen.0,
-                    uid: &$seen.1,
-                    status: $status,
-                };
-                client
-                    .write_pipeline_status::<$kind, _>($resource, write)
-                    .await
-            }};
-        }
-        match self {
-            Self::Release(seen, status) => write!(Release, "releases/status", seen, status),
-            Self::Profile(seen, status) => write!(Profile, "profiles/status", seen, status),
-            Self::ReleaseBinding(seen, status) => {
-                write!(ReleaseBinding, "releasebindings/status", seen, status)
-            }
-            Self::RegistryBinding(seen, status) => {
-                write!(RegistryBinding, "registrybindings/status", seen, status)
-            }
-        }
-    }
-
-    /// Puts the status into the store.
-    pub fn take_in(self, objects: &mut PipelineObjects, version: Option<u64>) {
-        macro_rules! put {
-            ($field:ident, $seen:ident, $status:ident) => {
-                if let Some(object) = objects
-                    .$field
-                    .get_mut(&$seen.0)
-                    .filter(|known| known.uid == $seen.1)
-                {
-                    object.status = $status;
-                    object.version = version.unwrap_or(object.version);
-                }
-            };
-        }
-        match self {
-            Self::Release(seen, status) => put!(releases, seen, status),
-            Self::Profile(seen, status) => put!(profiles, seen, status),
-            Self::ReleaseBinding(seen, status) => put!(release_bindings, seen, status),
-            Self::RegistryBinding(seen, status) => put!(registry_bindings, seen, status),
-        }
-    }
-}
 
 /// Work for one namespace.
 #[derive(Default)]

@@ -9,12 +9,14 @@ use kube::runtime::watcher::Event;
 use crate::api::ReferenceGrantSpec;
 use crate::api::names::TaskKind;
 use crate::kubernetes::object::{LabelledObject, SlimObject};
-use crate::plan::pipeline::object::{ObjectKey, PipelineObject, PipelineObjects};
-use crate::plan::pipeline::task::PipelineTask;
+use crate::plan::pipeline::object::{ObjectKey, ObjectMap, PipelineObject};
+use crate::plan::pipeline::objects::PipelineObjects;
+use crate::plan::pipeline::task_state::PipelineTask;
 use crate::plan::relist::{RelistMark, Relists};
 use crate::plan::task::status_seal::SealKey;
 
 use super::kinds::PipelineKind;
+use super::work::Written;
 
 /// Plural under which the watch of tasks is known.
 pub(super) const TASKS: &str = "rendertasks";
@@ -166,6 +168,39 @@ impl PipelineStore {
         }
     }
 
+    /// Takes in what a worker wrote.
+    pub fn take_in(&mut self, written: Written) {
+        let objects = &mut self.objects;
+        match written {
+            Written::Task(key, uid, task) => {
+                let task = PipelineTask::made(uid, &task.spec);
+                objects.tasks.entry(key).or_insert(task);
+            }
+            Written::Version(key, uid, spec) => {
+                let version = PipelineObject::made(uid, *spec);
+                objects.hydrated_targets.entry(key).or_insert(version);
+            }
+            Written::TargetStatus(key, status, version) => {
+                put_status(&mut objects.targets, &key, *status, version);
+            }
+            Written::VersionStatus(key, status, version) => {
+                put_status(&mut objects.hydrated_targets, &key, *status, version);
+            }
+            // They go when a watch shows it: a finalizer may keep them, and their name, for a while.
+            Written::TaskGone(key) => {
+                if let Some(task) = objects.tasks.get_mut(&key) {
+                    task.deleting = true;
+                }
+            }
+            Written::VersionGone(key) => {
+                if let Some(version) = objects.hydrated_targets.get_mut(&key) {
+                    version.deleting = true;
+                }
+            }
+            Written::NamespaceStatus(write, version) => write.take_in(objects, version),
+        }
+    }
+
     fn begin_list(&mut self, scope: &WatchScope) -> PipelineChange {
         self.lists.begin(scope.clone());
         self.unlisted.insert(scope.clone());
@@ -189,6 +224,13 @@ impl PipelineStore {
     fn mark(&mut self, scope: &WatchScope, key: &ObjectKey) {
         let mark = self.lists.mark(scope);
         self.marks.insert((scope.plural, key.clone()), mark);
+    }
+}
+
+fn put_status<S, T>(map: &mut ObjectMap<S, T>, key: &ObjectKey, status: T, version: Option<u64>) {
+    if let Some(object) = map.get_mut(key) {
+        object.status = status;
+        object.version = version.unwrap_or(object.version);
     }
 }
 

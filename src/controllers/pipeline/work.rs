@@ -9,7 +9,7 @@ use crate::kubernetes::apply::{CallError, HubClient, NewObject, StatusWrite};
 use crate::plan::pipeline::decide::{NewTask, SeenObject, TargetDecision};
 use crate::plan::pipeline::object::ObjectKey;
 
-use super::namespace_status::NamespaceStatusWrite;
+use super::status_write::NamespaceStatusWrite;
 
 /// What a worker has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -162,15 +162,10 @@ impl TargetWork {
                 .then_some((self.key.name.as_str(), self.uid.as_str())),
             spec: &task.spec,
         };
-        match client
+        let uid = client
             .create_pipeline_object::<RenderTask, _>("rendertasks", new)
-            .await
-        {
-            Ok(uid) => written.push(Written::Task(key, uid, Arc::new(task.clone()))),
-            // Made by a hub that was killed before it saw it, or by a tenant: the watch shows whose it is.
-            Err(CallError::AlreadyExists) => {}
-            Err(error) => return Err(error),
-        }
+            .await?;
+        written.push(Written::Task(key, uid, Arc::new(task.clone())));
         Ok(())
     }
 }

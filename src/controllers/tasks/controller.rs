@@ -84,6 +84,8 @@ pub struct TaskControllerLimits {
     pub gc_interval: Duration,
     /// Finished tasks that are kept in a namespace; `None` is all.
     pub keep_finished: Option<usize>,
+    /// Whether the pipeline makes tasks: it removes those itself.
+    pub has_pipeline: bool,
     /// Failed Jobs that are kept on a cluster.
     pub keep_failed: FailedJobLimits,
 }
@@ -411,6 +413,7 @@ pub(super) mod tests {
             large_passes_of_one: 1,
             gc_interval: Duration::from_secs(300),
             keep_finished: None,
+            has_pipeline: false,
             keep_failed: FailedJobLimits::default(),
         }
     }

@@ -77,6 +77,26 @@ impl ReconcileSize {
     }
 }
 
+/// Who made a task, as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskMaker {
+    /// A tenant, or a client of one.
+    Tenant,
+    /// The pipeline, for a Target or for a Release of one; it removes the task itself.
+    Pipeline,
+}
+
+impl TaskMaker {
+    /// The maker of a task.
+    pub fn of(task: &Task) -> Self {
+        let owner = task.spec.as_ref().and_then(|spec| spec.owner.as_ref());
+        match owner.map(|owner| owner.kind.as_str()) {
+            Some("Target" | "Release") => Self::Pipeline,
+            _ => Self::Tenant,
+        }
+    }
+}
+
 /// What is remembered of a task.
 #[derive(Debug)]
 pub struct TaskRecord {
@@ -104,6 +124,8 @@ pub struct TaskRecord {
     /// When a failed task's objects go, and when the task itself goes.
     pub(super) cleanup_due: Option<Timestamp>,
     pub(super) removal_due: Option<Timestamp>,
+    /// Who made it, as it says.
+    pub(super) made_by: TaskMaker,
     /// The state of its removal.
     pub(super) removal: RemovalState,
     /// Resource version of the newest state seen or written; older events are late.

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::api::names::hex;
-use crate::api::pipeline::{HydratedTargetSpec, TargetSpec};
+use crate::api::pipeline::{ComponentResource, HydratedRelease, HydratedTargetSpec, TargetSpec};
 use crate::api::{
     BootstrapConfig, BootstrapInput, ChartMetadata, ComponentName, ReleaseConfig, ReleaseInput,
     RenderTaskSpec, RendererConfig, ResourceSpec, TaskOwner,
 };
 
+use super::content_hash::content_hash;
 use super::destination::RenderDestination;
 use super::object::ObjectKey;
 use super::resolve::AcceptedRelease;
@@ -41,7 +40,7 @@ impl PlannedChart {
     fn new(task_name: String, destination: &RenderDestination, task: RenderTaskSpec) -> Self {
         Self {
             task_name,
-            spec_hash: hash(&task),
+            spec_hash: content_hash(&task),
             repository: format!("{}/{}", destination.hostname, task.repository),
             version: task.tag.clone(),
             task,
@@ -59,10 +58,33 @@ pub fn release_chart(
     destination: &RenderDestination,
 ) -> PlannedChart {
     let name = readable("release-", &release.release.name, READABLE_MAX);
-    let mut config = ReleaseConfig {
+    let mut config = release_config(release, &name);
+    let content = short(&content_hash(&config)).to_owned();
+    let version = format!("v0.0.{}-h{content}", release.object.generation);
+    config.chart.version.clone_from(&version);
+    config.chart.app_version = Some(version.clone());
+    let below = format!("{}/{name}", release.release.namespace);
+    let config = RendererConfig {
+        type_: "release".to_owned(),
+        release: Some(config),
+        bootstrap: None,
+    };
+    let repository = repository(target, destination, &below);
+    let mut task = task(config, repository, version, spec, destination);
+    task.failed_job_ttl = release.spec.failed_job_ttl;
+    task.owner = Some(owner("Release", &release.release));
+    let key = short(&content_hash(&(&release.release.namespace, &task))).to_owned();
+    let task_name = format!("{}-{key}", readable("", &name, READABLE_MAX));
+    PlannedChart::new(task_name, destination, task)
+}
+
+/// What a Release's chart is made of, without its version.
+fn release_config(release: &AcceptedRelease<'_>, name: &str) -> ReleaseConfig {
+    let version = &release.spec.component_version_ref.name;
+    ReleaseConfig {
         chart: ChartMetadata {
-            name: name.clone(),
-            description: Some(format!("Release of {}", release.spec.component_version_ref.name)),
+            name: name.to_owned(),
+            description: Some(format!("Release of {version}")),
             version: String::new(),
             app_version: None,
         },
@@ -75,34 +97,11 @@ pub fn release_chart(
         },
         target_namespace: release.spec.target_namespace.clone(),
         values: release.spec.values.clone(),
-    };
-    let content = short(&hash(&config)).to_owned();
-    let version = format!("v0.0.{}-h{content}", release.object.generation);
-    config.chart.version.clone_from(&version);
-    config.chart.app_version = Some(version.clone());
-    let below = format!("{}/{name}", release.release.namespace);
-    let owner = owner("Release", &release.release);
-    let config = RendererConfig {
-        type_: "release".to_owned(),
-        release: Some(config),
-        bootstrap: None,
-    };
-    let mut task = task(
-        config,
-        repository(target, destination, &below),
-        version,
-        spec,
-        destination,
-    );
-    task.failed_job_ttl = release.spec.failed_job_ttl;
-    task.owner = Some(owner);
-    let key = short(&hash(&(&release.release.namespace, &task))).to_owned();
-    let task_name = format!("{}-{key}", readable("", &name, READABLE_MAX));
-    PlannedChart::new(task_name, destination, task)
+    }
 }
 
 fn resources(release: &AcceptedRelease<'_>) -> BTreeMap<String, ResourceSpec> {
-    let resource = |(name, resource): (&String, &crate::api::pipeline::ComponentResource)| {
+    let resource = |(name, resource): (&String, &ComponentResource)| {
         let spec = ResourceSpec {
             repository: resource.repository.clone(),
             insecure: resource.insecure,
@@ -125,16 +124,6 @@ pub fn bootstrap_chart(
 ) -> PlannedChart {
     let name = readable("bootstrap-", &target.name, READABLE_MAX);
     let tag = format!("v0.0.{}", version.version);
-    let release = |(name, release): (&String, &crate::api::pipeline::HydratedRelease)| {
-        let spec = ResourceSpec {
-            repository: release.repository.clone(),
-            insecure: release.insecure,
-            tag: release.version.clone(),
-            helm: None,
-            pull_secret_name: release.pull_secret_name.clone(),
-        };
-        (name.clone(), spec)
-    };
     let config = RendererConfig {
         type_: "bootstrap".to_owned(),
         release: None,
@@ -146,7 +135,7 @@ pub fn bootstrap_chart(
                 app_version: Some(tag.clone()),
             },
             input: BootstrapInput {
-                releases: version.releases.iter().map(release).collect(),
+                releases: version.releases.iter().map(bundled).collect(),
                 userdata: version.userdata.clone(),
             },
         }),
@@ -160,8 +149,24 @@ pub fn bootstrap_chart(
     );
     task.owner = Some(owner("Target", target));
     // A version that is not pushed yet may get another renderer, and so another task.
-    let task_name = format!("{name}-v{}-{}", version.version, &short(&hash(&task))[..8]);
+    let task_name = format!(
+        "{name}-v{}-{}",
+        version.version,
+        &short(&content_hash(&task))[..8]
+    );
     PlannedChart::new(task_name, destination, task)
+}
+
+/// A release as a bootstrap chart refers to it.
+fn bundled((name, release): (&String, &HydratedRelease)) -> (String, ResourceSpec) {
+    let spec = ResourceSpec {
+        repository: release.repository.clone(),
+        insecure: release.insecure,
+        tag: release.version.clone(),
+        helm: None,
+        pull_secret_name: release.pull_secret_name.clone(),
+    };
+    (name.clone(), spec)
 }
 
 /// Repository of a Target's bootstrap chart.
@@ -237,14 +242,6 @@ pub fn readable(prefix: &str, name: &str, longest: usize) -> String {
     let room = longest - 1 - HASH_DIGITS;
     let cut = whole.get(..room).unwrap_or_default().trim_end_matches(['-', '.']);
     format!("{cut}-{}", short(&digest))
-}
-
-/// SHA-256 of a value as JSON with sorted keys, in hex.
-#[must_use]
-pub fn hash(value: &impl Serialize) -> String {
-    // serde_json keeps the keys of a Value sorted, so equal values have equal bytes.
-    let json = serde_json::to_value(value).unwrap_or(Value::Null).to_string();
-    hex(&Sha256::digest(json.as_bytes()))
 }
 
 fn short(hash: &str) -> &str {

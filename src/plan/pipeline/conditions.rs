@@ -17,6 +17,8 @@ pub struct Verdict {
     pub reason: Reason,
     /// The same for people.
     pub message: String,
+    /// Whether only a person can help.
+    pub is_stalled: bool,
 }
 
 impl Verdict {
@@ -27,6 +29,7 @@ impl Verdict {
             holds: true,
             reason,
             message: message.into(),
+            is_stalled: false,
         }
     }
 
@@ -37,6 +40,16 @@ impl Verdict {
             holds: false,
             reason,
             message: message.into(),
+            is_stalled: reason.is_stalled(),
+        }
+    }
+
+    /// The same, where only a person can help although the reason does not say so.
+    #[must_use]
+    pub fn stalled_if(self, is_stalled: bool) -> Self {
+        Self {
+            is_stalled: self.is_stalled || is_stalled,
+            ..self
         }
     }
 
@@ -169,7 +182,7 @@ pub(super) fn listed(texts: impl Iterator<Item = String>) -> String {
     let all: Vec<String> = texts.collect();
     let mut shown = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     if all.len() > NAMED {
-        shown.push_str(&format!("; and {} more", all.len() - NAMED));
+        shown = format!("{shown}; and {} more", all.len() - NAMED);
     }
     shown
 }

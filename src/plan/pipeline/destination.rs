@@ -8,7 +8,8 @@ use crate::plan::platform::catalog::Catalog;
 use crate::plan::task::model::TaskId;
 use crate::plan::task::refusal::Refusal;
 
-use super::object::{ObjectKey, PipelineObjects};
+use super::object::ObjectKey;
+use super::objects::PipelineObjects;
 use super::references::{Reference, ReferenceRules};
 
 /// Where the charts of a Target are pushed to, and how its cluster pulls them.

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, HydratedTargetStatus};
 
-use super::chart::{hash, readable};
+use super::chart::readable;
+use super::content_hash::content_hash;
 use super::object::{ObjectKey, ObjectMap, PipelineObject, within};
 
 /// Versions that are kept besides the newest where a Target does not say.
@@ -66,10 +67,10 @@ fn content(spec: &HydratedTargetSpec) -> String {
             release.insecure,
             &release.pull_secret_name,
         );
-        (name.clone(), hash(&chart))
+        (name.clone(), content_hash(&chart))
     };
     let releases: BTreeMap<String, String> = spec.releases.iter().map(release).collect();
-    hash(&(
+    content_hash(&(
         &spec.registry,
         releases,
         spec.userdata.as_ref().unwrap_or(&Value::Null),

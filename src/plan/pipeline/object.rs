@@ -1,19 +1,9 @@
-//! The objects of the pipeline as the hub watches them.
+//! An object of the pipeline as the hub watches it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
-
-use crate::api::RegistrySpec;
-use crate::api::pipeline::{
-    ComponentVersionSpec, HydratedTargetSpec, HydratedTargetStatus, PipelineStatus, ProfileSpec,
-    ProfileStatus, RegistryBindingSpec, ReleaseBindingSpec, ReleaseSpec, ReleaseStatus, TargetSpec,
-    TargetStatus,
-};
-use crate::plan::platform::reference_grants::ReferenceGrantIndex;
-
-use super::task::PipelineTask;
 
 /// Names an object of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,24 +52,25 @@ pub struct PipelineObject<S, T = ()> {
     pub status: T,
 }
 
+impl<S, T: Default> PipelineObject<S, T> {
+    /// An object that the hub made just now, until a watch shows it.
+    #[must_use]
+    pub fn made(uid: String, spec: S) -> Self {
+        Self {
+            uid,
+            version: 0,
+            generation: 1,
+            created: Timestamp::UNIX_EPOCH,
+            deleting: false,
+            labels: BTreeMap::new(),
+            spec: Some(spec),
+            status: T::default(),
+        }
+    }
+}
+
 /// The objects of a kind.
 pub type ObjectMap<S, T = ()> = BTreeMap<ObjectKey, PipelineObject<S, T>>;
-
-/// Every object that decides what a Target gets.
-#[derive(Clone, Debug, Default)]
-#[expect(missing_docs, reason = "each is the objects of the kind it is named after")]
-pub struct PipelineObjects {
-    pub targets: ObjectMap<TargetSpec, TargetStatus>,
-    pub releases: ObjectMap<ReleaseSpec, ReleaseStatus>,
-    pub component_versions: ObjectMap<ComponentVersionSpec>,
-    pub profiles: ObjectMap<ProfileSpec, ProfileStatus>,
-    pub release_bindings: ObjectMap<ReleaseBindingSpec, PipelineStatus>,
-    pub registry_bindings: ObjectMap<RegistryBindingSpec, PipelineStatus>,
-    pub registries: ObjectMap<RegistrySpec>,
-    pub hydrated_targets: ObjectMap<HydratedTargetSpec, HydratedTargetStatus>,
-    pub tasks: BTreeMap<ObjectKey, PipelineTask>,
-    pub grants: ReferenceGrantIndex,
-}
 
 /// The entries of a map that are in a namespace.
 pub fn within<'m, V>(

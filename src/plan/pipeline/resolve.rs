@@ -14,7 +14,9 @@ use crate::api::pipeline::{
     ComponentVersionSpec, HydratedRelease, HydratedTargetSpec, LeavingRelease, ReleaseSource, ReleaseSpec,
 };
 
-use super::object::{ObjectKey, PipelineObject, PipelineObjects};
+use super::object::{ObjectKey, PipelineObject};
+use super::objects::PipelineObjects;
+use super::pull_secrets::{PullSecretError, PullSecrets};
 use super::references::{Reference, ReferenceRules};
 use super::source::{BoundRelease, SourceState, TargetView, bound, matches, state};
 
@@ -75,13 +77,13 @@ pub enum KeptReason {
 pub enum ResolveFailure {
     /// The Release does not exist, or cannot be decoded.
     ReleaseNotFound,
-    /// The ComponentVersion does not exist in the Release's namespace.
+    /// The `ComponentVersion` does not exist in the Release's namespace.
     VersionNotFound(ObjectKey),
-    /// The ComponentVersion in another namespace does not exist, or may not be used.
+    /// The `ComponentVersion` in another namespace does not exist, or may not be used.
     VersionNotGranted(ObjectKey),
-    /// No RegistryBinding says with which Secret this host is pulled from.
+    /// No `RegistryBinding` says with which Secret this host is pulled from.
     MissingRegistryBinding(String),
-    /// RegistryBindings name different Secrets for this host.
+    /// `RegistryBindings` name different Secrets for this host.
     RegistryBindingConflict(String),
     /// The Target has as many Releases as it can have.
     TooMany,
@@ -246,10 +248,10 @@ impl<'o> Resolution<'o> {
             let selector = selector.as_ref();
             selector.is_some_and(|selector| matches(selector, &other.object.labels))
         };
-        let excluder = self.accepted.iter().find(|accepted| {
+        let found = self.accepted.iter().find(|accepted| {
             excludes(&release.spec.anti_affinity, accepted) || excludes(&accepted.spec.anti_affinity, release)
         });
-        excluder.map(|accepted| accepted.release.clone())
+        found.map(|accepted| accepted.release.clone())
     }
 
     fn put(&mut self, release: AcceptedRelease<'o>, winner: Option<(ObjectKey, LeftOutReason)>) {
@@ -285,7 +287,10 @@ fn accepted<'o>(
     let version = version(&bound.release, spec, objects, rules)?;
     let mut pull_secrets = BTreeMap::new();
     for (name, resource) in &version.resources {
-        if let Some(secret) = secrets.of_repository(&resource.repository)? {
+        if let Some(secret) = secrets
+            .of_repository(&resource.repository)
+            .map_err(pull_failure)?
+        {
             pull_secrets.insert(name.clone(), secret.to_owned());
         }
     }
@@ -378,68 +383,9 @@ fn unmatched(leaving: &[LeavingRelease], unique_name: &str, now: Timestamp) -> O
     (now.duration_since(since) < LEAVES_AFTER).then_some(KeptReason::Unmatched(since))
 }
 
-/// With which Secret each host is pulled from on a Target.
-#[derive(Debug, Default)]
-struct PullSecrets<'o> {
-    /// The Secret of a host; `None` where bindings disagree.
-    hosts: BTreeMap<String, Option<&'o str>>,
-    is_strict: bool,
-}
-
-impl<'o> PullSecrets<'o> {
-    fn of(target: TargetView<'_>, objects: &'o PipelineObjects, rules: &ReferenceRules) -> Self {
-        let mut hosts: BTreeMap<String, Option<&'o str>> = BTreeMap::new();
-        let crosses = rules.crosses_namespaces;
-        let bindings = objects.registry_bindings.iter();
-        let own = &target.key.namespace;
-        for (key, binding) in bindings.filter(|(key, _)| crosses || key.namespace == *own) {
-            let Some(spec) = &binding.spec else { continue };
-            let reference = Reference {
-                from_kind: "RegistryBinding",
-                from: &key.namespace,
-                to_kind: "Target",
-                to: &target.key.namespace,
-                name: &target.key.name,
-            };
-            if !super::source::is_target(&spec.target_ref, key, target.key)
-                || !rules.allow(&objects.grants, reference)
-            {
-                continue;
-            }
-            let registry = objects
-                .registries
-                .get(&ObjectKey::new(&key.namespace, &spec.registry_ref.name));
-            let Some(registry) = registry.and_then(|registry| registry.spec.as_ref()) else {
-                continue;
-            };
-            let secret = registry.target_pull_secret_name.as_deref().unwrap_or_default();
-            let known = hosts
-                .entry(registry.hostname.to_ascii_lowercase())
-                .or_insert(Some(secret));
-            if *known != Some(secret) {
-                *known = None;
-            }
-        }
-        Self {
-            hosts,
-            is_strict: rules.is_registry_binding_strict,
-        }
+fn pull_failure(error: PullSecretError) -> ResolveFailure {
+    match error {
+        PullSecretError::Missing(host) => ResolveFailure::MissingRegistryBinding(host),
+        PullSecretError::Conflict(host) => ResolveFailure::RegistryBindingConflict(host),
     }
-
-    /// The Secret for a repository; `None` where it is pulled without one.
-    fn of_repository(&self, repository: &str) -> Result<Option<&'o str>, ResolveFailure> {
-        let host = host(repository);
-        match self.hosts.get(&host) {
-            Some(Some(secret)) => Ok(Some(*secret).filter(|secret| !secret.is_empty())),
-            Some(None) => Err(ResolveFailure::RegistryBindingConflict(host)),
-            None if self.is_strict => Err(ResolveFailure::MissingRegistryBinding(host)),
-            None => Ok(None),
-        }
-    }
-}
-
-/// The host of a repository: in lower case, without a scheme, with its port.
-fn host(repository: &str) -> String {
-    let bare = repository.split_once("://").map_or(repository, |(_, rest)| rest);
-    bare.split('/').next().unwrap_or_default().to_ascii_lowercase()
 }

@@ -11,7 +11,8 @@ use crate::api::pipeline::{
     TargetStatus,
 };
 
-use super::object::{ObjectKey, PipelineObject, PipelineObjects, within};
+use super::object::{ObjectKey, PipelineObject, within};
+use super::objects::PipelineObjects;
 use super::references::{Reference, ReferenceRules};
 
 /// A Release that is bound to a Target, whether it exists or not.

@@ -9,7 +9,8 @@ use crate::api::pipeline::{
 };
 
 use super::conditions::{Verdict, failure, reason};
-use super::object::{ObjectKey, PipelineObject, PipelineObjects, within};
+use super::object::{ObjectKey, PipelineObject, within};
+use super::objects::PipelineObjects;
 use super::references::{Reference, ReferenceRules};
 use super::resolve::{unique_name, version};
 use super::source::{matches, may_reach};
@@ -172,7 +173,7 @@ pub(super) fn set_ready(
     generation: i64,
     now: Timestamp,
 ) {
-    let is_stalled = !ready.holds && ready.reason.is_stalled();
+    let is_stalled = ready.is_stalled;
     let mut wanted = vec![ready.clone().of(ConditionType::Ready)];
     let mut gone = vec![ConditionType::Stalled];
     if is_stalled {

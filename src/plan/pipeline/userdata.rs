@@ -1,6 +1,6 @@
 //! The data that every release of a Target is handed: that of its Profiles, and over it that of the Target.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -12,14 +12,14 @@ pub fn merged<'v>(
     profiles: impl IntoIterator<Item = &'v Value>,
     target: Option<&Value>,
 ) -> (Option<Value>, Vec<String>) {
-    let (mut below, mut conflicts) = (None, BTreeMap::new());
+    let (mut below, mut conflicts) = (None, BTreeSet::new());
     for data in profiles {
         below = Some(match below {
             None => data.clone(),
             Some(known) => beside(known, data, &mut String::new(), &mut conflicts),
         });
     }
-    for path in conflicts.keys() {
+    for path in &conflicts {
         if let Some(data) = &mut below {
             remove(data, path);
         }
@@ -30,11 +30,11 @@ pub fn merged<'v>(
             .map(without_nulls)
             .or_else(|| target.cloned().map(without_nulls)),
     };
-    (merged, conflicts.into_keys().collect())
+    (merged, conflicts.into_iter().collect())
 }
 
 /// Two Profiles' data together.
-fn beside(known: Value, data: &Value, path: &mut String, conflicts: &mut BTreeMap<String, ()>) -> Value {
+fn beside(known: Value, data: &Value, path: &mut String, conflicts: &mut BTreeSet<String>) -> Value {
     match (known, data) {
         (Value::Object(mut known), Value::Object(data)) => {
             for (key, value) in data {
@@ -52,7 +52,7 @@ fn beside(known: Value, data: &Value, path: &mut String, conflicts: &mut BTreeMa
         }
         (known, data) => {
             if known != *data {
-                conflicts.insert(path.clone(), ());
+                conflicts.insert(path.clone());
             }
             known
         }

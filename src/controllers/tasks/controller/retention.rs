@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::names::TaskUid;
 use crate::plan::task::retention::{FinishedTask, RemovalState};
 
-use super::super::task_record::{JobLocation, TaskRecord};
+use super::super::task_record::{JobLocation, TaskMaker, TaskRecord};
 use super::TaskController;
 use super::enqueue::{EnqueueReason, ready};
 
@@ -49,7 +49,10 @@ impl TaskController {
         };
         let had_turn = std::mem::replace(&mut record.removal, RemovalState::Waits) == RemovalState::Crowded;
         // The objects of a failed task stay for people to read; until they are removed, the task does not count as kept.
-        if is_over(record) && is_clear {
+        if is_clear && self.limits.has_pipeline && record.made_by == TaskMaker::Pipeline {
+            // It says that a chart is pushed; without it the pipeline would have the chart rendered again.
+            self.retention.forget(finished(record, uid));
+        } else if is_over(record) && is_clear {
             self.retention.keep(finished(record, uid));
         } else if let Some(ground) = ground.filter(|_| !had_turn) {
             self.retention.keep_failure(ground, finished(record, uid));

@@ -1,0 +1,123 @@
+//! A decision as it is made.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::decision::{NewTask, TargetDecision, TargetInput};
+use crate::api::conditions::{ConditionType, DesiredCondition, Reason, merge};
+use crate::api::pipeline::TargetSpec;
+use crate::plan::pipeline::chart::PlannedChart;
+use crate::plan::pipeline::conditions::Verdict;
+use crate::plan::pipeline::history::{StoredVersion, versions};
+use crate::plan::pipeline::object::{ObjectKey, within};
+use crate::plan::pipeline::status::set_ready;
+use crate::plan::pipeline::task::{TaskProgress, base_name, older_attempts, progress};
+
+/// A decision as it is made.
+pub(super) struct Draft<'o> {
+    pub input: TargetInput<'o>,
+    pub spec: &'o TargetSpec,
+    /// The versions of the Target by their number.
+    pub versions: BTreeMap<i64, (&'o ObjectKey, &'o StoredVersion)>,
+    pub out: TargetDecision,
+    conditions: Vec<DesiredCondition>,
+}
+
+/// How far a chart is.
+pub(super) enum ChartState<'o> {
+    /// It is pushed, with its digest and the time.
+    Pushed { digest: Option<&'o str>, at: Timestamp },
+    /// Its task waits or runs; the reason is one that a person may have to mend.
+    Pending(Option<Reason>),
+    /// Its task failed, and whether only a person can help.
+    Failed(Reason, bool),
+}
+
+impl<'o> Draft<'o> {
+    /// An empty decision; `None` where this version of the hub cannot decode the Target, or it is being deleted.
+    pub fn of(input: TargetInput<'o>) -> Option<Self> {
+        let target = input.target;
+        let spec = target.object.spec.as_ref().filter(|_| !target.object.deleting)?;
+        Some(Self {
+            input,
+            spec,
+            versions: versions(&input.objects.hydrated_targets, target.key, &target.object.uid),
+            out: TargetDecision {
+                status: target.object.status.clone(),
+                ..TargetDecision::default()
+            },
+            conditions: Vec::new(),
+        })
+    }
+
+    pub fn condition(&mut self, type_: ConditionType, verdict: Verdict) {
+        self.conditions.push(verdict.of(type_));
+    }
+
+    /// Keeps every shared task: nothing is decided about which of them are needed.
+    pub fn keep_needed(&mut self) {
+        let tasks = within(&self.input.objects.tasks, &self.input.target.key.namespace);
+        self.out.needed = tasks.map(|(key, _)| base_name(&key.name).to_owned()).collect();
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> Option<(&'o ObjectKey, &'o StoredVersion)> {
+        self.versions.last_key_value().map(|(_, newest)| *newest)
+    }
+
+    /// Decides again then, if nothing happens before.
+    pub fn look_again(&mut self, at: Timestamp) {
+        let earlier = self.out.look_again.map_or(at, |known| known.min(at));
+        self.out.look_again = Some(earlier);
+    }
+
+    /// How far a chart is; a task that is missing is made.
+    pub(super) fn progress_of(&mut self, chart: &PlannedChart, is_targets_own: bool) -> ChartState<'o> {
+        let TargetInput {
+            target, objects, now, ..
+        } = self.input;
+        let namespace = &target.key.namespace;
+        let old = older_attempts(objects, namespace, &chart.task_name);
+        self.out
+            .old_tasks
+            .extend(old.map(|(key, uid)| (key, uid.to_owned())));
+        match progress(objects, namespace, &chart.task_name, &chart.spec_hash, now) {
+            TaskProgress::Missing(name) => {
+                self.out.new_tasks.push(NewTask {
+                    name,
+                    spec: chart.task.clone(),
+                    is_targets_own,
+                });
+                ChartState::Pending(None)
+            }
+            TaskProgress::Running => ChartState::Pending(None),
+            TaskProgress::Blocked(reason) if reason.is_stalled() => ChartState::Failed(reason, true),
+            TaskProgress::Blocked(reason) => ChartState::Pending(Some(reason)),
+            TaskProgress::Succeeded { digest, at } => ChartState::Pushed { digest, at },
+            TaskProgress::Failed(reason, due) => {
+                if let Some(due) = due {
+                    self.look_again(due);
+                }
+                ChartState::Failed(reason, due.is_none())
+            }
+            TaskProgress::Taken => ChartState::Failed(Reason::NameConflict, true),
+        }
+    }
+
+    /// The decision with its conditions.
+    pub fn finished(mut self, ready: Verdict) -> TargetDecision {
+        let generation = self.input.target.object.generation;
+        let status = &mut self.out.status;
+        merge(
+            &mut status.conditions,
+            &self.conditions,
+            &[],
+            Some(generation),
+            self.input.now,
+        );
+        set_ready(&mut status.conditions, ready, generation, self.input.now);
+        status.observed_generation = Some(generation);
+        self.out
+    }
+}

@@ -1,0 +1,108 @@
+//! What the pipeline remembers of a task.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::conditions::{ConditionType, Reason};
+use crate::api::{FailurePhase, RenderTaskSpec, TaskOwner};
+use crate::plan::task::model::{Task, TaskPhase};
+
+use super::content_hash::content_hash;
+
+/// A task that the pipeline may have made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineTask {
+    /// Its UID.
+    pub uid: String,
+    /// SHA-256 of its spec.
+    pub spec_hash: String,
+    /// Whether its deletion was requested.
+    pub deleting: bool,
+    /// The object that it was made for.
+    pub owner: Option<TaskOwner>,
+    /// How far it is.
+    pub state: PipelineTaskState,
+}
+
+/// How far a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PipelineTaskState {
+    /// It waits or runs.
+    Running,
+    /// It waits for something that a person may have to mend.
+    Blocked(Reason),
+    /// Its chart is pushed.
+    Succeeded {
+        /// Digest of the chart.
+        digest: Option<String>,
+        /// When it was pushed.
+        at: Timestamp,
+    },
+    /// It failed.
+    Failed {
+        /// Why.
+        reason: Reason,
+        /// When.
+        at: Timestamp,
+        /// Whether another attempt would fail the same way.
+        is_final: bool,
+    },
+}
+
+impl PipelineTask {
+    /// A task that the hub made just now, until a watch shows it.
+    #[must_use]
+    pub fn made(uid: String, spec: &RenderTaskSpec) -> Self {
+        Self {
+            uid,
+            spec_hash: content_hash(spec),
+            deleting: false,
+            owner: spec.owner.clone(),
+            state: PipelineTaskState::Running,
+        }
+    }
+
+    /// What the pipeline knows of a task; of a status that the hub did not write it believes nothing.
+    #[must_use]
+    pub fn of(task: &Task, is_genuine: bool) -> Self {
+        Self {
+            uid: task.id.uid.as_str().to_owned(),
+            spec_hash: task.spec_hash.clone(),
+            deleting: task.deleting,
+            owner: task.spec.as_ref().and_then(|spec| spec.owner.clone()),
+            state: if is_genuine {
+                state(task)
+            } else {
+                PipelineTaskState::Running
+            },
+        }
+    }
+}
+
+fn state(task: &Task) -> PipelineTaskState {
+    let ended = task.status.completion_time.as_ref();
+    let at = ended.map_or(task.created, |time| time.0);
+    match task.phase() {
+        TaskPhase::Succeeded => PipelineTaskState::Succeeded {
+            digest: task.status.digest.clone(),
+            at,
+        },
+        TaskPhase::Failed => {
+            let reason = reason_of(task, ConditionType::JobFailed).unwrap_or(Reason::JobFailed);
+            let phase = task.status.failure.as_ref().map(|failure| failure.phase);
+            // The same configuration renders the same way again, and a tag is not taken back.
+            let is_final = reason == Reason::TagConflict || phase == Some(FailurePhase::Render);
+            PipelineTaskState::Failed { reason, at, is_final }
+        }
+        TaskPhase::Pending => match reason_of(task, ConditionType::Ready) {
+            None | Some(Reason::Queued | Reason::DoesNotExist) => PipelineTaskState::Running,
+            Some(reason) => PipelineTaskState::Blocked(reason),
+        },
+        TaskPhase::Running => PipelineTaskState::Running,
+    }
+}
+
+fn reason_of(task: &Task, type_: ConditionType) -> Option<Reason> {
+    let mut conditions = task.status.conditions.iter();
+    let found = conditions.find(|condition| condition.type_ == type_.as_str());
+    found.and_then(|condition| Reason::parse(&condition.reason))
+}
