@@ -16,3 +16,6 @@ pub mod status;
 pub mod task;
 pub mod task_state;
 pub mod userdata;
+
+#[cfg(test)]
+mod tests;

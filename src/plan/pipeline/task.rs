@@ -46,13 +46,8 @@ pub fn progress<'o>(
     spec_hash: &str,
     now: Timestamp,
 ) -> TaskProgress<'o> {
-    let named = |attempt| {
-        objects
-            .tasks
-            .get(&ObjectKey::new(namespace, &attempt_name(base, attempt)))
-    };
-    let attempts = (1..).map_while(|attempt| Some((attempt, named(attempt)?)));
-    let Some((attempt, task)) = attempts.last() else {
+    let last = attempts(objects, namespace, base).max_by_key(|(attempt, ..)| *attempt);
+    let Some((attempt, _, task)) = last else {
         return TaskProgress::Missing(base.to_owned());
     };
     if task.spec_hash != spec_hash {

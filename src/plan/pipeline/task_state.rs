@@ -94,7 +94,7 @@ fn state(task: &Task) -> PipelineTaskState {
             PipelineTaskState::Failed { reason, at, is_final }
         }
         TaskPhase::Pending => match reason_of(task, ConditionType::Ready) {
-            None | Some(Reason::Queued | Reason::DoesNotExist) => PipelineTaskState::Running,
+            None | Some(Reason::Queued) => PipelineTaskState::Running,
             Some(reason) => PipelineTaskState::Blocked(reason),
         },
         TaskPhase::Running => PipelineTaskState::Running,
