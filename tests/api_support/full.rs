@@ -114,59 +114,52 @@ pub fn grant() -> Value {
 }
 
 /// The objects of the pipeline that tenants write, with every field.
-pub fn pipeline() -> [Value; 7] {
-    let selector = json!({
-        "matchLabels": { "a": "b" }, "matchExpressions": [{ "key": "a", "operator": "In", "values": ["b"] }],
+pub fn pipeline() -> Vec<Value> {
+    let target = json!({ "targetRef": { "name": "a", "namespace": "a" } });
+    let bound = |to: &str| {
+        let mut spec = target.clone();
+        spec[to] = json!({ "name": "a" });
+        spec
+    };
+    let of_target = json!({
+        "renderRegistryRef": { "kind": "Registry", "name": "a", "namespace": "a" }, "userdata": { "a": 1 },
+        "serviceAccountName": "a", "rendererClassName": "a", "renderClusterName": "a", "suspend": true,
+        "historyLimit": 1, "rollbackTo": 1, "allowEmpty": true,
     });
-    let helm = json!({ "name": "web", "version": "1", "appVersion": "1", "description": "a", "valuesTemplate": "a" });
-    let target = json!({ "name": "a", "namespace": "a" });
-    [
-        with_spec(
-            "Target",
-            "full",
-            &json!({
-                "renderRegistryRef": { "kind": "Registry", "name": "a", "namespace": "a" }, "userdata": { "a": 1 },
-                "serviceAccountName": "a", "rendererClassName": "a", "renderClusterName": "a", "suspend": true,
-                "historyLimit": 1, "rollbackTo": 1, "allowEmpty": true,
-            }),
-        ),
-        with_spec(
-            "Release",
-            "full",
-            &json!({
-                "componentVersionRef": { "name": "a", "namespace": "a" }, "targetNamespace": "a", "uniqueName": "a",
-                "antiAffinity": selector, "values": { "a": 1 }, "failedJobTTL": 1, "priority": 1,
-            }),
-        ),
-        with_spec(
-            "ReleaseBinding",
-            "full",
-            &json!({ "targetRef": target, "releaseRef": { "name": "a" } }),
-        ),
-        with_spec(
-            "Profile",
-            "full",
-            &json!({ "releaseRef": { "name": "a" }, "targetSelector": selector, "userdata": { "a": 1 } }),
-        ),
-        with_spec(
-            "RegistryBinding",
-            "full",
-            &json!({ "targetRef": target, "registryRef": { "name": "a" } }),
-        ),
-        with_spec(
-            "Component",
-            "full",
-            &json!({ "scheme": "https", "registry": "registry.example", "repository": "a/b" }),
-        ),
-        with_spec(
-            "ComponentVersion",
-            "full",
-            &json!({
-                "componentRef": { "name": "a" }, "tag": "1", "entrypoint": { "resourceName": "chart", "type": "helm" },
-                "resources": { "chart": {
-                    "repository": "registry.example/web", "tag": "1", "insecure": true, "helm": helm,
-                } },
-            }),
-        ),
+    let of_profile =
+        json!({ "releaseRef": { "name": "a" }, "targetSelector": selector(), "userdata": { "a": 1 } });
+    let of_component = json!({ "scheme": "https", "registry": "registry.example", "repository": "a/b" });
+    vec![
+        with_spec("Target", "full", &of_target),
+        release_spec(),
+        with_spec("ReleaseBinding", "full", &bound("releaseRef")),
+        with_spec("Profile", "full", &of_profile),
+        with_spec("RegistryBinding", "full", &bound("registryRef")),
+        with_spec("Component", "full", &of_component),
+        component_version(),
     ]
+}
+
+fn selector() -> Value {
+    json!({
+        "matchLabels": { "a": "b" }, "matchExpressions": [{ "key": "a", "operator": "In", "values": ["b"] }],
+    })
+}
+
+fn release_spec() -> Value {
+    let spec = json!({
+        "componentVersionRef": { "name": "a", "namespace": "a" }, "targetNamespace": "a", "uniqueName": "a",
+        "antiAffinity": selector(), "values": { "a": 1 }, "failedJobTTL": 1, "priority": 1,
+    });
+    with_spec("Release", "full", &spec)
+}
+
+fn component_version() -> Value {
+    let helm = json!({ "name": "web", "version": "1", "appVersion": "1", "description": "a", "valuesTemplate": "a" });
+    let chart = json!({ "repository": "registry.example/web", "tag": "1", "insecure": true, "helm": helm });
+    let spec = json!({
+        "componentRef": { "name": "a" }, "tag": "1", "entrypoint": { "resourceName": "chart", "type": "helm" },
+        "resources": { "chart": chart },
+    });
+    with_spec("ComponentVersion", "full", &spec)
 }
