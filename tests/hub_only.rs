@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub::api::labels::FINALIZER;
+use renderhub::api::pipeline::HydratedTarget;
 use renderhub::api::{ClusterRegistry, RenderTask};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
@@ -290,5 +291,34 @@ async fn hubs_with_service_accounts_of_their_own_share_one_policy() -> Result<()
     let last = stages.pop().context("a stage")?;
     last.passed();
     stages.into_iter().for_each(Stage::passed);
+    Ok(())
+}
+
+/// Holds: F9.
+#[tokio::test]
+async fn a_tenant_with_every_right_makes_no_version_of_a_target() -> Result<()> {
+    let stage = Stage::guarded("forged").await?;
+    let tenant = stage.careless_tenant().await?.into_client();
+    let versions: Api<HydratedTarget> = Api::namespaced(tenant, &stage.scope.tenant);
+    let forged: HydratedTarget = serde_json::from_value(json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "HydratedTarget", "metadata": {"name": "edge-v1"},
+        "spec": {
+            "targetName": "edge", "targetUid": "x", "version": 1, "changes": "",
+            "registry": {"kind": "Registry", "name": "main", "repository": "evil/bootstrap-edge"}, "releases": {},
+        },
+    }))?;
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    // Policies learn of a new kind some seconds later than other clients do.
+    wait_for("versions to be guarded", LIMIT, async || {
+        let answer = versions.create(&dry_run, &forged).await.map(drop);
+        Ok(is_refused(&answer).then_some(()))
+    })
+    .await?;
+    let made = versions.create(&PostParams::default(), &forged).await.map(drop);
+    assert!(is_refused(&made), "{made:?}");
+    stage.passed();
     Ok(())
 }

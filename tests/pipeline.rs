@@ -7,10 +7,14 @@
 
 mod support;
 
+#[path = "pipeline/charts.rs"]
+mod charts;
 #[path = "pipeline/fleet.rs"]
 mod fleet;
 #[path = "pipeline/leaving.rs"]
 mod leaving;
+#[path = "pipeline/namespaces.rs"]
+mod namespaces;
 #[path = "pipeline/rollback.rs"]
 mod rollback;
 #[path = "pipeline/scene.rs"]
@@ -92,6 +96,7 @@ async fn a_release_that_is_bound_to_a_target_is_rendered_recorded_and_bundled() 
     Ok(())
 }
 
+/// Holds: F5.
 #[tokio::test]
 async fn a_new_version_of_a_component_is_rolled_out_under_a_tag_that_was_never_used() -> Result<()> {
     let scene = Scene::new("rolled").await?;

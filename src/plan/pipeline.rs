@@ -1,6 +1,7 @@
 //! Decisions in front of tasks: which Releases a Target gets, which charts are rendered for it, and what each version of it holds.
 
 pub mod chart;
+pub mod chart_cache;
 pub mod conditions;
 pub mod content_hash;
 pub mod decide;

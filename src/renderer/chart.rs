@@ -384,6 +384,16 @@ mod tests {
             prop_assert_eq!(&data(&template(release), "  values:")["values"], &values);
         }
 
+        /// Holds: F4.
+        #[test]
+        fn userdata_of_a_bootstrap_chart_is_data_whatever_it_says(text in any::<String>(), key in "[ \\n\\t:#'\"{}|>a-]{1,12}") {
+            let userdata = json!({ &key: text, "list": [key, {"x": text}] });
+            let bootstrap = Bootstrap { chart: meta(), releases: None, userdata: userdata.clone() };
+            let chart = ChartConfig::Bootstrap(bootstrap);
+            prop_assert_eq!(&document::parse(file(&chart, "values.yaml").as_bytes()).unwrap()["userdata"], &userdata);
+            prop_assert_eq!(file(&chart, "templates/release.yaml"), BOOTSTRAP);
+        }
+
         /// Holds: X2.
         #[test]
         fn a_values_template_keeps_its_text(text in "[ \\n\\t:#'\"{}|>a-]{1,20}") {

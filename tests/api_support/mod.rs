@@ -91,10 +91,11 @@ pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
         kind: kind.to_owned(),
         plural,
     };
-    if ["RenderTask", "Registry", "ReferenceGrant"].contains(&kind) {
-        Api::namespaced_with(client.clone(), NAMESPACE, &resource)
-    } else {
+    let of_platform = ["ClusterRenderTask", "ClusterRegistry", "RendererClass", "RenderCluster", "QueuePolicy"];
+    if of_platform.contains(&kind) {
         Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), NAMESPACE, &resource)
     }
 }
 

@@ -76,6 +76,7 @@ async fn a_release_that_is_missing_stays_on_its_targets_and_others_go_on() -> Re
     Ok(())
 }
 
+/// Holds: F7.
 #[tokio::test]
 async fn a_label_that_flaps_removes_nothing() -> Result<()> {
     let scene = Scene::new("flaps").await?;

@@ -121,6 +121,17 @@ impl Scene {
             .await
     }
 
+    pub async fn registry(&self, name: &str, spec: Value) -> Result<()> {
+        self.make("Registry", name, json!({}), spec).await
+    }
+
+    /// Lets a Target know a Registry's pull Secret.
+    pub async fn bind_registry(&self, target: &str, registry: &str) -> Result<()> {
+        let spec = json!({"targetRef": {"name": target}, "registryRef": {"name": registry}});
+        let name = format!("{target}-{registry}");
+        self.make("RegistryBinding", &name, json!({}), spec).await
+    }
+
     pub async fn profile(&self, name: &str, release: &str, labels: Value, userdata: Value) -> Result<()> {
         let spec = json!({
             "releaseRef": {"name": release}, "targetSelector": {"matchLabels": labels}, "userdata": userdata,

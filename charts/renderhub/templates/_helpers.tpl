@@ -103,7 +103,7 @@ tell nothing.
 {{- fail (printf "controller.shardCount is %d, and instances of one release do not divide the namespaces any more: set it to 1 or leave it out, and either let the others stand by (replicaCount), or install several releases with a list each (controller.watchNamespaces)" (int .)) -}}
 {{- end -}}
 {{- end -}}
-{{- if not (hasKey .Values.tenancy "ownRegistries") -}}
+{{- if not (and (hasKey .Values.tenancy "ownRegistries") (hasKey .Values "pipeline")) -}}
 {{- fail "these values are those of an earlier chart, as helm upgrade --reuse-values takes them: use --reset-then-reuse-values, which keeps what you set and takes this chart's defaults for the rest" -}}
 {{- end -}}
 {{- end -}}

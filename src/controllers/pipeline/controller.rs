@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::metrics::{ErrorLabels, Metrics};
 use crate::controllers::platform::PublishedCatalog;
 use crate::kubernetes::apply::{CallError, HubClient, TransportStage};
+use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::decide::{NewTask, TargetDecision, TargetInput, decide};
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::references::ReferenceRules;
@@ -51,6 +52,7 @@ pub struct PipelineController {
     metrics: Metrics,
     catalog: watch::Receiver<PublishedCatalog>,
     store: PipelineStore,
+    charts: ChartCache,
     queue: WorkQueue<PipelineKey>,
     backoff: Backoff<PipelineKey>,
     /// Passes in a row in which a key was worked on.
@@ -84,6 +86,7 @@ impl PipelineController {
             metrics,
             catalog,
             store: PipelineStore::default(),
+            charts: ChartCache::default(),
             queue: WorkQueue::default(),
             backoff: Backoff::default(),
             rounds: HashMap::new(),
@@ -261,6 +264,7 @@ impl PipelineController {
             objects: &self.store.objects,
             rules: &self.settings.rules,
             catalog: &catalog,
+            charts: &self.charts,
             now: Timestamp::now(),
         })?;
         let has_new_status = decision.status != object.status;

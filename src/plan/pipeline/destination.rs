@@ -13,7 +13,7 @@ use super::objects::PipelineObjects;
 use super::references::{Reference, ReferenceRules};
 
 /// Where the charts of a Target are pushed to, and how its cluster pulls them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RenderDestination {
     /// The registry as its tasks name it.
     pub registry: RegistryReference,

@@ -8,7 +8,6 @@ use serde_json::Value;
 use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, HydratedTargetStatus};
 
 use super::chart::readable;
-use super::content_hash::content_hash;
 use super::object::{ObjectKey, ObjectMap, PipelineObject, within};
 
 /// Versions that are kept besides the newest where a Target does not say.
@@ -56,25 +55,21 @@ pub fn version_name(target: &str, version: i64) -> String {
 /// Whether two versions have the same content: what a chart is made of, and where it goes.
 #[must_use]
 pub fn is_same_content(a: &HydratedTargetSpec, b: &HydratedTargetSpec) -> bool {
-    content(a) == content(b)
+    let no_data = &Value::Null;
+    let data = |spec: &HydratedTargetSpec| spec.userdata.clone().filter(|data| data != no_data);
+    let is_same = |(one, other): ((&String, &HydratedRelease), (&String, &HydratedRelease))| {
+        one.0 == other.0 && chart_of(one.1) == chart_of(other.1)
+    };
+    a.registry == b.registry
+        && a.releases.len() == b.releases.len()
+        && a.releases.iter().zip(&b.releases).all(is_same)
+        && data(a) == data(b)
 }
 
-fn content(spec: &HydratedTargetSpec) -> String {
-    let release = |(name, release): (&String, &HydratedRelease)| {
-        let chart = (
-            &release.repository,
-            &release.version,
-            release.insecure,
-            &release.pull_secret_name,
-        );
-        (name.clone(), content_hash(&chart))
-    };
-    let releases: BTreeMap<String, String> = spec.releases.iter().map(release).collect();
-    content_hash(&(
-        &spec.registry,
-        releases,
-        spec.userdata.as_ref().unwrap_or(&Value::Null),
-    ))
+/// What a bootstrap chart says of a release.
+fn chart_of(release: &HydratedRelease) -> (&str, &str, bool, Option<&str>) {
+    let secret = release.pull_secret_name.as_deref();
+    (&release.repository, &release.version, release.insecure, secret)
 }
 
 /// How a version differs from the one before, in words.

@@ -38,6 +38,8 @@ pub struct AcceptedRelease<'o> {
     pub spec: &'o ReleaseSpec,
     /// The version that it releases.
     pub version: &'o ComponentVersionSpec,
+    /// UID and generation of that version.
+    pub version_revision: (&'o str, i64),
     /// What bound it.
     pub source: ReleaseSource,
     /// Its priority.
@@ -284,7 +286,7 @@ fn accepted<'o>(
     let object = objects.releases.get(&bound.release);
     let object = object.ok_or(ResolveFailure::ReleaseNotFound)?;
     let spec = object.spec.as_ref().ok_or(ResolveFailure::ReleaseNotFound)?;
-    let version = version(&bound.release, spec, objects, rules)?;
+    let (version_object, version) = version(&bound.release, spec, objects, rules)?;
     let mut pull_secrets = BTreeMap::new();
     for (name, resource) in &version.resources {
         if let Some(secret) = secrets
@@ -300,6 +302,7 @@ fn accepted<'o>(
         object,
         spec,
         version,
+        version_revision: (&version_object.uid, version_object.generation),
         source: bound.source.clone(),
         priority: spec.priority.unwrap_or_default(),
         pull_secrets,
@@ -312,6 +315,9 @@ pub fn unique_name<'o>(spec: &'o ReleaseSpec, version: &'o ComponentVersionSpec)
     spec.unique_name.as_deref().unwrap_or(&version.component_ref.name)
 }
 
+/// A version of a component, and its spec.
+pub type FoundVersion<'o> = (&'o PipelineObject<ComponentVersionSpec>, &'o ComponentVersionSpec);
+
 /// The version that a Release names.
 ///
 /// # Errors
@@ -321,7 +327,7 @@ pub fn version<'o>(
     spec: &ReleaseSpec,
     objects: &'o PipelineObjects,
     rules: &ReferenceRules,
-) -> Result<&'o ComponentVersionSpec, ResolveFailure> {
+) -> Result<FoundVersion<'o>, ResolveFailure> {
     let named = &spec.component_version_ref;
     let namespace = named.namespace.as_ref().unwrap_or(&release.namespace);
     let key = ObjectKey::new(namespace, &named.name);
@@ -335,7 +341,8 @@ pub fn version<'o>(
     };
     let found = objects.component_versions.get(&key);
     let found = found.filter(|_| rules.allow(&objects.grants, reference));
-    found.and_then(|found| found.spec.as_ref()).ok_or(if is_home {
+    let found = found.and_then(|found| Some((found, found.spec.as_ref()?)));
+    found.ok_or(if is_home {
         ResolveFailure::VersionNotFound(key)
     } else {
         ResolveFailure::VersionNotGranted(key)

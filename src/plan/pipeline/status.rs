@@ -27,7 +27,7 @@ pub fn of_release(
     let spec = object.spec.as_ref()?;
     let mut status = object.status.clone();
     let ready = match version(key, spec, objects, rules) {
-        Ok(version) => {
+        Ok((_, version)) => {
             status.effective_unique_name = Some(unique_name(spec, version).to_owned());
             Verdict::good(Reason::Ready, "the ComponentVersion is there and may be used")
         }

@@ -13,6 +13,7 @@ mod names;
 mod objects;
 mod options;
 mod paced;
+mod pipeline;
 mod remote;
 mod report;
 mod restart;
@@ -45,6 +46,9 @@ async fn main() -> Result<()> {
 async fn measure_all(options: &Options) -> Result<()> {
     if options.names.only_names {
         return names::measure(options).await;
+    }
+    if options.pipeline.only_pipeline {
+        return pipeline::measure(options).await;
     }
     let (remote, instances) = (&options.remote, &options.instances);
     let is_only_remote = remote.only_remote || remote.only_dead;

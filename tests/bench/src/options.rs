@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::instances::options::InstanceOptions;
 use crate::names::NamesOptions;
+use crate::pipeline::PipelineOptions;
 use crate::remote::options::RemoteOptions;
 use crate::soak::SoakOptions;
 
@@ -96,6 +97,9 @@ pub struct Options {
     /// Names that come and go.
     #[command(flatten)]
     pub names: NamesOptions,
+    /// Targets and what is bound to them.
+    #[command(flatten)]
+    pub pipeline: PipelineOptions,
 }
 
 impl Options {

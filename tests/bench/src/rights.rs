@@ -23,6 +23,17 @@ pub async fn hub(rendering: &str) -> Result<Rights> {
     hub_of(rendering, &[]).await
 }
 
+/// The same of a hub that makes tasks for Targets.
+///
+/// # Errors
+/// If the chart cannot be rendered.
+pub async fn hub_with_pipeline(rendering: &str) -> Result<Rights> {
+    let values = ["renderingNamespace.name", "clusters.namespace"];
+    let mut values: Vec<_> = values.map(|value| format!("{value}={rendering}")).into();
+    values.push("pipeline.enabled=true".to_owned());
+    Rights::of_chart(&values).await
+}
+
 /// The same of a hub with a list of namespaces; none is all.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskSpec;
 use crate::api::pipeline::{HydratedTargetSpec, HydratedTargetStatus, TargetStatus};
+use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
@@ -56,6 +57,8 @@ pub struct TargetInput<'o> {
     pub rules: &'o ReferenceRules,
     /// What the platform offers.
     pub catalog: &'o Catalog,
+    /// Charts that were planned before.
+    pub charts: &'o ChartCache,
     /// The time.
     pub now: Timestamp,
 }

@@ -10,7 +10,7 @@ use super::draft::{ChartState, Draft};
 use crate::api::TaskOwner;
 use crate::api::conditions::{ConditionType, Reason};
 use crate::api::pipeline::{HydratedRelease, LeavingRelease, TargetRelease};
-use crate::plan::pipeline::chart::{PlannedChart, release_chart};
+use crate::plan::pipeline::chart::PlannedChart;
 use crate::plan::pipeline::conditions::{Verdict, dependencies, listed, resolved};
 use crate::plan::pipeline::destination::RenderDestination;
 use crate::plan::pipeline::object::{ObjectKey, within};
@@ -116,7 +116,8 @@ impl<'o> Draft<'o> {
     ) -> Verdict {
         let mut unrendered = Unrendered::default();
         for release in &resolution.accepted {
-            let chart = release_chart(release, self.input.target.key, self.spec, destination);
+            let TargetInput { target, charts, .. } = self.input;
+            let chart = charts.release_chart(release, target.key, self.spec, destination);
             self.out.status.releases.push(listed_release(release, &chart));
             self.out.needed.push(chart.task_name.clone());
             let key = release.release.clone();

@@ -74,6 +74,7 @@ fn targets_share_a_chart_only_where_everything_it_depends_on_is_the_same() {
     }
 }
 
+/// Holds: F5.
 #[test]
 fn another_content_is_another_tag() {
     let mut world = with_release();
@@ -90,6 +91,7 @@ fn another_content_is_another_tag() {
     assert_eq!(different.len(), tags.len(), "{tags:?}");
 }
 
+/// Holds: F8.
 #[test]
 fn a_release_leaves_when_its_binding_is_gone_and_not_when_something_is_missing() {
     let mut world = with_release();
@@ -131,6 +133,7 @@ fn a_release_leaves_when_its_binding_is_gone_and_not_when_something_is_missing()
     assert_eq!(world.bundled("edge").len(), 2);
 }
 
+/// Holds: F7.
 #[test]
 fn a_selector_must_not_match_for_a_minute_before_its_release_leaves() {
     let mut world = with_release();

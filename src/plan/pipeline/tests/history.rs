@@ -104,6 +104,7 @@ fn a_change_is_told_in_words_that_fit() {
     assert_eq!(changes(Some(spec), spec), "");
 }
 
+/// Holds: F6.
 #[test]
 fn a_version_that_is_too_large_is_not_made_and_the_one_before_stays() {
     let mut world = World::new();

@@ -12,6 +12,7 @@ fn names(resolution: &Resolution<'_>) -> Vec<String> {
     accepted.map(|release| release.release.name.clone()).collect()
 }
 
+/// Holds: F3.
 #[test]
 fn of_one_unique_name_the_highest_priority_wins_and_then_the_first_binding() {
     // Priorities of a, b and c, and who wins.
@@ -114,6 +115,7 @@ fn what_is_missing_is_named() {
     assert_eq!(names(&world.resolve("edge")), ["a"]);
 }
 
+/// Holds: F6.
 #[test]
 fn a_target_has_so_many_releases_at_most() {
     let mut world = World::new();

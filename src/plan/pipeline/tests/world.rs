@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::conditions::Reason;
+use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::content_hash::content_hash;
 use crate::plan::pipeline::decide::{TargetDecision, TargetInput, decide};
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
@@ -136,7 +137,9 @@ impl World {
     /// What is to be done for a Target.
     pub fn decide(&self, target: &str) -> TargetDecision {
         let (key, object) = self.objects.targets.get_key_value(&key(target)).unwrap();
+        let charts = ChartCache::default();
         decide(TargetInput {
+            charts: &charts,
             target: TargetView { key, object },
             objects: &self.objects,
             rules: &self.rules,

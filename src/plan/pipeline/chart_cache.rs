@@ -1,0 +1,77 @@
+//! Charts of Releases that were planned before: a fleet is decided about often, and its Releases change seldom.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::api::pipeline::TargetSpec;
+
+use super::chart::{PlannedChart, release_chart};
+use super::destination::RenderDestination;
+use super::object::ObjectKey;
+use super::resolve::AcceptedRelease;
+
+/// Most charts that are remembered; with one more, all are forgotten.
+const REMEMBERED: usize = 4096;
+
+/// Everything that the chart of a Release depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ChartKey {
+    /// UID and generation of the Release and of its version.
+    release: (String, i64),
+    version: (String, i64),
+    pull_secrets: BTreeMap<String, String>,
+    namespace: String,
+    destination: RenderDestination,
+    account: Option<String>,
+    class: Option<String>,
+    cluster: Option<String>,
+}
+
+/// Charts that were planned before.
+#[derive(Debug, Default)]
+pub struct ChartCache(RefCell<HashMap<ChartKey, Arc<PlannedChart>>>);
+
+impl ChartCache {
+    /// The chart of a Release.
+    pub fn release_chart(
+        &self,
+        release: &AcceptedRelease<'_>,
+        target: &ObjectKey,
+        spec: &TargetSpec,
+        destination: &RenderDestination,
+    ) -> Arc<PlannedChart> {
+        let key = ChartKey {
+            release: (release.object.uid.clone(), release.object.generation),
+            version: (release.version_revision.0.to_owned(), release.version_revision.1),
+            pull_secrets: release.pull_secrets.clone(),
+            namespace: target.namespace.clone(),
+            destination: destination.clone(),
+            account: spec.service_account_name.clone(),
+            class: spec.renderer_class_name.clone(),
+            cluster: spec.render_cluster_name.clone(),
+        };
+        let mut known = self.0.borrow_mut();
+        if let Some(chart) = known.get(&key) {
+            return Arc::clone(chart);
+        }
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        let chart = Arc::new(release_chart(release, target, spec, destination));
+        known.insert(key, Arc::clone(&chart));
+        chart
+    }
+
+    /// How many charts are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
