@@ -91,7 +91,13 @@ pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
         kind: kind.to_owned(),
         plural,
     };
-    let of_platform = ["ClusterRenderTask", "ClusterRegistry", "RendererClass", "RenderCluster", "QueuePolicy"];
+    let of_platform = [
+        "ClusterRenderTask",
+        "ClusterRegistry",
+        "RendererClass",
+        "RenderCluster",
+        "QueuePolicy",
+    ];
     if of_platform.contains(&kind) {
         Api::all_with(client.clone(), &resource)
     } else {

@@ -311,7 +311,7 @@ pub const FAMILIES: &[Family] = &[
         row("B37", "The list of what a namespace may use, which a refused task is given, tells of registries, classes or clusters of others.",
             "Only what allows the namespace, by name and by UID, is on the list, and the message is the same where the named thing is for others and where it does not exist. Who else may read the objects themselves is a value of the chart, by default no tenant."),
     ]},
-    Family { letter: "F", title: "What is put on a Target", rows: &[
+    Family { letter: 'F', title: "What is put on a Target", rows: &[
         row("F1", "A Profile selects the Targets of other namespaces.",
             "Across namespaces a Profile reaches a Target only where the hub lets references cross and a ReferenceGrant in the Target's namespace names the kind Profile; its count of matched Targets tells of no others."),
         row("F2", "A ReleaseBinding names a Target of another tenant.",

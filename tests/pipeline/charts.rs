@@ -18,9 +18,15 @@ async fn objects(config: &RendererConfig) -> Result<Vec<Value>> {
         .kill_on_drop(true)
         .output()
         .await?;
-    anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    anyhow::ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let chart = dir.path().join("chart.tgz").display().to_string();
-    let text = Helm::new()?.run(&["template", "fleet", &chart, "--namespace", "flux-system"]).await?;
+    let text = Helm::new()?
+        .run(&["template", "fleet", &chart, "--namespace", "flux-system"])
+        .await?;
     helm::documents(&text)
 }
 
@@ -37,10 +43,21 @@ async fn flux_is_told_the_very_chart_that_was_pushed_and_the_pull_secrets_by_hos
         .put_registry(json!({"pushSecretRef": {"name": "push"}, "targetPullSecretName": "charts-pull"}))
         .await?;
     scene
-        .release("shop", "1.0.0", json!({"values": {"replicas": 2}, "targetNamespace": "shop"}))
+        .release(
+            "shop",
+            "1.0.0",
+            json!({"values": {"replicas": 2}, "targetNamespace": "shop"}),
+        )
         .await?;
-    scene.registry("images", json!({"hostname": "registry.test", "targetPullSecretName": "images-pull"})).await?;
-    scene.target("edge", json!({"userdata": {"site": "north\n- evil: {{ true }}"}})).await?;
+    scene
+        .registry(
+            "images",
+            json!({"hostname": "registry.test", "targetPullSecretName": "images-pull"}),
+        )
+        .await?;
+    scene
+        .target("edge", json!({"userdata": {"site": "north\n- evil: {{ true }}"}}))
+        .await?;
     scene.bind_registry("edge", "images").await?;
     scene.bind("edge", "shop").await?;
     let release = scene.complete_next("release-shop-").await?;
@@ -59,7 +76,10 @@ async fn flux_is_told_the_very_chart_that_was_pushed_and_the_pull_secrets_by_hos
     assert_eq!(source["spec"]["ref"]["semver"], release.spec.tag);
     assert_eq!(source["spec"]["secretRef"]["name"], "charts-pull");
     let installed = of_kind(&made, "HelmRelease")?;
-    assert_eq!(installed["spec"]["values"]["userdata"]["site"], "north\n- evil: {{ true }}");
+    assert_eq!(
+        installed["spec"]["values"]["userdata"]["site"],
+        "north\n- evil: {{ true }}"
+    );
     scene.ready("edge").await?;
     scene.passed();
     Ok(())

@@ -28,7 +28,8 @@ impl Scene {
     /// A Target with a Release of its own, which is pushed.
     async fn with_own_release(&self) -> Result<()> {
         self.release("shop", "1.0.0", json!({})).await?;
-        self.target_with("edge", json!({"ring": "one"}), json!({})).await?;
+        self.target_with("edge", json!({"ring": "one"}), json!({}))
+            .await?;
         self.bind("edge", "shop").await?;
         self.complete_next("release-shop-").await?;
         self.complete_version("edge", 1).await?;
@@ -52,7 +53,8 @@ impl Scene {
             "componentRef": {"name": "shop"}, "tag": "6.6.6", "resources": {"chart": chart},
             "entrypoint": {"resourceName": "chart", "type": "helm"},
         });
-        self.make_in(neighbour, "ComponentVersion", "evil", version).await?;
+        self.make_in(neighbour, "ComponentVersion", "evil", version)
+            .await?;
         let release = json!({"componentVersionRef": {"name": "evil"}, "priority": 1000});
         self.make_in(neighbour, "Release", "evil", release).await?;
         let target = json!({"name": "edge", "namespace": self.tenant()});
@@ -65,8 +67,14 @@ impl Scene {
     /// Waits until the neighbour's objects were looked at; nothing of them reached the Target.
     async fn is_unharmed(&self, neighbour: &str) -> Result<()> {
         let bindings: Api<ReleaseBinding> = Api::namespaced(self.stage.admin.clone(), neighbour);
-        self.condition_of(&bindings, "evil", |o| Some(&o.status.as_ref()?.conditions), "False", "NotGranted")
-            .await?;
+        self.condition_of(
+            &bindings,
+            "evil",
+            |o| Some(&o.status.as_ref()?.conditions),
+            "False",
+            "NotGranted",
+        )
+        .await?;
         let profiles: Api<Profile> = Api::namespaced(self.stage.admin.clone(), neighbour);
         wait_for("the Profile to be looked at", LIMIT, async || {
             let status = profiles.get("evil").await?.status.unwrap_or_default();
@@ -74,7 +82,8 @@ impl Scene {
         })
         .await?;
         // Something of its own changes, so the Target was decided about with all of that there.
-        self.change_target("edge", json!({"userdata": {"looked": true}})).await?;
+        self.change_target("edge", json!({"userdata": {"looked": true}}))
+            .await?;
         self.complete_version("edge", 2).await?;
         let versions = self.versions("edge").await?;
         assert_eq!(versions[1].spec.changes, "userdata changed");
@@ -88,7 +97,8 @@ impl Scene {
             .collect();
         let to = json!([{"group": "renderhub.dev", "kind": "Target", "name": "edge"}]);
         let spec = json!({"from": from, "to": to});
-        self.make_in(self.tenant(), "ReferenceGrant", "neighbours", spec).await
+        self.make_in(self.tenant(), "ReferenceGrant", "neighbours", spec)
+            .await
     }
 }
 
@@ -125,14 +135,23 @@ async fn a_grant_lets_a_release_in_and_its_end_takes_nothing_off() -> Result<()>
     let grants: Api<ReferenceGrant> = scene.api();
     grants.delete("neighbours", &DeleteParams::default()).await?;
     let message = scene.target_is("edge", "Stalled", "True", "NotGranted").await?;
-    assert!(message.contains("may not reach this Target any more, and stays as it is"), "{message}");
-    scene.change_target("edge", json!({"userdata": {"looked": true}})).await?;
+    assert!(
+        message.contains("may not reach this Target any more, and stays as it is"),
+        "{message}"
+    );
+    scene
+        .change_target("edge", json!({"userdata": {"looked": true}}))
+        .await?;
     scene.complete_version("edge", 3).await?;
     let versions = scene.versions("edge").await?;
     assert_eq!(versions[2].spec.changes, "userdata changed");
     // What was granted once leaves when who bound it takes it away.
     for kind in ["ReleaseBinding", "Profile"] {
-        let resource = kube::api::ApiResource::from_gvk(&kube::api::GroupVersionKind::gvk("renderhub.dev", "v1alpha1", kind));
+        let resource = kube::api::ApiResource::from_gvk(&kube::api::GroupVersionKind::gvk(
+            "renderhub.dev",
+            "v1alpha1",
+            kind,
+        ));
         let api: Api<DynamicObject> = Api::namespaced_with(scene.stage.admin.clone(), &neighbour, &resource);
         api.delete("evil", &DeleteParams::default()).await?;
     }

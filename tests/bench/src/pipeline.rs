@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -14,7 +14,6 @@ use renderhub::api::conditions::{ConditionType, is_true};
 use renderhub::api::pipeline::{ComponentVersion, HydratedTarget, Profile, Release, Target};
 use renderhub_harness::progress::Progress;
 use renderhub_harness::{Hub, wait_for};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -27,6 +26,8 @@ use crate::{objects, rights};
 
 /// Longest until a fleet is ready.
 const LIMIT: Duration = Duration::from_secs(900);
+/// Between two lists, which cost the API server as much as a few hundred writes.
+const PAUSE: Duration = Duration::from_millis(500);
 /// How long a hub is watched for writes that it should not make.
 const WATCHED: Duration = Duration::from_secs(5);
 
@@ -47,31 +48,59 @@ pub struct PipelineOptions {
     pipeline_output: Option<PathBuf>,
 }
 
-/// The figures.
-#[derive(Debug, Serialize)]
-struct Figures {
-    targets: usize,
-    load_before: Option<f64>,
-    /// Tasks that were made for the fleet.
-    tasks_for_fleet: usize,
-    /// From a ready hub to the last `BootstrapReady`.
-    fleet_seconds: f64,
-    /// Requests of the hub for the fleet, events apart.
-    fleet_requests: usize,
-    /// From a ready hub until as many tasks that were made by hand have ended.
-    by_hand_seconds: f64,
-    by_hand_requests: usize,
-    /// Tasks a second for the fleet, to those made by hand.
-    fleet_over_by_hand: f64,
+/// Tasks that ended, how long that took from a ready hub, and what the hub asked for meanwhile.
+struct Made {
+    tasks: usize,
+    seconds: f64,
+    /// Requests of the hub, those on events and Leases apart.
+    requests: usize,
+}
+
+impl Made {
+    fn rate(&self) -> f64 {
+        number(self.tasks) / self.seconds
+    }
+}
+
+struct FleetFigures {
+    made: Made,
     /// Requests for each Target that has a Release, when that changes.
     one_release_changed: f64,
     /// Targets without it that were written to.
     others_written: usize,
     /// Writes of a hub that starts with the fleet.
     idle_writes: usize,
-    /// Memory of the hub with the fleet.
     hub_rss_mib: f64,
     hub_rss_mib_after_restart: f64,
+}
+
+struct Figures {
+    targets: usize,
+    load_before: Option<f64>,
+    by_hand: Made,
+    fleet: FleetFigures,
+}
+
+impl Figures {
+    fn report(&self) -> Value {
+        let Self { by_hand, fleet, .. } = self;
+        json!({
+            "targets": self.targets,
+            "load_before": self.load_before,
+            "tasks_for_fleet": fleet.made.tasks,
+            "fleet_seconds": fleet.made.seconds,
+            "fleet_requests": fleet.made.requests,
+            "by_hand_tasks": by_hand.tasks,
+            "by_hand_seconds": by_hand.seconds,
+            "by_hand_requests": by_hand.requests,
+            "fleet_over_by_hand": fleet.made.rate() / by_hand.rate(),
+            "one_release_changed": fleet.one_release_changed,
+            "others_written": fleet.others_written,
+            "idle_writes": fleet.idle_writes,
+            "hub_rss_mib": fleet.hub_rss_mib,
+            "hub_rss_mib_after_restart": fleet.hub_rss_mib_after_restart,
+        })
+    }
 }
 
 /// Measures the pipeline, prints the figures and writes them as JSON.
@@ -79,9 +108,20 @@ struct Figures {
 /// # Errors
 /// If something cannot be measured.
 pub async fn measure(options: &Options) -> Result<()> {
+    let figures = Figures {
+        targets: options.pipeline.pipeline_targets,
+        load_before: load(),
+        by_hand: by_hand(options).await?,
+        fleet: fleet(options).await?,
+    };
+    let text = serde_json::to_string_pretty(&figures.report())?;
+    println!("{text}");
+    write(&options.pipeline, &text)
+}
+
+/// A fleet from nothing, one Release of it that changes, and a restart of the hub.
+async fn fleet(options: &Options) -> Result<FleetFigures> {
     let wanted = &options.pipeline;
-    let load_before = load();
-    let (by_hand_seconds, by_hand_requests, tasks) = by_hand(options).await?;
     let world = world(options).await?;
     let _finisher = world.spawn_finisher()?;
     let fleet = Fleet {
@@ -94,35 +134,28 @@ pub async fn measure(options: &Options) -> Result<()> {
     let begin = audit.mark().await?;
     let hub = ready_hub(&world).await?;
     let started = Instant::now();
-    fleet.until_ready(1).await?;
-    let fleet_seconds = started.elapsed().as_secs_f64();
-    let fleet_requests = requests(&Requests::since(audit, begin, &world.hub_user).await?);
-    let tasks_for_fleet = all::<RenderTask>(&world.admin).await?.len();
-    ensure!(tasks_for_fleet <= tasks + wanted.pipeline_targets, "more tasks than Releases and Targets");
+    fleet.until_ready().await?;
+    let seconds = started.elapsed().as_secs_f64();
+    let requests = requests(&Requests::since(audit, begin, &world.hub_user).await?);
+    let tasks = all::<RenderTask>(&world.admin).await?.len();
     let hub_rss_mib = memory(hub.pid())?.now_mib;
     let (one_release_changed, others_written) = fleet.change_one().await?;
     drop(hub);
     let begin = audit.mark().await?;
     let hub = ready_hub(&world).await?;
     tokio::time::sleep(WATCHED).await;
-    let idle_writes = Requests::since(audit, begin, &world.hub_user).await?.all_writes;
-    let figures = Figures {
-        targets: wanted.pipeline_targets,
-        load_before,
-        tasks_for_fleet,
-        fleet_seconds,
-        fleet_requests,
-        by_hand_seconds,
-        by_hand_requests,
-        fleet_over_by_hand: (number(tasks_for_fleet) / fleet_seconds) / (number(tasks) / by_hand_seconds),
+    Ok(FleetFigures {
+        made: Made {
+            tasks,
+            seconds,
+            requests,
+        },
         one_release_changed,
         others_written,
-        idle_writes,
+        idle_writes: Requests::since(audit, begin, &world.hub_user).await?.all_writes,
         hub_rss_mib,
         hub_rss_mib_after_restart: memory(hub.pid())?.now_mib,
-    };
-    println!("{}", serde_json::to_string_pretty(&figures)?);
-    write(wanted, &figures)
+    })
 }
 
 async fn world(options: &Options) -> Result<World> {
@@ -138,18 +171,18 @@ async fn ready_hub(world: &World) -> Result<Hub> {
     Ok(hub)
 }
 
-/// As many tasks as the fleet has, made before the hub starts: seconds until all have ended, requests, and their number.
-async fn by_hand(options: &Options) -> Result<(f64, usize, usize)> {
+/// As many tasks as the fleet has, made before the hub starts.
+async fn by_hand(options: &Options) -> Result<Made> {
     let wanted = &options.pipeline;
-    let count = wanted.pipeline_targets + wanted.pipeline_releases * options.namespaces;
+    let tasks = wanted.pipeline_targets + wanted.pipeline_releases * options.namespaces;
     let world = world(options).await?;
     let _finisher = world.spawn_finisher()?;
-    world.create_tasks(count).await?;
+    world.create_tasks(tasks).await?;
     let audit = world.plane.audit()?;
     let begin = audit.mark().await?;
     let hub = ready_hub(&world).await?;
     let started = Instant::now();
-    let ended = format!("renderhub_tasks{{phase=\"succeeded\"}} {count}");
+    let ended = format!("renderhub_tasks{{phase=\"succeeded\"}} {tasks}");
     wait_for("the tasks to end", LIMIT, async || {
         let text = hub.metrics().await?;
         Ok(text.lines().any(|line| line == ended).then_some(()))
@@ -157,12 +190,19 @@ async fn by_hand(options: &Options) -> Result<(f64, usize, usize)> {
     .await?;
     let seconds = started.elapsed().as_secs_f64();
     let requests = requests(&Requests::since(audit, begin, &world.hub_user).await?);
-    Ok((seconds, requests, count))
+    Ok(Made {
+        tasks,
+        seconds,
+        requests,
+    })
 }
 
 /// Requests but those on events and Leases.
 fn requests(all: &Requests) -> usize {
-    let counted = all.counts.iter().filter(|(action, _)| !action.contains("events") && !action.contains("leases"));
+    let counted = all
+        .counts
+        .iter()
+        .filter(|(action, _)| !action.contains("events") && !action.contains("leases"));
     counted.map(|(_, count)| count).sum()
 }
 
@@ -170,7 +210,10 @@ async fn all<K>(client: &Client) -> Result<Vec<K>>
 where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    Ok(Api::<K>::all(client.clone()).list(&ListParams::default()).await?.items)
+    Ok(Api::<K>::all(client.clone())
+        .list(&ListParams::default())
+        .await?
+        .items)
 }
 
 /// Targets that each get every Release of their namespace, by Profiles.
@@ -200,12 +243,19 @@ impl Fleet<'_> {
     }
 
     async fn create(&self, object: Value) -> Result<()> {
-        let namespace = object["metadata"]["namespace"].as_str().context("no namespace")?.to_owned();
+        let namespace = object["metadata"]["namespace"]
+            .as_str()
+            .context("no namespace")?
+            .to_owned();
         let admin = || self.world.admin.clone();
         macro_rules! create {
             ($kind:ident) => {{
                 let api: Api<$kind> = Api::namespaced(admin(), &namespace);
-                api.create(&PostParams::default(), &serde_json::from_value(object.clone())?).await?;
+                api.create(
+                    &PostParams::default(),
+                    &serde_json::from_value(object.clone())?,
+                )
+                .await?;
             }};
         }
         match object["kind"].as_str() {
@@ -217,20 +267,17 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Waits until each Target has so many pushed versions, and its newest is pushed.
-    async fn until_ready(&self, versions: usize) -> Result<()> {
+    /// Waits until the newest version of each Target is pushed.
+    async fn until_ready(&self) -> Result<()> {
         let _progress = Progress::start("the fleet gets ready".to_owned());
         wait_for("the fleet to be ready", LIMIT, async || {
+            tokio::time::sleep(PAUSE).await;
             let targets = all::<Target>(&self.world.admin).await?;
-            let is_ready = |target: &Target| {
+            let is_ready = |target: &&Target| {
                 let status = target.status.as_ref();
                 status.is_some_and(|status| is_true(&status.conditions, ConditionType::BootstrapReady))
             };
-            if versions == 1 && !targets.iter().all(is_ready) {
-                tokio::time::sleep(Duration::from_millis(500)).await;
-                return Ok(None);
-            }
-            Ok((targets.len() == self.targets).then_some(()))
+            Ok((targets.iter().filter(is_ready).count() == self.targets).then_some(()))
         })
         .await
     }
@@ -248,22 +295,32 @@ impl Fleet<'_> {
         let hydrated: Api<HydratedTarget> = Api::namespaced(self.world.admin.clone(), namespace);
         wait_for("the change to be rolled out", LIMIT, async || {
             let versions = hydrated.list(&ListParams::default()).await?.items;
-            let pushed = versions.iter().filter_map(|v| v.status.as_ref()?.pushed_at.as_ref()).count();
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            let pushed = versions
+                .iter()
+                .filter_map(|v| v.status.as_ref()?.pushed_at.as_ref())
+                .count();
+            tokio::time::sleep(PAUSE).await;
             Ok((pushed >= 2 * own).then_some(()))
         })
         .await?;
         tokio::time::sleep(WATCHED).await;
         let requests = requests(&Requests::since(audit, begin, &self.world.hub_user).await?);
         let after = self.versions_elsewhere(namespace).await?;
-        let written = before.iter().filter(|(name, version)| after.get(*name) != Some(version)).count();
+        let written = before
+            .iter()
+            .filter(|(name, version)| after.get(*name) != Some(version))
+            .count();
         Ok((number(requests) / number(own), written))
     }
 
     async fn versions_elsewhere(&self, namespace: &str) -> Result<BTreeMap<String, Option<String>>> {
         let targets = all::<Target>(&self.world.admin).await?;
-        let elsewhere = targets.iter().filter(|target| target.namespace().as_deref() != Some(namespace));
-        Ok(elsewhere.map(|target| (target.name_any(), target.resource_version())).collect())
+        let elsewhere = targets
+            .iter()
+            .filter(|target| target.namespace().as_deref() != Some(namespace));
+        Ok(elsewhere
+            .map(|target| (target.name_any(), target.resource_version()))
+            .collect())
     }
 }
 
@@ -299,11 +356,11 @@ fn target(namespace: &str, number: usize) -> Value {
     object("Target", namespace, &format!("target-{number}"), &spec)
 }
 
-fn write(options: &PipelineOptions, figures: &Figures) -> Result<()> {
+fn write(options: &PipelineOptions, figures: &str) -> Result<()> {
     let path = options
         .pipeline_output
         .clone()
         .map_or_else(|| beside_program("pipeline.json"), Ok)?;
     std::fs::create_dir_all(path.parent().context("no directory")?)?;
-    Ok(std::fs::write(path, serde_json::to_string_pretty(figures)?)?)
+    Ok(std::fs::write(path, figures)?)
 }

@@ -14,7 +14,7 @@ use crate::wait_for;
 /// The field manager of everything that the harness applies.
 pub const FIELD_MANAGER: &str = "renderhub-harness";
 /// How long a new kind may take until the API server serves it.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 /// How long a mutating admission policy may not know a new kind; until then the API server answers with 503.
 const KNOWN: Duration = Duration::from_secs(90);
 
