@@ -163,6 +163,10 @@ fn text_for(path: &[String], length: usize) -> String {
 fn applied(whole: &Value, probe: &Probe) -> Value {
     let mut object = whole.clone();
     let pointer = format!("/{}", probe.path.join("/"));
+    let input = match whole["kind"].as_str() {
+        Some("ComponentVersion") => "/spec",
+        _ => "/spec/config/release/input",
+    };
     *object.pointer_mut(&pointer).unwrap() = probe.value.clone();
     let text = probe.value.as_str().unwrap_or_default();
     if pointer.ends_with("/chart/name") {
@@ -170,12 +174,12 @@ fn applied(whole: &Value, probe: &Probe) -> Value {
     } else if pointer.ends_with("/chart/version") {
         object["spec"]["tag"] = json!(text);
     } else if pointer.ends_with("/entrypoint/resourceName") {
-        let resources = &mut object["spec"]["config"]["release"]["input"]["resources"];
+        let resources = &mut object.pointer_mut(input).unwrap()["resources"];
         let resource = resources.as_object().unwrap().values().next().unwrap().clone();
         *resources = json!({ text: resource });
-    } else if pointer.ends_with("/input/resources") {
+    } else if pointer == format!("{input}/resources") {
         let name = probe.value.as_object().unwrap().keys().next().unwrap();
-        object["spec"]["config"]["release"]["input"]["entrypoint"]["resourceName"] = json!(name);
+        object.pointer_mut(input).unwrap()["entrypoint"]["resourceName"] = json!(name);
     }
     object
 }

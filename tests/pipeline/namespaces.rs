@@ -155,6 +155,8 @@ async fn a_grant_lets_a_release_in_and_its_end_takes_nothing_off() -> Result<()>
         let api: Api<DynamicObject> = Api::namespaced_with(scene.stage.admin.clone(), &neighbour, &resource);
         api.delete("evil", &DeleteParams::default()).await?;
     }
+    // Its own chart was not needed any more, and is rendered again.
+    scene.complete_next("release-shop-").await?;
     scene.complete_version("edge", 4).await?;
     let target = scene.ready("edge").await?;
     let conditions = target.status.unwrap_or_default().conditions;

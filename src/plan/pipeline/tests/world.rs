@@ -1,6 +1,7 @@
 //! Objects to decide about.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -31,9 +32,14 @@ pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
 }
 
+/// A UID that is another once the spec is, as a generation would be.
+fn revision(name: &str, spec: &Value) -> String {
+    format!("uid-of-{name}-{}", content_hash(spec))
+}
+
 fn object<S: DeserializeOwned, T: Default>(name: &str, labels: &Value, spec: Value) -> PipelineObject<S, T> {
     PipelineObject {
-        uid: format!("uid-of-{name}"),
+        uid: revision(name, &spec),
         created: at(0),
         labels: serde_json::from_value(labels.clone()).unwrap(),
         ..PipelineObject::made(String::new(), serde_json::from_value(spec).unwrap())
@@ -47,6 +53,8 @@ pub struct World {
     pub rules: ReferenceRules,
     pub catalog: Catalog,
     pub now: i64,
+    /// Charts that were planned before, by this world or the one it is a copy of.
+    pub charts: Rc<ChartCache>,
 }
 
 impl World {
@@ -134,12 +142,18 @@ impl World {
             .max_by_key(|spec| spec.version)
     }
 
-    /// What is to be done for a Target.
+    /// What is to be done for a Target, which is the same whether its charts were planned before or not.
     pub fn decide(&self, target: &str) -> TargetDecision {
+        let decision = self.decide_with(&self.charts, target);
+        let anew = self.decide_with(&ChartCache::default(), target);
+        assert_eq!(format!("{decision:?}"), format!("{anew:?}"));
+        decision
+    }
+
+    fn decide_with(&self, charts: &ChartCache, target: &str) -> TargetDecision {
         let (key, object) = self.objects.targets.get_key_value(&key(target)).unwrap();
-        let charts = ChartCache::default();
         decide(TargetInput {
-            charts: &charts,
+            charts,
             target: TargetView { key, object },
             objects: &self.objects,
             rules: &self.rules,
