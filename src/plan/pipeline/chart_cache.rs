@@ -12,7 +12,7 @@ use super::object::ObjectKey;
 use super::resolve::AcceptedRelease;
 
 /// Most charts that are remembered; with one more, all are forgotten.
-const REMEMBERED: usize = 4096;
+pub(super) const REMEMBERED: usize = 4096;
 
 /// Everything that the chart of a Release depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

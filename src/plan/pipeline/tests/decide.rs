@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::world::{World, at, key};
+use crate::plan::pipeline::chart_cache::{ChartCache, REMEMBERED};
+use crate::plan::pipeline::destination::destination;
 use crate::plan::pipeline::resolve::LEAVES_AFTER;
 
 fn with_release() -> World {
@@ -254,4 +256,21 @@ fn a_message_names_so_many_objects_at_most() {
         ("MissingDependencies", 10)
     );
     assert!(message.ends_with("; and 40 more"), "{message}");
+}
+
+#[test]
+fn only_so_many_charts_are_remembered() {
+    let mut world = with_release();
+    world.bind("edge", "a");
+    let resolution = world.resolve("edge");
+    let (key, target) = world.objects.targets.get_key_value(&key("edge")).unwrap();
+    let spec = target.spec.as_ref().unwrap();
+    let mut destination = destination(key, spec, &world.objects, &world.rules, &world.catalog).unwrap();
+    let charts = ChartCache::default();
+    for number in 0..=REMEMBERED {
+        destination.prefix = format!("prefix-{number}");
+        charts.release_chart(&resolution.accepted[0], key, spec, &destination);
+        assert!(charts.len() <= REMEMBERED);
+    }
+    assert!(!charts.is_empty());
 }
