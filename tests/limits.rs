@@ -186,7 +186,8 @@ fn applied(whole: &Value, probe: &Probe) -> Value {
 
 /// Whether a rule ties the field to another one, which a probe of this object would break.
 fn is_tied(whole: &Value, path: &[String]) -> bool {
-    let is_chart = whole["spec"]["config"]["type"] != "other";
+    let type_ = whole["spec"]["config"]["type"].as_str();
+    let is_chart = type_.is_some_and(|type_| type_ != "other");
     let field = path.last().map(String::as_str);
     match field {
         Some("repository" | "tag") => path.len() == 2 && is_chart,
