@@ -19,6 +19,8 @@ mod namespaces;
 mod rollback;
 #[path = "pipeline/scene.rs"]
 mod scene;
+#[path = "pipeline/solar.rs"]
+mod solar;
 
 use anyhow::Result;
 use kube::ResourceExt;

@@ -52,7 +52,7 @@ fn ended() -> Result<()> {
 async fn run() -> Result<()> {
     let begin = Instant::now();
     step("programs of Kubernetes (built once, in about ten minutes, then reused)");
-    Tools::ensure()?;
+    Tools::ensure_without_flux()?;
     let platform = Platform::start().await?;
     let edge = match show(&platform).await {
         Ok(edge) => edge,

@@ -1,10 +1,11 @@
 //! The CRDs as they are installed: what the derives make of the types, with what Kubernetes reads differently put right.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
     JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
+use serde_json::json;
 
 use super::cluster_registry::ClusterRegistry;
 use super::cluster_render_task::ClusterRenderTask;
@@ -197,11 +198,11 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         finished(QueuePolicy::crd(), QUEUE_COLUMNS),
         finished(Registry::crd(), TENANT_REGISTRY_COLUMNS),
         finished(ReferenceGrant::crd(), GRANT_COLUMNS),
-        finished(Target::crd(), TARGET_COLUMNS),
-        finished(Release::crd(), RELEASE_COLUMNS),
-        finished(ReleaseBinding::crd(), RELEASE_BINDING_COLUMNS),
-        finished(Profile::crd(), PROFILE_COLUMNS),
-        finished(RegistryBinding::crd(), REGISTRY_BINDING_COLUMNS),
+        unseen(Target::crd(), TARGET_COLUMNS),
+        unseen(Release::crd(), RELEASE_COLUMNS),
+        unseen(ReleaseBinding::crd(), RELEASE_BINDING_COLUMNS),
+        unseen(Profile::crd(), PROFILE_COLUMNS),
+        unseen(RegistryBinding::crd(), REGISTRY_BINDING_COLUMNS),
         finished(Component::crd(), COMPONENT_COLUMNS),
         finished(ComponentVersion::crd(), COMPONENT_VERSION_COLUMNS),
         finished(HydratedTarget::crd(), HYDRATED_COLUMNS),
@@ -218,6 +219,24 @@ fn finished(mut crd: CustomResourceDefinition, columns: &[PrinterColumn]) -> Cus
             .and_then(|s| s.open_api_v3_schema.as_mut())
         {
             finish(schema);
+        }
+    }
+    crd
+}
+
+/// The same for a kind whose objects are not ready before the hub has looked at them: tools that read kstatus take an object without a
+/// status for one that is as it should be.
+fn unseen(crd: CustomResourceDefinition, columns: &[PrinterColumn]) -> CustomResourceDefinition {
+    let mut crd = finished(crd, columns);
+    let schemas = crd
+        .spec
+        .versions
+        .iter_mut()
+        .filter_map(|version| version.schema.as_mut());
+    let kinds = schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut());
+    for properties in kinds.filter_map(|kind| kind.properties.as_mut()) {
+        if let Some(status) = properties.get_mut("status") {
+            status.default = Some(JSON(json!({"observedGeneration": -1})));
         }
     }
     crd

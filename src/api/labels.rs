@@ -27,6 +27,10 @@ pub const PIPELINE_RELEASE: &str = "release";
 /// Value of [`PIPELINE`]: the chart of a version of a Target.
 pub const PIPELINE_BOOTSTRAP: &str = "bootstrap";
 
+/// Annotation on a task that the hub made for Targets whose registry is in another namespace: 64 hex digits that show that the hub
+/// planned it, so that a grant to Targets counts for it.
+pub const TARGET_SEAL: &str = "renderhub.dev/target-seal";
+
 /// Annotation: kind of the task an object serves, for people and for the way back from a Job to its task.
 pub const TASK_KIND: &str = "renderhub.dev/task-kind";
 /// Annotation: namespace of the task an object serves; empty for a `ClusterRenderTask`.

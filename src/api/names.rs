@@ -150,6 +150,20 @@ fn short_hash(uid: &TaskUid) -> String {
     hex(&Sha256::digest(uid.as_str().as_bytes())[..HASH_DIGITS / 2])
 }
 
+/// The 32 bytes of 64 hex digits.
+#[must_use]
+pub fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
+        .collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect();
+    bytes.try_into().ok().filter(|_| digits.len() == 64)
+}
+
 /// Lower-case hex of bytes.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {

@@ -22,6 +22,8 @@ pub const HUB_ONLY_STATUS: &str = "renderhub-hub-only-status";
 pub const HUB_ONLY_FINALIZER: &str = "renderhub-hub-only-finalizer";
 /// Name of the policy that lets only hubs write versions of a Target, and of its binding.
 pub const HUB_ONLY_HISTORY: &str = "renderhub-hub-only-history";
+/// Name of the policy that warns of fields of a Registry that only `SolAr` reads, and of its binding.
+pub const DISCOVERY_FIELDS: &str = "renderhub-discovery-fields";
 /// Name of the policy that gives a task its finalizer; each release binds it to the namespaces that its hub serves.
 pub const SET_FINALIZER: &str = "renderhub-finalizer";
 /// Name of the policy that warns of a task that no hub serves, and of its binding.
@@ -47,7 +49,7 @@ pub fn immutable_spec() -> ValidatingPolicy {
         reason: Some("Invalid".to_owned()),
         ..Validation::default()
     };
-    validating(IMMUTABLE_SPEC, requests("UPDATE", &TASKS), rule)
+    validating(IMMUTABLE_SPEC, requests(&["UPDATE"], &TASKS), rule)
 }
 
 /// Refuses each write of a status by any client but a hub, even where RBAC allows it on the subresource.
@@ -59,7 +61,7 @@ pub fn hub_only_status() -> ValidatingPolicy {
         reason: Some("Forbidden".to_owned()),
         ..Validation::default()
     };
-    validating(HUB_ONLY_STATUS, requests("UPDATE", &statuses()), rule)
+    validating(HUB_ONLY_STATUS, requests(&["UPDATE"], &statuses()), rule)
 }
 
 /// Refuses the removal of the hub's finalizer by any client but a hub: the Job and its configuration would stay behind.
@@ -76,7 +78,7 @@ pub fn hub_only_finalizer() -> ValidatingPolicy {
         reason: Some("Forbidden".to_owned()),
         ..Validation::default()
     };
-    validating(HUB_ONLY_FINALIZER, requests("UPDATE", &TASKS), rule)
+    validating(HUB_ONLY_FINALIZER, requests(&["UPDATE"], &TASKS), rule)
 }
 
 /// Refuses a version of a Target that any client but a hub writes: Flux would install what it names as what the hub decided.
@@ -90,17 +92,39 @@ pub fn hub_only_history() -> ValidatingPolicy {
         reason: Some("Forbidden".to_owned()),
         ..Validation::default()
     };
-    validating(HUB_ONLY_HISTORY, requests("CREATE", &["hydratedtargets"]), rule)
+    validating(
+        HUB_ONLY_HISTORY,
+        requests(&["CREATE"], &["hydratedtargets"]),
+        rule,
+    )
 }
 
-/// Every validating policy.
+/// Warns the author of a Registry that was made for `SolAr`, so that no tenant waits for a discovery that no hub does.
 #[must_use]
-pub fn validating_policies() -> [ValidatingPolicy; 4] {
+pub fn discovery_fields() -> ValidatingPolicy {
+    let rule = Validation {
+        expression:
+            "!has(object.spec.flavor) && !has(object.spec.webhookPath) && !has(object.spec.scanInterval)"
+                .to_owned(),
+        message: Some(
+            "flavor, webhookPath and scanInterval are for SolAr's discovery; renderhub does not read them"
+                .to_owned(),
+        ),
+        ..Validation::default()
+    };
+    let requests = requests(&["CREATE", "UPDATE"], &["registries"]);
+    warning(validating(DISCOVERY_FIELDS, requests, rule))
+}
+
+/// Every validating policy that needs nothing else.
+#[must_use]
+pub fn validating_policies() -> [ValidatingPolicy; 5] {
     [
         immutable_spec(),
         hub_only_status(),
         hub_only_finalizer(),
         hub_only_history(),
+        discovery_fields(),
     ]
 }
 
@@ -117,7 +141,11 @@ pub fn unserved() -> ValidatingPolicy {
         ),
         ..Validation::default()
     };
-    let (mut policy, mut binding) = validating(UNSERVED, requests("CREATE", &TASKS), rule);
+    warning(validating(UNSERVED, requests(&["CREATE"], &TASKS), rule))
+}
+
+/// A policy that only warns, and refuses nothing when it cannot be asked.
+fn warning((mut policy, mut binding): ValidatingPolicy) -> ValidatingPolicy {
     if let Some(spec) = &mut policy.spec {
         spec.failure_policy = Some("Ignore".to_owned());
     }
@@ -160,7 +188,7 @@ pub fn set_finalizer() -> MutatingAdmissionPolicy {
             failure_policy: Some("Ignore".to_owned()),
             // Asked again after other mutations, the condition below is what keeps it from adding a second one.
             reinvocation_policy: Some("IfNeeded".to_owned()),
-            match_constraints: Some(requests("CREATE", &TASKS)),
+            match_constraints: Some(requests(&["CREATE"], &TASKS)),
             match_conditions: Some(vec![MatchCondition {
                 name: "has-no-finalizer".to_owned(),
                 expression: format!(
@@ -192,7 +220,6 @@ fn metadata(name: &str) -> ObjectMeta {
     }
 }
 
-/// Requests of the operation for these resources; a subresource is one of its own.
 /// Every status of renderhub's kinds.
 fn statuses() -> Vec<String> {
     let kinds = custom_resource_definitions().into_iter().map(|crd| crd.spec);
@@ -206,13 +233,14 @@ fn statuses() -> Vec<String> {
         .collect()
 }
 
-fn requests(operation: &str, resources: &[impl ToString]) -> MatchResources {
+/// Requests of the operations for these resources; a subresource is one of its own.
+fn requests(operations: &[&str], resources: &[impl ToString]) -> MatchResources {
     MatchResources {
         match_policy: Some("Equivalent".to_owned()),
         resource_rules: Some(vec![NamedRuleWithOperations {
             api_groups: Some(vec![GROUP.to_owned()]),
             api_versions: Some(vec!["*".to_owned()]),
-            operations: Some(vec![operation.to_owned()]),
+            operations: Some(operations.iter().map(ToString::to_string).collect()),
             resources: Some(resources.iter().map(ToString::to_string).collect()),
             ..NamedRuleWithOperations::default()
         }]),

@@ -21,7 +21,9 @@ use super::schema;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.tokenRealm) || self.tokenRealm.startsWith('https://') || (has(self.plainHTTP) && self.plainHTTP)")
-        .message("tokenRealm must be https unless the registry itself is reached over plain HTTP")
+        .message("tokenRealm must be https unless the registry itself is reached over plain HTTP"),
+    validation = Rule::new("!has(self.pushSecretRef) || !has(self.solarSecretRef)")
+        .message("solarSecretRef is another name of pushSecretRef; set one of them")
 )]
 pub struct RegistrySpec {
     /// Host of the registry, with a port if it is not the scheme's own.
@@ -33,6 +35,9 @@ pub struct RegistrySpec {
     /// Secret in the registry's namespace with the credential. Absent: anonymous push.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push_secret_ref: Option<SecretReference>,
+    /// The same as `pushSecretRef`, by its name in `SolAr`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solar_secret_ref: Option<SecretReference>,
     /// Repositories must start with this; `{namespace}` is the task's namespace. Default: any repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::repository_prefix")]
@@ -48,4 +53,26 @@ pub struct RegistrySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub target_pull_secret_name: Option<String>,
+    /// For `SolAr`'s discovery; this hub does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::line")]
+    pub flavor: Option<String>,
+    /// For `SolAr`'s discovery; this hub does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::line")]
+    pub webhook_path: Option<String>,
+    /// For `SolAr`'s discovery; this hub does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::line")]
+    pub scan_interval: Option<String>,
+}
+
+impl RegistrySpec {
+    /// The same with the credential under the hub's own name.
+    #[must_use]
+    pub fn with_own_names(mut self) -> Self {
+        let by_solar = self.solar_secret_ref.take();
+        self.push_secret_ref = self.push_secret_ref.take().or(by_solar);
+        self
+    }
 }

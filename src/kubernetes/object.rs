@@ -17,6 +17,7 @@ use crate::api::names::TaskKind;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::task::finalizers::FinalizerSummary;
 use crate::plan::task::model::Task;
+use crate::plan::task::target_seal::TargetSeal;
 use crate::plan::task::validate::MAX_VALUES;
 
 /// The kinds of tasks as resources.
@@ -66,6 +67,7 @@ impl SlimObject {
         let task = Task::new(kind, &self.metadata.kept, spec.unwrap_or_default(), status)?;
         Some(Task {
             finalizers: self.metadata.finalizers,
+            target_seal: self.metadata.target_seal,
             is_oversized,
             ..task
         })
@@ -161,6 +163,7 @@ fn values(text: &str) -> usize {
 pub struct SlimMetadata {
     kept: ObjectMeta,
     finalizers: FinalizerSummary,
+    target_seal: TargetSeal,
 }
 
 impl AsRef<ObjectMeta> for SlimMetadata {
@@ -217,6 +220,8 @@ struct SlimMetadataFields {
     deletion_timestamp: Option<Time>,
     #[serde(default)]
     finalizers: FinalizerSummary,
+    #[serde(default)]
+    annotations: TargetSeal,
 }
 
 impl From<SlimMetadataFields> for SlimMetadata {
@@ -233,6 +238,7 @@ impl From<SlimMetadataFields> for SlimMetadata {
                 ..ObjectMeta::default()
             },
             finalizers: shown.finalizers,
+            target_seal: shown.annotations,
         }
     }
 }

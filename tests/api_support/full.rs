@@ -12,6 +12,7 @@ pub fn all() -> Vec<Value> {
     all.push(cluster());
     all.push(queue_policy());
     all.push(tenants_registry());
+    all.push(solars_registry());
     all.push(grant());
     all.extend(pipeline());
     all
@@ -100,6 +101,15 @@ pub fn tenants_registry() -> Value {
         "hostname": "registry.example", "plainHTTP": false, "pushSecretRef": { "name": "a" },
         "repositoryPrefix": "{namespace}/", "tokenRealm": "https://auth.example/token",
         "caConfigMapRef": { "name": "a", "key": "a" }, "targetPullSecretName": "a",
+    });
+    with_spec("Registry", "full", &spec)
+}
+
+/// The same with the fields that it has for what was made for `SolAr`.
+pub fn solars_registry() -> Value {
+    let spec = json!({
+        "hostname": "registry.example", "solarSecretRef": { "name": "a" }, "flavor": "a", "webhookPath": "a",
+        "scanInterval": "a",
     });
     with_spec("Registry", "full", &spec)
 }

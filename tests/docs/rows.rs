@@ -330,5 +330,7 @@ pub const FAMILIES: &[Family] = &[
             "A release leaves a Target only when what bound it is deleted, binds something else, or selects it no more; all else stays as it was."),
         row("F9", "A version of a Target is forged, and Flux installs what it names.",
             "An admission policy lets only hubs make one, and its spec never changes; Flux installs charts, which are rendered from versions of the Target's own UID."),
+        row("F10", "A registry is granted to the Targets of a namespace, and a tenant there pushes to it by tasks of its own.",
+            "A grant to Targets counts for tasks that carry the hub's seal, which binds the name and the whole spec of a task that the hub planned; it is asked again whenever the task is decided about."),
     ]},
 ];

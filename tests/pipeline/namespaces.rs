@@ -3,11 +3,13 @@
 use anyhow::Result;
 use kube::api::{Api, DeleteParams, DynamicObject};
 use renderhub::api::ReferenceGrant;
+use renderhub::api::conditions::ConditionType;
 use renderhub::api::pipeline::{Profile, ReleaseBinding};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, condition};
+use crate::support::tenant::BUILDER;
 use crate::support::{LIMIT, Stage};
 
 /// Lets cross what a grant allows.
@@ -90,6 +92,21 @@ impl Scene {
         Ok(())
     }
 
+    /// Lets Targets of the tenant use the neighbour's registries, and their account read them.
+    async fn share_registry(&self, neighbour: &str) -> Result<()> {
+        self.stage.make_builder("create").await?;
+        self.stage.make_own_registry(neighbour, "shared").await?;
+        self.stage.make_own_secret(neighbour, "own-push").await?;
+        let readable = ["secrets", "registries"];
+        self.stage
+            .let_read(self.tenant(), neighbour, BUILDER, &readable)
+            .await?;
+        let from = json!([{"group": "renderhub.dev", "kind": "Target", "namespace": self.tenant()}]);
+        let to = json!([{"group": "renderhub.dev", "kind": "Registry"}]);
+        let spec = json!({"from": from, "to": to});
+        self.make_in(neighbour, "ReferenceGrant", "targets", spec).await
+    }
+
     async fn grant(&self, from: &[&str], neighbour: &str) -> Result<()> {
         let from: Vec<Value> = from
             .iter()
@@ -163,6 +180,39 @@ async fn a_grant_lets_a_release_in_and_its_end_takes_nothing_off() -> Result<()>
     assert_eq!(condition(&conditions, "Stalled"), None);
     let versions = scene.versions("edge").await?;
     assert_eq!(versions[3].spec.changes, "shop 6.6.6 → 1.0.0");
+    scene.passed();
+    Ok(())
+}
+
+/// Holds: F10.
+#[tokio::test]
+async fn a_grant_to_targets_counts_for_their_tasks_and_for_no_other() -> Result<()> {
+    let (scene, neighbour) = Scene::with_neighbour("lent", &[CROSSING]).await?;
+    scene.share_registry(&neighbour).await?;
+    let shared = json!({"name": "shared", "namespace": neighbour});
+    scene.release("shop", "1.0.0", json!({})).await?;
+    let spec = json!({"renderRegistryRef": shared, "serviceAccountName": BUILDER});
+    scene.target("edge", spec).await?;
+    scene.bind("edge", "shop").await?;
+    let chart = scene.complete_next("release-shop-").await?;
+    scene.complete_version("edge", 1).await?;
+    scene.ready("edge").await?;
+    // A tenant's own task may not, whether it carries the seal of another or not.
+    let seal = chart.metadata.annotations.clone().unwrap_or_default();
+    assert!(seal.contains_key("renderhub.dev/target-seal"), "{seal:?}");
+    for (name, annotations) in [("own", json!({})), ("sealed", json!(seal))] {
+        let mut task = scene.stage.task(name);
+        let named = json!({"kind": "Registry", "name": "shared", "namespace": neighbour});
+        task["spec"]["registryRef"] = named;
+        task["spec"]["serviceAccountName"] = json!(BUILDER);
+        task["metadata"]["annotations"] = annotations;
+        let task = scene.stage.submit(task).await?;
+        let scheduled = ConditionType::JobScheduled;
+        scene
+            .stage
+            .condition(&task, scheduled, "False", "CrossNamespaceRefDenied")
+            .await?;
+    }
     scene.passed();
     Ok(())
 }

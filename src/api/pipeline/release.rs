@@ -73,9 +73,9 @@ pub struct ReleaseStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Generation of the spec that the conditions speak of.
+    /// Generation of the spec that the conditions speak of; -1 until the hub has looked at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = -1))]
     pub observed_generation: Option<i64>,
     /// The name of which a Target gets one Release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,8 +91,8 @@ pub struct PipelineStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Generation of the spec that the conditions speak of.
+    /// Generation of the spec that the conditions speak of; -1 until the hub has looked at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = -1))]
     pub observed_generation: Option<i64>,
 }

@@ -241,6 +241,7 @@ impl PipelineController {
         let work = TargetWork {
             key: key.clone(),
             uid,
+            seal_key: Arc::clone(&self.key),
             decision,
             has_new_status,
         };

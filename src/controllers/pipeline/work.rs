@@ -6,8 +6,10 @@ use crate::api::RenderTask;
 use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
 use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, HydratedTargetStatus, Target, TargetStatus};
 use crate::kubernetes::apply::{CallError, HubClient, NewObject, StatusWrite};
+use crate::plan::pipeline::content_hash::content_hash;
 use crate::plan::pipeline::decide::{NewTask, SeenObject, TargetDecision};
 use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::task::status_seal::SealKey;
 
 use super::status_write::NamespaceStatusWrite;
 
@@ -42,6 +44,7 @@ pub(super) struct WorkOutcome {
 pub(super) struct TargetWork {
     pub key: ObjectKey,
     pub uid: String,
+    pub seal_key: Arc<SealKey>,
     pub decision: TargetDecision,
     /// Whether the status differs from the one that is there.
     pub has_new_status: bool,
@@ -126,6 +129,7 @@ impl TargetWork {
             key: &key,
             label: PIPELINE_BOOTSTRAP,
             target: Some((&self.key.name, &self.uid)),
+            seal: None,
             spec,
         };
         let uid = client
@@ -140,6 +144,13 @@ impl TargetWork {
         );
         written.push(Written::Version(key, uid, Box::new(spec.clone())));
         Ok(())
+    }
+
+    /// The seal of a task that refers to another namespace.
+    fn seal(&self, task: &NewTask) -> Option<String> {
+        task.spec.registry_ref.as_ref()?.namespace.as_ref()?;
+        let hash = content_hash(&task.spec);
+        Some(self.seal_key.target_seal(&self.key.namespace, &task.name, &hash))
     }
 
     async fn create_task(
@@ -160,6 +171,7 @@ impl TargetWork {
             target: task
                 .is_targets_own
                 .then_some((self.key.name.as_str(), self.uid.as_str())),
+            seal: self.seal(task),
             spec: &task.spec,
         };
         let uid = client

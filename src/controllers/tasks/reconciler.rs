@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 
+use crate::api::RegistrySpec;
 use crate::api::labels::REGISTRY_HOST;
 use crate::api::names::{TaskKind, job_name};
 use crate::controllers::verify::Verifier;
@@ -211,6 +212,7 @@ impl Reconciler<'_> {
             has_waited: self.view.has_waited,
             waiting_beside: self.view.waiting_beside,
             blocked: self.view.create_blocked,
+            referrer: self.context.key.referrer(task),
             is_forged: self.view.is_forged && self.view.may_restore,
             removal: self.view.removal,
         };
@@ -312,7 +314,7 @@ impl Reconciler<'_> {
             tracing::warn!(task = %task.id.uid, annotation = REGISTRY_HOST, "the task's push Secret does not say which host it is for");
         }
         Ok(Ok(TenantDestination {
-            spec: spec.clone(),
+            spec: RegistrySpec::clone(spec),
             access: PushAccess::Mounted(judged.credential),
             certificates: None,
         }))

@@ -7,7 +7,9 @@ use kube::core::Request;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::api::labels::{FIELD_MANAGER, GROUP, MANAGED_BY, MANAGED_BY_VALUE, PIPELINE, VERSION};
+use crate::api::labels::{
+    FIELD_MANAGER, GROUP, MANAGED_BY, MANAGED_BY_VALUE, PIPELINE, TARGET_SEAL, VERSION,
+};
 use crate::plan::pipeline::object::ObjectKey;
 
 use super::client::HubClient;
@@ -18,7 +20,7 @@ use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;
 
 /// An object to be made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct NewObject<'a, S> {
     /// Its namespace and name.
     pub key: &'a ObjectKey,
@@ -26,6 +28,8 @@ pub struct NewObject<'a, S> {
     pub label: &'static str,
     /// The Target, by name and UID, with which it goes.
     pub target: Option<(&'a str, &'a str)>,
+    /// Value of its annotation [`TARGET_SEAL`].
+    pub seal: Option<String>,
     /// Its spec.
     pub spec: &'a S,
 }
@@ -67,6 +71,7 @@ impl HubClient {
                     .map(|(key, value)| (key.to_owned(), value.to_owned()))
                     .into(),
             ),
+            annotations: new.seal.map(|seal| [(TARGET_SEAL.to_owned(), seal)].into()),
             owner_references: owner.map(|owner| vec![owner]),
             ..ObjectMeta::default()
         };

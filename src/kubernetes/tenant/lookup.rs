@@ -80,7 +80,7 @@ async fn read(
 ) -> Result<TenantDestination, LookupError> {
     let spec = match &reference.named {
         NamedDestination::Registry(name) => registry(session, reference, name).await?,
-        NamedDestination::Host(spec) => spec.clone(),
+        NamedDestination::Host(spec) => RegistrySpec::clone(spec),
     };
     Ok(TenantDestination {
         access: access(session, reference, &spec).await?,
@@ -106,7 +106,8 @@ async fn registry(
         .await;
     let object =
         read.map_err(|error| stop(reference, error, MissingReference::Registry, "Registry", name))?;
-    serde_json::from_value(object.spec).map_err(|_| {
+    let spec = serde_json::from_value(object.spec).map(RegistrySpec::with_own_names);
+    spec.map_err(|_| {
         let message = "this version of the hub cannot read the spec of the Registry: a field is missing, or has a value of another type; \
                        correct it";
         refused(reference, Refusal::new(Reason::RegistryNotFound, message))

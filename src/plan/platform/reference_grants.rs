@@ -69,6 +69,12 @@ impl ReferenceGrantIndex {
         self.admits(("RenderTask", from), to, (GROUP, "Registry", registry))
     }
 
+    /// Whether a `Target` of one namespace may refer to a `Registry` of another.
+    #[must_use]
+    pub fn allows_target(&self, from: &str, to: &str, registry: &str) -> bool {
+        self.admits(("Target", from), to, (GROUP, "Registry", registry))
+    }
+
     /// Whether a `RenderTask` of one namespace may refer to a Secret of another.
     #[must_use]
     pub fn allows_secret(&self, from: &str, to: &str, secret: &str) -> bool {

@@ -15,6 +15,7 @@ use crate::api::{RenderTaskSpec, RenderTaskStatus};
 
 use super::finalizers::FinalizerSummary;
 use super::status_digest::StatusDigest;
+use super::target_seal::TargetSeal;
 
 /// Seconds a failed Job and its config Secret are kept where the task does not say.
 const DEFAULT_FAILED_JOB_TTL: i32 = 3600;
@@ -83,6 +84,8 @@ pub struct Task {
     pub deleted_at: Option<Timestamp>,
     /// The finalizers on the object.
     pub finalizers: FinalizerSummary,
+    /// The seal of a task that the hub made for Targets.
+    pub target_seal: TargetSeal,
     /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
     pub spec: Option<RenderTaskSpec>,
     /// Whether the spec has more values than are decoded; nothing of it is known then.
@@ -130,6 +133,7 @@ impl Task {
             deleting: meta.deletion_timestamp.is_some(),
             deleted_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
             finalizers: FinalizerSummary::of(names),
+            target_seal: TargetSeal::default(),
             spec,
             is_oversized: false,
             config: config.into(),

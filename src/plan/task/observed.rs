@@ -6,6 +6,7 @@ use super::create_blocked::CreateBlocked;
 use super::job::JobPlacement;
 use super::job_state::{JobState, PodTermination};
 use super::model::Task;
+use super::referrer::ReferrerKind;
 use super::refusal::Refusal;
 use super::retention::RemovalState;
 use super::tenant::TenantDestination;
@@ -66,6 +67,8 @@ pub struct ObservedTask<'a> {
     pub waiting_beside: usize,
     /// What an earlier attempt to create its objects ran into.
     pub blocked: Option<CreateBlocked>,
+    /// The kinds whose grants count for the task.
+    pub referrer: ReferrerKind,
     /// Whether the object has a status that is not the hub's, and it is time to put it right.
     pub is_forged: bool,
     /// Whether the task itself may be removed now.

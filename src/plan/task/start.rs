@@ -14,7 +14,7 @@ use super::job_status::refuse;
 use super::observed::ObservedTask;
 use super::refusal::Refusal;
 use super::step::ReconcileStep;
-use super::tenant::{DestinationSource, TenantDestination, wanted};
+use super::tenant::{DestinationSource, ReferrerGrants, TenantDestination, wanted};
 use super::validate::{crowded, in_rendering_namespace};
 use crate::plan::platform::catalog::ResolvedTask;
 use crate::plan::remote::placement::{admit, open};
@@ -175,7 +175,11 @@ fn tenant_destination<'a>(
     o: &ObservedTask<'a>,
     spec: &RenderTaskSpec,
 ) -> Result<Option<Cow<'a, TenantDestination>>, ReconcileStep> {
-    match wanted(o.task, spec, o.tenancy, o.grants) {
+    let grants = ReferrerGrants {
+        index: o.grants,
+        referrer: o.referrer,
+    };
+    match wanted(o.task, spec, o.tenancy, grants) {
         Err(refusal) => Err(refused(o, spec, &refusal)),
         Ok(DestinationSource::Platform) => Ok(None),
         Ok(DestinationSource::Given(own)) => Ok(Some(Cow::Owned(own))),

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretBox};
 use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use crate::api::RenderTaskStatus;
-use crate::api::names::{TaskUid, hex};
+use crate::api::names::{TaskUid, hex, unhex};
 
 use super::model::Task;
 use super::status_digest::StatusDigest;
@@ -77,24 +77,11 @@ impl SealKey {
         })
     }
 
-    fn hmac_key(&self) -> hmac::Key {
+    pub(super) fn hmac_key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, self.key.expose_secret())
     }
 }
 
 fn message(task: &TaskUid, digest: StatusDigest) -> Vec<u8> {
     [PURPOSE, task.as_str().as_bytes(), b"\0", digest.bytes()].concat()
-}
-
-/// The 32 bytes of 64 hex digits.
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits: Vec<u8> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
-        .collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits
-        .chunks_exact(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect();
-    bytes.try_into().ok().filter(|_| digits.len() == 64)
 }

@@ -11,7 +11,7 @@ mod reference;
 pub(in crate::plan) mod tenant_credential;
 pub(in crate::plan) mod tenant_destination;
 
-pub use destination_source::{DestinationSource, wanted};
+pub use destination_source::{DestinationSource, ReferrerGrants, wanted};
 pub use missing::{MissingReference, crossing, no_account, uncrossed};
 pub use read_identity::{ReadIdentity, ServiceAccount};
 pub use reference::{NamedDestination, TenantReference};

@@ -31,6 +31,8 @@ pub(crate) struct Module {
     pub(crate) programs: &'static [&'static str],
     /// The flags of the linker; part of the cache key.
     pub(crate) ldflags: &'static str,
+    /// The Go module whose CRDs are kept in `crds` beside the programs.
+    pub(crate) crds_of: Option<&'static str>,
 }
 
 const KUBERNETES: Module = Module {
@@ -48,20 +50,38 @@ const KUBERNETES: Module = Module {
     // Without these the server calls itself v0.0.0-master, and a chart's kubeVersion refuses it.
     ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
               -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36",
+    crds_of: None,
 };
 const HELM: Module = Module {
     dir: "helm",
     title: "helm 4",
     programs: &["helm"],
     ldflags: "-s -w",
+    crds_of: None,
 };
 const REGISTRY: Module = Module {
     dir: "registry",
     title: "the distribution registry",
     programs: &["registry"],
     ldflags: "-s -w",
+    crds_of: None,
 };
-const MODULES: [Module; 3] = [KUBERNETES, HELM, REGISTRY];
+// Two modules, because what they replace one library by differs.
+const SOURCE_CONTROLLER: Module = Module {
+    dir: "source-controller",
+    title: "Flux's source-controller",
+    programs: &["source-controller"],
+    ldflags: "-s -w",
+    crds_of: Some("github.com/fluxcd/source-controller"),
+};
+const HELM_CONTROLLER: Module = Module {
+    dir: "helm-controller",
+    title: "Flux's helm-controller",
+    programs: &["helm-controller"],
+    ldflags: "-s -w",
+    crds_of: Some("github.com/fluxcd/helm-controller"),
+};
+const MODULES: [Module; 5] = [KUBERNETES, HELM, REGISTRY, SOURCE_CONTROLLER, HELM_CONTROLLER];
 
 /// Programs that `KUBEBUILDER_ASSETS` may provide instead of our own builds.
 const KUBEBUILDER: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
@@ -77,6 +97,15 @@ impl Tools {
     /// If Go is missing or a build fails.
     pub fn ensure() -> Result<()> {
         MODULES.iter().try_for_each(|module| built(module).map(drop))
+    }
+
+    /// The same without Flux, which [`Tools::path`] builds when it is asked for.
+    ///
+    /// # Errors
+    /// As [`Tools::ensure`].
+    pub fn ensure_without_flux() -> Result<()> {
+        let others = MODULES.iter().filter(|module| module.crds_of.is_none());
+        others.map(built).try_for_each(|done| done.map(drop))
     }
 
     /// The path of one program, e.g. `kubectl`; builds its module when it is missing.

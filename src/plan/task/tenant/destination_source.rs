@@ -10,6 +10,7 @@ use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec};
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::task::model::Task;
+use crate::plan::task::referrer::ReferrerKind;
 use crate::plan::task::refusal::Refusal;
 
 /// Where the destination of a task comes from.
@@ -25,6 +26,22 @@ pub enum DestinationSource {
     Read(TenantReference),
 }
 
+/// The grants that count for a task.
+#[derive(Clone, Copy, Debug)]
+pub struct ReferrerGrants<'a> {
+    /// All grants that the hub sees.
+    pub index: &'a ReferenceGrantIndex,
+    /// The kinds of which some count.
+    pub referrer: ReferrerKind,
+}
+
+impl ReferrerGrants<'_> {
+    fn allow(&self, from: &str, to: &str, registry: &str) -> bool {
+        let as_target = || self.index.allows_target(from, to, registry);
+        self.index.allows(from, to, registry) || self.referrer == ReferrerKind::Target && as_target()
+    }
+}
+
 /// Where the destination of a task comes from.
 ///
 /// # Errors
@@ -33,7 +50,7 @@ pub fn wanted(
     task: &Task,
     spec: &RenderTaskSpec,
     tenancy: &TenancyPolicy,
-    grants: &ReferenceGrantIndex,
+    grants: ReferrerGrants<'_>,
 ) -> Result<DestinationSource, Refusal> {
     let of_platform = task.id.kind == TaskKind::ClusterRenderTask;
     if of_platform && spec.service_account_name.is_some() {
@@ -58,12 +75,12 @@ pub fn wanted(
             if own.push_secret_ref.is_none() {
                 return vouched(task, spec, tenancy, Some(TenantDestination::anonymous(own)));
             }
-            (NamedDestination::Host(own), &task.id.namespace)
+            (NamedDestination::Host(Box::new(own)), &task.id.namespace)
         }
         (None, None) => return Err(invalid("registryRef is missing; name a registry")),
     };
     let crosses = *namespace != task.id.namespace;
-    let may_cross = |name| tenancy.crosses_namespaces && grants.allows(&task.id.namespace, namespace, name);
+    let may_cross = |name| tenancy.crosses_namespaces && grants.allow(&task.id.namespace, namespace, name);
     if crosses && !named.registry().is_some_and(may_cross) {
         return Err(uncrossed(tenancy));
     }
@@ -100,6 +117,10 @@ fn host_of(spec: &RenderTaskSpec, host: &str) -> RegistrySpec {
         token_realm: None,
         ca_config_map_ref: None,
         target_pull_secret_name: None,
+        solar_secret_ref: None,
+        flavor: None,
+        webhook_path: None,
+        scan_interval: None,
     }
 }
 

@@ -9,7 +9,7 @@ pub enum NamedDestination {
     /// A `Registry`.
     Registry(String),
     /// A host, given in the task, with a Secret.
-    Host(RegistrySpec),
+    Host(Box<RegistrySpec>),
 }
 
 impl NamedDestination {

@@ -17,6 +17,7 @@ use crate::plan::task::finalizers::FinalizerSummary;
 use crate::plan::task::job::JobPlacement;
 use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination};
 use crate::plan::task::model::Task;
+use crate::plan::task::referrer::ReferrerKind;
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::retention::RemovalState;
 use crate::plan::task::tenant::TenantDestination;
@@ -55,6 +56,7 @@ struct Situation {
     has_waited: bool,
     waiting_beside: usize,
     held: Option<CreateBlocked>,
+    referrer: ReferrerKind,
     is_forged: bool,
     /// The state of the task's cluster, once it was requested.
     site: Option<SiteState>,
@@ -84,6 +86,7 @@ impl Situation {
             has_waited: false,
             waiting_beside: 0,
             held: None,
+            referrer: ReferrerKind::RenderTask,
             is_forged: false,
             removal: RemovalState::Expired,
             site: Some(SiteState::Up),
@@ -136,6 +139,7 @@ impl Situation {
             waiting_beside: self.waiting_beside,
             rendering: "rendering",
             blocked: self.held,
+            referrer: self.referrer,
             is_forged: self.is_forged,
             removal: self.removal,
         })

@@ -78,19 +78,38 @@ fn key(sources: &Path, module: &Module) -> Result<String> {
     }
     hash.update(FLAGS.join(" "));
     hash.update(module.ldflags);
+    hash.update(module.crds_of.unwrap_or_default());
     Ok(hex(&hash.finalize()[..8]))
 }
 
 fn build(sources: &Path, module: &Module, into: &Path) -> Result<()> {
     let _progress = Progress::start(format!("building {}", module.title));
-    let output = Command::new("go")
-        .arg("build")
-        .args(FLAGS)
-        .args(["-ldflags", module.ldflags, "-o"])
-        .arg(into.join(""))
-        .arg("tool")
-        .current_dir(sources)
-        .env("CGO_ENABLED", "0")
+    let mut command = go(sources, "build");
+    command.args(FLAGS).args(["-ldflags", module.ldflags, "-o"]);
+    ran(command.arg(into.join("")).arg("tool"), module)?;
+    name_etcd(into)?;
+    if let Some(path) = module.crds_of {
+        copy_crds(sources, module, path, &into.join("crds"))?;
+    }
+    match module
+        .programs
+        .iter()
+        .find(|program| !into.join(program).is_file())
+    {
+        Some(missing) => bail!("building {} gave no {missing}", module.title),
+        None => Ok(()),
+    }
+}
+
+fn go(sources: &Path, verb: &str) -> Command {
+    let mut command = Command::new("go");
+    command.arg(verb).current_dir(sources).env("CGO_ENABLED", "0");
+    command
+}
+
+/// Runs go; what it printed.
+fn ran(command: &mut Command, module: &Module) -> Result<String> {
+    let output = command
         .stdin(Stdio::null())
         .output()
         .context("cannot start go: install Go 1.26 or later from https://go.dev/dl and put it on the PATH")?;
@@ -103,15 +122,21 @@ fn build(sources: &Path, module: &Module, into: &Path) -> Result<()> {
             text.trim()
         );
     }
-    name_etcd(into)?;
-    match module
-        .programs
-        .iter()
-        .find(|program| !into.join(program).is_file())
-    {
-        Some(missing) => bail!("building {} gave no {missing}", module.title),
-        None => Ok(()),
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Copies the CRDs of a module of Go's cache: its programs are of no use without them.
+fn copy_crds(sources: &Path, module: &Module, path: &str, into: &Path) -> Result<()> {
+    let mut command = go(sources, "list");
+    let dir = ran(command.args(["-m", "-f", "{{.Dir}}", path]), module)?;
+    let bases = Path::new(dir.trim()).join("config/crd/bases");
+    fs::create_dir(into)?;
+    let files = fs::read_dir(&bases).with_context(|| format!("cannot read {}", bases.display()))?;
+    for file in files {
+        let file = file?;
+        fs::write(into.join(file.file_name()), fs::read(file.path())?)?;
     }
+    Ok(())
 }
 
 /// Go names a program after its import path; etcd's ends in `server/v3`.
@@ -134,6 +159,7 @@ mod tests {
             title: "a tiny module",
             programs: &["tiny"],
             ldflags,
+            crds_of: None,
         }
     }
 

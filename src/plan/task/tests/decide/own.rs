@@ -15,10 +15,11 @@ use crate::plan::platform::catalog::{CertificateSource, CredentialState};
 use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::task::ReconcileStep;
 use crate::plan::task::job::manifests;
+use crate::plan::task::referrer::ReferrerKind;
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::tenant::{
-    DestinationSource, MissingReference, PushAccess, ReadIdentity, ServiceAccount, TenantCredential,
-    TenantDestination, TenantReference, no_account, wanted,
+    DestinationSource, MissingReference, PushAccess, ReadIdentity, ReferrerGrants, ServiceAccount,
+    TenantCredential, TenantDestination, TenantReference, no_account, wanted,
 };
 use crate::plan::task::tests::{place, spec_with, task_in, task_of};
 
@@ -91,14 +92,14 @@ fn nothing_is_read_as_the_hub_without_an_account() {
     for (tenancy, account, expected) in table {
         for mut changes in [of_registry(), of_host()] {
             changes["serviceAccountName"] = account.clone();
-            let task = task_of(spec_with(changes));
-            let spec = task.spec.as_ref().unwrap();
-            let found = match wanted(
-                &task,
-                spec,
-                tenancy,
-                &crate::plan::platform::reference_grants::ReferenceGrantIndex::default(),
-            ) {
+            let asking = situation(changes).with(|s| s.tenancy = tenancy.clone());
+            let found = match asking.ask(|o| {
+                let grants = ReferrerGrants {
+                    index: o.grants,
+                    referrer: o.referrer,
+                };
+                wanted(o.task, o.task.spec.as_ref().unwrap(), o.tenancy, grants)
+            }) {
                 Ok(DestinationSource::Read(reference)) => Ok(reference.reader),
                 Ok(other) => panic!("{other:?}"),
                 Err(refusal) => Err(refusal.reason),
@@ -189,11 +190,12 @@ fn what_the_tenant_can_correct_is_retried_and_the_pauses_double() {
 fn another_namespace_needs_a_grant_and_tells_nothing() {
     let mut changes = of_registry();
     changes["registryRef"]["namespace"] = json!("team-b");
-    let grant = |from: &str, kind: &str, name: Option<&str>| {
+    let grant_of = |of: &str, from: &str, kind: &str, name: Option<&str>| {
         let to = json!({"group": "renderhub.dev", "kind": kind, "name": name});
-        let from = json!({"group": "renderhub.dev", "kind": "RenderTask", "namespace": from});
+        let from = json!({"group": "renderhub.dev", "kind": of, "namespace": from});
         serde_json::from_value(json!({"from": [from], "to": [to]})).unwrap()
     };
+    let grant = |from: &str, kind: &str, name: Option<&str>| grant_of("RenderTask", from, kind, name);
     let look = format!("look up as {:?}", builder());
     let denied = "write Pending CrossNamespaceRefDenied";
     let table = [
@@ -211,6 +213,20 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
             s.grants.put(&None, namespace, "g", Some(spec));
         });
         assert_eq!(situation.label(), expected, "{namespace}");
+    }
+    // A grant to Targets counts for what the hub made for them, and for no task of a tenant's.
+    let to_targets = grant_of("Target", "team-a", "Registry", None);
+    for (grant, referrer, expected) in [
+        (&to_targets, ReferrerKind::Target, look.as_str()),
+        (&to_targets, ReferrerKind::RenderTask, denied),
+        (&grant("team-c", "Registry", None), ReferrerKind::Target, denied),
+    ] {
+        let situation = situation(changes.clone()).with(|s| {
+            s.tenancy.crosses_namespaces = true;
+            s.referrer = referrer;
+            s.grants.put(&None, "team-b", "g", Some(grant.clone()));
+        });
+        assert_eq!(situation.label(), expected, "{referrer:?}");
     }
     let reference = TenantReference {
         reader: builder(),

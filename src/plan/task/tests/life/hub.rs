@@ -6,6 +6,7 @@ use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::site::JobSiteState;
+use crate::plan::task::referrer::ReferrerKind;
 use crate::plan::task::retention::RemovalState;
 
 impl World {
@@ -57,6 +58,7 @@ impl World {
         panic!("does not settle: {self:#?}");
     }
 
+    #[expect(clippy::too_many_lines, reason = "one line a field")]
     pub(super) fn decide(&self, task: &Task) -> ReconcileStep {
         let has_ended = matches!(&self.memory.job, JobState::Read(job) if matches!(job.progress, JobProgress::Complete(_)));
         let note = has_ended.then(|| PodTermination {
@@ -85,6 +87,7 @@ impl World {
             waiting_beside: 0,
             rendering: "rendering",
             blocked: self.memory.held,
+            referrer: ReferrerKind::RenderTask,
             is_forged: self.forged,
             removal: if self.memory.is_crowded {
                 RemovalState::Crowded
