@@ -74,7 +74,7 @@ const MODULES: &[Module] = &[
     module("kubernetes::write_fence", Io, &["kubernetes::write_fence"], "every writer asks it first, so it knows none of them"),
     module("kubernetes::lease", Io, &["api", "kubernetes::write_fence", "kubernetes::lease", "base::metrics", "plan"],
         "writes the claim that a plan says, and knows nothing of tasks"),
-    module("kubernetes::preflight", Io, &["api", "base::metrics", "plan"], "asks for the facts that a plan judges"),
+    module("kubernetes::preflight", Io, &["api", "base::metrics", "plan", "kubernetes::preflight"], "asks for the facts that a plan judges"),
     module("kubernetes::pod_results", Io, &["api::names", "plan"], "keeps the last words of pods in the words of a plan"),
     module("kubernetes::watch", Io, &["api", "kubernetes::pod_results", "plan", "base::metrics", "kubernetes::object", "kubernetes::watch"],
         "turns what a server says into what a plan reads"),
@@ -93,6 +93,12 @@ const MODULES: &[Module] = &[
     module("controllers::verify", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "renderer::auth", "renderer::error",
         "renderer::origin", "renderer::reader", "renderer::tls", "renderer::transport"],
         "asks a registry as the renderer does, with the half of its client that only reads"),
+    module("controllers::prune", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "kubernetes::tenant", "kubernetes::write_fence",
+        "remote::resolve", "renderer::auth", "renderer::deleter", "renderer::error", "renderer::lookup", "renderer::origin", "renderer::tls",
+        "renderer::transport"],
+        "deletes from a registry by the rules of a push, as whom the registry's owner says, with the half of its client that cannot push"),
+    module("controllers::chart_finder", Io, &["api", "controllers::prune", "plan", "renderer::auth", "renderer::error", "renderer::reader"],
+        "asks a registry by the ways of the one who deletes there, with the half of its client that only reads"),
     // The renderer is another program, beside the hub.
     module("renderer", Io, &["api", "base::hardening", "renderer"], "it shares the hub's words and none of its powers"),
     // From a configuration to the bytes of a chart: no file, no clock, no network.

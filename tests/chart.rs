@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use renderhub::api::labels::{FINALIZER, TARGET_FINALIZER};
 use renderhub::plan::platform::feature_gates::FeatureGates;
 use renderhub::plan::platform::posture::SecurityPosture;
 use renderhub::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
@@ -160,7 +161,49 @@ const MODES: &[&[&str]] = &[
         "controller.leaseNamespace=hubs",
     ],
     &["clusters.namespace=kubeconfigs"],
+    &["pipeline.enabled=true"],
+    CATALOGS,
 ];
+
+/// Two namespaces that are served and two of catalogs, of which one is served too.
+const CATALOGS: &[&str] = &[
+    "pipeline.enabled=true",
+    "controller.noCrossNamespaceRefs=false",
+    "controller.watchNamespaces={a,b}",
+    "controller.catalogNamespaces={b,c}",
+];
+
+#[tokio::test]
+async fn a_catalog_is_read_and_nothing_is_written_there() -> Result<()> {
+    let objects = template(CATALOGS).await?;
+    let bound = Rights::of_objects(&objects)?.bound;
+    let of_catalogs = bound.iter().filter(|b| b.role == "renderhub-catalog");
+    let told: Vec<_> = of_catalogs
+        .map(|b| (b.namespace.as_deref(), json!(b.rules)))
+        .collect();
+    let kinds = json!(["componentversions", "releases", "profiles", "referencegrants"]);
+    let rules = json!([{"apiGroups": ["renderhub.dev"], "resources": kinds, "verbs": ["list", "watch"]}]);
+    assert_eq!(
+        told,
+        [(Some("c"), rules)],
+        "where a namespace is served, the hub has more"
+    );
+    let in_catalog = bound.iter().filter(|b| b.namespace.as_deref() == Some("c"));
+    assert_eq!(in_catalog.count(), 1, "nothing else is bound there");
+    let args = args_of(CATALOGS).await?;
+    assert!(args.contains(&json!("--catalog-namespaces=b,c")), "{args:?}");
+    let told = notes(CATALOGS).await?;
+    for part in [
+        "Catalogs that are read: b, c.",
+        "reach what is granted to them there.",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let of_one_team = [CATALOGS, &["rbac.clusterAdmin=true"]].concat();
+    let bound = Rights::of_chart(&of_one_team).await?.bound;
+    assert!(bound.iter().all(|b| b.role == "cluster-admin"), "{bound:?}");
+    Ok(())
+}
 
 /// Holds: I1, M1.
 #[tokio::test]
@@ -225,6 +268,20 @@ async fn each_release_that_is_bound_by_namespace_keeps_its_binding_until_the_tas
         .collect();
     assert_eq!(kept, ["a"], "the one of the tasks, and no other");
     assert!(of(&[]).await?.is_empty() && of(&["rbac.clusterAdmin=true"]).await?.is_empty());
+    // It waits for Targets too, where the hub has a finalizer on them.
+    for (pipeline, policies) in [("false", 1), ("true", 2)] {
+        let enabled = format!("pipeline.enabled={pipeline}");
+        let objects = template(&["controller.watchNamespaces={a}", &enabled]).await?;
+        let is_one = |object: &&Value| {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            object["kind"] == "ValidatingAdmissionPolicy" && name.contains("-namespace-deletion")
+        };
+        let found: Vec<&Value> = objects.iter().filter(is_one).collect();
+        assert_eq!(found.len(), policies);
+        let told = serde_json::to_string(&found)?;
+        assert_eq!(told.contains(TARGET_FINALIZER), policies == 2);
+        assert!(told.contains(&format!("'{FINALIZER}'")));
+    }
     Ok(())
 }
 
@@ -245,21 +302,47 @@ async fn a_single_tenants_hub_is_bound_to_cluster_admin_and_to_nothing_else() ->
 
 #[tokio::test]
 async fn tenants_get_what_is_theirs_and_neither_status_nor_finalizers() -> Result<()> {
-    let objects = template(&[]).await?;
-    let rules = |name: &str| {
-        let found = objects
-            .iter()
-            .find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == name);
-        found.map(|role| role["rules"].clone())
-    };
-    let own = json!(["rendertasks", "registries", "referencegrants"]);
-    let rule = |verbs: Value| json!([{ "apiGroups": ["renderhub.dev"], "resources": own, "verbs": verbs }]);
     let edit = json!(["create", "update", "patch", "delete", "deletecollection"]);
-    assert_eq!(rules("renderhub-edit"), Some(rule(edit)));
-    assert_eq!(
-        rules("renderhub-view"),
-        Some(rule(json!(["get", "list", "watch"])))
-    );
+    let view = json!(["get", "list", "watch"]);
+    let of_tasks = json!(["rendertasks", "registries", "referencegrants"]);
+    let of_pipeline = [
+        "targets",
+        "releases",
+        "releasebindings",
+        "profiles",
+        "registrybindings",
+        "components",
+        "componentversions",
+    ];
+    // Versions of a Target are the hub's to write, and each tenant's to read.
+    let read = [&of_pipeline[..], &["hydratedtargets"]].concat();
+    let (of_pipeline, read) = (json!(of_pipeline), json!(read));
+    let rules = |resources: &[&Value], verbs: &Value| {
+        let rule = |resources: &&Value| json!({ "apiGroups": ["renderhub.dev"], "resources": resources, "verbs": verbs });
+        Some(Value::Array(resources.iter().map(rule).collect()))
+    };
+    for (sets, edited, viewed) in [
+        (&[][..], &[&of_tasks][..], &[&of_tasks][..]),
+        (
+            &["pipeline.enabled=true"],
+            &[&of_tasks, &of_pipeline],
+            &[&of_tasks, &read],
+        ),
+    ] {
+        let objects = template(sets).await?;
+        let found = |name: &str| {
+            let is_role = |o: &&Value| o["kind"] == "ClusterRole" && o["metadata"]["name"] == name;
+            objects.iter().find(is_role).map(|role| role["rules"].clone())
+        };
+        assert_eq!(found("renderhub-edit"), rules(edited, &edit), "{sets:?}");
+        assert_eq!(found("renderhub-view"), rules(viewed, &view), "{sets:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_account_of_renderers_has_no_rights_and_no_token() -> Result<()> {
+    let objects = template(&[]).await?;
     let renderer = |object: &&Value| object["subjects"].to_string().contains("renderhub-renderer");
     assert_eq!(
         objects.iter().filter(renderer).count(),
@@ -347,7 +430,7 @@ async fn the_notes_tell_the_gates_apart() -> Result<()> {
 }
 
 /// The name of a setting in the hub's log, the value that sets it, and the beginning of the notes about it.
-const TOLD: &[(&str, &str, &str)] = &[
+const NOTED: &[(&str, &str, &str)] = &[
     ("single-tenant", "rbac.clusterAdmin=true", "rbac.clusterAdmin"),
     (
         "cross-namespace-refs",
@@ -430,9 +513,9 @@ fn every_relaxed_setting() -> Result<BTreeSet<&'static str>> {
 /// Holds: M6.
 #[tokio::test]
 async fn the_notes_name_whatever_the_hubs_log_calls_relaxed() -> Result<()> {
-    let told: BTreeSet<_> = TOLD.iter().map(|(setting, ..)| *setting).collect();
-    assert_eq!(told, every_relaxed_setting()?);
-    for (setting, set, name) in TOLD {
+    let noted: BTreeSet<_> = NOTED.iter().map(|(setting, ..)| *setting).collect();
+    assert_eq!(noted, every_relaxed_setting()?);
+    for (setting, set, name) in NOTED {
         let said = notes(&["controller.watchNamespaces={a}", set]).await?;
         let relaxed: Vec<_> = said.lines().filter(|line| line.starts_with("- ")).collect();
         ensure!(relaxed.len() == 1, "{setting}: {relaxed:?}");
@@ -488,6 +571,41 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["controller.watchNamespaces={renderhub-rendering}"],
         "must not contain",
     ),
+    // Catalogs of which nothing could be used, or whose authors could read the platform's credentials.
+    (
+        &[
+            "controller.catalogNamespaces={c}",
+            "pipeline.enabled=true",
+            "controller.noCrossNamespaceRefs=false",
+        ],
+        "needs controller.watchNamespaces",
+    ),
+    (
+        &[
+            "controller.catalogNamespaces={c}",
+            "controller.watchNamespaces={a}",
+            "controller.noCrossNamespaceRefs=false",
+        ],
+        "needs pipeline.enabled=true",
+    ),
+    (
+        &[
+            "controller.catalogNamespaces={c}",
+            "controller.watchNamespaces={a}",
+            "pipeline.enabled=true",
+        ],
+        "needs controller.noCrossNamespaceRefs=false",
+    ),
+    (
+        &[
+            "controller.catalogNamespaces={renderhub-rendering}",
+            "controller.watchNamespaces={a}",
+            "pipeline.enabled=true",
+            "controller.noCrossNamespaceRefs=false",
+        ],
+        "must not contain the rendering namespace",
+    ),
+    (&["controller.catalogNamespaces={*}"], "catalogNamespaces"),
     // The author of a task in one of these would act as the platform.
     (
         &["tenancy.serviceAccounts.kube-system={x}"],

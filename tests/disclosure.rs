@@ -9,8 +9,13 @@ mod support;
 
 #[path = "disclosure/failures.rs"]
 mod failures;
+#[path = "disclosure/pipeline.rs"]
+mod pipeline;
 #[path = "disclosure/planted.rs"]
 mod planted;
+#[path = "pipeline/scene.rs"]
+#[allow(dead_code, reason = "a part of what the tests of the pipeline need")]
+mod scene;
 #[path = "disclosure/servers.rs"]
 mod servers;
 

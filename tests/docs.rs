@@ -27,6 +27,10 @@ mod architecture;
 mod bounds;
 #[path = "docs/named.rs"]
 mod named;
+#[path = "docs/picture.rs"]
+mod picture;
+#[path = "docs/pipeline.rs"]
+mod pipeline;
 #[path = "docs/tenant_fields.rs"]
 mod tenant_fields;
 #[path = "docs/threats.rs"]
@@ -342,6 +346,7 @@ fn touch(metrics: &Metrics) {
         unowned_namespaces: _,
         forged_statuses: _,
         verifications,
+        prunes,
         mode: _,
         relaxed_settings,
         instance_state,
@@ -358,7 +363,8 @@ fn touch(metrics: &Metrics) {
     reconcile_errors.get_or_create(&labels).inc();
     tasks.get_or_create(&PhaseLabel { phase: "test" }).inc();
     watch_errors.get_or_create(&KindLabel { kind: "test" }).inc();
-    verifications.get_or_create(&ResultLabel { result: "test" }).inc();
+    let result = ResultLabel { result: "test" };
+    _ = [verifications, prunes].map(|counted| counted.get_or_create(&result).inc());
     relaxed_settings
         .get_or_create(&SettingLabel { setting: "test" })
         .set(1);

@@ -1,16 +1,19 @@
 //! What only a hub may do to a task, with the policies in force: write its status and remove the finalizer. No other client can,
 //! whatever RBAC allows, and no administrator is hindered in anything else.
 
+mod api_support;
 mod support;
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub::api::labels::FINALIZER;
-use renderhub::api::pipeline::HydratedTarget;
-use renderhub::api::{ClusterRegistry, RenderTask};
+use renderhub::api::labels::{FINALIZER, TARGET_FINALIZER};
+use renderhub::api::pipeline::{HydratedTarget, Target};
+use renderhub::api::{ClusterRegistry, RenderTask, custom_resource_definitions};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
 use support::careless::{put_finalizers, put_status};
@@ -196,6 +199,43 @@ async fn who_may_do_everything_is_not_hindered_and_forges_nothing() -> Result<()
     Ok(())
 }
 
+/// The hub of this stage has no pipeline, so it does not take the finalizer off either: an administrator does.
+///
+/// Holds: T1.
+#[tokio::test]
+async fn a_tenant_takes_no_finalizer_off_a_target_and_an_administrator_does() -> Result<()> {
+    let stage = Stage::guarded("targets").await?;
+    let tenant: Api<Target> =
+        Api::namespaced(stage.careless_tenant().await?.into_client(), &stage.scope.tenant);
+    let target = json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "Target",
+        "metadata": {"name": "edge", "namespace": stage.scope.tenant, "finalizers": [TARGET_FINALIZER]},
+        "spec": {"renderRegistryRef": {"name": "own"}},
+    });
+    apply::object(&stage.admin, target).await?;
+    wait_for("the policy to know Targets", LIMIT, async || {
+        let answer = put_finalizers(&tenant, "edge", &json!([])).await;
+        if answer.is_ok() {
+            put_finalizers(&tenant, "edge", &json!([TARGET_FINALIZER])).await?;
+        }
+        Ok(is_refused(&answer).then_some(()))
+    })
+    .await?;
+    for finalizers in [json!(null), json!(["example.com/other"])] {
+        let answer = put_finalizers(&tenant, "edge", &finalizers).await;
+        assert!(is_refused(&answer), "{finalizers}: {answer:?}");
+    }
+    put_finalizers(&tenant, "edge", &json!([TARGET_FINALIZER, "example.com/mine"])).await?;
+    put_finalizers(&tenant, "edge", &json!([TARGET_FINALIZER])).await?;
+    tenant.delete("edge", &DeleteParams::default()).await?;
+    assert!(is_refused(&put_finalizers(&tenant, "edge", &json!(null)).await));
+    let targets: Api<Target> = Api::namespaced(stage.admin.clone(), &stage.scope.tenant);
+    put_finalizers(&targets, "edge", &json!(null)).await?;
+    assert!(targets.get_opt("edge").await?.is_none());
+    stage.passed();
+    Ok(())
+}
+
 /// What the platform grants to namespaces is recorded in the status of each of its kinds.
 ///
 /// Holds: B12.
@@ -294,19 +334,90 @@ async fn hubs_with_service_accounts_of_their_own_share_one_policy() -> Result<()
     Ok(())
 }
 
+/// A version of a Target that no hub made.
+fn forged_version() -> Value {
+    json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "HydratedTarget", "metadata": {"name": "edge-v1"},
+        "spec": {
+            "targetName": "edge", "targetUid": "x", "version": 1, "changes": "",
+            "registry": {"kind": "Registry", "name": "main", "hostname": "r.test", "repository": "evil/bootstrap-edge"},
+            "releases": {},
+        },
+    })
+}
+
+/// The kinds that have a status, each with its plural.
+fn kinds_with_status() -> BTreeMap<String, String> {
+    let kinds = custom_resource_definitions().into_iter().map(|crd| crd.spec);
+    let with_status = kinds.filter(|kind| {
+        let subresources = kind.versions[0].subresources.as_ref();
+        subresources.is_some_and(|all| all.status.is_some())
+    });
+    with_status
+        .map(|kind| (kind.names.kind, kind.names.plural))
+        .collect()
+}
+
+/// What a Target gets is in its status and in those of its versions: each kind of the pipeline that has a status is guarded.
+///
+/// Holds: T1, F9.
+#[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "it tells one story from its beginning to its end"
+)]
+async fn a_tenant_with_every_right_writes_no_status_of_the_pipeline() -> Result<()> {
+    let stage = Stage::guarded("statuses").await?;
+    let tenant = stage.careless_tenant().await?.into_client();
+    let with_status = kinds_with_status();
+    let objects = api_support::full::pipeline()
+        .into_iter()
+        .chain([forged_version()]);
+    let mut guarded = 0;
+    for mut object in objects {
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let Some(plural) = with_status.get(&kind) else {
+            continue;
+        };
+        object["metadata"]["namespace"] = json!(stage.scope.tenant);
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        apply::object(&stage.admin, object).await?;
+        let (namespace, forged) = (&stage.scope.tenant, json!({"status": {"observedGeneration": 7}}));
+        let path = format!("/apis/renderhub.dev/v1alpha1/namespaces/{namespace}/{plural}/{name}/status");
+        let write = || {
+            let request = http::Request::patch(&path).header("content-type", "application/merge-patch+json");
+            request.body(forged.to_string().into_bytes())
+        };
+        // Policies learn of a new kind some seconds later than other clients do.
+        wait_for(&format!("{plural} to be guarded"), LIMIT, async || {
+            let answer = tenant.request::<Value>(write()?).await.map(drop);
+            Ok(is_refused(&answer).then_some(()))
+        })
+        .await?;
+        guarded += 1;
+    }
+    let of_pipeline = with_status.keys().filter(|kind| {
+        let others = [
+            "RenderTask",
+            "ClusterRenderTask",
+            "ClusterRegistry",
+            "RendererClass",
+            "RenderCluster",
+        ];
+        !others.contains(&kind.as_str())
+    });
+    assert_eq!(guarded, of_pipeline.count(), "each kind is tried");
+    stage.passed();
+    Ok(())
+}
+
 /// Holds: F9.
 #[tokio::test]
 async fn a_tenant_with_every_right_makes_no_version_of_a_target() -> Result<()> {
     let stage = Stage::guarded("forged").await?;
     let tenant = stage.careless_tenant().await?.into_client();
     let versions: Api<HydratedTarget> = Api::namespaced(tenant, &stage.scope.tenant);
-    let forged: HydratedTarget = serde_json::from_value(json!({
-        "apiVersion": "renderhub.dev/v1alpha1", "kind": "HydratedTarget", "metadata": {"name": "edge-v1"},
-        "spec": {
-            "targetName": "edge", "targetUid": "x", "version": 1, "changes": "",
-            "registry": {"kind": "Registry", "name": "main", "repository": "evil/bootstrap-edge"}, "releases": {},
-        },
-    }))?;
+    let forged: HydratedTarget = serde_json::from_value(forged_version())?;
     let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()

@@ -1,31 +1,54 @@
 //! From Releases and Targets to tasks: what is made for a Target, what stays on it, and what leaves it, on a real API server.
 
 #![allow(
+    clippy::unwrap_used,
+    clippy::panic,
     clippy::too_many_lines,
-    reason = "each test tells one story from its beginning to its end"
+    reason = "this is all test code, and each test tells one story from its beginning to its end"
 )]
 
+mod renderer_support;
 mod support;
 
+#[path = "pipeline/bounds.rs"]
+mod bounds;
+#[path = "pipeline/catalog.rs"]
+mod catalog;
 #[path = "pipeline/charts.rs"]
 mod charts;
 #[path = "pipeline/fleet.rs"]
 mod fleet;
+#[path = "pipeline/identity.rs"]
+mod identity;
 #[path = "pipeline/leaving.rs"]
 mod leaving;
 #[path = "pipeline/namespaces.rs"]
 mod namespaces;
+#[path = "pipeline/pages.rs"]
+mod pages;
+#[path = "pipeline/prune.rs"]
+mod prune;
+#[path = "pipeline/refused.rs"]
+mod refused;
 #[path = "pipeline/rollback.rs"]
 mod rollback;
+#[path = "pipeline/rollout.rs"]
+mod rollout;
 #[path = "pipeline/scene.rs"]
 mod scene;
 #[path = "pipeline/solar.rs"]
 mod solar;
+#[path = "pipeline/statuses.rs"]
+mod statuses;
+#[path = "pipeline/unread.rs"]
+mod unread;
 
 use anyhow::Result;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use renderhub::api::RenderTask;
+use renderhub::api::labels::{PIPELINE, TARGET_FINALIZER, TARGET_SEAL};
 use renderhub::api::pipeline::{HydratedTarget, Profile, Release, ReleaseBinding, Target};
 use renderhub_harness::wait_for;
 use serde_json::json;
@@ -116,7 +139,11 @@ async fn a_new_version_of_a_component_is_rolled_out_under_a_tag_that_was_never_u
     let versions = scene.until_versions("edge", 2).await?;
     assert_eq!(versions[1].spec.changes, "shop 1.0.0 → 1.1.0");
     assert_eq!(versions[1].spec.version, versions[0].spec.version + 1);
-    // The shared task of the old chart goes, because no Target needs it.
+    // The shared task of the old chart goes with the last version that names it: a Target may go back there.
+    assert!(scene.tasks().get_opt(&first.name_any()).await?.is_some());
+    let change = json!({"historyLimit": 1, "userdata": {"n": 1}});
+    scene.change_target("edge", change).await?;
+    scene.complete_version("edge", 3).await?;
     wait_for("the old task to be gone", LIMIT, async || {
         Ok(scene
             .tasks()
@@ -268,25 +295,57 @@ async fn a_chart_that_fails_holds_the_new_version_back_and_what_is_there_stays()
 async fn a_target_that_is_deleted_takes_its_versions_and_tasks_along() -> Result<()> {
     let scene = Scene::new("deleted").await?;
     scene.release("shop", "1.0.0", json!({})).await?;
-    scene.target("edge", json!({})).await?;
-    scene.bind("edge", "shop").await?;
-    scene.complete_next("release-shop-").await?;
-    scene.complete_next("bootstrap-edge-v").await?;
-    scene.ready("edge").await?;
-    let versions = scene.versions("edge").await?;
-    let owner = &versions[0].metadata.owner_references.as_ref().unwrap()[0];
     let targets: Api<Target> = scene.api();
-    assert_eq!(Some(owner.uid.clone()), targets.get("edge").await?.uid());
-    let bootstrap = scene.task_named("bootstrap-edge-v").await?;
-    assert_eq!(
-        bootstrap.metadata.owner_references.as_ref().unwrap()[0].uid,
-        owner.uid
+    scene.target("edge", json!({})).await?;
+    scene
+        .target_is("edge", "Ready", "False", "NoReleaseBindings")
+        .await?;
+    assert!(
+        targets.get("edge").await?.finalizers().is_empty(),
+        "nothing was made for it"
     );
+    scene.bind("edge", "shop").await?;
+    scene.task_named("release-shop-").await?;
+    assert_eq!(targets.get("edge").await?.finalizers(), [TARGET_FINALIZER]);
+    scene.complete_next("release-shop-").await?;
+    // Its Job runs on when the Target is deleted.
+    let bootstrap = scene.task_named("bootstrap-edge-v").await?;
+    scene.stage.job_of(&bootstrap).await?;
+    let versions = scene.versions("edge").await?;
+    assert_eq!((versions.len(), versions[0].owner_references().len()), (1, 0));
     targets.delete("edge", &DeleteParams::default()).await?;
+    wait_for("the Target to be gone", LIMIT, async || {
+        Ok(targets.get_opt("edge").await?.is_none().then_some(()))
+    })
+    .await?;
+    // What was its own is gone before it.
+    assert!(scene.tasks().get_opt(&bootstrap.name_any()).await?.is_none());
+    assert!(scene.versions("edge").await?.is_empty());
+    scene.stage.cleared(&bootstrap).await?;
     // The shared task is nobody's, so the hub deletes it.
     wait_for("the shared task to be gone", LIMIT, async || {
         let tasks: Vec<RenderTask> = scene.all_tasks().await?;
         Ok((!tasks.iter().any(|t| t.name_any().starts_with("release-"))).then_some(()))
+    })
+    .await?;
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_deleted_takes_its_targets_along() -> Result<()> {
+    let scene = Scene::new("emptied").await?;
+    scene.target("edge", json!({"allowEmpty": true})).await?;
+    scene.complete_next("bootstrap-edge-v").await?;
+    scene.ready("edge").await?;
+    // The API server forbids an event in a namespace that is being deleted.
+    scene.stage.allow_forbidden();
+    let namespaces: Api<Namespace> = Api::all(scene.stage.admin.clone());
+    namespaces
+        .delete(scene.tenant(), &DeleteParams::default())
+        .await?;
+    wait_for("the namespace to be gone", LIMIT, async || {
+        Ok(namespaces.get_opt(scene.tenant()).await?.is_none().then_some(()))
     })
     .await?;
     scene.passed();
@@ -299,17 +358,30 @@ async fn tasks_of_the_pipeline_are_no_finished_tasks_of_the_tenants() -> Result<
     scene.release("shop", "1.0.0", json!({})).await?;
     scene.target("edge", json!({})).await?;
     scene.bind("edge", "shop").await?;
-    let task = scene.complete_next("release-shop-").await?;
-    scene.complete_next("bootstrap-edge-v").await?;
+    let release = scene.complete_next("release-shop-").await?;
+    let bootstrap = scene.complete_next("bootstrap-edge-v").await?;
     scene.ready("edge").await?;
-    // A task that a tenant made is removed once it is finished.
-    let own = scene.stage.submit(scene.stage.task("own")).await?;
-    scene.stage.complete(&own).await?;
-    wait_for("the tenant's task to be gone", LIMIT, async || {
-        Ok(scene.tasks().get_opt("own").await?.is_none().then_some(()))
-    })
-    .await?;
-    assert!(scene.tasks().get_opt(&task.name_any()).await?.is_some());
+    // A task that a tenant made is removed once it is finished, also where it looks like one that the hub made.
+    let owner = json!({"kind": "Target", "name": "absent", "namespace": scene.tenant()});
+    for (name, spec) in [("own", json!({})), ("bootstrap-own", json!({"owner": owner}))] {
+        let mut task = scene.stage.task(name);
+        task["metadata"]["labels"] = json!({"renderhub.dev/pipeline": "release"});
+        task["metadata"]["annotations"] = json!({"renderhub.dev/target-seal": "0".repeat(64)});
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            task["spec"][field] = value.clone();
+        }
+        let own = scene.stage.submit(task).await?;
+        scene.stage.complete(&own).await?;
+        wait_for("the tenant's task to be gone", LIMIT, async || {
+            Ok(scene.tasks().get_opt(name).await?.is_none().then_some(()))
+        })
+        .await?;
+    }
+    for task in [release, bootstrap] {
+        let task = scene.tasks().get(&task.name_any()).await?;
+        assert_eq!(task.spec.ttl_seconds_after_finished, None);
+        assert!(task.annotations().contains_key(TARGET_SEAL) && task.labels().contains_key(PIPELINE));
+    }
     scene.passed();
     Ok(())
 }

@@ -16,6 +16,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub::api::labels::REGISTRY_HOST;
 use renderhub::api::names::{TaskUid, job_name};
 use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass, termination};
 use renderhub_harness::finish::{self, Exit, Outcome};
@@ -292,7 +293,23 @@ async fn a_registry_says_whether_its_credential_can_be_used() -> Result<()> {
     stage.secrets().delete("push", &DeleteParams::default()).await?;
     ready(("False", "PushSecretNotFound")).await?;
     stage.make_push_secret("push").await?;
-    ready(usable).await?;
+    let unbound = ready(usable).await?;
+    assert!(
+        unbound.contains("give it the annotation renderhub.dev/registry-host"),
+        "{unbound}"
+    );
+    let bind = async |host: &str| {
+        let change = Patch::Merge(json!({"metadata": {"annotations": {REGISTRY_HOST: host}}}));
+        stage
+            .secrets()
+            .patch("push", &PatchParams::default(), &change)
+            .await
+    };
+    bind("old.test:5000").await?;
+    let unusable = ready(invalid).await?;
+    assert!(unusable.contains("must name the hostname"), "{unusable}");
+    bind(host).await?;
+    assert_eq!(ready(usable).await?, "tasks push with the Secret");
     stage.restart_hub().await?;
     // A verdict that has not changed is not written again.
     let begin = stage.plane.audit()?.mark().await?;

@@ -7,6 +7,8 @@ mod support;
 mod command;
 #[path = "preflight/later.rs"]
 mod later;
+#[path = "preflight/pipeline.rs"]
+mod pipeline;
 #[path = "preflight/tenants.rs"]
 mod tenants;
 
@@ -262,6 +264,16 @@ async fn the_chart_gives_the_hub_no_right_that_it_would_warn_of() -> Result<()> 
     for more in [
         &["--set", apart][..],
         &["--set", "controller.watchNamespaces={a,b}"],
+        &[
+            "--set",
+            "pipeline.enabled=true,controller.noCrossNamespaceRefs=false",
+        ],
+        &[
+            "--set",
+            "pipeline.enabled=true,controller.noCrossNamespaceRefs=false,controller.watchNamespaces={a,b}",
+            "--set",
+            "controller.catalogNamespaces={c}",
+        ],
     ] {
         let words = ["template", "renderhub", chart, "--namespace", "hub"];
         let text = helm.run(&[&words[..], more].concat()).await?;

@@ -94,6 +94,43 @@ fn the_environment_is_read_and_flags_win() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_catalog_that_could_not_be_used_is_refused_in_one_line_also_from_the_environment() -> Result<()> {
+    let table: &[(&[&str], &str)] = &[
+        (
+            &[
+                "--pipeline",
+                "--no-cross-namespace-refs=false",
+                "--catalog-namespaces=a",
+            ],
+            "--catalog-namespaces needs --watch-namespaces",
+        ),
+        (
+            &["--pipeline", "--watch-namespaces=a", "--catalog-namespaces=b"],
+            "--catalog-namespaces needs --no-cross-namespace-refs=false",
+        ),
+    ];
+    let rendering = ("RENDERHUB_RENDERING_NAMESPACE", "rendering");
+    for (args, says) in table {
+        assert_refused(&run(args, &[rendering])?, 2, says);
+    }
+    let crossing = [
+        "--pipeline",
+        "--watch-namespaces=a",
+        "--no-cross-namespace-refs=false",
+    ];
+    let catalogs = ("RENDERHUB_CATALOG_NAMESPACES", " b , rendering ");
+    assert_refused(
+        &run(&crossing, &[rendering, catalogs])?,
+        2,
+        "--catalog-namespaces must not contain the rendering namespace",
+    );
+    let address = "--admin-address=127.0.0.1:0";
+    let legal = [&crossing[..], &["--catalog-namespaces=b", address]].concat();
+    assert_refused(&run(&legal, &[rendering, catalogs])?, 1, "KUBECONFIG");
+    Ok(())
+}
+
 /// Holds: I7.
 #[test]
 fn what_the_machine_does_not_give_is_said_in_one_line() -> Result<()> {

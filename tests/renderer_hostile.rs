@@ -7,6 +7,10 @@
     reason = "this is all test code, and its tables are long"
 )]
 
+#[path = "renderer_hostile/deletion.rs"]
+mod deletion;
+#[path = "renderer_hostile/lookup.rs"]
+mod lookup;
 #[path = "renderer_hostile/matrix.rs"]
 mod matrix;
 mod renderer_support;

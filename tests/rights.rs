@@ -29,6 +29,11 @@ use tokio::sync::{Mutex, OnceCell};
 mod elsewhere;
 #[path = "rights/identity.rs"]
 mod identity;
+#[path = "rights/pipeline.rs"]
+mod pipeline;
+#[path = "pipeline/scene.rs"]
+#[allow(dead_code, reason = "a part of what the tests of the pipeline need")]
+mod scene;
 
 /// A control plane that cannot stream lists, as older ones: `list` is a right that a hub needs there. With the policies, which
 /// ask for the right to act as a hub.

@@ -61,19 +61,7 @@ impl Stage {
         let patch = Patch::Merge(json!({"spec": changes}));
         api.patch(&self.scope.tenant, &PatchParams::default(), &patch)
             .await?;
-        self.sees(&self.scope.tenant).await
-    }
-
-    /// Waits until the hub has seen a registry as it is now.
-    async fn sees(&self, registry: &str) -> Result<()> {
-        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
-        wait_for("the hub to see the registry", LIMIT, async || {
-            let found = api.get(registry).await?;
-            let seen = found.status.and_then(|status| status.observed_generation);
-            Ok((seen == found.metadata.generation).then_some(()))
-        })
-        .await?;
-        Ok(())
+        self.sees_registries().await
     }
 
     /// Lets the registry's credential be another one.
@@ -326,7 +314,7 @@ async fn a_slow_registry_holds_up_no_other_task() -> Result<()> {
         },
     });
     apply::object(&stage.admin, registry).await?;
-    stage.sees(&other).await?;
+    stage.sees_registries().await?;
     // More than the slots, and more than are asked at once.
     let mut waiting = Vec::new();
     for n in 0..8 {
@@ -368,7 +356,7 @@ async fn a_registry_that_cannot_be_reached_is_soon_left_alone() -> Result<()> {
     stage
         .put_registry(json!({"pushSecretRef": {"name": "push"}, "verify": "Digest"}))
         .await?;
-    stage.sees(&stage.scope.tenant).await?;
+    stage.sees_registries().await?;
     let task = stage.submit_as("third").await?;
     stage.complete(&task).await?;
     wait_for("the hub to ask again", LIMIT, async || {

@@ -2,9 +2,11 @@
 //! chart installed with helm, and a tenant who asks for two charts and cannot read the credential they are pushed with.
 //!
 //! `make quickstart` builds what it needs and runs it; with `KEEP=1` it leaves everything running, with `REMOTE=1` the same
-//! tenant renders on a second cluster as well, which then dies and comes back.
+//! tenant renders on a second cluster as well, which then dies and comes back. With `FLUX=1` the tenant writes Releases and a Target
+//! instead of tasks, and Flux on a second cluster installs what the hub makes of them.
 
 mod charts;
+mod flux;
 mod platform;
 mod remote;
 mod tenant;
@@ -13,10 +15,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use renderhub_harness::{Tools, rundir};
 use tokio::signal::unix::{SignalKind, signal};
 
+use flux::Shop;
 use platform::Platform;
 use remote::Edge;
 use tenant::Tenant;
@@ -50,25 +53,34 @@ fn ended() -> Result<()> {
 }
 
 async fn run() -> Result<()> {
+    ensure!(
+        !(is_set("FLUX") && is_set("REMOTE")),
+        "FLUX=1 and REMOTE=1 are two things to see: choose one"
+    );
     let begin = Instant::now();
     step("programs of Kubernetes (built once, in about ten minutes, then reused)");
-    Tools::ensure_without_flux()?;
+    if is_set("FLUX") {
+        Tools::ensure()?;
+    } else {
+        Tools::ensure_without_flux()?;
+    }
     let platform = Platform::start().await?;
-    let edge = match show(&platform).await {
-        Ok(edge) => edge,
+    let other = match show(&platform).await {
+        Ok(other) => other,
         Err(error) => {
             eprintln!("{}", platform.picture().await?);
             return Err(error);
         }
     };
-    println!(
-        "\nDone in {} s: the charts are what was asked for.",
-        begin.elapsed().as_secs()
-    );
+    let outcome = match other {
+        Other::Shop(_) => "the app runs what its Release and its Target say",
+        _ => "the charts are what was asked for",
+    };
+    println!("\nDone in {} s: {outcome}.", begin.elapsed().as_secs());
     if is_set("KEEP") {
         // Before anything is said of it: a user can end it as soon as the text is there.
         IS_KEPT.store(true, Ordering::SeqCst);
-        say_how_to_look_around(&platform, edge.as_ref())?;
+        say_how_to_look_around(&platform, &other)?;
         return std::future::pending().await;
     }
     println!("Everything is removed again; KEEP=1 make quickstart leaves it running.");
@@ -79,9 +91,33 @@ fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// What the platform does, what the tenant does, and what comes of it; the second cluster, if one was asked for.
-async fn show(platform: &Platform) -> Result<Option<Edge>> {
-    platform.install().await?;
+/// The second cluster, if one was asked for.
+enum Other {
+    None,
+    /// It renders.
+    Edge(Box<Edge>),
+    /// Flux installs on it.
+    Shop(Box<Shop>),
+}
+
+/// From a Release to a pod on a second cluster.
+async fn show_pipeline(platform: &Platform) -> Result<Other> {
+    platform.install(&["--set", "pipeline.enabled=true"]).await?;
+    let shop = Shop::start().await?;
+
+    step("platform: a registry for team-a, its credential in the rendering namespace");
+    platform.add_registry().await?;
+    let tenant = Tenant::new(platform).await?;
+    shop.show(platform, &tenant).await?;
+    Ok(Other::Shop(Box::new(shop)))
+}
+
+/// What the platform does, what the tenant does, and what comes of it.
+async fn show(platform: &Platform) -> Result<Other> {
+    if is_set("FLUX") {
+        return show_pipeline(platform).await;
+    }
+    platform.install(&[]).await?;
 
     step("platform: a registry for team-a, its credential in the rendering namespace");
     platform.add_registry().await?;
@@ -101,28 +137,43 @@ async fn show(platform: &Platform) -> Result<Option<Edge>> {
     step("may the tenant read the credential?");
     tenant.try_to_read_the_credential().await?;
     if !is_set("REMOTE") {
-        return Ok(None);
+        return Ok(Other::None);
     }
     let edge = Edge::start().await?;
     edge.show(platform, &tenant).await?;
-    Ok(Some(edge))
+    Ok(Other::Edge(Box::new(edge)))
 }
 
 /// Everything is left running until the user ends it.
-fn say_how_to_look_around(platform: &Platform, edge: Option<&Edge>) -> Result<()> {
+fn say_how_to_look_around(platform: &Platform, other: &Other) -> Result<()> {
     let kubectl = Tools::path("kubectl")?;
     println!("\nLook around:");
     println!("  export KUBECONFIG={}", platform.kubeconfig().display());
     println!("  alias kubectl={}", kubectl.display());
     println!("  kubectl get rendertasks --all-namespaces");
-    println!("  kubectl --namespace team-a describe rendertask web");
+    match other {
+        Other::Shop(_) => println!("  kubectl --namespace team-a describe target edge"),
+        _ => println!("  kubectl --namespace team-a describe rendertask web"),
+    }
     println!("  kubectl --namespace renderhub-system logs deployment/renderhub");
-    if let Some(edge) = edge {
-        println!("  kubectl get renderclusters");
-        println!(
-            "  kubectl --kubeconfig {} get jobs --all-namespaces",
-            edge.kubeconfig()?.display()
-        );
+    match other {
+        Other::None => {}
+        Other::Edge(edge) => {
+            println!("  kubectl get renderclusters");
+            let kubeconfig = edge.kubeconfig()?;
+            println!(
+                "  kubectl --kubeconfig {} get jobs --all-namespaces",
+                kubeconfig.display()
+            );
+        }
+        Other::Shop(shop) => {
+            let kubeconfig = shop.kubeconfig()?;
+            let kinds = "ocirepositories,helmreleases,pods";
+            println!(
+                "  kubectl --kubeconfig {} get {kinds} --all-namespaces",
+                kubeconfig.display()
+            );
+        }
     }
     println!(
         "\nEnd it with Ctrl-C here, or from elsewhere: kill {}",

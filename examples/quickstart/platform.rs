@@ -52,8 +52,8 @@ impl Platform {
         })
     }
 
-    /// Makes both images, and installs the chart with them.
-    pub async fn install(&self) -> Result<()> {
+    /// Makes both images, and installs the chart with them, and with these words more for helm.
+    pub async fn install(&self, more: &[&str]) -> Result<()> {
         step("images of the hub and of the renderer");
         let hub = Image::hub(programs()?.join("renderhub"));
         let hub = hub.write(&rundir::fresh("images")?)?;
@@ -74,7 +74,7 @@ impl Platform {
             "--create-namespace",
         ];
         self.helm
-            .run(&[&words[..], &["--wait", "--timeout", "3m"]].concat())
+            .run(&[&words[..], &["--wait", "--timeout", "3m"], more].concat())
             .await?;
         let pods = self
             .kubectl(&["--namespace", HUB_NAMESPACE, "get", "pods"])
@@ -93,7 +93,7 @@ impl Platform {
         let words = [
             "wait",
             "--for=condition=Ready",
-            "clusterregistry/quickstart",
+            "clusterregistry/example",
             "--timeout=60s",
         ];
         print_indented(&self.kubectl(&words).await?);
@@ -108,6 +108,11 @@ impl Platform {
     /// Helm as the administrator, logged in to the registry.
     pub fn helm(&self) -> &Helm {
         &self.helm
+    }
+
+    /// The registry with a password.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// `oci://…` of a chart of team-a.
@@ -153,6 +158,15 @@ pub async fn kubectl(kubeconfig: &Path, words: &[&str]) -> Result<(Option<i32>, 
         output.status.code(),
         String::from_utf8_lossy(&output.stdout).into_owned(),
     ))
+}
+
+/// Shows a command of kubectl, and what it prints.
+pub async fn show(kubeconfig: &Path, words: &[&str]) -> Result<()> {
+    println!("    $ kubectl {}", words.join(" "));
+    let (code, output) = kubectl(kubeconfig, words).await?;
+    ensure!(code == Some(0), "kubectl {} failed", words.join(" "));
+    print_indented(&output);
+    Ok(())
 }
 
 /// Prints the lines below a step.

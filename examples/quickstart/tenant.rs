@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::{ConditionType, Reason, is_true};
-use renderhub_harness::{apply, wait_for};
+use renderhub::api::pipeline::HydratedTarget;
+use renderhub_harness::{Registry, apply, target, wait_for};
 
-use crate::platform::{Platform, RENDERING_NAMESPACE, kubectl, print_indented};
+use crate::platform::{Platform, RENDERING_NAMESPACE, kubectl, show};
 
 const NAMESPACE: &str = "team-a";
 /// A task takes some five seconds; a machine under load several times that.
@@ -74,11 +75,35 @@ impl Tenant {
 
     /// Prints all tasks as kubectl shows them.
     pub async fn table(&self) -> Result<()> {
-        let words = ["get", "rendertasks", "--namespace", NAMESPACE];
-        println!("    $ kubectl {}", words.join(" "));
-        let (_, table) = kubectl(&self.kubeconfig, &words).await?;
-        print_indented(&table);
+        self.run(&["get", "rendertasks"]).await
+    }
+
+    /// Runs kubectl as the tenant and shows it.
+    pub async fn run(&self, words: &[&str]) -> Result<()> {
+        let words = [&["--namespace", NAMESPACE], words].concat();
+        show(&self.kubeconfig, &words).await
+    }
+
+    /// Applies a file of `examples/pipeline`, for the registry that is here.
+    pub async fn apply_example(&self, file: &str, registry: &Registry) -> Result<()> {
+        println!("    $ kubectl apply --filename examples/pipeline/{file}");
+        let objects = target::example(file, registry)?;
+        for object in apply::yaml(&self.client, &objects).await? {
+            let kind = object.types.as_ref().map_or("", |types| &types.kind);
+            println!("    {kind} {}", object.name_any());
+        }
         Ok(())
+    }
+
+    /// The first version of a Target.
+    pub async fn first_version(&self, target: &str) -> Result<i64> {
+        let versions: Api<HydratedTarget> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let versions = versions.list(&ListParams::default()).await?.items;
+        let of_target = versions
+            .iter()
+            .filter(|version| version.spec.target_name == target);
+        let first = of_target.map(|version| version.spec.version).min();
+        first.context("the Target has no version")
     }
 
     /// Waits for the end of a task and prints each step of its life.

@@ -54,6 +54,10 @@ pub struct ClusterRegistrySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub target_pull_secret_name: Option<String>,
+    /// Whether the charts of versions of Targets that are not kept any more are deleted here, by digest and within
+    /// `repositoryPrefix`. Absent: they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<bool>,
     /// Whether the hub asks the registry for the chart before it reports success. Absent: it does for tasks that run on
     /// another cluster, and for others where the registry answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

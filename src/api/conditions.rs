@@ -190,6 +190,8 @@ reasons! {
     MissingDependencies,
     /// The chart of a Release could not be rendered or pushed.
     ReleaseFailed,
+    /// The Registry that the Target renders to names no Secret to push with.
+    MissingPushSecretRef,
     /// No `RegistryBinding` says how a host is pulled from.
     MissingRegistryBinding,
     /// `RegistryBindings` name different Secrets for one host.
@@ -200,12 +202,38 @@ reasons! {
     Suspended,
     /// More Releases are bound to the Target than it can have.
     TooManyReleases,
+    /// More bindings and Profiles are for the Target than it can have.
+    TooManyBindings,
+    /// The versions of a namespace take as many bytes as the hub keeps of one.
+    TooManyVersions,
+    /// The objects of a namespace take more memory than the hub has for one.
+    TooManyObjects,
+    /// The API server does not let the hub make an object for the Target.
+    CreateRefused,
     /// The version of the Target would be larger than 256 KiB.
     VersionTooLarge,
     /// The version that the Target is to go back to does not exist.
     VersionNotFound,
+    /// The registry did not say whether it has a chart of the version that the Target is to go back to.
+    ChartLookupFailed,
+    /// A chart of the version that the Target is to go back to is gone, and cannot be rendered again.
+    ChartLost,
     /// Two Profiles set one key of the data differently.
     UserdataConflict,
+    /// Another Release is on the Target in place of the one that is bound.
+    Superseded,
+    /// A change of a Release is on its way to the Targets of a Profile.
+    RollingOut,
+    /// The change of a Release reaches no more Targets, because it failed on too many of them.
+    RolloutHalted,
+    /// The change of a Release has not reached the Target yet: others come first.
+    RolloutWaiting,
+    /// A version of a Target was made; only in events.
+    VersionMade,
+    /// The chart of a version of a Target was pushed; only in events.
+    VersionPushed,
+    /// Charts that no version names any more were left in their registry.
+    PruneGivenUp,
 }
 
 impl Reason {
@@ -228,12 +256,19 @@ impl Reason {
                 | Self::Incompatible
                 | Self::ImpersonationNotEffective
                 | Self::MissingDependencies
+                | Self::MissingPushSecretRef
                 | Self::MissingRegistryBinding
                 | Self::RegistryBindingConflict
                 | Self::TooManyReleases
+                | Self::TooManyBindings
+                | Self::TooManyVersions
+                | Self::TooManyObjects
+                | Self::CreateRefused
                 | Self::VersionTooLarge
                 | Self::VersionNotFound
+                | Self::ChartLost
                 | Self::UserdataConflict
+                | Self::Superseded
                 | Self::NotFound
                 | Self::NotGranted
         )
@@ -255,6 +290,10 @@ impl Reason {
                 | Self::NoConflicts
                 | Self::AllRendered
                 | Self::Pending
+                | Self::RollingOut
+                | Self::RolloutWaiting
+                | Self::VersionMade
+                | Self::VersionPushed
         )
     }
 

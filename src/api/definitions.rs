@@ -114,6 +114,7 @@ const GRANT_COLUMNS: &[PrinterColumn] = &[
 const COMPONENT_COLUMNS: &[PrinterColumn] = &[
     ("Registry", ".spec.registry", false),
     ("Repository", ".spec.repository", false),
+    READY,
     AGE,
 ];
 
@@ -121,6 +122,7 @@ const COMPONENT_COLUMNS: &[PrinterColumn] = &[
 const COMPONENT_VERSION_COLUMNS: &[PrinterColumn] = &[
     ("Component", ".spec.componentRef.name", false),
     ("Tag", ".spec.tag", false),
+    READY,
     AGE,
 ];
 
@@ -160,8 +162,10 @@ const REGISTRY_BINDING_COLUMNS: &[PrinterColumn] = &[
 const PROFILE_COLUMNS: &[PrinterColumn] = &[
     ("Release", ".spec.releaseRef.name", false),
     ("Targets", ".status.matchedTargets", false),
+    ("Updated", ".status.updatedTargets", false),
     READY,
     AGE,
+    ("At a time", ".spec.maxUnavailable", true),
 ];
 
 /// Columns of a target.
@@ -203,9 +207,9 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         unseen(ReleaseBinding::crd(), RELEASE_BINDING_COLUMNS),
         unseen(Profile::crd(), PROFILE_COLUMNS),
         unseen(RegistryBinding::crd(), REGISTRY_BINDING_COLUMNS),
-        finished(Component::crd(), COMPONENT_COLUMNS),
-        finished(ComponentVersion::crd(), COMPONENT_VERSION_COLUMNS),
-        finished(HydratedTarget::crd(), HYDRATED_COLUMNS),
+        unseen(Component::crd(), COMPONENT_COLUMNS),
+        unseen(ComponentVersion::crd(), COMPONENT_VERSION_COLUMNS),
+        unseen(HydratedTarget::crd(), HYDRATED_COLUMNS),
     ]
 }
 

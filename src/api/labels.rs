@@ -9,6 +9,8 @@ pub const VERSION: &str = "v1alpha1";
 
 /// On every task from its creation or start until its deletion, so that nothing it started outlives it.
 pub const FINALIZER: &str = "renderhub.dev/cleanup";
+/// On a Target from before its first task or version is made until its deletion, so that nothing that was made for it alone outlives it.
+pub const TARGET_FINALIZER: &str = "renderhub.dev/target-cleanup";
 
 /// Standard label that names the program that made an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -27,8 +29,8 @@ pub const PIPELINE_RELEASE: &str = "release";
 /// Value of [`PIPELINE`]: the chart of a version of a Target.
 pub const PIPELINE_BOOTSTRAP: &str = "bootstrap";
 
-/// Annotation on a task that the hub made for Targets whose registry is in another namespace: 64 hex digits that show that the hub
-/// planned it, so that a grant to Targets counts for it.
+/// Annotation on a task that the hub made for Targets: 64 hex digits that show that the hub planned it, so that a grant to Targets
+/// counts for it, and so that it is not removed as a finished task of a tenant's.
 pub const TARGET_SEAL: &str = "renderhub.dev/target-seal";
 
 /// Annotation: kind of the task an object serves, for people and for the way back from a Job to its task.

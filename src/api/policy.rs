@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::ObjectMeta;
 
 use super::definitions::custom_resource_definitions;
-use super::labels::{FINALIZER, GROUP};
+use super::labels::{FINALIZER, GROUP, TARGET_FINALIZER};
 
 /// Name of the policy that keeps a task's spec as it was made, and of its binding.
 pub const IMMUTABLE_SPEC: &str = "renderhub-immutable-spec";
@@ -64,26 +64,32 @@ pub fn hub_only_status() -> ValidatingPolicy {
     validating(HUB_ONLY_STATUS, requests(&["UPDATE"], &statuses()), rule)
 }
 
-/// Refuses the removal of the hub's finalizer by any client but a hub: the Job and its configuration would stay behind.
+/// Refuses the removal of a finalizer of the hub's by any client but a hub: the Job of a task and its configuration, or the tasks of a
+/// Target, would stay behind.
 ///
-/// Finalizers of others are not checked, and any client may set this one.
+/// Finalizers of others are not checked, and any client may set these.
 #[must_use]
 pub fn hub_only_finalizer() -> ValidatingPolicy {
-    let has = |object: &str| format!("('{FINALIZER}' in {object}.metadata.?finalizers.orValue([]))");
+    let has = |object: &str| format!("name in {object}.metadata.?finalizers.orValue([])");
     let rule = Validation {
-        expression: format!("!{} || {} || {IS_HUB}", has("oldObject"), has("object")),
-        message: Some(format!(
-            "only the hub takes {FINALIZER} off, when it has removed what the task left; delete the task"
-        )),
+        expression: format!(
+            "['{FINALIZER}', '{TARGET_FINALIZER}'].all(name, !({}) || {}) || {IS_HUB}",
+            has("oldObject"),
+            has("object")
+        ),
+        message: Some(
+            "only the hub takes its finalizer off, when it has removed what the object left; delete the object".to_owned(),
+        ),
         reason: Some("Forbidden".to_owned()),
         ..Validation::default()
     };
-    validating(HUB_ONLY_FINALIZER, requests(&["UPDATE"], &TASKS), rule)
+    let guarded = [TASKS[0], TASKS[1], "targets"];
+    validating(HUB_ONLY_FINALIZER, requests(&["UPDATE"], &guarded), rule)
 }
 
 /// Refuses a version of a Target that any client but a hub writes: Flux would install what it names as what the hub decided.
 ///
-/// Any client that RBAC allows to may delete one, as the garbage collector does.
+/// Any client that RBAC allows to may delete one; its charts stay in the registry then.
 #[must_use]
 pub fn hub_only_history() -> ValidatingPolicy {
     let rule = Validation {

@@ -32,7 +32,7 @@ pub struct RegistrySpec {
     /// Whether the registry is reached over plain HTTP. The credential then travels in clear text.
     #[serde(default, rename = "plainHTTP", skip_serializing_if = "Option::is_none")]
     pub plain_http: Option<bool>,
-    /// Secret in the registry's namespace with the credential. Absent: anonymous push.
+    /// Secret in the registry's namespace with the credential. Absent: anonymous push, and no Target renders to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push_secret_ref: Option<SecretReference>,
     /// The same as `pushSecretRef`, by its name in `SolAr`.
@@ -53,6 +53,10 @@ pub struct RegistrySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub target_pull_secret_name: Option<String>,
+    /// Whether the charts of versions of Targets that are not kept any more are deleted here, by digest and within
+    /// `repositoryPrefix`. Absent: they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<bool>,
     /// For `SolAr`'s discovery; this hub does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::line")]

@@ -97,7 +97,7 @@ pub struct RenderTaskSpec {
 }
 
 /// Names a registry.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.namespace) || self.kind == 'Registry'")
@@ -117,7 +117,9 @@ pub struct RegistryReference {
 }
 
 /// Kind of a registry a task can name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 pub enum RegistryKind {
     /// A registry of the platform.
     #[default]

@@ -162,6 +162,18 @@ pub(super) fn free_form(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
+/// A number from 1, or a percentage from 1 to 100.
+pub(super) fn number_or_percentage(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true, "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "maximum": i32::MAX, "minLength": 2, "maxLength": 4,
+        "x-kubernetes-validations": [{
+            "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
+            "message": "must be a number of at least 1, or a percentage from 1% to 100%",
+        }],
+    })
+}
+
 /// Names of namespaces, or `*`.
 pub(super) fn allowed_namespaces(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -89,13 +89,17 @@ pub(super) fn build(hub: &HubParts, needs: RemoteDependencies) -> Result<RemoteP
     })
 }
 
+/// Which addresses the hub connects to where a tenant, or a kubeconfig, says so.
+pub(super) fn address_policy(settings: &Settings) -> AddressPolicy {
+    AddressPolicy {
+        allowed: settings.clusters.allowed.clone(),
+        denied: settings.clusters.denied.clone(),
+    }
+}
+
 /// The settings of all connections.
 fn connections(hub: &HubParts, own_namespaces: HubNamespaceLookup) -> Result<ConnectionSettings, AppError> {
-    let settings = &hub.settings.clusters;
-    let guard = AddressPolicy {
-        allowed: settings.allowed.clone(),
-        denied: settings.denied.clone(),
-    };
+    let guard = address_policy(&hub.settings);
     Ok(ConnectionSettings {
         hub_id: hub.hub_client.hub_id().clone(),
         client: RemoteClientSettings {

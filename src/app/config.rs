@@ -27,7 +27,7 @@ mod stop;
 
 pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
-pub use error::SettingsError;
+pub use error::{CatalogError, SettingsError};
 pub use failed_jobs::FailedJobArgs;
 pub use pipeline::PipelineArgs;
 pub use registries::RegistryArgs;
@@ -279,8 +279,8 @@ impl RunArgs {
             }
         }
         let watch_namespaces = self.watched()?;
-        let pipeline = &self.pipeline;
-        let pipeline = pipeline.settings(!self.no_cross_namespace_refs, &watch_namespaces);
+        let (crosses, rendering) = (!self.no_cross_namespace_refs, &self.rendering_namespace);
+        let pipeline = self.pipeline.settings(crosses, &watch_namespaces, rendering)?;
         let limits = self.limits()?;
         Ok(Settings {
             rendering_namespace: self.rendering_namespace.clone(),

@@ -11,8 +11,9 @@ use super::error::AppError;
 use super::hub_parts::HubParts;
 use super::{clusters, preflight_loop, start, unserved_namespaces};
 use crate::app::config::TenantIdentity;
-use crate::controllers::pipeline::PipelineController;
+use crate::controllers::pipeline::{PipelineController, PipelinePruning};
 use crate::controllers::platform::{CatalogController, DryRunContext, PublishedCatalog};
+use crate::controllers::prune::{PermittedAddresses, Pruner, PrunerParts};
 use crate::controllers::tasks::controller::{ControllerOutputs, TaskController};
 use crate::controllers::tasks::reconciler::ReconcileContext;
 use crate::controllers::verify::Verifier;
@@ -29,6 +30,7 @@ use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::task::job::JobPlacement;
 use crate::plan::task::status_seal::SealKey;
 use crate::remote::SiteClients;
+use crate::remote::resolve::Resolver;
 
 /// Events that wait for the task controller, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
@@ -67,7 +69,7 @@ pub(super) fn start(
     };
     let identities = Arc::clone(&dependencies.identities);
     let key = Arc::new(key);
-    hub.spawn_pipeline(loops, &key, &catalog);
+    hub.spawn_pipeline(loops, &key, &catalog, (&identities, &events))?;
     let remote = clusters::build(&hub, dependencies)?;
     let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
     hub.spawn_catalog(loops, publish, namespace_uids, dry_runs);
@@ -185,14 +187,37 @@ impl HubParts {
         loops: &mut JoinSet<()>,
         key: &Arc<SealKey>,
         catalog: &watch::Receiver<PublishedCatalog>,
-    ) {
+        (identities, events): (&Arc<TenantSessions>, &EventRecorder),
+    ) -> Result<(), AppError> {
         let Some(settings) = self.settings.pipeline.clone() else {
-            return;
+            return Ok(());
         };
         let (hub_client, metrics) = (self.hub_client.clone(), self.metrics.clone());
-        let controller =
-            PipelineController::new(hub_client, settings, Arc::clone(key), metrics, catalog.clone());
+        let pruning = PipelinePruning {
+            pruner: self.pruner(identities)?,
+            tenancy: self.settings.tenancy.clone(),
+            events: events.clone(),
+        };
+        let (key, catalog) = (Arc::clone(key), catalog.clone());
+        let controller = PipelineController::new(hub_client, settings, key, metrics, catalog, pruning);
         loops.spawn(controller.run(self.client.clone(), self.stop.clone()));
+        Ok(())
+    }
+
+    /// What deletes charts from registries.
+    fn pruner(&self, identities: &Arc<TenantSessions>) -> Result<Pruner, AppError> {
+        let addresses = PermittedAddresses {
+            policy: clusters::address_policy(&self.settings),
+            resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
+        };
+        Ok(Pruner::new(PrunerParts {
+            hub_client: self.hub_client.clone(),
+            identities: Arc::clone(identities),
+            tenancy: self.settings.tenancy.clone(),
+            fence: self.fence.clone(),
+            metrics: self.metrics.clone(),
+            addresses: Arc::new(addresses),
+        }))
     }
 
     /// Starts the repeated checks: the preflight, and the namespaces that no hub serves.

@@ -293,6 +293,7 @@ pub(super) fn fact_collector(client: &Client, settings: &Settings, metrics: &Met
         kubeconfigs: settings.clusters.namespace.clone(),
         watched: settings.watch_namespaces.clone(),
         is_single_tenant: settings.tenancy.is_single_tenant,
+        pipeline: settings.pipeline.as_ref().map(|pipeline| pipeline.rules.clone()),
         skipped: settings.start.skipped.clone(),
         pause: None,
     }

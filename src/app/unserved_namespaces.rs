@@ -13,7 +13,7 @@ use crate::plan::platform::unserved_namespaces::UnservedMonitor;
 /// Shortest and longest pause between two looks.
 const PAUSE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// Most names in one line of the log.
-const TOLD: usize = 20;
+const LOGGED_NAMES: usize = 20;
 
 /// Reads the records of all hubs repeatedly, for ever. `named` are the namespaces of the tasks that left objects.
 pub(super) async fn run(
@@ -46,7 +46,7 @@ fn log_changes(known: &BTreeSet<String>, now: &BTreeSet<String>) {
     let new = || now.difference(known);
     if new().next().is_some() {
         let namespaces: Vec<String> = new()
-            .take(TOLD)
+            .take(LOGGED_NAMES)
             .map(|name| name.escape_debug().to_string())
             .collect();
         let (number, namespaces) = (new().count(), namespaces.join(","));

@@ -122,6 +122,8 @@ pub struct Metrics {
     pub forged_statuses: Counter,
     /// Verifications of charts in registries, by result.
     pub verifications: Family<ResultLabel, Counter>,
+    /// Charts that were to be deleted from registries, by result.
+    pub prunes: Family<ResultLabel, Counter>,
     /// 1 for the way the hub runs.
     pub mode: Family<ModeLabels, Gauge>,
     /// 1 for each setting that is less strict than the default.
@@ -156,6 +158,7 @@ impl Metrics {
             unowned_namespaces: Gauge::default(),
             forged_statuses: Counter::default(),
             verifications: Family::default(),
+            prunes: Family::default(),
             mode: Family::default(),
             relaxed_settings: Family::default(),
             instance_state: Family::default(),
@@ -242,6 +245,11 @@ impl Metrics {
             "verifications",
             "Questions to registries whether they hold a chart",
             self.verifications.clone(),
+        );
+        registry.register(
+            "prunes",
+            "Charts to be deleted from registries",
+            self.prunes.clone(),
         );
         registry.register("mode", "How the hub runs", self.mode.clone());
         registry.register(

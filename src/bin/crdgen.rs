@@ -48,8 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     write_yaml(&policies.join("validating.yaml"), &validating.join("---\n"))?;
     let (warning, binding) = policy::unserved();
-    let mutating = [yaml(&policy::set_finalizer())?, yaml(&warning)?, yaml(&binding)?];
-    write_yaml(&policies.join("mutating.yaml"), &mutating.join("---\n"))?;
+    let finalizer = [yaml(&policy::set_finalizer())?, yaml(&warning)?, yaml(&binding)?];
+    write_yaml(&policies.join("finalizer.yaml"), &finalizer.join("---\n"))?;
     if let Some(docs) = args.docs {
         write(
             &docs,

@@ -1,8 +1,11 @@
-//! The control loops: tasks, the pipeline in front of them, what the platform offers them, the clusters they run on, the sweep, and questions to registries.
+//! The control loops: tasks, the pipeline in front of them, what the platform offers them, the clusters they run on, the sweep, and
+//! questions to registries and deletions there.
 
+mod chart_finder;
 pub mod clusters;
 pub mod pipeline;
 pub mod platform;
+pub mod prune;
 mod sweep;
 pub mod tasks;
 pub mod verify;

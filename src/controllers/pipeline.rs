@@ -3,13 +3,29 @@
 //! It holds every object of the pipeline that it may see. A decision about a Target is a function of these; a worker carries it
 //! out, and what it wrote is taken in at once, without waiting for the watch.
 
+mod backlog;
+mod chart_lookups;
 mod controller;
+mod effects;
 mod kinds;
+mod lookup_queue;
+mod lookup_work;
 mod namespace_status;
 mod operations;
+mod overfull;
+mod prune_queue;
+mod prune_work;
+mod pruning;
+mod retries;
+mod rollouts;
+mod room;
 mod status_write;
 mod store;
+mod wakes;
 mod watches;
 mod work;
+mod writes;
+mod written_objects;
 
 pub use controller::{PipelineController, PipelineSettings};
+pub use prune_queue::PipelinePruning;

@@ -21,7 +21,7 @@ pub use error::{CallError, CreateError};
 pub use get::FetchedJob;
 pub use list::{ListKind, ListPage, ListedObject, read as read_page};
 pub use objects::TaskObjectClient;
-pub use pipeline::{NewObject, StatusWrite};
+pub use pipeline::{NewObject, SeenTarget, StatusWrite};
 pub use platform::PlatformStatusPatch;
 pub use secret::{SecretBody, SecretData};
 pub use transport::{ApiTransport, OBJECT_MAX, ResponseLimit, fetch};

@@ -16,6 +16,7 @@ use crate::api::conditions::Reason;
 use crate::api::labels::{GROUP, VERSION};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::write_fence::WriteFence;
+use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::queue::fair_buffer::{FairBuffer, FairBufferLimits};
 use crate::plan::task::model::TaskId;
 
@@ -55,6 +56,8 @@ pub enum EventSubject {
     Class(String, String),
     /// A `RenderCluster` of this name and UID.
     Cluster(String, String),
+    /// An object of the pipeline, of this kind and UID.
+    Pipeline(&'static str, ObjectKey, String),
 }
 
 impl EventSubject {
@@ -62,6 +65,7 @@ impl EventSubject {
     fn namespace(&self) -> &str {
         match self {
             Self::Task(task) => &task.namespace,
+            Self::Pipeline(_, key, _) => &key.namespace,
             Self::Class(..) | Self::Cluster(..) => "",
         }
     }
@@ -217,7 +221,7 @@ impl EventBuffer {
 
     /// Puts a notice in line; what finds no room comes back.
     fn put(&mut self, notice: EventMessage) -> Option<EventMessage> {
-        let postbag = if notice.reason == Reason::TeardownForced {
+        let postbag = if tells_of_deletion(notice.reason) {
             &mut self.warnings
         } else {
             &mut self.others
@@ -266,6 +270,11 @@ impl EventClassBuffer {
     }
 }
 
+/// Whether nothing else tells of it once the object is gone.
+const fn tells_of_deletion(reason: Reason) -> bool {
+    matches!(reason, Reason::TeardownForced | Reason::PruneGivenUp)
+}
+
 fn event(notice: &EventMessage) -> Event {
     Event {
         type_: if notice.is_warning {
@@ -303,6 +312,7 @@ fn reference(subject: &EventSubject) -> ObjectReference {
         EventSubject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
         EventSubject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
         EventSubject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
+        EventSubject::Pipeline(kind, key, uid) => (*kind, key.name.as_str(), uid.as_str()),
     };
     let namespace = subject.namespace();
     ObjectReference {

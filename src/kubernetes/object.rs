@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::api::labels::{GROUP, VERSION};
+use crate::api::labels::{GROUP, TARGET_FINALIZER, VERSION};
 use crate::api::names::TaskKind;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
-use crate::plan::task::finalizers::FinalizerSummary;
+use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::model::Task;
 use crate::plan::task::target_seal::TargetSeal;
 use crate::plan::task::validate::MAX_VALUES;
@@ -82,7 +82,10 @@ impl LabelledObject {
         S: DeserializeOwned,
         T: DeserializeOwned + Default,
     {
-        let LabelledMetadata(meta) = self.metadata;
+        let LabelledMetadata {
+            kept: meta,
+            finalizers,
+        } = self.metadata;
         let typed = |raw| decoded(raw).filter(|value| !value.is_null());
         let object = PipelineObject {
             uid: meta.uid?,
@@ -95,6 +98,8 @@ impl LabelledObject {
                 .creation_timestamp
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             deleting: meta.deletion_timestamp.is_some(),
+            deleted_at: meta.deletion_timestamp.map(|time| time.0),
+            finalizers,
             labels: meta.labels.unwrap_or_default(),
             spec: typed(self.spec).and_then(|spec| serde_json::from_value(spec).ok()),
             status: typed(self.status)
@@ -178,32 +183,40 @@ impl AsMut<ObjectMeta> for SlimMetadata {
     }
 }
 
-/// Metadata of an object that is selected by its labels, without annotations, owners, finalizers and managed fields.
+/// Metadata of an object that is selected by its labels, without annotations, owners and managed fields, and with a count of its
+/// finalizers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "ObjectMeta")]
-pub struct LabelledMetadata(ObjectMeta);
+pub struct LabelledMetadata {
+    kept: ObjectMeta,
+    finalizers: FinalizerSummary,
+}
 
 impl From<ObjectMeta> for LabelledMetadata {
     fn from(meta: ObjectMeta) -> Self {
-        Self(ObjectMeta {
-            annotations: None,
-            finalizers: None,
-            managed_fields: None,
-            owner_references: None,
-            ..meta
-        })
+        let finalizers = meta.finalizers.iter().flatten().map(String::as_str);
+        Self {
+            finalizers: FinalizerSummary::with_name(TARGET_FINALIZER, finalizers),
+            kept: ObjectMeta {
+                annotations: None,
+                finalizers: None,
+                managed_fields: None,
+                owner_references: None,
+                ..meta
+            },
+        }
     }
 }
 
 impl AsRef<ObjectMeta> for LabelledMetadata {
     fn as_ref(&self) -> &ObjectMeta {
-        &self.0
+        &self.kept
     }
 }
 
 impl AsMut<ObjectMeta> for LabelledMetadata {
     fn as_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0
+        &mut self.kept
     }
 }
 

@@ -3,14 +3,16 @@
 //! Every request but those about the hub itself is made in the rendering namespace, so a Role there is enough. A fact that the
 //! hub may not learn counts as withheld; a server that does not answer is asked again.
 
+mod pipeline;
+mod questions;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
-    LocalSubjectAccessReview, ResourceAttributes, ResourceRule, SelfSubjectAccessReview,
-    SelfSubjectAccessReviewSpec, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectAccessReviewSpec,
+    LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, Secret};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -21,20 +23,20 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::api::labels::{GROUP, TASK_NAMESPACE, all_objects};
+use crate::api::labels::{TASK_NAMESPACE, all_objects};
 use crate::api::{ClusterRegistry, ClusterRegistrySpec, RenderTask};
 use crate::base::metrics::Metrics;
+use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::preflight::tenants::{
     RIGHTS, RestrictedPermission, TenantPermissions, TenantSubject, subjects,
 };
-use crate::plan::preflight::{Fact, FactError, HubPermissions, PreflightCheck, PreflightFacts};
+use crate::plan::preflight::{
+    Fact, FactError, HubPermissions, PipelineFacts, PreflightCheck, PreflightFacts,
+};
 
-/// Longest a question may take.
-const DEADLINE: Duration = Duration::from_secs(30);
-/// Pause before it is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// Questions at once.
-const AT_ONCE: usize = 8;
+use pipeline::pipeline_facts;
+use questions::{AT_ONCE, Questions};
+
 /// Objects that are read of a kind that may have many.
 const LOOKED_AT: u32 = 500;
 /// Pages of tasks that are read.
@@ -57,6 +59,8 @@ pub struct FactCollector {
     pub watched: Vec<String>,
     /// Whether one team owns the whole cluster.
     pub is_single_tenant: bool,
+    /// What governs the pipeline; `None` where it is off.
+    pub pipeline: Option<ReferenceRules>,
     /// The checks that are skipped.
     pub skipped: BTreeSet<PreflightCheck>,
     /// Pause between two questions about tenants' rights, which are asked one at a time then; without one many are asked at once.
@@ -92,6 +96,7 @@ impl FactCollector {
                 .await
                 .map(|all| all.into_iter().filter_map(|quota| quota.spec).collect()),
             own_rules: self.own_rules().await,
+            pipeline: self.pipeline().await,
             user,
             rights,
             registries,
@@ -109,6 +114,7 @@ impl FactCollector {
     async fn namespace(&self) -> Fact<Option<std::collections::BTreeMap<String, String>>> {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(self.client.clone());
         let found = self
+            .questions()
             .ask("get", "namespaces", || api.get_metadata_opt(&self.rendering))
             .await?;
         Ok(found.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
@@ -119,6 +125,7 @@ impl FactCollector {
         let api: Api<RenderTask> = Api::namespaced(self.client.clone(), &self.rendering);
         let one = ListParams::default().limit(1);
         let tasks = self
+            .questions()
             .ask("list", "rendertasks", || api.list_metadata(&one))
             .await?;
         Ok(!tasks.items.is_empty())
@@ -135,13 +142,20 @@ impl FactCollector {
         self.asks(check)?;
         let api: Api<K> = Api::namespaced(self.client.clone(), &self.rendering);
         let every = ListParams::default();
-        Ok(self.ask("list", resource, || api.list(&every)).await?.items)
+        Ok(self
+            .questions()
+            .ask("list", resource, || api.list(&every))
+            .await?
+            .items)
     }
 
     async fn registries(&self) -> Fact<Vec<(String, ClusterRegistrySpec)>> {
         let api: Api<ClusterRegistry> = Api::all(self.client.clone());
         let every = ListParams::default();
-        let listed = self.ask("list", "clusterregistries", || api.list(&every)).await?;
+        let listed = self
+            .questions()
+            .ask("list", "clusterregistries", || api.list(&every))
+            .await?;
         Ok(listed.items.into_iter().map(|r| (r.name_any(), r.spec)).collect())
     }
 
@@ -150,6 +164,7 @@ impl FactCollector {
         let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
         let (post, asked) = (PostParams::default(), SelfSubjectReview::default());
         let answer = self
+            .questions()
             .ask("create", "selfsubjectreviews", || api.create(&post, &asked))
             .await;
         answer.ok()?.status?.user_info?.username
@@ -158,32 +173,22 @@ impl FactCollector {
     async fn own_rules(&self) -> Fact<HubPermissions> {
         self.asks(PreflightCheck::OwnRights)?;
         Ok(HubPermissions {
-            rendering: self.rules_in(&self.rendering).await?,
+            rendering: self.questions().rules_in(&self.rendering).await?,
             kubeconfigs: if self.kubeconfigs == self.rendering {
                 Vec::new()
             } else {
-                self.rules_in(&self.kubeconfigs).await?
+                self.questions().rules_in(&self.kubeconfigs).await?
             },
-            elsewhere: self.rules_in(ELSEWHERE).await?,
+            elsewhere: self.questions().rules_in(ELSEWHERE).await?,
         })
     }
 
-    async fn rules_in(&self, namespace: &str) -> Fact<Vec<ResourceRule>> {
-        let api: Api<SelfSubjectRulesReview> = Api::all(self.client.clone());
-        let asked = SelfSubjectRulesReview {
-            spec: SelfSubjectRulesReviewSpec {
-                namespace: Some(namespace.to_owned()),
-            },
-            ..SelfSubjectRulesReview::default()
+    async fn pipeline(&self) -> Fact<Option<PipelineFacts>> {
+        let Some(rules) = &self.pipeline else {
+            return Ok(None);
         };
-        let post = PostParams::default();
-        let answer = self
-            .ask("create", "selfsubjectrulesreviews", || api.create(&post, &asked))
-            .await?;
-        Ok(answer
-            .status
-            .map(|status| status.resource_rules)
-            .unwrap_or_default())
+        self.asks(PreflightCheck::Pipeline)?;
+        pipeline_facts(self.questions(), rules).await.map(Some)
     }
 
     /// Namespaces of tasks that something is left of, and where the asker may list them, of all tasks.
@@ -192,6 +197,7 @@ impl FactCollector {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.rendering);
         let objects = ListParams::default().labels(&all_objects()).limit(LOOKED_AT);
         let left = self
+            .questions()
             .ask("list", "secrets", || secrets.list_metadata(&objects))
             .await;
         for object in left.into_iter().flat_map(|list| list.items) {
@@ -203,6 +209,7 @@ impl FactCollector {
             let mut page = ListParams::default().limit(LOOKED_AT);
             for _ in 0..PAGES {
                 let Ok(list) = self
+                    .questions()
                     .ask("list", "rendertasks", || tasks.list_metadata(&page))
                     .await
                 else {
@@ -221,24 +228,17 @@ impl FactCollector {
 
     /// Whether the hub may list the tasks of all namespaces; checked first, so that no request is refused.
     async fn may_list_tasks(&self) -> bool {
-        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
-        let asked = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some("list".to_owned()),
-                    group: Some(GROUP.to_owned()),
-                    resource: Some("rendertasks".to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
-        };
-        let post = PostParams::default();
-        let answer = self
-            .ask("create", "selfsubjectaccessreviews", || api.create(&post, &asked))
-            .await;
-        answer.is_ok_and(|answer| answer.status.is_some_and(|status| status.allowed))
+        let may = self.questions().may(None, "list", "rendertasks").await;
+        may.unwrap_or_default()
+    }
+
+    /// How the API server is asked.
+    fn questions(&self) -> Questions<'_> {
+        Questions {
+            client: &self.client,
+            metrics: &self.metrics,
+            pause: self.pause,
+        }
     }
 
     // === tenants' rights ===
@@ -252,7 +252,7 @@ impl FactCollector {
         let (namespaces, is_cut) = if is_sample {
             self.known_namespaces(registries).await
         } else {
-            (self.watched.clone(), false)
+            (self.tenants(), false)
         };
         let subjects = subjects(&namespaces, user);
         let of_each = |subject: TenantSubject| RIGHTS.map(|right| (subject.clone(), right));
@@ -272,6 +272,13 @@ impl FactCollector {
         })
     }
 
+    /// The namespaces whose tenants have a word in what this hub does: those that it serves, and those of catalogs.
+    fn tenants(&self) -> Vec<String> {
+        let catalogs = self.pipeline.iter().flat_map(|rules| &rules.catalogs);
+        let all: BTreeSet<&String> = self.watched.iter().chain(catalogs).collect();
+        all.into_iter().cloned().collect()
+    }
+
     /// Namespaces that registries and tasks name, where all are served: nothing lists the namespaces of tenants. And whether
     /// there are more tasks than were read.
     async fn known_namespaces(&self, registries: &[(String, ClusterRegistrySpec)]) -> (Vec<String>, bool) {
@@ -282,7 +289,11 @@ impl FactCollector {
         let api: Api<RenderTask> = Api::all(self.client.clone());
         let some = ListParams::default().limit(LOOKED_AT);
         let mut is_cut = false;
-        if let Ok(tasks) = self.ask("list", "rendertasks", || api.list_metadata(&some)).await {
+        if let Ok(tasks) = self
+            .questions()
+            .ask("list", "rendertasks", || api.list_metadata(&some))
+            .await
+        {
             is_cut = next_page(&tasks.metadata).is_some();
             known.extend(tasks.items.into_iter().filter_map(|task| task.metadata.namespace));
         }
@@ -339,53 +350,18 @@ impl FactCollector {
         };
         let post = PostParams::default();
         let answer = self
+            .questions()
             .ask("create", "localsubjectaccessreviews", || {
                 api.create(&post, &asked)
             })
             .await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
-
-    // === asking ===
-
-    /// Asks until there is an answer, and counts.
-    async fn ask<T, F>(&self, verb: &'static str, resource: &'static str, question: impl Fn() -> F) -> Fact<T>
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
-        loop {
-            let answer = tokio::time::timeout(DEADLINE, question()).await;
-            let (code, withheld) = match answer {
-                Ok(Ok(fact)) => {
-                    self.metrics.call(verb, resource, 200);
-                    return Ok(fact);
-                }
-                Ok(Err(kube::Error::Api(status))) => (status.code, withheld(status.code)),
-                Ok(Err(kube::Error::SerdeError(_))) => (200, Some(FactError::Unreadable)),
-                _ => (0, None),
-            };
-            self.metrics.call(verb, resource, code);
-            if let Some(why) = withheld {
-                return Err(why);
-            }
-            tracing::warn!("the API server does not answer; it is asked again");
-            tokio::time::sleep(ASK_AGAIN).await;
-        }
-    }
 }
 
 /// What the next page of a list is asked for with; `None` after the last one.
 fn next_page(list: &ListMeta) -> Option<&str> {
     list.continue_.as_deref().filter(|token| !token.is_empty())
-}
-
-/// What an error says about a fact; `None` where another time may bring another answer.
-const fn withheld(code: u16) -> Option<FactError> {
-    match code {
-        401 | 403 => Some(FactError::Forbidden),
-        400 | 404..=406 | 415 | 422 => Some(FactError::Unreadable),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -429,17 +405,21 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
-        let inquiry = FactCollector {
+        (collector(&url), lists)
+    }
+
+    fn collector(url: &str) -> FactCollector {
+        FactCollector {
             client: Client::try_from(Config::new(url.parse().unwrap())).unwrap(),
             metrics: Metrics::new().0,
             rendering: "rendering".to_owned(),
             kubeconfigs: "rendering".to_owned(),
             watched: Vec::new(),
             is_single_tenant: false,
+            pipeline: None,
             skipped: BTreeSet::new(),
             pause: None,
-        };
-        (inquiry, lists)
+        }
     }
 
     /// How many lists of a resource were asked for, each of which says how many objects are wanted.
@@ -483,6 +463,7 @@ mod tests {
                 policies: Err(FactError::NotAsked),
                 quotas: Err(FactError::NotAsked),
                 own_rules: Err(FactError::NotAsked),
+                pipeline: Err(FactError::NotAsked),
                 registries: Err(FactError::NotAsked),
             };
             let findings = judge(&facts, &BTreeSet::new());
@@ -495,5 +476,20 @@ mod tests {
             inquiry.task_namespaces().await;
             assert_eq!(count(&lists, "/secrets?"), 1);
         }
+    }
+    #[tokio::test]
+    async fn authors_of_catalogs_are_tenants_too() {
+        let (inquiry, _) = server(1, false).await;
+        let pipeline = ReferenceRules {
+            catalogs: vec!["c".to_owned(), "a".to_owned()],
+            ..ReferenceRules::default()
+        };
+        let inquiry = FactCollector {
+            watched: vec!["a".to_owned(), "b".to_owned()],
+            pipeline: Some(pipeline),
+            ..inquiry
+        };
+        assert_eq!(inquiry.tenants(), ["a", "b", "c"]);
+        assert_eq!(inquiry.rights(&[], None).await.unwrap().namespaces, 3);
     }
 }

@@ -17,7 +17,7 @@ pub use endless::{dynamic, endless};
 pub use event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent, WatchChange};
 pub use job_metadata::{JobMetadata, job_metadata, pod_task, secret_task, task_of};
 pub use jobs::{jobs, pods};
-pub use pipeline::{pipeline_objects, pipeline_tasks};
+pub use pipeline::{PipelineWatch, pipeline_objects, pipeline_tasks};
 pub use scope::TaskWatchScope;
 pub use tasks::tasks;
 pub use tenant_objects::{grants, registries, tenants};

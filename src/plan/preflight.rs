@@ -9,13 +9,15 @@ mod facts;
 mod finding;
 mod judge;
 pub mod namespace;
+pub mod needs;
 pub mod permissions;
+mod pipeline;
 pub mod table;
 pub mod tenants;
 mod text;
 
 pub use check::{PreflightCheck, RUNBOOK};
-pub use facts::{Fact, FactError, HubPermissions, PreflightFacts};
+pub use facts::{Fact, FactError, HubPermissions, PipelineFacts, PreflightFacts};
 pub use finding::{CheckResult, PreflightFinding};
 pub use judge::judge;
 pub(in crate::plan) use text::{shown, some_of};

@@ -9,7 +9,7 @@ mod advice;
 mod create_blocked;
 mod decide;
 mod destination;
-pub mod finalizers;
+pub mod finalizer_summary;
 pub mod job;
 pub mod job_state;
 mod job_status;

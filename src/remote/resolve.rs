@@ -93,7 +93,7 @@ impl Resolver {
     }
 
     /// The addresses of a name, IPv4 before IPv6; none where there is no such name, or no answer within the limit.
-    pub(super) async fn addresses(&self, name: &str, limit: Duration) -> Vec<IpAddr> {
+    pub async fn addresses(&self, name: &str, limit: Duration) -> Vec<IpAddr> {
         let before = self.answered().get(name).copied();
         let queue = match before {
             Some(true) => &self.0.known,

@@ -26,6 +26,8 @@ pub enum TokenScope {
     Pull,
     /// To read and write.
     Push,
+    /// To read and delete.
+    Delete,
 }
 
 /// What is needed to answer a challenge.
@@ -117,6 +119,7 @@ impl Authenticator {
         let actions = match self.access {
             TokenScope::Pull => "pull",
             TokenScope::Push => "pull,push",
+            TokenScope::Delete => "pull,delete",
         };
         let scope = format!("repository:{}:{actions}", self.repository);
         let mut query = realm.query().map(|query| format!("{query}&")).unwrap_or_default();

@@ -62,6 +62,8 @@ pub enum PushStep {
     Manifest,
     /// Asking for the manifest, and for the tag again, afterwards.
     Verify,
+    /// Deleting a manifest.
+    Delete,
 }
 
 impl std::fmt::Display for PushStep {
@@ -74,6 +76,7 @@ impl std::fmt::Display for PushStep {
             Self::Upload => "an upload",
             Self::Manifest => "the upload of the manifest",
             Self::Verify => "the check of the manifest",
+            Self::Delete => "the deletion of a manifest",
         })
     }
 }

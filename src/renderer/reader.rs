@@ -82,6 +82,21 @@ impl RegistryReader {
         }
     }
 
+    /// Digest of the manifest under a tag or digest, also of a registry that answers no HEAD; `None` if there is none.
+    ///
+    /// # Errors
+    /// Anything that is neither a clear yes nor a clear no.
+    pub async fn digest_with_get(&mut self, step: PushStep, name: &str) -> Result<Option<Digest>, PushError> {
+        match self.digest_of(step, name).await {
+            // A registry that answers no HEAD answers a GET.
+            Err(PushError::Status { status: 405, .. }) => match self.digest_of_body(step, name).await {
+                Err(PushError::Status { status: 404, .. }) => Ok(None),
+                found => found.map(Some),
+            },
+            found => found,
+        }
+    }
+
     pub(super) fn call(
         &self,
         step: PushStep,

@@ -1,5 +1,6 @@
 //! HTTP calls with a deadline, a body limit and a few retries. No redirects, no proxies, no cookies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::error::{PushError, PushStep};
+use super::lookup::{AddressLookup, RegistryResolver};
 
 const AGENT: &str = concat!("renderhub-renderer/", env!("CARGO_PKG_VERSION"));
 
@@ -81,7 +83,7 @@ pub struct RegistryResponse {
 /// The way to one registry, for one push.
 #[derive(Debug)]
 pub struct Transport {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector<RegistryResolver>>, Full<Bytes>>,
     limits: TransportLimits,
     deadline: Instant,
 }
@@ -105,7 +107,17 @@ impl Transport {
     /// A transport whose total time starts now.
     #[must_use]
     pub fn new(tls: ClientConfig, limits: TransportLimits) -> Self {
-        let mut tcp = HttpConnector::new();
+        Self::with_lookup(tls, limits, None)
+    }
+
+    /// The same with names looked up by something else than the system. A host that is an address is not looked up.
+    #[must_use]
+    pub fn with_lookup(
+        tls: ClientConfig,
+        limits: TransportLimits,
+        lookup: Option<Arc<dyn AddressLookup>>,
+    ) -> Self {
+        let mut tcp = HttpConnector::new_with_resolver(RegistryResolver::new(lookup));
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(limits.connect));
         tcp.set_nodelay(true);

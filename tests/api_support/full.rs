@@ -58,7 +58,7 @@ pub fn registry() -> Value {
     let spec = json!({
         "hostname": "registry.example", "plainHTTP": false, "pushSecretRef": { "name": "a" },
         "repositoryPrefix": "{namespace}/", "allowedNamespaces": ["team-a"], "tokenRealm": "https://auth.example/token",
-        "caConfigMapRef": { "name": "a", "key": "a" }, "targetPullSecretName": "a", "verify": "Digest",
+        "caConfigMapRef": { "name": "a", "key": "a" }, "targetPullSecretName": "a", "verify": "Digest", "prune": true,
     });
     with_spec("ClusterRegistry", "full", &spec)
 }
@@ -100,7 +100,7 @@ pub fn tenants_registry() -> Value {
     let spec = json!({
         "hostname": "registry.example", "plainHTTP": false, "pushSecretRef": { "name": "a" },
         "repositoryPrefix": "{namespace}/", "tokenRealm": "https://auth.example/token",
-        "caConfigMapRef": { "name": "a", "key": "a" }, "targetPullSecretName": "a",
+        "caConfigMapRef": { "name": "a", "key": "a" }, "targetPullSecretName": "a", "prune": true,
     });
     with_spec("Registry", "full", &spec)
 }
@@ -136,8 +136,9 @@ pub fn pipeline() -> Vec<Value> {
         "serviceAccountName": "a", "rendererClassName": "a", "renderClusterName": "a", "suspend": true,
         "historyLimit": 1, "rollbackTo": 1, "allowEmpty": true,
     });
-    let of_profile =
-        json!({ "releaseRef": { "name": "a" }, "targetSelector": selector(), "userdata": { "a": 1 } });
+    let of_profile = json!({
+        "releaseRef": { "name": "a" }, "targetSelector": selector(), "userdata": { "a": 1 }, "maxUnavailable": 1,
+    });
     let of_component = json!({ "scheme": "https", "registry": "registry.example", "repository": "a/b" });
     vec![
         with_spec("Target", "full", &of_target),

@@ -77,28 +77,17 @@ pub async fn install_policies(plane: &ControlPlane) -> Result<()> {
 
 /// The objects of a renderhub kind; tasks of a tenant in [`NAMESPACE`].
 pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
-    let plural = match kind {
-        "ClusterRegistry" => "clusterregistries".to_owned(),
-        "RendererClass" => "rendererclasses".to_owned(),
-        "Registry" => "registries".to_owned(),
-        "QueuePolicy" => "queuepolicies".to_owned(),
-        task => format!("{}s", task.to_lowercase()),
-    };
+    let crds = renderhub::api::custom_resource_definitions();
+    let definition = crds.iter().find(|crd| crd.spec.names.kind == kind);
+    let definition = &definition.expect("a kind of renderhub's").spec;
     let resource = ApiResource {
-        group: "renderhub.dev".to_owned(),
-        version: "v1alpha1".to_owned(),
+        group: definition.group.clone(),
+        version: definition.versions[0].name.clone(),
         api_version: "renderhub.dev/v1alpha1".to_owned(),
         kind: kind.to_owned(),
-        plural,
+        plural: definition.names.plural.clone(),
     };
-    let of_platform = [
-        "ClusterRenderTask",
-        "ClusterRegistry",
-        "RendererClass",
-        "RenderCluster",
-        "QueuePolicy",
-    ];
-    if of_platform.contains(&kind) {
+    if definition.scope == "Cluster" {
         Api::all_with(client.clone(), &resource)
     } else {
         Api::namespaced_with(client.clone(), NAMESPACE, &resource)

@@ -186,8 +186,14 @@ async fn made_by(release: &str, sets: &[&str]) -> Result<BTreeSet<[String; 3]>> 
 /// Holds: M5.
 #[tokio::test]
 async fn two_releases_make_no_object_twice() -> Result<()> {
-    let first = made_by("renderhub", FIRST).await?;
-    let second = made_by("renderhub-b", SECOND).await?;
+    // Both read one catalog.
+    let catalog = [
+        "pipeline.enabled=true",
+        "controller.noCrossNamespaceRefs=false",
+        "controller.catalogNamespaces={catalog}",
+    ];
+    let first = made_by("renderhub", &[FIRST, &catalog].concat()).await?;
+    let second = made_by("renderhub-b", &[SECOND, &catalog].concat()).await?;
     let both: Vec<_> = first.intersection(&second).collect();
     assert!(both.is_empty(), "{both:?}");
     // Each of the values is needed, but for the list and the name, which the hubs compare.

@@ -44,7 +44,7 @@ impl Stage {
     }
 
     /// Changes an object as the hub would, asserts that it is found, and takes it back.
-    async fn finds_patched<K>(
+    pub async fn finds_patched<K>(
         &self,
         api: &Api<K>,
         name: &str,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use renderhub::plan::task::finalizers::MAX_FINALIZERS;
+use renderhub::plan::task::finalizer_summary::MAX_FINALIZERS;
 use renderhub::plan::task::validate::{MAX_CONFIG_BYTES, MAX_VALUES};
 use serde_json::Value;
 
@@ -140,7 +140,7 @@ const FIELDS: &[Filled] = &[
     by_hub("metadata.finalizers", "how many there are, and the place of the hub's own",
         || format!("{MAX_FINALIZERS} besides the hub's own"),
         "the task is told `InvalidSpec`, and does not start before some are taken off; one that runs goes on; it can be deleted as ever",
-        "src/plan/task/finalizers.rs", ("tests/storms/large.rs", "a_megabyte_of_finalizers_on_each_task_costs_others_nothing")),
+        "src/plan/task/finalizer_summary.rs", ("tests/storms/large.rs", "a_megabyte_of_finalizers_on_each_task_costs_others_nothing")),
     skipped("metadata.annotations"),
     skipped("metadata.labels"),
     skipped("metadata.managedFields"),

@@ -1,42 +1,30 @@
 //! Two clusters with a node each: the hub's renders, Flux on the other installs. A registry with a password is between them.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
-use kube::{Client, ResourceExt};
+use kube::Resource;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use renderhub::api::ReferenceGrant;
 use renderhub::api::pipeline::{HydratedTarget, ReleaseBinding, Target};
 use renderhub_harness::helm::Helm;
 use renderhub_harness::image::Image;
 use renderhub_harness::registry::{Registry, RegistryOptions};
-use renderhub_harness::{AuditLevel, ControlPlane, Flux, Node, apply, flux, rundir, wait_for};
+use renderhub_harness::target::{LIMIT, PULL_SECRET, TargetCluster, push_app};
+use renderhub_harness::{AuditLevel, ControlPlane, Node, apply, kstatus, rundir, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::support::Stage;
 use crate::support::plane::crds;
+use crate::support::proxy::{Proxy, Stop, Write};
 
-/// Longest that a change takes from a tenant's write to the pod; Flux asks for a new chart every two seconds, and backs off to
-/// half a minute.
-pub const LIMIT: Duration = Duration::from_secs(240);
-/// The image of the app.
-const IMAGE: &str = "renderhub.test/app:1";
-/// Secret on the target cluster that charts are pulled with.
-const PULL_SECRET: &str = "pull";
-
-/// Both clusters, the registry, and Flux; they end when they are dropped, pods first.
+/// Both clusters and the registry; they end when they are dropped, pods first.
 pub struct World {
     pub registry: Registry,
-    _flux: Flux,
+    pub cluster: TargetCluster,
     _hub_node: Node,
-    target_node: Node,
     pub hub_plane: ControlPlane,
-    pub target_plane: ControlPlane,
 }
 
 /// The world of this test binary.
@@ -53,148 +41,40 @@ impl World {
             hub_plane.apply_file(&file).await?;
         }
         let hub_node = Node::start(&hub_plane).await?;
-        let renderer = env!("CARGO_BIN_EXE_renderhub-renderer");
-        hub_node.import_image(&Image::renderer(renderer).write(&rundir::fresh("images")?)?.tar)?;
-        let target_plane = ControlPlane::builder().with_node_network().start().await?;
-        let target_node = Node::start(&target_plane).await?;
-        let app = Image::new(IMAGE, renderer, "unused")
-            .with_file("bin/busybox", Node::busybox()?)
-            .with_file("app.sh", sources().join("app.sh"));
-        target_node.import_image(&app.write(&rundir::fresh("images")?)?.tar)?;
+        let renderer = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        hub_node.import_image(&renderer.write(&rundir::fresh("images")?)?.tar)?;
         let options = RegistryOptions::new().with_address(hub_node.registry_address());
         let registry = Registry::start(options).await?;
         let world = Self {
-            _flux: Flux::start(&target_plane).await?,
             registry,
+            cluster: TargetCluster::start().await?,
             _hub_node: hub_node,
-            target_node,
             hub_plane,
-            target_plane,
         };
-        world.push_app("1.0.0").await?;
-        world.push_app("2.0.0").await?;
+        for version in ["1.0.0", "2.0.0"] {
+            push_app(&world.helm()?, &world.registry, version).await?;
+        }
         Ok(world)
     }
 
     pub fn helm(&self) -> Result<Helm> {
-        Helm::new()?.with_login(
-            &self.registry.host(),
-            self.registry.username(),
-            self.registry.password(),
-        )
+        let registry = &self.registry;
+        Helm::new()?.with_login(&registry.host(), registry.username(), registry.password())
     }
-
-    /// Pushes a version of the app's chart.
-    async fn push_app(&self, version: &str) -> Result<()> {
-        let chart = rundir::fresh("app")?.join("app");
-        std::fs::create_dir_all(chart.join("templates"))?;
-        let about = format!("apiVersion: v2\nname: app\nversion: {version}\nappVersion: {version}\n");
-        std::fs::write(chart.join("Chart.yaml"), about)?;
-        std::fs::copy(sources().join("app.yaml"), chart.join("templates/app.yaml"))?;
-        let (helm, out) = (self.helm()?, rundir::fresh("app")?);
-        let words = [Path::new("package"), &chart, Path::new("--destination"), &out];
-        helm.run(&words).await?;
-        let package = out.join(format!("app-{version}.tgz"));
-        let charts = format!("oci://{}/charts", self.registry.host());
-        let words = [
-            Path::new("push"),
-            &package,
-            Path::new(&charts),
-            Path::new("--plain-http"),
-        ];
-        helm.run(&words).await.map(drop)
-    }
-
-    async fn target_admin(&self) -> Result<Client> {
-        self.target_plane.admin().client().await
-    }
-
-    /// What the owner of the target cluster does once: a pull Secret, and Flux that follows the Target's chart.
-    pub async fn follow(&self, repository: &str) -> Result<()> {
-        let client = self.target_admin().await?;
-        let metadata = |name: &str| json!({"name": name, "namespace": flux::NAMESPACE});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson", "metadata": metadata(PULL_SECRET),
-            "stringData": {".dockerconfigjson": self.registry.docker_config_json()},
-        });
-        let source = json!({
-            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository", "metadata": metadata("bootstrap"),
-            "spec": {
-                "interval": "2s", "url": format!("oci://{}/{repository}", self.registry.host()), "insecure": true,
-                "ref": {"semver": ">=0.0.0-0"}, "secretRef": {"name": PULL_SECRET},
-                "layerSelector": {
-                    "mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "operation": "copy",
-                },
-            },
-        });
-        let release = json!({
-            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": metadata("bootstrap"),
-            "spec": {"interval": "1m", "chartRef": {"kind": "OCIRepository", "name": "bootstrap"}},
-        });
-        for object in [secret, source, release] {
-            apply::object(&client, object).await?;
-        }
-        Ok(())
-    }
-
-    /// The pods of an app that are not about to go.
-    pub async fn app_pods(&self, name: &str) -> Result<Vec<Pod>> {
-        let pods: Api<Pod> = Api::all(self.target_admin().await?);
-        let of_app = ListParams::default().labels(&format!("app={name}"));
-        let mut pods = pods.list(&of_app).await?.items;
-        pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
-        Ok(pods)
-    }
-
-    /// Waits until the only pod of an app says so; returns its UID.
-    pub async fn app_says(&self, name: &str, expected: &str) -> Result<String> {
-        wait_for(
-            &format!("the pod of {name} to say {expected}"),
-            LIMIT,
-            async || {
-                let pods = self.app_pods(name).await?;
-                let [pod] = &pods[..] else {
-                    return Ok(None);
-                };
-                let uid = pod.uid().unwrap_or_default();
-                Ok(self.said(&uid)?.contains(expected).then_some(uid))
-            },
-        )
-        .await
-    }
-
-    /// What a pod has written, read where the kubelet keeps it.
-    fn said(&self, uid: &str) -> Result<String> {
-        let mut text = String::new();
-        for entry in std::fs::read_dir(self.target_node.pod_logs())? {
-            let dir = entry?.path();
-            let log = dir.join("app/0.log");
-            if dir.to_string_lossy().ends_with(uid) && log.is_file() {
-                text.push_str(&std::fs::read_to_string(log)?);
-            }
-        }
-        Ok(text)
-    }
-
-    /// Waits until an app has no pod.
-    pub async fn app_is_gone(&self, name: &str) -> Result<()> {
-        wait_for(&format!("the pod of {name} to go"), LIMIT, async || {
-            Ok(self.app_pods(name).await?.is_empty().then_some(()))
-        })
-        .await
-    }
-}
-
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/flux")
 }
 
 /// A tenant of the hub, with a Target.
 pub struct Tenant {
-    pub stage: Stage,
+    stage: Stage,
     /// Another namespace, where versions of components are kept.
-    pub shelf: String,
+    shelf: String,
     world: &'static World,
+    /// Between the hub and its API server.
+    proxy: Option<Proxy>,
+    /// Where the hub is to be stopped, and how many writes it had sent when that was said.
+    stop: (Stop, usize),
+    /// Whether a hub before this one was killed in the middle of something.
+    was_killed: bool,
 }
 
 impl Tenant {
@@ -204,7 +84,14 @@ impl Tenant {
         let mut stage = Stage::on(&world.hub_plane, "flux", &flags).await?;
         let shelf = stage.plane.namespace("shelf").await?;
         stage.also_watch(&shelf).await?;
-        let tenant = Self { stage, shelf, world };
+        let tenant = Self {
+            stage,
+            shelf,
+            world,
+            proxy: None,
+            stop: (Stop::After, 0),
+            was_killed: false,
+        };
         tenant.make_registries().await?;
         let spec = json!({
             "renderRegistryRef": {"kind": "ClusterRegistry", "name": tenant.name()}, "userdata": {"site": "north"},
@@ -212,15 +99,59 @@ impl Tenant {
         tenant.make("Target", "edge", spec).await?;
         let binding = json!({"targetRef": {"name": "edge"}, "registryRef": {"name": "charts"}});
         tenant.make("RegistryBinding", "edge-charts", binding).await?;
-        for version in ["1.0.0", "2.0.0"] {
-            tenant.make_version(version).await?;
-        }
+        tenant.make_version("1.0.0").await?;
         tenant.grant().await?;
         Ok(tenant)
     }
 
     pub fn name(&self) -> &str {
         &self.stage.scope.tenant
+    }
+
+    /// Starts a hub behind a proxy, and waits until it is ready.
+    pub async fn start_hub(&mut self) -> Result<()> {
+        let proxy = Proxy::start(self.stage.hub_user.client().await?).await?;
+        let hub = self.stage.spawn_hub(&proxy.kubeconfig()?)?;
+        hub.wait_ready().await?;
+        self.stage.hub = Some(hub);
+        self.proxy = Some(proxy);
+        Ok(())
+    }
+
+    /// Stops the hub at the first write of this kind from now on.
+    pub fn stop_at(&mut self, stop: Stop, is_it: fn(&Write) -> bool) -> Result<()> {
+        self.went_on()?;
+        let proxy = self.proxy.as_ref().context("no hub runs")?;
+        self.stop = (stop, proxy.writes().len());
+        proxy.stop_when(stop, move |_, write| is_it(write));
+        Ok(())
+    }
+
+    /// Kills the hub with SIGKILL once it is stopped at that write, which is returned: the change was begun by then.
+    pub async fn killed(&mut self) -> Result<Write> {
+        let proxy = self.proxy.take().context("no hub runs")?;
+        let write = proxy.stopped_within(LIMIT).await?;
+        self.stage.kill_hub();
+        let (stop, before) = self.stop;
+        let done = proxy.writes().len() - usize::from(stop == Stop::Before);
+        ensure!(done > before, "the hub was killed before it had begun");
+        self.was_killed = true;
+        Ok(write)
+    }
+
+    /// Whether a killed hub left something to do to the one that runs now: a hub that finds all done writes nothing.
+    fn went_on(&mut self) -> Result<()> {
+        let writes = self.proxy.as_ref().context("no hub runs")?.writes();
+        let is_so = !std::mem::take(&mut self.was_killed) || !writes.is_empty();
+        ensure!(is_so, "the hub was killed when it had ended");
+        Ok(())
+    }
+
+    /// Ends the test, as [`Stage::passed`].
+    pub fn passed(mut self) -> Result<()> {
+        self.went_on()?;
+        self.stage.passed();
+        Ok(())
     }
 
     /// The platform's registry for charts that are rendered, and what the tenant says of it for the charts that it has there.
@@ -242,7 +173,8 @@ impl Tenant {
         self.make("Registry", "charts", spec).await
     }
 
-    async fn make_version(&self, version: &str) -> Result<()> {
+    /// Puts a version of the app on the shelf.
+    pub async fn make_version(&self, version: &str) -> Result<()> {
         let repository = format!("{}/charts/app", self.world.registry.host());
         let chart = json!({"repository": repository, "tag": version, "insecure": true});
         let spec = json!({
@@ -267,7 +199,7 @@ impl Tenant {
 
     fn api<K>(&self) -> Api<K>
     where
-        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Api::namespaced(self.stage.admin.clone(), self.name())
     }
@@ -296,11 +228,16 @@ impl Tenant {
         self.make("Release", name, spec).await
     }
 
-    /// A chart with a RenderTask, a Release, a Target and a binding of that name.
-    pub fn chart(&self, name: &str, registry: &str, version: &str) -> Result<String> {
+    /// A chart with a RenderTask, a Release, a Target and a binding of that name; or one of which nothing can be rendered.
+    pub fn chart(&self, name: &str, is_sound: bool) -> Result<String> {
+        let none = "none-of-that-name";
+        let (registry, version, prefix) = if is_sound {
+            (self.name(), "app-1.0.0", self.name())
+        } else {
+            (none, none, "not-of-this-tenant")
+        };
         let mut task = self.stage.task(name);
-        task["spec"]["registryRef"] = json!({"name": registry});
-        task["spec"]["repository"] = json!(format!("{}/{name}/shop", self.name()));
+        task["spec"]["repository"] = json!(format!("{prefix}/{name}/shop"));
         let object = |kind: &str, spec: Value| {
             json!({
                 "apiVersion": "renderhub.dev/v1alpha1", "kind": kind,
@@ -325,13 +262,27 @@ impl Tenant {
         Ok(chart.to_owned())
     }
 
-    /// Whether a Target is ready right now.
-    pub async fn is_ready(&self, target: &str) -> Result<()> {
-        let targets: Api<Target> = self.api();
-        let status = targets.get(target).await?.status.unwrap_or_default();
-        let is_ready = |c: &Condition| c.type_ == "Ready" && c.status == "True";
-        ensure!(status.conditions.iter().any(is_ready), "{target} is not ready");
+    /// Whether Flux makes this of an object's status.
+    pub async fn is_for_flux<K>(&self, name: &str, expected: &str) -> Result<()>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let resource = ApiResource::erase::<K>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(self.stage.admin.clone(), self.name(), &resource);
+        let object = api.get(name).await?;
+        let found = kstatus::of(&object).await?;
+        ensure!(
+            found == expected,
+            "{} {name} is {found}: {}",
+            resource.kind,
+            object.data["status"]
+        );
         Ok(())
+    }
+
+    /// Submits a task that any hub of the tenant would serve.
+    pub async fn submit(&self, name: &str) -> Result<()> {
+        self.stage.submit(self.stage.task(name)).await.map(drop)
     }
 
     pub async fn bind(&self, release: &str) -> Result<()> {
@@ -358,25 +309,6 @@ impl Tenant {
         let mut all = api.list(&ListParams::default()).await?.items;
         all.sort_by_key(|version| version.spec.version);
         Ok(all)
-    }
-
-    /// Kills the hub once something new was begun for the Target, and starts it anew.
-    pub async fn crash_amid(&mut self, before: &BTreeSet<String>) -> Result<()> {
-        wait_for("another RenderTask", LIMIT, async || {
-            Ok((!self.task_uids().await?.is_subset(before)).then_some(()))
-        })
-        .await?;
-        self.stage.restart_hub().await
-    }
-
-    pub async fn task_uids(&self) -> Result<BTreeSet<String>> {
-        let tasks = self
-            .stage
-            .tasks()
-            .list_metadata(&ListParams::default())
-            .await?
-            .items;
-        Ok(tasks.iter().filter_map(ResourceExt::uid).collect())
     }
 
     /// Waits until a condition of the Target is so for its newest spec.

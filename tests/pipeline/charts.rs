@@ -84,3 +84,27 @@ async fn flux_is_told_the_very_chart_that_was_pushed_and_the_pull_secrets_by_hos
     scene.passed();
     Ok(())
 }
+
+/// What is made for the longest names that Kubernetes takes is taken by the API server, the renderer and helm.
+#[tokio::test]
+async fn the_longest_names_are_rendered() -> Result<()> {
+    let scene = Scene::new("names").await?;
+    let (target, release) = ("t".repeat(253), "r".repeat(253));
+    scene.release(&release, "1.0.0", json!({})).await?;
+    scene
+        .target_with(&target, json!({"ring": "one"}), json!({}))
+        .await?;
+    let profile = "p".repeat(253);
+    scene
+        .profile(&profile, &release, json!({"ring": "one"}), json!(null))
+        .await?;
+    let task = scene.complete_next("release-rrr").await?;
+    let made = objects(&task.spec.config).await?;
+    assert_eq!(of_kind(&made, "HelmRelease")?["kind"], "HelmRelease");
+    let task = scene.complete_next("bootstrap-ttt").await?;
+    let made = objects(&task.spec.config).await?;
+    assert_eq!(of_kind(&made, "HelmRelease")?["kind"], "HelmRelease");
+    scene.ready(&target).await?;
+    scene.passed();
+    Ok(())
+}

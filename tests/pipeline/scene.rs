@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use renderhub::api::RenderTask;
-use renderhub::api::pipeline::{ComponentVersion, HydratedTarget, Profile, Release, ReleaseBinding, Target};
+use renderhub::api::pipeline::{
+    Component, ComponentVersion, HydratedTarget, Profile, Release, ReleaseBinding, Target,
+};
+use renderhub_harness::commands::kubectl;
 use renderhub_harness::finish::Exit;
-use renderhub_harness::{apply, wait_for};
+use renderhub_harness::{ControlPlane, apply, rundir, wait_for};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -20,6 +23,21 @@ use crate::support::{LIMIT, Stage};
 /// A stage with the pipeline on.
 pub struct Scene {
     pub stage: Stage,
+}
+
+/// Applies a manifest as a user would, which refuses fields that the schema does not have; what kubectl warns of.
+pub fn applied(plane: &ControlPlane, manifest: &str, more: &[&str]) -> Result<String> {
+    let file = rundir::fresh("manifest")?.join("manifest.yaml");
+    std::fs::write(&file, manifest)?;
+    let mut kubectl = kubectl(plane.admin())?;
+    let output = kubectl
+        .args(["apply", "--filename"])
+        .arg(&file)
+        .args(more)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{said}");
+    Ok(said)
 }
 
 /// The condition of a type.
@@ -57,7 +75,7 @@ impl Scene {
         self.stage.tasks()
     }
 
-    async fn make(&self, kind: &str, name: &str, labels: Value, spec: Value) -> Result<()> {
+    pub async fn make(&self, kind: &str, name: &str, labels: Value, spec: Value) -> Result<()> {
         let object = json!({
             "apiVersion": "renderhub.dev/v1alpha1", "kind": kind,
             "metadata": {"name": name, "namespace": self.tenant(), "labels": labels}, "spec": spec,
@@ -266,6 +284,7 @@ impl Scene {
         self.versions_of::<Profile>(&mut all).await?;
         self.versions_of::<HydratedTarget>(&mut all).await?;
         self.versions_of::<ComponentVersion>(&mut all).await?;
+        self.versions_of::<Component>(&mut all).await?;
         Ok(all)
     }
 

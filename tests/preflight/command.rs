@@ -12,7 +12,7 @@ use crate::own_stage;
 use crate::support::Stage;
 
 /// Runs the command with a stage's flags.
-async fn preflight(stage: &Stage, kubeconfig: &Path, more: &[&str]) -> Result<Output> {
+pub async fn preflight(stage: &Stage, kubeconfig: &Path, more: &[&str]) -> Result<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RENDERHUB_") {
@@ -55,6 +55,7 @@ network-policy       ok       RENDERING denies traffic by default
 resource-quota       ok       RENDERING has a quota
 own-rights           skipped  not looked at, as --skip-preflight says
 registry-scope       ok       0 ClusterRegistries, none open to everybody
+pipeline             ok       the pipeline is off
 peers                ok       no other hub serves the same tasks
 unowned-namespaces   ok       no namespace that is known is without a hub
 ";

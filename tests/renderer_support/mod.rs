@@ -314,6 +314,19 @@ pub fn artifact(content: &str) -> Artifact {
     Artifact::new(&meta, content.as_bytes().to_vec()).unwrap()
 }
 
+/// What a client needs to ask a hostile registry in plain HTTP for what is in [`reference()`].
+pub fn plain_http(registry: &Hostile, access: TokenScope) -> (Transport, Authenticator) {
+    let reference = reference(registry.address);
+    let auth = Authenticator {
+        origin: Origin::of_registry(&reference.host, true),
+        repository: reference.repository,
+        credential: Some(credential()),
+        token_realm: None,
+        access,
+    };
+    (Transport::new(tls::no_tls().unwrap(), limits()), auth)
+}
+
 /// The canary.
 pub fn credential() -> BasicCredential {
     BasicCredential {

@@ -177,11 +177,20 @@ async fn review(user: &Identity, namespace: &str) -> Result<Vec<String>> {
 ///
 /// Holds: I1.
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "it tells one story from its beginning to its end"
+)]
 async fn a_hub_may_do_what_is_written_down_and_nothing_else() -> Result<()> {
     let nobody = plane::plane().await?.user("nobody-at-all", &[])?;
+    let catalog = plane::plane().await?.namespace("catalog").await?;
+    let catalogs = format!("--catalog-namespaces={catalog}");
+    let crossing = "--no-cross-namespace-refs=false";
     for (file, flags) in [
         ("all.txt", &[EVERYWHERE][..]),
-        ("some.txt", &["--no-cross-namespace-refs=false"]),
+        ("some.txt", &[crossing]),
+        ("pipeline-all.txt", &[EVERYWHERE, "--pipeline=true"]),
+        ("pipeline-some.txt", &[crossing, "--pipeline=true", &catalogs]),
     ] {
         let plane = plane::plane().await?;
         let kubeconfigs = plane.namespace("kubeconfigs").await?;
@@ -194,9 +203,13 @@ async fn a_hub_may_do_what_is_written_down_and_nothing_else() -> Result<()> {
             ("a namespace of a tenant", stage.scope.tenant.as_str()),
             ("the rendering namespace", &stage.scope.rendering),
             ("the namespace of kubeconfigs", &kubeconfigs),
+            ("the namespace of a catalog", &catalog),
             ("any other namespace", &other),
             ("kube-system", "kube-system"),
         ] {
+            if namespace == catalog && !flags.contains(&catalogs.as_str()) {
+                continue;
+            }
             let rules = rules(&stage.hub_user, &nobody, namespace).await?.join("\n");
             writeln!(text, "# {kind}\n{rules}\n")?;
         }

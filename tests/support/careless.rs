@@ -1,10 +1,13 @@
 //! A tenant with a careless role, which may write more than its tasks.
 
+use std::fmt::Debug;
+
 use anyhow::Result;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
 use renderhub_harness::wait_for;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{LIMIT, Stage};
@@ -57,7 +60,13 @@ pub async fn put_status(tasks: &Api<RenderTask>, name: &str, status: &Value) -> 
 ///
 /// # Errors
 /// The API server's refusal.
-pub async fn put_finalizers(tasks: &Api<RenderTask>, name: &str, finalizers: &Value) -> kube::Result<()> {
+pub async fn put_finalizers<K>(objects: &Api<K>, name: &str, finalizers: &Value) -> kube::Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
     let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
-    tasks.patch(name, &PatchParams::default(), &patch).await.map(drop)
+    objects
+        .patch(name, &PatchParams::default(), &patch)
+        .await
+        .map(drop)
 }

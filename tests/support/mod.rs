@@ -17,7 +17,7 @@ pub mod scan;
 pub mod tenant;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -237,6 +237,36 @@ impl Stage {
         let apply = PatchParams::apply("test").force();
         api.patch(&self.scope.tenant, &apply, &Patch::Apply(&registry))
             .await?;
+        Ok(())
+    }
+
+    /// Waits until this stage's hub has seen all registries as they are now. Their statuses do not say so, because each hub of the
+    /// plane writes them; but one that is made now, and is seen by the refusal of a task for it, is seen after all others.
+    pub async fn sees_registries(&self) -> Result<()> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "{}-seen-{}",
+            self.scope.tenant,
+            MADE.fetch_add(1, Ordering::Relaxed)
+        );
+        let registry = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry", "metadata": {"name": name},
+            "spec": {"hostname": "registry.test", "repositoryPrefix": "seen/", "allowedNamespaces": [self.scope.tenant]},
+        });
+        renderhub_harness::apply::object(&self.admin, registry).await?;
+        let task = self
+            .submit_with(&name, json!({"registryRef": {"name": name}}))
+            .await?;
+        self.condition(
+            &task,
+            ConditionType::JobScheduled,
+            "False",
+            "RepositoryNotAllowed",
+        )
+        .await?;
+        self.delete(&task).await?;
+        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
+        api.delete(&name, &DeleteParams::default()).await?;
         Ok(())
     }
 

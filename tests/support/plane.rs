@@ -40,16 +40,21 @@ pub async fn plane() -> Result<&'static ControlPlane> {
 /// # Errors
 /// If the chart does not hold it.
 pub async fn keep_rights_in_dying_namespaces(plane: &ControlPlane) -> Result<()> {
-    let values = ["crds.install=false", "controller.watchNamespaces={any}"];
+    let values = [
+        "crds.install=false",
+        "controller.watchNamespaces={any}",
+        "pipeline.enabled=true",
+    ];
     let admin = plane.admin().client().await?;
     let mut found = 0;
     for object in helm::template(&Helm::new()?, RELEASE_NAMESPACE, &values).await? {
-        if object["metadata"]["name"] == "renderhub-namespace-deletion" {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if name.starts_with("renderhub-namespace-deletion") {
             apply::object(&admin, object).await?;
             found += 1;
         }
     }
-    ensure!(found == 2, "a policy and its binding, not {found}");
+    ensure!(found == 4, "two policies and their bindings, not {found} objects");
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -18,10 +19,14 @@ use tokio::net::TcpListener;
 use tokio::sync::{Barrier, watch};
 use tokio::task::JoinHandle;
 
-/// Parts of the paths of writes that belong to no task: events, registries, questions about rights, the hub's Lease.
-const UNCOUNTED: [&str; 5] = [
+/// Parts of the paths of writes that belong to no task: events, platform objects of any test of the plane, questions about rights,
+/// the hub's Lease.
+const UNCOUNTED: [&str; 8] = [
     "/events",
     "registries",
+    "/rendererclasses/",
+    "/renderclusters/",
+    "/queuepolicies/",
     "/authorization.k8s.io/",
     "/authentication.k8s.io/",
     "/leases",
@@ -56,13 +61,17 @@ pub struct Proxy {
 /// Answers a request instead of the API server, by its method and its path with query.
 type Liar = dyn Fn(&Method, &str) -> Option<(u16, Vec<u8>)> + Send + Sync;
 
+/// Whether a write is the one to stop, by its number from 1 and itself.
+type Choice = dyn Fn(usize, &Write) -> bool + Send + Sync;
+
 struct Shared {
     upstream: Client,
     liar: Mutex<Option<Arc<Liar>>>,
     writes: Mutex<Vec<Write>>,
-    /// The number of the write that is stopped, from 1, and where.
-    stop: Mutex<Option<(usize, Stop)>>,
-    is_stopped: watch::Sender<bool>,
+    /// Which write is stopped, once, and where.
+    stop: Mutex<Option<(Box<Choice>, Stop)>>,
+    /// The write that is stopped.
+    stopped: watch::Sender<Option<Write>>,
     is_released: watch::Sender<bool>,
     /// Part of a path, and where those who create something there meet.
     meeting: Mutex<Option<(&'static str, Arc<Barrier>)>>,
@@ -85,7 +94,7 @@ impl Proxy {
             liar: Mutex::default(),
             writes: Mutex::default(),
             stop: Mutex::default(),
-            is_stopped: watch::Sender::new(false),
+            stopped: watch::Sender::new(None),
             is_released: watch::Sender::new(false),
             meeting: Mutex::default(),
             holds_jobs: watch::Sender::new(false),
@@ -111,7 +120,12 @@ impl Proxy {
 
     /// Stops the write of this number, counted from 1.
     pub fn stop_at(&self, number: usize, stop: Stop) {
-        *lock(&self.shared.stop) = Some((number, stop));
+        self.stop_when(stop, move |at, _| at == number);
+    }
+
+    /// Stops the first write that is chosen, by its number and itself.
+    pub fn stop_when(&self, stop: Stop, is_it: impl Fn(usize, &Write) -> bool + Send + Sync + 'static) {
+        *lock(&self.shared.stop) = Some((Box::new(is_it), stop));
     }
 
     /// Holds the answers to creations whose path has this part until there are two.
@@ -126,15 +140,20 @@ impl Proxy {
 
     /// Waits until that write is stopped; a hub that never sends it is an error of the test after a minute.
     pub async fn stopped(&self) -> Result<()> {
-        let mut stopped = self.shared.is_stopped.subscribe();
-        let waited = tokio::time::timeout(super::LIMIT, stopped.wait_for(|is| *is)).await;
+        self.stopped_within(super::LIMIT).await.map(drop)
+    }
+
+    /// The same with another limit; returns the write.
+    pub async fn stopped_within(&self, limit: Duration) -> Result<Write> {
+        let mut stopped = self.shared.stopped.subscribe();
+        let waited = tokio::time::timeout(limit, stopped.wait_for(Option::is_some)).await;
         let all: Vec<_> = self
             .writes()
             .into_iter()
             .map(|w| format!("{} {}", w.method, w.path))
             .collect();
-        _ = waited.map_err(|_| anyhow::anyhow!("the write was never sent, only {all:#?}"))??;
-        Ok(())
+        let write = waited.map_err(|_| anyhow::anyhow!("the write was never sent, only {all:#?}"))??;
+        write.clone().context("it was waited for")
     }
 
     /// Lets the stopped write go on.
@@ -156,15 +175,16 @@ impl Drop for Proxy {
 
 impl Shared {
     /// Records a write; returns where to stop it, if it is the one.
-    fn note(&self, write: Write) -> Option<Stop> {
+    fn note(&self, write: &Write) -> Option<Stop> {
         let mut writes = lock(&self.writes);
-        writes.push(write);
-        let stop = (*lock(&self.stop))?;
-        (stop.0 == writes.len()).then_some(stop.1)
+        writes.push(write.clone());
+        let number = writes.len();
+        let chosen = lock(&self.stop).take_if(|(is_it, _)| is_it(number, write));
+        chosen.map(|(_, stop)| stop)
     }
 
-    async fn hold(&self) {
-        self.is_stopped.send_replace(true);
+    async fn hold(&self, write: &Write) {
+        self.stopped.send_replace(Some(write.clone()));
         let mut released = self.is_released.subscribe();
         _ = released.wait_for(|is| *is).await;
     }
@@ -202,33 +222,32 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
     let meeting = lock(&shared.meeting).clone();
     let meeting = meeting.filter(|(part, _)| parts.method == Method::POST && path.contains(part));
     let is_counted = parts.method != Method::GET && !UNCOUNTED.iter().any(|part| path.contains(part));
-    let stop = if is_counted {
-        shared.note(Write {
-            method: parts.method.to_string(),
-            path,
-            body: serde_json::from_slice(&body).unwrap_or_default(),
-        })
-    } else {
-        None
-    };
-    if stop == Some(Stop::Before) {
-        shared.hold().await;
+    let write = is_counted.then(|| Write {
+        method: parts.method.to_string(),
+        path,
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    });
+    let stopped = write.and_then(|write| Some((shared.note(&write)?, write)));
+    if let Some((Stop::Before, write)) = &stopped {
+        shared.hold(write).await;
     }
     let response = forward(shared, parts, body).await?;
     if let Some((_, barrier)) = meeting {
         barrier.wait().await;
     }
-    if stop == Some(Stop::Lost) {
-        shared.is_stopped.send_replace(true);
-        return Ok(StatusCode::BAD_GATEWAY.into_response());
+    match &stopped {
+        Some((Stop::Lost, write)) => {
+            shared.stopped.send_replace(Some(write.clone()));
+            Ok(StatusCode::BAD_GATEWAY.into_response())
+        }
+        Some((Stop::After, write)) => {
+            let (parts, body) = response.into_parts();
+            let whole = to_bytes(body, usize::MAX).await?;
+            shared.hold(write).await;
+            Ok(Response::from_parts(parts, Body::from(whole)))
+        }
+        _ => Ok(response),
     }
-    if stop == Some(Stop::After) {
-        let (parts, body) = response.into_parts();
-        let whole = to_bytes(body, usize::MAX).await?;
-        shared.hold().await;
-        return Ok(Response::from_parts(parts, Body::from(whole)));
-    }
-    Ok(response)
 }
 
 async fn forward(shared: &Shared, mut parts: http::request::Parts, body: Bytes) -> Result<Response> {

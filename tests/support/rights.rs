@@ -25,6 +25,7 @@ pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<S
         let (flag, value) = flag.split_once('=').unwrap_or((flag, "true"));
         match flag {
             "--watch-namespaces" => watched.extend(value.split(',')),
+            "--catalog-namespaces" => values.push(format!("controller.catalogNamespaces={{{value}}}")),
             "--no-cross-namespace-refs" => values.push(format!("controller.noCrossNamespaceRefs={value}")),
             "--cluster-namespace" => kubeconfigs = value,
             "--lease-namespace" => values.push(format!("controller.leaseNamespace={value}")),

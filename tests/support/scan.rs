@@ -7,8 +7,9 @@
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use renderhub::api::labels::{FIELD_MANAGER, GROUP};
+use renderhub::api::labels::{FIELD_MANAGER, GROUP, PIPELINE};
 use renderhub_harness::canary::{Canaries, Hit};
 use renderhub_harness::reach::{self, Kind};
 use renderhub_harness::{ControlPlane, Identity};
@@ -98,7 +99,11 @@ impl Stage {
         let client = self.plane.admin().client().await?;
         let kinds = kinds(self.plane).await?;
         let mut all = Vec::new();
-        for namespace in [&self.scope.tenant, &self.scope.rendering, "default"] {
+        let others = self.others.iter().map(String::as_str);
+        for namespace in [&self.scope.tenant, &self.scope.rendering, "default"]
+            .into_iter()
+            .chain(others)
+        {
             all.extend(reach::objects(&client, kinds, Some(namespace)).await?);
         }
         // All stages of a plane have one default namespace: what another one planted there is its own to find.
@@ -189,8 +194,19 @@ fn for_platforms(kind: &str, object: &DynamicObject, is_written: bool) -> Option
 fn for_tenants(kind: &str, object: &DynamicObject, is_written: bool) -> Option<String> {
     let mut value = serde_json::to_value(object).ok()?;
     match kind {
-        "rendertasks" | "clusterrendertasks" | "clusterregistries" | "rendererclasses" => {
-            Some(value["status"].to_string())
+        // One that the hub made for a Target: all but what it renders.
+        "rendertasks" if object.labels().contains_key(PIPELINE) => {
+            value["spec"]["config"].take();
+            Some(value.to_string())
+        }
+        "rendertasks" | "clusterrendertasks" | "clusterregistries" | "rendererclasses" | "targets"
+        | "releases" | "releasebindings" | "profiles" | "registrybindings" | "components"
+        | "componentversions" => Some(value["status"].to_string()),
+        // A version of a Target is made of what the Target and its Profiles say.
+        "hydratedtargets" => {
+            value["spec"]["userdata"].take();
+            value["spec"]["profiles"].take();
+            Some(value.to_string())
         }
         // How a Job ended, a test says.
         "jobs" if is_written => {

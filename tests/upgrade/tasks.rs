@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota, Secret};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use renderhub::api::RenderTask;
 use renderhub::api::conditions::{ConditionType, Reason, is_true};
@@ -125,13 +125,32 @@ impl World {
         .await
     }
 
-    /// Lets no more Jobs into the rendering namespace than this, those of failed tasks included.
+    /// Lets no more Jobs into the rendering namespace than this, those of failed tasks included. So many must be there: it waits
+    /// until one more is refused, because the API server hears of a quota by a watch.
     pub async fn admit_jobs(&self, count: usize) -> Result<()> {
         let quota = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": QUOTA, "namespace": RENDERING },
             "spec": { "hard": { "count/jobs.batch": count.to_string() } },
         });
-        apply::object(&self.admin, quota).await.map(drop)
+        apply::object(&self.admin, quota).await?;
+        let jobs: Api<Job> = Api::namespaced(self.admin.clone(), RENDERING);
+        let one_more = serde_json::from_value(json!({
+            "metadata": { "generateName": "one-more-" },
+            "spec": { "template": { "spec": {
+                "restartPolicy": "Never", "containers": [{ "name": "none", "image": "none" }],
+            } } },
+        }))?;
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        wait_for("the quota to refuse one more Job", LIMIT, async || {
+            match jobs.create(&dry_run, &one_more).await {
+                Err(kube::Error::Api(status)) if status.message.contains("exceeded quota") => Ok(Some(())),
+                other => other.map(|_| None).map_err(Into::into),
+            }
+        })
+        .await
     }
 
     pub async fn picture(&self) -> Result<Picture> {

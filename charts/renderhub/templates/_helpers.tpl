@@ -178,6 +178,30 @@ true
 {{- $name -}}
 {{- end -}}
 
+{{/* Namespaces of catalogs that are read and not served, as JSON. */}}
+{{- define "renderhub.catalogNamespaces" -}}
+{{- $watched := .Values.controller.watchNamespaces -}}
+{{- $catalogs := list -}}
+{{- with .Values.controller.catalogNamespaces -}}
+{{- if not $watched -}}
+{{- fail "controller.catalogNamespaces needs controller.watchNamespaces: a hub without a list serves all namespaces, and sees every catalog already" -}}
+{{- end -}}
+{{- if not ($.Values.pipeline).enabled -}}
+{{- fail "controller.catalogNamespaces needs pipeline.enabled=true: only Targets and their Releases use a catalog" -}}
+{{- end -}}
+{{- if $.Values.controller.noCrossNamespaceRefs -}}
+{{- fail "controller.catalogNamespaces needs controller.noCrossNamespaceRefs=false: while no reference leaves its namespace, nothing of a catalog can be used" -}}
+{{- end -}}
+{{- if has (include "renderhub.renderingNamespace" $) . -}}
+{{- fail "controller.catalogNamespaces must not contain the rendering namespace: who writes a catalog there could read the platform's credentials" -}}
+{{- end -}}
+{{- range . -}}
+{{- if not (has . $watched) -}}{{- $catalogs = append $catalogs . -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $catalogs -}}
+{{- end -}}
+
 {{/* Feature gates as the hub takes them. */}}
 {{- define "renderhub.featureGates" -}}
 {{- $all := list -}}
@@ -264,7 +288,7 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 - rbac.clusterAdmin: the hub may do everything in this cluster, and reads what tasks name as itself unless they name a ServiceAccount.
 {{- end -}}
 {{- if not .controller.noCrossNamespaceRefs }}
-- controller.noCrossNamespaceRefs=false: a ReferenceGrant lets tasks of one namespace use registries of another.
+- controller.noCrossNamespaceRefs=false: a ReferenceGrant lets tasks of one namespace use registries of another{{ if (.pipeline).enabled }}, and Releases, Profiles and bindings reach what is granted to them there{{ end }}.
 {{- end -}}
 {{- if eq .tenancy.identity "impersonate" }}
 - tenancy.identity=impersonate: the hub's own token is enough to act as the ServiceAccounts that it may impersonate.

@@ -6,6 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::reference::ObjectName;
+use super::release::PipelineStatus;
 use crate::api::renderer_config::{Entrypoint, HelmResource};
 use crate::api::schema;
 
@@ -18,7 +19,8 @@ use crate::api::schema;
     plural = "components",
     shortname = "comp",
     category = "renderhub",
-    namespaced
+    namespaced,
+    status = "PipelineStatus"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentSpec {
@@ -45,7 +47,8 @@ pub struct ComponentSpec {
     plural = "componentversions",
     shortname = "cv",
     category = "renderhub",
-    namespaced
+    namespaced,
+    status = "PipelineStatus"
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

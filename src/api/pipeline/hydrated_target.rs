@@ -1,9 +1,11 @@
 //! `HydratedTarget`: one version of a Target, with everything that its chart was made of.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,7 +47,11 @@ pub struct HydratedTargetSpec {
     #[x_kube(
         validation = Rule::new("self.all(key, size(key) <= 253)").message("a name has at most 253 characters")
     )]
-    pub releases: BTreeMap<String, HydratedRelease>,
+    pub releases: BTreeMap<String, Arc<HydratedRelease>>,
+    /// The data of Profiles that is in `userdata`, so that it stays while a Profile cannot be resolved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
+    pub profiles: Vec<HydratedProfile>,
     /// The data that is handed to every release, of the Target and its Profiles together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_form")]
@@ -72,13 +78,16 @@ pub struct HydratedRegistry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: Option<String>,
+    /// Host of the registry when the version was made.
+    #[schemars(schema_with = "schema::host")]
+    pub hostname: String,
     /// Repository of the chart.
     #[schemars(schema_with = "schema::repository")]
     pub repository: String,
 }
 
 /// A release in a version.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HydratedRelease {
     /// Namespace of the Release.
@@ -89,6 +98,15 @@ pub struct HydratedRelease {
     pub name: String,
     /// What put it on the Target.
     pub source: ReleaseSource,
+    /// Its priority.
+    #[serde(default)]
+    pub priority: i32,
+    /// The `RegistryBindings` by which the Secrets for its artifacts are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
+    pub registry_bindings: Vec<NamespacedName>,
+    /// The `ComponentVersion`.
+    pub component_version_ref: NamespacedName,
     /// The version of the component, as its catalog calls it.
     #[schemars(schema_with = "schema::shown_version")]
     pub component_version: String,
@@ -111,14 +129,48 @@ pub struct HydratedRelease {
     pub digest: Option<String>,
 }
 
+/// Data of a Profile in a version.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HydratedProfile {
+    /// Namespace of the Profile.
+    #[schemars(schema_with = "schema::namespace")]
+    pub namespace: String,
+    /// Name of the Profile.
+    #[schemars(schema_with = "schema::object_name")]
+    pub name: String,
+    /// Unique name of the Release that it puts on the Target.
+    #[schemars(schema_with = "schema::object_name")]
+    pub unique_name: String,
+    /// Its data.
+    #[schemars(schema_with = "schema::free_form")]
+    pub userdata: Value,
+}
+
+/// Names an object and its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespacedName {
+    /// Its namespace.
+    #[schemars(schema_with = "schema::namespace")]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(schema_with = "schema::object_name")]
+    pub name: String,
+}
+
 /// What became of a version.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HydratedTargetStatus {
-    /// `Ready`: the chart was pushed.
+    /// `Ready`: the chart was pushed; `Stalled` where only a person can help. None before it was pushed or failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+    /// Generation of the spec that the conditions speak of; -1 until the chart was pushed or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1))]
+    pub observed_generation: Option<i64>,
     /// Digest of the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::digest")]
@@ -126,4 +178,50 @@ pub struct HydratedTargetStatus {
     /// When the chart was pushed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pushed_at: Option<Time>,
+    /// Set once the version is not kept any more and its registry prunes: its charts are deleted there before this object goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<PruneProgress>,
+    /// Proves that the hub wrote the status; one without it is written anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::seal")]
+    pub seal: Option<String>,
+}
+
+/// How far the deletion of a version's charts is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PruneProgress {
+    /// Since when the version is not kept.
+    pub since: Time,
+    /// `ServiceAccount` as which a `Registry` is read: that of the Target, which may be gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::object_name")]
+    pub service_account_name: Option<String>,
+    /// Attempts that failed.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100))]
+    pub attempts: i32,
+    /// Why the last attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<PruneFailure>,
+    /// When the next attempt is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt: Option<Time>,
+}
+
+/// Why charts were not deleted from a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+pub enum PruneFailure {
+    /// The registry does not exist, or may not be used for the namespace any more.
+    NotGranted,
+    /// The registry's Secret or certificates cannot be used, or may not be read.
+    NoCredential,
+    /// The registry does not let the credential delete, or lets no client delete.
+    Refused,
+    /// The registry did not answer in time.
+    Unreachable,
+    /// The registry answered with something else than the protocol has, or led elsewhere.
+    BadAnswer,
+    /// It did not work; of a registry that a tenant chose and that asked for no credential no more is told.
+    Failed,
 }

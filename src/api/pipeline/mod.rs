@@ -13,9 +13,10 @@ pub use binding::{
 };
 pub use component::{Component, ComponentResource, ComponentSpec, ComponentVersion, ComponentVersionSpec};
 pub use hydrated_target::{
-    HydratedRegistry, HydratedRelease, HydratedTarget, HydratedTargetSpec, HydratedTargetStatus,
+    HydratedProfile, HydratedRegistry, HydratedRelease, HydratedTarget, HydratedTargetSpec,
+    HydratedTargetStatus, NamespacedName, PruneFailure, PruneProgress,
 };
-pub use profile::{Profile, ProfileSpec, ProfileStatus};
+pub use profile::{MatchedTarget, Profile, ProfileSpec, ProfileStatus};
 pub use reference::ObjectName;
 pub use release::{ComponentVersionReference, PipelineStatus, Release, ReleaseSpec, ReleaseStatus};
 pub use target::{

@@ -1,6 +1,7 @@
 //! `Profile`: puts a Release on every Target that its selector matches.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +33,11 @@ pub struct ProfileSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_form")]
     pub userdata: Option<Value>,
+    /// Most Targets that a change of the Release reaches at a time, each until its chart is pushed: a number from 1, or a percentage
+    /// of the Targets from `1%` to `100%`. Default: all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::number_or_percentage")]
+    pub max_unavailable: Option<IntOrString>,
 }
 
 /// What the hub says of a Profile.
@@ -50,4 +56,25 @@ pub struct ProfileStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub matched_targets: Option<i32>,
+    /// Of these, the ones whose newest version has the Release as it is now and is pushed. Only with `maxUnavailable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub updated_targets: Option<i32>,
+    /// The Targets that the selector matches and that may be reached, by namespace and name: the first 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub targets: Vec<MatchedTarget>,
+}
+
+/// A Target that a Profile matches.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MatchedTarget {
+    /// Name of the Target.
+    #[schemars(schema_with = "schema::object_name")]
+    pub name: String,
+    /// Namespace of the Target, where it is another than that of the Profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::namespace")]
+    pub namespace: Option<String>,
 }

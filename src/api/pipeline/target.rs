@@ -1,5 +1,7 @@
 //! `Target`: a cluster that gets releases, and where its charts are rendered to.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -99,6 +101,10 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1))]
     pub observed_generation: Option<i64>,
+    /// The newest version that was made. Its number is used once, whatever becomes of its `HydratedTarget`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000_000_000_u64))]
+    pub newest_version: Option<i64>,
     /// The newest version that was pushed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000_000_000_u64))]
@@ -110,15 +116,19 @@ pub struct TargetStatus {
     /// The Releases that the Target has, by unique name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
-    pub releases: Vec<TargetRelease>,
+    pub releases: Vec<Arc<TargetRelease>>,
     /// Releases whose selector matches no more, and since when: they leave a minute later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub leaving: Vec<LeavingRelease>,
+    /// Proves that the hub wrote the status; one without it is written anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::seal")]
+    pub seal: Option<String>,
 }
 
 /// A Release that a Target has.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRelease {
     /// The name of which a Target has one Release.

@@ -35,6 +35,9 @@ pub enum SettingsError {
     /// A tenant with rights in the rendering namespace could read the platform's credentials.
     #[error("--watch-namespaces must not contain the rendering namespace")]
     WatchesRendering,
+    /// Namespaces of catalogs that cannot be meant.
+    #[error("--catalog-namespaces{0}")]
+    Catalogs(CatalogError),
     /// A ServiceAccount's name is a DNS subdomain.
     #[error(
         "--default-service-account must be the name of a ServiceAccount (a-z, 0-9, - and ., at most 253 characters)"
@@ -63,6 +66,35 @@ pub enum SettingsError {
     /// A sweep lists every Secret of the hub.
     #[error("--gc-interval must be at least 1s")]
     SweepsTooOften,
+}
+
+/// Why namespaces of catalogs cannot be meant, as the end of a sentence that begins with the flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    /// A list without a name.
+    #[error("={0:?} names no namespace; where there is no catalog, leave it out")]
+    Empty(String),
+    /// A list of namespaces that holds other than their names.
+    #[error(" must be names of namespaces (a-z, 0-9 and -, at most 63 characters), not {0:?}")]
+    NotANamespace(String),
+    /// The authors of a catalog have rights in its namespace.
+    #[error(
+        " must not contain the rendering namespace: who writes a catalog there could read the platform's credentials"
+    )]
+    Rendering,
+    /// A hub without a list sees every catalog already.
+    #[error(
+        " needs --watch-namespaces: a hub without a list serves all namespaces, and sees every catalog already"
+    )]
+    ServesAll,
+    /// Nothing else reads them.
+    #[error(" needs --pipeline: only Targets and their Releases use a catalog")]
+    NoPipeline,
+    /// What is in a catalog is used from other namespaces alone.
+    #[error(
+        " needs --no-cross-namespace-refs=false: while no reference leaves its namespace, nothing of a catalog can be used"
+    )]
+    NothingCrosses,
 }
 
 /// The names that may be skipped, for a message.

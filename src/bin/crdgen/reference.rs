@@ -247,7 +247,13 @@ fn type_name(node: &JSONSchemaProps) -> String {
         return words.join(" or ");
     }
     if node.x_kubernetes_int_or_string == Some(true) {
-        return "quantity".to_owned();
+        let is_quantity = node.pattern.is_some();
+        return if is_quantity {
+            "quantity"
+        } else {
+            "integer or string"
+        }
+        .to_owned();
     }
     let name = node.type_.as_deref().unwrap_or("any JSON");
     match (name, element(node)) {

@@ -1,6 +1,6 @@
 //! The loop of the pipeline controller.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,29 +11,38 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::metrics::{ErrorLabels, Metrics};
+use crate::base::metrics::Metrics;
 use crate::controllers::platform::PublishedCatalog;
-use crate::kubernetes::apply::{CallError, HubClient, TransportStage};
+use crate::kubernetes::apply::HubClient;
 use crate::plan::pipeline::chart_cache::ChartCache;
-use crate::plan::pipeline::decide::{NewTask, TargetDecision, TargetInput, decide};
-use crate::plan::pipeline::object::{ObjectKey, within};
+use crate::plan::pipeline::concerned::Concerned;
+use crate::plan::pipeline::decide::{
+    CreateRefusal, NeededTasks, NewTask, TargetDecision, TargetInput, decide,
+};
+use crate::plan::pipeline::left_out::LeftOutIndex;
+use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::source::TargetView;
+use crate::plan::pipeline::status::StatusInput;
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
 use crate::plan::task::status_seal::SealKey;
 
+use super::backlog::NamespaceBacklog;
 use super::namespace_status::NamespaceWork;
+use super::prune_queue::{PipelinePruning, PruneQueue};
+use super::rollouts::RolloutState;
 use super::store::{PipelineChange, PipelineStore};
 use super::watches::{PipelineWatchEvent, watch_all};
 use super::work::{PipelineKey, TargetWork, WorkOutcome};
+use super::writes::PipelineWriter;
 
 /// Workers: an API server is saturated at about eight writes in flight.
 const WORKERS: usize = 16;
 /// Time in which changes that concern the Targets of a namespace are gathered.
-const SETTLE: Duration = Duration::from_millis(200);
-/// Passes in a row in which a key may be worked on without a pause; what is made for a Target takes five.
-const ROUNDS: u32 = 16;
+pub(super) const SETTLE: Duration = Duration::from_millis(200);
+/// Keys that are looked at before events are handled again.
+const AT_ONCE: usize = 64;
 /// Longest wait while nothing is due.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -46,27 +55,33 @@ pub struct PipelineSettings {
 
 /// The loop's state.
 pub struct PipelineController {
-    hub_client: HubClient,
-    settings: PipelineSettings,
-    key: Arc<SealKey>,
-    metrics: Metrics,
-    catalog: watch::Receiver<PublishedCatalog>,
-    store: PipelineStore,
-    charts: ChartCache,
-    queue: WorkQueue<PipelineKey>,
-    backoff: Backoff<PipelineKey>,
+    pub(super) writer: PipelineWriter,
+    pub(super) settings: PipelineSettings,
+    pub(super) metrics: Metrics,
+    pub(super) catalog: watch::Receiver<PublishedCatalog>,
+    pub(super) store: PipelineStore,
+    pub(super) charts: ChartCache,
+    pub(super) rollouts: RolloutState,
+    /// The Releases that lost to others, by Target, as decided last.
+    pub(super) left_out: LeftOutIndex,
+    pub(super) queue: WorkQueue<PipelineKey>,
+    pub(super) backoff: Backoff<PipelineKey>,
+    /// What the API server did not let the hub make for a Target, and how often in a row.
+    pub(super) refusals: HashMap<ObjectKey, (CreateRefusal, u32)>,
     /// Passes in a row in which a key was worked on.
-    rounds: HashMap<PipelineKey, u32>,
+    pub(super) rounds: HashMap<PipelineKey, u32>,
     workers: JoinSet<WorkOutcome>,
     /// What each worker has, and the shared tasks that it makes.
     running: HashMap<Id, (PipelineKey, Vec<ObjectKey>)>,
-    /// Namespaces in which something changed, and when they are looked at.
-    dirty: BTreeSet<String>,
-    flush_due: Option<Instant>,
+    /// What is to be looked at besides Targets.
+    pub(super) backlog: NamespaceBacklog,
+    /// When rollouts are looked at again.
+    rollouts_due: Option<Instant>,
     /// Tasks that a worker makes at the moment.
-    in_flight: HashSet<ObjectKey>,
-    /// Names of the shared tasks that each Target needs, as decided last.
-    needed: HashMap<ObjectKey, Vec<String>>,
+    pub(super) in_flight: HashSet<ObjectKey>,
+    /// The shared tasks that each Target needs, as decided last.
+    pub(super) needed: HashMap<ObjectKey, NeededTasks>,
+    pub(super) prunes: PruneQueue,
 }
 
 impl PipelineController {
@@ -78,31 +93,39 @@ impl PipelineController {
         key: Arc<SealKey>,
         metrics: Metrics,
         catalog: watch::Receiver<PublishedCatalog>,
+        pruning: PipelinePruning,
     ) -> Self {
+        let writer = PipelineWriter {
+            client: hub_client,
+            seal_key: Arc::clone(&key),
+            events: pruning.events.clone(),
+        };
         Self {
-            hub_client,
+            writer,
+            store: PipelineStore::new(key, settings.rules.clone()),
             settings,
-            key,
             metrics,
             catalog,
-            store: PipelineStore::default(),
             charts: ChartCache::default(),
+            rollouts: RolloutState::default(),
+            left_out: LeftOutIndex::default(),
             queue: WorkQueue::default(),
             backoff: Backoff::default(),
+            refusals: HashMap::new(),
             rounds: HashMap::new(),
             workers: JoinSet::new(),
             running: HashMap::new(),
-            dirty: BTreeSet::new(),
-            flush_due: None,
+            backlog: NamespaceBacklog::default(),
+            rollouts_due: None,
             in_flight: HashSet::new(),
             needed: HashMap::new(),
+            prunes: PruneQueue::new(pruning),
         }
     }
 
     /// Runs until `stop`, and lets workers end then.
     pub async fn run(mut self, client: Client, stop: CancellationToken) {
-        let crosses = self.settings.rules.crosses_namespaces;
-        let (scopes, mut events) = watch_all(&client, &self.settings.rules.served, crosses, &self.metrics);
+        let (scopes, mut events) = watch_all(&client, &self.settings.rules, &self.metrics);
         self.store.unlisted.extend(scopes);
         loop {
             let wait = self.wait();
@@ -110,39 +133,52 @@ impl PipelineController {
                 () = stop.cancelled() => break,
                 Some(event) = events.next() => self.handle_watch_event(event),
                 Some(ended) = self.workers.join_next_with_id() => self.finish(ended),
+                Some(ended) = self.prunes.workers.join_next_with_id() => self.finish_prune(ended),
+                Some(ended) = self.prunes.lookups.workers.join_next_with_id() => self.finish_lookup(ended),
                 changed = self.catalog.changed() => {
                     if changed.is_err() {
                         break;
                     }
-                    self.mark_all();
+                    self.wake_all();
                 }
                 () = tokio::time::sleep(wait) => {}
             }
-            self.flush(Instant::now());
+            self.look_at_rollouts(Instant::now());
             self.dispatch();
+            self.start_prunes(Instant::now());
+            if self.takes_list() {
+                events = watch_all(&client, &self.settings.rules, &self.metrics).1;
+            }
         }
         while self.workers.join_next().await.is_some() {}
+        // What they were at is done again by the next hub.
+        self.prunes.workers.shutdown().await;
+        // Events are sent until the last of those who record them is gone.
+        drop(self);
         std::future::pending::<()>().await;
     }
 
     fn handle_watch_event(&mut self, event: PipelineWatchEvent) {
-        let was_listed = self.store.unlisted.is_empty();
+        let was_listed = self.store.is_listed();
         let change = match event {
             PipelineWatchEvent::Object(kind, scope, event) => {
                 (kind.handle_event)(&mut self.store, &scope, event)
             }
             PipelineWatchEvent::Grant(scope, event) => self.store.handle_grant_event(&scope, event),
-            PipelineWatchEvent::Task(scope, event) => self.store.handle_task_event(&scope, event, &self.key),
+            PipelineWatchEvent::Task(scope, event) => self.store.handle_task_event(&scope, event),
+            PipelineWatchEvent::Refused(scope) => self.store.handle_refusal(&scope),
         };
+        self.look_at_room(&change);
         match change {
-            PipelineChange::Target(key) => {
-                let namespace = PipelineKey::Namespace(key.namespace.clone());
-                self.queue.add_at(&namespace, Instant::now() + SETTLE);
-                self.queue.add(&PipelineKey::Target(key));
+            PipelineChange::Concerned(namespace, found) => {
+                if self.rollouts.mark(&namespace, &found) {
+                    self.settle();
+                }
+                self.wake(*found);
             }
-            PipelineChange::Namespace(namespace) => self.mark(&namespace),
-            PipelineChange::Listed if self.store.unlisted.is_empty() => {
-                self.mark_all();
+            PipelineChange::Listed if self.store.is_listed() => {
+                self.settings.rules.unread = self.store.unread();
+                self.wake_all();
                 if !was_listed {
                     let targets = self.store.objects.targets.len();
                     tracing::info!(targets, "the pipeline knows all its objects");
@@ -152,52 +188,33 @@ impl PipelineController {
         }
     }
 
-    fn mark(&mut self, namespace: &str) {
-        if self.dirty.is_empty() {
-            self.flush_due = Some(Instant::now() + SETTLE);
-        }
-        if !self.dirty.contains(namespace) {
-            self.dirty.insert(namespace.to_owned());
-        }
+    /// Looks at rollouts in a while, together with what changes until then.
+    pub(super) fn settle(&mut self) {
+        self.rollouts_due.get_or_insert_with(|| Instant::now() + SETTLE);
     }
 
-    fn mark_all(&mut self) {
-        let targets = self.store.objects.targets.keys();
-        let releases = self.store.objects.releases.keys();
-        let all: BTreeSet<String> = targets.chain(releases).map(|key| key.namespace.clone()).collect();
-        for namespace in all {
-            self.mark(&namespace);
-        }
+    /// Whether every watch that is not refused has listed, and the platform's catalog is there.
+    pub(super) fn is_synced(&self) -> bool {
+        self.store.is_listed() && self.catalog.borrow().is_some()
     }
 
-    /// Whether every watch has listed, and the platform's catalog is there.
-    fn is_synced(&self) -> bool {
-        self.store.unlisted.is_empty() && self.catalog.borrow().is_some()
-    }
-
-    /// Makes due what rests on the namespaces in which something changed.
-    fn flush(&mut self, now: Instant) {
-        if !self.is_synced() || self.flush_due.is_none_or(|due| now < due) {
-            return;
-        }
-        self.flush_due = None;
-        let dirty = std::mem::take(&mut self.dirty);
-        let is_dirty =
-            |namespace: &String| self.settings.rules.crosses_namespaces || dirty.contains(namespace);
-        let targets = self.store.objects.targets.keys();
-        for key in targets.filter(|key| is_dirty(&key.namespace)) {
-            self.queue.add(&PipelineKey::Target(key.clone()));
-        }
-        for namespace in dirty {
-            self.queue.add(&PipelineKey::Namespace(namespace));
+    fn look_at_rollouts(&mut self, now: Instant) {
+        if self.is_synced() && self.rollouts_due.is_some_and(|due| due <= now) {
+            self.rollouts_due = None;
+            self.refresh_rollouts();
         }
     }
 
     fn wait(&self) -> Duration {
         let now = Instant::now();
-        let due = self.flush_due.filter(|_| self.is_synced());
-        let next = due.into_iter().chain(self.queue.next_wake()).min();
-        next.map_or(IDLE, |at| at.saturating_duration_since(now).min(IDLE))
+        let is_ready = !self.queue.is_empty() && self.workers.len() < WORKERS;
+        let due = self.rollouts_due.into_iter().chain(self.queue.next_wake());
+        let due = due.chain(self.store.overfull.due);
+        let next = due.chain(self.prunes.next_wake()).chain(is_ready.then_some(now));
+        // Until then nothing is done about what is due.
+        next.min()
+            .filter(|_| self.is_synced())
+            .map_or(IDLE, |at| at.saturating_duration_since(now).min(IDLE))
     }
 
     /// Gives what is due to free workers.
@@ -205,8 +222,11 @@ impl PipelineController {
         if !self.is_synced() {
             return;
         }
-        while self.workers.len() < WORKERS {
-            let Some(key) = self.queue.take(Instant::now()) else {
+        for _ in 0..AT_ONCE {
+            if self.workers.len() >= WORKERS {
+                return;
+            }
+            let Some((key, _)) = self.queue.take_fair(Instant::now(), PipelineKey::owner) else {
                 return;
             };
             let is_idle = match &key {
@@ -223,12 +243,18 @@ impl PipelineController {
 
     /// Decides about a Target; returns whether a worker has it.
     fn start_target(&mut self, key: &ObjectKey) -> bool {
-        let Some((uid, mut decision, has_new_status)) = self.decide(key) else {
-            self.needed.remove(key);
+        self.begin_lookups(key);
+        let Some(mut decision) = self.decide(key) else {
+            self.forget(key);
             return false;
         };
-        self.needed
-            .insert(key.clone(), std::mem::take(&mut decision.needed));
+        if decision.awaits_rollout {
+            self.rollouts.defer(key);
+            self.settle();
+            return false;
+        }
+        self.rollouts.begin(key, &decision);
+        self.note(key, &mut decision);
         if let Some(at) = decision.look_again {
             let wait = at.duration_since(Timestamp::now());
             let wait = wait.try_into().unwrap_or(Duration::ZERO);
@@ -238,55 +264,78 @@ impl PipelineController {
         let in_flight = &self.in_flight;
         let is_new = |task: &NewTask| !in_flight.contains(&ObjectKey::new(&key.namespace, &task.name));
         decision.new_tasks.retain(is_new);
-        let work = TargetWork {
-            key: key.clone(),
-            uid,
-            seal_key: Arc::clone(&self.key),
-            decision,
-            has_new_status,
+        let deletions = &mut self.prunes.deletions;
+        let is_free = |task: &NewTask| !deletions.holds_back(&key.namespace, &task.spec);
+        decision.new_tasks.retain(is_free);
+        let objects = &self.store.objects;
+        let Some(object) = objects.targets.get(key) else {
+            return false;
         };
+        let work = TargetWork::new(TargetView { key, object }, decision, objects);
         if !work.has_work() {
             return false;
         }
         let shared = work.shared_tasks();
         self.in_flight.extend(shared.iter().cloned());
-        let worker = self.workers.spawn(work.run(self.hub_client.clone()));
+        let worker = self.workers.spawn(work.run(self.writer.clone()));
         self.running
             .insert(worker.id(), (PipelineKey::Target(key.clone()), shared));
         true
     }
 
-    /// The UID of a Target, what is to be done for it, and whether its status differs.
-    fn decide(&self, key: &ObjectKey) -> Option<(String, TargetDecision, bool)> {
+    fn decide(&self, key: &ObjectKey) -> Option<TargetDecision> {
         let catalog = self.catalog.borrow().clone()?;
         let object = self.store.objects.targets.get(key)?;
-        let decision = decide(TargetInput {
+        decide(TargetInput {
             target: TargetView { key, object },
             objects: &self.store.objects,
             rules: &self.settings.rules,
+            refusal: self.refusal(key),
             catalog: &catalog,
             charts: &self.charts,
+            rollouts: &self.rollouts.index,
+            answers: &self.prunes.lookups.answers,
             now: Timestamp::now(),
-        })?;
-        let has_new_status = decision.status != object.status;
-        Some((object.uid.clone(), decision, has_new_status))
+        })
     }
 
-    /// Looks at a namespace; returns whether a worker has it.
+    /// Looks at a namespace that is served; returns whether a worker has it.
     fn start_namespace(&mut self, namespace: &str) -> bool {
-        let objects = &self.store.objects;
-        let targets = || within(&objects.targets, namespace).map(|(key, _)| key);
-        let is_decided = targets().all(|key| self.needed.contains_key(key));
-        let needed: BTreeSet<&str> = targets()
-            .filter_map(|key| self.needed.get(key))
-            .flatten()
-            .map(String::as_str)
-            .collect();
-        let needed = is_decided.then_some(&needed);
-        let work = NamespaceWork::of(namespace, objects, &self.settings.rules, needed, Timestamp::now());
-        let Some(work) = work else { return false };
-        let worker = self.workers.spawn(work.run(self.hub_client.clone()));
+        if !self.settings.rules.serves(namespace) || !self.settings.rules.reads(namespace) {
+            self.backlog.forget(namespace);
+            return false;
+        }
+        let Some(catalog) = self.catalog.borrow().clone() else {
+            return false;
+        };
+        let (statuses, has_leftovers) = self.backlog.take(namespace);
         let key = PipelineKey::Namespace(namespace.to_owned());
+        if self.backlog.has(namespace) {
+            self.queue.add(&key);
+        }
+        if has_leftovers {
+            self.queue_prunes(namespace, Instant::now());
+            self.wake_waiting_for_room(namespace);
+        }
+        let now = Timestamp::now();
+        let leftovers = has_leftovers.then(|| self.leftovers(namespace, now));
+        let orphans = leftovers
+            .as_ref()
+            .and_then(|leftovers| leftovers.orphans.look_again);
+        let input = StatusInput {
+            objects: &self.store.objects,
+            rules: &self.settings.rules,
+            rollouts: &self.rollouts.index,
+            left_out: &self.left_out,
+            now,
+        };
+        let work = NamespaceWork::of(&statuses, &input, leftovers.as_ref(), &catalog);
+        if let Some(at) = orphans {
+            let wait = at.duration_since(now).try_into().unwrap_or(Duration::ZERO);
+            self.look_at_leftovers(namespace, wait);
+        }
+        let Some(work) = work else { return false };
+        let worker = self.workers.spawn(work.run(self.writer.clone()));
         self.running.insert(worker.id(), (key, Vec::new()));
         true
     }
@@ -302,54 +351,30 @@ impl PipelineController {
         };
         for task in &shared {
             self.in_flight.remove(task);
-            self.mark(&task.namespace);
         }
-        let (written, result) = outcome.map_or_else(
-            || (Vec::new(), Err(CallError::Transport(TransportStage::Internal))),
-            |outcome| (outcome.written, outcome.result),
-        );
-        for written in written {
-            self.store.take_in(written);
+        let outcome = outcome.unwrap_or_else(WorkOutcome::panicked);
+        for written in outcome.written {
+            let found = self.store.take_in(written);
+            self.wake(found);
         }
-        match result {
-            Ok(()) => self.follow_up(&key),
-            Err(error) => self.retry(&key, error),
+        if self.rollouts.mark(key.namespace(), &Concerned::default()) {
+            self.settle();
+        }
+        if let PipelineKey::Target(target) = &key {
+            self.remember_refusal(target, outcome.refusal);
+        }
+        match outcome.result {
+            Ok(()) => {
+                if let PipelineKey::Target(target) = &key {
+                    self.rollouts.end(target);
+                }
+                self.follow_up(&key);
+            }
+            Err(error) => {
+                self.wake_sharers(&shared);
+                self.retry(&key, error);
+            }
         }
         self.queue.done(&key);
-    }
-
-    /// Looks once more, for what follows from what was written. Each pass brings its key nearer to rest, so one that is worked on
-    /// over and over has found another writer against it, and is slowed down.
-    fn follow_up(&mut self, key: &PipelineKey) {
-        let rounds = self.rounds.entry(key.clone()).or_default();
-        *rounds += 1;
-        if *rounds <= ROUNDS {
-            self.queue.add(key);
-        } else {
-            let wait = self.backoff.failed(key);
-            self.queue.add_at(key, Instant::now() + wait);
-        }
-    }
-
-    fn retry(&mut self, key: &PipelineKey, error: CallError) {
-        let wait = self.backoff.failed(key);
-        self.queue.add_at(key, Instant::now() + wait);
-        let (kind, stage) = (error.kind(), error.stage());
-        let labels = ErrorLabels {
-            kind,
-            stage: stage.unwrap_or_default(),
-        };
-        self.metrics.reconcile_errors.get_or_create(&labels).inc();
-        let (namespace, name) = match key {
-            PipelineKey::Target(key) => (&key.namespace, key.name.as_str()),
-            PipelineKey::Namespace(namespace) => (namespace, ""),
-        };
-        tracing::warn!(
-            namespace,
-            target = name,
-            kind,
-            stage,
-            "a write of the pipeline failed; it is tried again"
-        );
     }
 }

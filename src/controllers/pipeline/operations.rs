@@ -6,11 +6,11 @@ use kube::runtime::watcher::Event;
 
 use crate::api::Registry;
 use crate::api::pipeline::{
-    ComponentVersion, HydratedTarget, Profile, RegistryBinding, Release, ReleaseBinding, Target,
+    Component, ComponentVersion, HydratedTarget, Profile, RegistryBinding, Release, ReleaseBinding, Target,
 };
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::LabelledObject;
-use crate::kubernetes::watch::pipeline_objects;
+use crate::kubernetes::watch::{PipelineWatch, pipeline_objects};
 
 use super::kinds::PipelineKind;
 use super::store::{PipelineChange, PipelineStore, WatchScope};
@@ -18,7 +18,7 @@ use super::store::{PipelineChange, PipelineStore, WatchScope};
 /// What the controller does for one kind.
 pub(super) struct PipelineKindOperations {
     pub plural: &'static str,
-    pub watch: fn(&Client, Option<&str>, &Metrics) -> BoxStream<'static, Event<LabelledObject>>,
+    pub watch: fn(&Client, Option<&str>, &Metrics) -> BoxStream<'static, PipelineWatch<LabelledObject>>,
     pub handle_event: fn(&mut PipelineStore, &WatchScope, Event<LabelledObject>) -> PipelineChange,
 }
 
@@ -36,6 +36,7 @@ impl PipelineKindOperations {
 pub(super) const KINDS: &[PipelineKindOperations] = &[
     PipelineKindOperations::of::<Target>(),
     PipelineKindOperations::of::<Release>(),
+    PipelineKindOperations::of::<Component>(),
     PipelineKindOperations::of::<ComponentVersion>(),
     PipelineKindOperations::of::<Profile>(),
     PipelineKindOperations::of::<ReleaseBinding>(),

@@ -1,7 +1,8 @@
 //! Statuses of Releases, Profiles and bindings on their way to the API server and into the store.
 
 use crate::api::pipeline::{
-    PipelineStatus, Profile, ProfileStatus, RegistryBinding, Release, ReleaseBinding, ReleaseStatus,
+    Component, ComponentVersion, PipelineStatus, Profile, ProfileStatus, RegistryBinding, Release,
+    ReleaseBinding, ReleaseStatus,
 };
 use crate::kubernetes::apply::{CallError, HubClient, StatusWrite};
 use crate::plan::pipeline::decide::SeenObject;
@@ -14,6 +15,8 @@ pub(super) enum NamespaceStatusWrite {
     Profile(SeenObject, ProfileStatus),
     ReleaseBinding(SeenObject, PipelineStatus),
     RegistryBinding(SeenObject, PipelineStatus),
+    Component(SeenObject, PipelineStatus),
+    ComponentVersion(SeenObject, PipelineStatus),
 }
 
 impl NamespaceStatusWrite {
@@ -39,6 +42,10 @@ impl NamespaceStatusWrite {
             Self::RegistryBinding(seen, status) => {
                 write!(RegistryBinding, "registrybindings/status", seen, status)
             }
+            Self::Component(seen, status) => write!(Component, "components/status", seen, status),
+            Self::ComponentVersion(seen, status) => {
+                write!(ComponentVersion, "componentversions/status", seen, status)
+            }
         }
     }
 
@@ -46,13 +53,12 @@ impl NamespaceStatusWrite {
     pub fn take_in(self, objects: &mut PipelineObjects, version: Option<u64>) {
         macro_rules! put {
             ($field:ident, $seen:ident, $status:ident) => {
-                if let Some(object) = objects
+                if let Some(mut object) = objects
                     .$field
                     .get_mut(&$seen.0)
                     .filter(|known| known.uid == $seen.1)
                 {
-                    object.status = $status;
-                    object.version = version.unwrap_or(object.version);
+                    object.take_in(version, |object| object.status = $status);
                 }
             };
         }
@@ -61,6 +67,8 @@ impl NamespaceStatusWrite {
             Self::Profile(seen, status) => put!(profiles, seen, status),
             Self::ReleaseBinding(seen, status) => put!(release_bindings, seen, status),
             Self::RegistryBinding(seen, status) => put!(registry_bindings, seen, status),
+            Self::Component(seen, status) => put!(components, seen, status),
+            Self::ComponentVersion(seen, status) => put!(component_versions, seen, status),
         }
     }
 }

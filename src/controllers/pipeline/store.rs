@@ -1,6 +1,6 @@
 //! The objects of the pipeline as watched, and what follows from each event.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use kube::Resource as _;
@@ -9,14 +9,18 @@ use kube::runtime::watcher::Event;
 use crate::api::ReferenceGrantSpec;
 use crate::api::names::TaskKind;
 use crate::kubernetes::object::{LabelledObject, SlimObject};
-use crate::plan::pipeline::object::{ObjectKey, ObjectMap, PipelineObject};
+use crate::plan::pipeline::concerned::{ConcernSearch, Concerned};
+use crate::plan::pipeline::names::PipelineSpec;
+use crate::plan::pipeline::object::{ObjectDifference, ObjectKey};
 use crate::plan::pipeline::objects::PipelineObjects;
+use crate::plan::pipeline::references::ReferenceRules;
+use crate::plan::pipeline::shared_parts::SharedParts;
 use crate::plan::pipeline::task_state::PipelineTask;
 use crate::plan::relist::{RelistMark, Relists};
 use crate::plan::task::status_seal::SealKey;
 
-use super::kinds::PipelineKind;
-use super::work::Written;
+use super::kinds::{KeptObject, PipelineKind};
+use super::overfull::OverfullNamespaces;
 
 /// Plural under which the watch of tasks is known.
 pub(super) const TASKS: &str = "rendertasks";
@@ -33,27 +37,81 @@ pub(super) struct WatchScope {
 /// What an event changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PipelineChange {
-    /// Nothing that a decision rests on.
+    /// Nothing that a decision rests on, or a list that has not ended.
     Nothing,
-    /// Something of one Target.
-    Target(ObjectKey),
-    /// Something that several Targets may rest on, in this namespace.
-    Namespace(String),
+    /// Something in this namespace, and whom it concerns.
+    Concerned(String, Box<Concerned>),
     /// A list ended.
     Listed,
 }
 
 /// The objects, and the list that showed each of them last.
-#[derive(Default)]
 pub(super) struct PipelineStore {
+    seal_key: Arc<SealKey>,
+    rules: ReferenceRules,
     pub objects: PipelineObjects,
+    pub parts: SharedParts,
     lists: Relists<WatchScope>,
     marks: BTreeMap<(&'static str, ObjectKey), RelistMark>,
     /// Watches whose current list has not ended.
     pub unlisted: HashSet<WatchScope>,
+    /// Those of them, each of one namespace, that the API server refuses.
+    refused: HashSet<WatchScope>,
+    pub overfull: OverfullNamespaces,
 }
 
 impl PipelineStore {
+    /// An empty one, which takes statuses with the seal of this key, of objects among which these rules hold.
+    pub fn new(seal_key: Arc<SealKey>, rules: ReferenceRules) -> Self {
+        Self {
+            seal_key,
+            rules,
+            objects: PipelineObjects::default(),
+            parts: SharedParts::default(),
+            lists: Relists::default(),
+            marks: BTreeMap::new(),
+            unlisted: HashSet::new(),
+            refused: HashSet::new(),
+            overfull: OverfullNamespaces::default(),
+        }
+    }
+
+    /// Whether everything has been listed, but for namespaces that the hub may not read.
+    pub fn is_listed(&self) -> bool {
+        self.unlisted.iter().all(|scope| self.refused.contains(scope))
+    }
+
+    /// The namespaces that the hub may not read, or not all of.
+    pub fn unread(&self) -> BTreeSet<String> {
+        let namespaces = self.refused.iter().filter_map(|scope| scope.namespace.as_deref());
+        namespaces.map(str::to_owned).collect()
+    }
+
+    /// Takes in that a watch is refused. One of a namespace, whose rights went with the namespace it was, keeps no other waiting.
+    pub fn handle_refusal(&mut self, scope: &WatchScope) -> PipelineChange {
+        let is_waited_for = scope.namespace.is_some() && self.unlisted.contains(scope);
+        if !is_waited_for || !self.refused.insert(scope.clone()) {
+            return PipelineChange::Nothing;
+        }
+        tracing::warn!(
+            namespace = scope.namespace.as_deref(),
+            kind = scope.plural,
+            "the hub has no rights on these objects of the pipeline; nothing that rests on the namespace is decided, and the others are served"
+        );
+        PipelineChange::Listed
+    }
+
+    /// Whether not every object of a namespace is kept.
+    pub fn is_overfull(&self, namespace: &str) -> bool {
+        self.overfull.is_overfull(namespace, &self.objects)
+    }
+
+    /// A list of a scope has ended.
+    fn listed(&mut self, scope: &WatchScope) {
+        self.unlisted.remove(scope);
+        self.refused.remove(scope);
+    }
+
     /// Handles an event of a kind.
     pub fn handle_event<K: PipelineKind>(
         &mut self,
@@ -64,46 +122,101 @@ impl PipelineStore {
             Event::Init => self.begin_list(scope),
             Event::InitDone => {
                 let is_gone = self.end_list(scope);
-                K::map(&mut self.objects).retain(|key, _| !is_gone(key));
+                let known = K::map_mut(&mut self.objects);
+                let before = known.len();
+                known.retain(|key, _| !is_gone(key));
+                if known.len() < before {
+                    self.overfull.shrink_all();
+                }
                 PipelineChange::Listed
             }
-            Event::Apply(object) | Event::InitApply(object) => {
-                let Some((key, object)) = object.into_object() else {
-                    return PipelineChange::Nothing;
-                };
-                self.mark(scope, &key);
-                let known = K::map(&mut self.objects);
-                if known
-                    .get(&key)
-                    .is_some_and(|known| known.uid == object.uid && known.version > object.version)
-                {
-                    return PipelineChange::Nothing;
-                }
-                let target = K::target(&key, object.spec.as_ref());
-                warn_undecodable::<K>(&key, &object);
-                K::map(&mut self.objects).insert(key.clone(), object);
-                target.map_or(PipelineChange::Namespace(key.namespace), PipelineChange::Target)
-            }
+            Event::Apply(object) | Event::InitApply(object) => self.handle_object::<K>(scope, object),
             Event::Delete(object) => {
                 let meta = object.meta();
                 let Some(key) = key_of(meta.namespace.as_deref(), meta.name.as_deref()) else {
                     return PipelineChange::Nothing;
                 };
                 self.marks.remove(&(scope.plural, key.clone()));
-                let gone = K::map(&mut self.objects).remove(&key);
-                let target = gone.and_then(|gone| K::target(&key, gone.spec.as_ref()));
-                target.map_or(PipelineChange::Namespace(key.namespace), PipelineChange::Target)
+                self.overfull.shrink(&key.namespace);
+                let found = self.searched::<K>(&key);
+                K::map_mut(&mut self.objects).remove(&key);
+                self.change(key.namespace, found)
             }
         }
     }
 
-    /// Handles an event of a task that the pipeline made.
-    pub fn handle_task_event(
+    fn handle_object<K: PipelineKind>(
         &mut self,
         scope: &WatchScope,
-        event: Event<SlimObject>,
-        key: &SealKey,
+        object: LabelledObject,
     ) -> PipelineChange {
+        let Some((key, mut object)) = object.into_object::<K::Spec, K::Status>() else {
+            return PipelineChange::Nothing;
+        };
+        let status = std::mem::take(&mut object.status);
+        object.status = K::opened(&self.seal_key, &object.uid, object.created, status);
+        K::Spec::share(&mut object, &mut self.parts);
+        self.mark(scope, &key);
+        let known = K::map(&self.objects).get(&key);
+        if known.is_some_and(|known| known.uid == object.uid && known.version > object.version) {
+            return PipelineChange::Nothing;
+        }
+        if !self.overfull.admit::<K>(&self.objects, &key, &mut object) {
+            return self.drop_object::<K>(scope, &key);
+        }
+        let known = K::map(&self.objects).get(&key);
+        // A status that the hub wrote, and took in before the watch showed it, changes nothing.
+        let difference = known.map_or(ObjectDifference::Content, |known| object.difference(known));
+        let mut found = Concerned::default();
+        if difference == ObjectDifference::Content {
+            found = self.searched::<K>(&key);
+            warn_undecodable::<K>(&key, &object);
+        } else if difference == ObjectDifference::Status {
+            K::search_status(&key, &object, &mut found);
+        }
+        K::map_mut(&mut self.objects).insert(key.clone(), object);
+        if difference == ObjectDifference::Content {
+            self.search::<K>(&key, &mut found);
+        }
+        self.change(key.namespace, found)
+    }
+
+    /// Takes an object out that does not fit: its namespace is not known any more.
+    fn drop_object<K: PipelineKind>(&mut self, scope: &WatchScope, key: &ObjectKey) -> PipelineChange {
+        self.marks.remove(&(scope.plural, key.clone()));
+        let found = self.searched::<K>(key);
+        K::map_mut(&mut self.objects).remove(key);
+        self.change(key.namespace.clone(), found)
+    }
+
+    /// Whom the object of a key concerns as it is.
+    fn searched<K: PipelineKind>(&self, key: &ObjectKey) -> Concerned {
+        let mut found = Concerned::default();
+        self.search::<K>(key, &mut found);
+        found
+    }
+
+    fn search<K: PipelineKind>(&self, key: &ObjectKey, found: &mut Concerned) {
+        if let Some(object) = K::map(&self.objects).get(key).filter(|_| self.is_listed()) {
+            K::search(key, object, &mut self.search_into(found));
+        }
+    }
+
+    fn search_into<'s>(&'s self, found: &'s mut Concerned) -> ConcernSearch<'s> {
+        ConcernSearch::new(&self.objects, &self.rules, found)
+    }
+
+    /// Until every watch has listed it is not asked whom a change concerns: once they have, everything is looked at.
+    fn change(&self, namespace: String, found: Concerned) -> PipelineChange {
+        if self.is_listed() && found != Concerned::default() {
+            PipelineChange::Concerned(namespace, Box::new(found))
+        } else {
+            PipelineChange::Nothing
+        }
+    }
+
+    /// Handles an event of a task that the pipeline made.
+    pub fn handle_task_event(&mut self, scope: &WatchScope, event: Event<SlimObject>) -> PipelineChange {
         match event {
             Event::Init => self.begin_list(scope),
             Event::InitDone => {
@@ -116,14 +229,15 @@ impl PipelineStore {
                     return PipelineChange::Nothing;
                 };
                 let place = ObjectKey::new(&task.id.namespace, &task.id.name);
-                let seen = PipelineTask::of(&task, key.is_genuine(&task, None));
+                let seen = PipelineTask::of(&task, self.seal_key.is_genuine(&task, None));
                 self.mark(scope, &place);
                 if self.objects.tasks.get(&place) == Some(&seen) {
                     return PipelineChange::Nothing;
                 }
-                let change = owner_change(&place, &seen);
-                self.objects.tasks.insert(place, seen);
-                change
+                let mut found = self.searched_task(&place);
+                self.objects.tasks.insert(place.clone(), seen);
+                self.search_task(&place, &mut found);
+                self.change(place.namespace, found)
             }
             Event::Delete(object) => {
                 let meta = object.meta();
@@ -131,85 +245,71 @@ impl PipelineStore {
                     return PipelineChange::Nothing;
                 };
                 self.marks.remove(&(scope.plural, place.clone()));
-                let gone = self.objects.tasks.remove(&place);
-                gone.map_or(PipelineChange::Nothing, |gone| owner_change(&place, &gone))
+                let found = self.searched_task(&place);
+                self.objects.tasks.remove(&place);
+                self.change(place.namespace, found)
             }
+        }
+    }
+
+    /// Whom the task of a key concerns as it is.
+    pub fn searched_task(&self, key: &ObjectKey) -> Concerned {
+        let mut found = Concerned::default();
+        self.search_task(key, &mut found);
+        found
+    }
+
+    fn search_task(&self, key: &ObjectKey, found: &mut Concerned) {
+        if let Some(task) = self.objects.tasks.get(key).filter(|_| self.is_listed()) {
+            self.search_into(found).task(key, task);
         }
     }
 
     /// Handles an event of a grant.
     pub fn handle_grant_event(&mut self, scope: &WatchScope, event: Event<LabelledObject>) -> PipelineChange {
-        let grants = &mut self.objects.grants;
-        match event {
+        let (object, is_gone) = match event {
             Event::Init => {
-                grants.begin_list(scope.namespace.clone());
+                self.objects.grants.begin_list(scope.namespace.clone());
                 self.unlisted.insert(scope.clone());
-                PipelineChange::Nothing
+                return PipelineChange::Nothing;
             }
             Event::InitDone => {
-                grants.end_list(&scope.namespace);
-                self.unlisted.remove(scope);
-                PipelineChange::Listed
+                self.objects.grants.end_list(&scope.namespace);
+                self.listed(scope);
+                return PipelineChange::Listed;
             }
-            Event::Apply(object) | Event::InitApply(object) => {
-                let Some((key, object)) = object.into_object::<ReferenceGrantSpec, ()>() else {
-                    return PipelineChange::Nothing;
-                };
-                grants.put(&scope.namespace, &key.namespace, &object.uid, object.spec);
-                PipelineChange::Namespace(key.namespace)
-            }
-            Event::Delete(object) => {
-                let Some((key, object)) = object.into_object::<ReferenceGrantSpec, ()>() else {
-                    return PipelineChange::Nothing;
-                };
-                grants.remove(&key.namespace, &object.uid);
-                PipelineChange::Namespace(key.namespace)
-            }
-        }
+            Event::Apply(object) | Event::InitApply(object) => (object, false),
+            Event::Delete(object) => (object, true),
+        };
+        let Some((key, object)) = object.into_object::<ReferenceGrantSpec, ()>() else {
+            return PipelineChange::Nothing;
+        };
+        let mut found = Concerned::default();
+        self.search_grant(&key.namespace, &object.uid, &mut found);
+        let spec = object.spec.filter(|_| !is_gone);
+        let grants = &mut self.objects.grants;
+        grants.put(&scope.namespace, &key.namespace, &object.uid, spec);
+        self.search_grant(&key.namespace, &object.uid, &mut found);
+        self.change(key.namespace, found)
     }
 
-    /// Takes in what a worker wrote.
-    pub fn take_in(&mut self, written: Written) {
-        let objects = &mut self.objects;
-        match written {
-            Written::Task(key, uid, task) => {
-                let task = PipelineTask::made(uid, &task.spec);
-                objects.tasks.entry(key).or_insert(task);
-            }
-            Written::Version(key, uid, spec) => {
-                let version = PipelineObject::made(uid, *spec);
-                objects.hydrated_targets.entry(key).or_insert(version);
-            }
-            Written::TargetStatus(key, status, version) => {
-                put_status(&mut objects.targets, &key, *status, version);
-            }
-            Written::VersionStatus(key, status, version) => {
-                put_status(&mut objects.hydrated_targets, &key, *status, version);
-            }
-            // They go when a watch shows it: a finalizer may keep them, and their name, for a while.
-            Written::TaskGone(key) => {
-                if let Some(task) = objects.tasks.get_mut(&key) {
-                    task.deleting = true;
-                }
-            }
-            Written::VersionGone(key) => {
-                if let Some(version) = objects.hydrated_targets.get_mut(&key) {
-                    version.deleting = true;
-                }
-            }
-            Written::NamespaceStatus(write, version) => write.take_in(objects, version),
+    fn search_grant(&self, namespace: &str, uid: &str, found: &mut Concerned) {
+        let grant = self.objects.grants.get(namespace, uid);
+        if let Some(grant) = grant.filter(|_| self.is_listed()) {
+            self.search_into(found).grant(namespace, grant);
         }
     }
 
     fn begin_list(&mut self, scope: &WatchScope) -> PipelineChange {
         self.lists.begin(scope.clone());
+        self.overfull.begin_list(scope.plural, scope.namespace.as_deref());
         self.unlisted.insert(scope.clone());
         PipelineChange::Nothing
     }
 
     /// Which objects are gone, because the list of their scope did not show them.
     fn end_list(&mut self, scope: &WatchScope) -> impl Fn(&ObjectKey) -> bool + use<> {
-        self.unlisted.remove(scope);
+        self.listed(scope);
         let mark = self.lists.mark(scope);
         let (plural, own) = (scope.plural, scope.namespace.clone());
         self.marks.retain(|(kind, key), listed| {
@@ -227,18 +327,11 @@ impl PipelineStore {
     }
 }
 
-fn put_status<S, T>(map: &mut ObjectMap<S, T>, key: &ObjectKey, status: T, version: Option<u64>) {
-    if let Some(object) = map.get_mut(key) {
-        object.status = status;
-        object.version = version.unwrap_or(object.version);
-    }
-}
-
 fn key_of(namespace: Option<&str>, name: Option<&str>) -> Option<ObjectKey> {
     Some(ObjectKey::new(namespace?, name?))
 }
 
-fn warn_undecodable<K: PipelineKind>(key: &ObjectKey, object: &PipelineObject<K::Spec, K::Status>) {
+fn warn_undecodable<K: PipelineKind>(key: &ObjectKey, object: &KeptObject<K>) {
     if object.spec.is_none() {
         tracing::warn!(
             kind = K::PLURAL,
@@ -249,12 +342,64 @@ fn warn_undecodable<K: PipelineKind>(key: &ObjectKey, object: &PipelineObject<K:
     }
 }
 
-/// Whom a task concerns: its Target, or every Target of the namespace that may share it.
-fn owner_change(place: &ObjectKey, task: &PipelineTask) -> PipelineChange {
-    match &task.owner {
-        Some(owner) if owner.kind == "Target" => {
-            PipelineChange::Target(ObjectKey::new(&place.namespace, &owner.name))
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::plan::task::status_seal::KEY_BYTES;
+
+    fn scope(plural: &'static str, namespace: Option<&str>) -> WatchScope {
+        WatchScope {
+            plural,
+            namespace: namespace.map(Arc::from),
         }
-        _ => PipelineChange::Namespace(place.namespace.clone()),
+    }
+
+    /// A store that waits for these watches.
+    fn waiting(scopes: &[&WatchScope]) -> PipelineStore {
+        PipelineStore {
+            unlisted: scopes.iter().map(|scope| (*scope).clone()).collect(),
+            ..PipelineStore::new(
+                Arc::new(SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH)),
+                ReferenceRules::default(),
+            )
+        }
+    }
+
+    fn list(store: &mut PipelineStore, scope: &WatchScope) -> PipelineChange {
+        store.handle_grant_event(scope, Event::Init);
+        store.handle_grant_event(scope, Event::InitDone)
+    }
+
+    #[test]
+    fn a_namespace_that_is_refused_keeps_no_other_waiting_and_is_known_as_such() {
+        let (one, other) = (scope(GRANTS, Some("a")), scope(GRANTS, Some("b")));
+        let mut store = waiting(&[&one, &other]);
+        assert_eq!(list(&mut store, &one), PipelineChange::Listed);
+        assert!(!store.is_listed());
+        assert_eq!(store.handle_refusal(&other), PipelineChange::Listed);
+        assert!(store.is_listed());
+        assert_eq!(store.unread(), BTreeSet::from(["b".to_owned()]));
+        // A list that is begun once more and refused once more is no news.
+        store.handle_grant_event(&other, Event::Init);
+        assert_eq!(store.handle_refusal(&other), PipelineChange::Nothing);
+        assert!(store.is_listed());
+        assert_eq!(list(&mut store, &other), PipelineChange::Listed);
+        assert!(store.is_listed() && store.unread().is_empty());
+        // A watch that has listed knows its objects, whatever becomes of it.
+        assert_eq!(store.handle_refusal(&other), PipelineChange::Nothing);
+        assert!(store.unread().is_empty());
+    }
+
+    /// Without a grant's list, nothing is granted and nothing is denied.
+    #[test]
+    fn while_the_watch_of_all_grants_is_refused_nothing_is_decided() {
+        let all = scope(GRANTS, None);
+        let mut store = waiting(&[&all]);
+        assert_eq!(store.handle_refusal(&all), PipelineChange::Nothing);
+        assert!(!store.is_listed());
+        list(&mut store, &all);
+        assert!(store.is_listed());
     }
 }

@@ -10,7 +10,8 @@ use kube::runtime::watcher::Event;
 use crate::api::ReferenceGrant;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{LabelledObject, SlimObject};
-use crate::kubernetes::watch::{pipeline_objects, pipeline_tasks};
+use crate::kubernetes::watch::{PipelineWatch, pipeline_objects, pipeline_tasks};
+use crate::plan::pipeline::references::{CATALOG_KINDS, ReferenceRules};
 
 use super::operations::{KINDS, PipelineKindOperations};
 use super::store::{GRANTS, TASKS, WatchScope};
@@ -20,22 +21,43 @@ pub(super) enum PipelineWatchEvent {
     Object(&'static PipelineKindOperations, WatchScope, Event<LabelledObject>),
     Grant(WatchScope, Event<LabelledObject>),
     Task(WatchScope, Event<SlimObject>),
+    /// The API server does not let the hub read what the watch covers.
+    Refused(WatchScope),
 }
 
-/// Watches every kind in these namespaces, or with none in all; grants only where references may cross namespaces.
+/// The event of a watch, or that it was refused.
+fn or_refused<K>(
+    scope: WatchScope,
+    event: impl Fn(WatchScope, Event<K>) -> PipelineWatchEvent + Send + 'static,
+) -> impl FnMut(PipelineWatch<K>) -> PipelineWatchEvent + Send + 'static {
+    move |shown| match shown {
+        PipelineWatch::Event(shown) => event(scope.clone(), shown),
+        PipelineWatch::Refused => PipelineWatchEvent::Refused(scope.clone()),
+    }
+}
+
+/// A namespace that is watched, or all of them, and whether only its catalog is.
+type WatchedNamespace = (Option<Arc<str>>, bool);
+
+/// The namespaces that a hub with these rules watches.
+fn namespaces(rules: &ReferenceRules) -> Vec<WatchedNamespace> {
+    let named = |is_catalog| move |name: &String| (Some(Arc::from(name.as_str())), is_catalog);
+    if rules.served.is_empty() {
+        return vec![(None, false)];
+    }
+    let served = rules.served.iter().map(named(false));
+    served.chain(rules.only_catalogs().map(named(true))).collect()
+}
+
+/// Watches every kind in the namespaces that are served and the kinds of a catalog in those of catalogs; grants only where
+/// references may cross namespaces.
 pub(super) fn watch_all(
     client: &Client,
-    namespaces: &[String],
-    crosses_namespaces: bool,
+    rules: &ReferenceRules,
     metrics: &Metrics,
 ) -> (Vec<WatchScope>, SelectAll<BoxStream<'static, PipelineWatchEvent>>) {
-    let named = namespaces.iter().map(|name| Some(Arc::from(name.as_str())));
-    let mut namespaces: Vec<Option<Arc<str>>> = named.collect();
-    if namespaces.is_empty() {
-        namespaces.push(None);
-    }
     let (mut scopes, mut all) = (Vec::new(), Vec::new());
-    for namespace in &namespaces {
+    for (namespace, is_catalog) in &namespaces(rules) {
         let mut add = |plural, watch: &dyn Fn(WatchScope) -> BoxStream<'static, PipelineWatchEvent>| {
             let scope = WatchScope {
                 plural,
@@ -45,25 +67,74 @@ pub(super) fn watch_all(
             all.push(watch(scope));
         };
         let own = namespace.as_deref();
-        for kind in KINDS {
+        let is_watched = |plural| !is_catalog || CATALOG_KINDS.contains(&plural);
+        for kind in KINDS.iter().filter(|kind| is_watched(kind.plural)) {
             add(kind.plural, &|scope| {
                 let events = (kind.watch)(client, own, metrics);
-                let event = move |event| PipelineWatchEvent::Object(kind, scope.clone(), event);
-                events.map(event).boxed()
+                let event = |scope, event| PipelineWatchEvent::Object(kind, scope, event);
+                events.map(or_refused(scope, event)).boxed()
             });
         }
-        add(TASKS, &|scope| {
-            let events = pipeline_tasks(client, own, metrics);
-            let event = move |event| PipelineWatchEvent::Task(scope.clone(), event);
-            events.map(event).boxed()
-        });
-        if crosses_namespaces {
+        if is_watched(TASKS) {
+            add(TASKS, &|scope| {
+                let events = pipeline_tasks(client, own, metrics);
+                events.map(or_refused(scope, PipelineWatchEvent::Task)).boxed()
+            });
+        }
+        if rules.crosses_namespaces {
             add(GRANTS, &|scope| {
                 let events = pipeline_objects::<ReferenceGrant>(client, own, metrics, GRANTS);
-                let event = move |event| PipelineWatchEvent::Grant(scope.clone(), event);
-                events.map(event).boxed()
+                events.map(or_refused(scope, PipelineWatchEvent::Grant)).boxed()
             });
         }
     }
     (scopes, stream::select_all(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is watched with these rules, as `NAMESPACE/KIND`.
+    fn watched(rules: &ReferenceRules) -> Vec<String> {
+        let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let (scopes, _) = watch_all(&client, rules, &Metrics::new().0);
+        let mut all: Vec<_> = scopes
+            .iter()
+            .map(|scope| format!("{}/{}", scope.namespace.as_deref().unwrap_or("*"), scope.plural))
+            .collect();
+        all.sort();
+        all
+    }
+
+    #[tokio::test]
+    async fn of_a_catalog_only_what_others_may_use_is_watched() {
+        let rules = ReferenceRules {
+            crosses_namespaces: true,
+            served: vec!["a".to_owned()],
+            catalogs: vec!["a".to_owned(), "c".to_owned()],
+            ..ReferenceRules::default()
+        };
+        let all = watched(&rules);
+        let of_catalog: Vec<_> = all.iter().filter(|scope| scope.starts_with("c/")).collect();
+        assert_eq!(
+            of_catalog,
+            [
+                "c/componentversions",
+                "c/profiles",
+                "c/referencegrants",
+                "c/releases"
+            ]
+        );
+        assert_eq!(all.len(), of_catalog.len() + KINDS.len() + 2, "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn without_a_list_everything_is_watched_once_and_grants_only_where_they_count() {
+        let all = watched(&ReferenceRules::default());
+        assert_eq!(all.len(), KINDS.len() + 1, "{all:?}");
+        assert!(all.iter().all(|scope| scope.starts_with("*/")), "{all:?}");
+        assert!(!all.contains(&"*/referencegrants".to_owned()));
+    }
 }

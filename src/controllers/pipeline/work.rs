@@ -3,15 +3,24 @@
 use std::sync::Arc;
 
 use crate::api::RenderTask;
+use crate::api::conditions::Reason;
 use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
-use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, HydratedTargetStatus, Target, TargetStatus};
-use crate::kubernetes::apply::{CallError, HubClient, NewObject, StatusWrite};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec};
+use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
+use crate::kubernetes::events::{EventMessage, EventSubject};
 use crate::plan::pipeline::content_hash::content_hash;
-use crate::plan::pipeline::decide::{NewTask, SeenObject, TargetDecision};
+use crate::plan::pipeline::decide::{CreateRefusal, FinalizerChange, NewTask, TargetDecision};
 use crate::plan::pipeline::object::ObjectKey;
-use crate::plan::task::status_seal::SealKey;
+use crate::plan::pipeline::objects::PipelineObjects;
+use crate::plan::pipeline::reports::{self, PipelineReport};
+use crate::plan::pipeline::source::TargetView;
+use crate::plan::queue::workqueue::KeyOwner;
 
-use super::status_write::NamespaceStatusWrite;
+/// What the event of a Target says that was let go although something of it is left.
+const FORCED: &str = "the Target was let go ten minutes after its deletion, although not all of its tasks were gone; the tasks go on being \
+                      deleted, and what is left of its versions is deleted by the hub";
+
+use super::writes::{PipelineWriter, Written};
 
 /// What a worker has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,35 +31,73 @@ pub(super) enum PipelineKey {
     Namespace(String),
 }
 
-/// What was written, so that the store has it before the watch shows it.
-#[derive(Debug)]
-pub(super) enum Written {
-    Task(ObjectKey, String, Arc<NewTask>),
-    Version(ObjectKey, String, Box<HydratedTargetSpec>),
-    TargetStatus(ObjectKey, Box<TargetStatus>, Option<u64>),
-    VersionStatus(ObjectKey, Box<HydratedTargetStatus>, Option<u64>),
-    TaskGone(ObjectKey),
-    VersionGone(ObjectKey),
-    NamespaceStatus(NamespaceStatusWrite, Option<u64>),
+impl PipelineKey {
+    /// Whose turn it is with this key: namespaces take turns, however many Targets one has.
+    pub fn owner(&self) -> KeyOwner {
+        KeyOwner {
+            name: Some(self.namespace().into()),
+            ..KeyOwner::UNKNOWN
+        }
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        let (Self::Target(ObjectKey { namespace, .. }) | Self::Namespace(namespace)) = self;
+        namespace
+    }
 }
 
 /// What a worker did.
 pub(super) struct WorkOutcome {
     pub written: Vec<Written>,
     pub result: Result<(), CallError>,
+    /// Why the API server does not let the hub make an object.
+    pub refusal: Option<CreateRefusal>,
+}
+
+impl WorkOutcome {
+    /// What is known of a worker that panicked.
+    pub fn panicked() -> Self {
+        Self {
+            written: Vec::new(),
+            result: Err(CallError::Transport(TransportStage::Internal)),
+            refusal: None,
+        }
+    }
 }
 
 /// Work for one Target.
 pub(super) struct TargetWork {
-    pub key: ObjectKey,
-    pub uid: String,
-    pub seal_key: Arc<SealKey>,
-    pub decision: TargetDecision,
+    target: SeenTarget,
+    decision: TargetDecision,
     /// Whether the status differs from the one that is there.
-    pub has_new_status: bool,
+    has_new_status: bool,
+    /// What is told once the status of a version is written, and once that of the Target is.
+    reports: [Option<PipelineReport>; 2],
 }
 
 impl TargetWork {
+    /// What was decided for a Target.
+    pub fn new(target: TargetView<'_>, decision: TargetDecision, objects: &PipelineObjects) -> Self {
+        let TargetView { key, object } = target;
+        let written = decision.version_status.as_ref();
+        let of_version = written.and_then(|((version, _), status)| {
+            let known = objects.hydrated_targets.get(version)?;
+            reports::of_version(known.spec.as_ref()?.version, &known.status, status)
+        });
+        Self {
+            target: SeenTarget {
+                key: key.clone(),
+                uid: object.uid.clone(),
+                version: object.version,
+                finalizers: object.finalizers,
+            },
+            has_new_status: decision.status != object.status,
+            reports: [of_version, reports::of_target(&object.status, &decision.status)],
+            decision,
+        }
+    }
+
     /// Whether there is anything to do.
     pub fn has_work(&self) -> bool {
         let decision = &self.decision;
@@ -60,106 +107,156 @@ impl TargetWork {
             || !decision.new_tasks.is_empty()
             || !decision.old_tasks.is_empty()
             || !decision.old_versions.is_empty()
+            || !decision.records.is_empty()
+            || decision.finalizer != FinalizerChange::Keep
     }
 
     /// The tasks to be made that other Targets may need too.
     pub fn shared_tasks(&self) -> Vec<ObjectKey> {
         let shared = self.decision.new_tasks.iter().filter(|task| !task.is_targets_own);
         shared
-            .map(|task| ObjectKey::new(&self.key.namespace, &task.name))
+            .map(|task| ObjectKey::new(&self.target.key.namespace, &task.name))
             .collect()
     }
 
-    /// Does what was decided.
-    pub async fn run(self, client: HubClient) -> WorkOutcome {
+    /// Does what was decided. What the API server does not let the hub make keeps no status from being written, which says so.
+    pub async fn run(self, writer: PipelineWriter) -> WorkOutcome {
         let mut written = Vec::new();
-        let result = self.write(&client, &mut written).await;
-        WorkOutcome { written, result }
+        let created = self.create(&writer, &mut written).await;
+        let refusal = created.err().and_then(refusal);
+        let result = match created {
+            Err(_) if refusal.is_some() => self.update(&writer, &mut written).await.and(created),
+            Err(error) => Err(error),
+            Ok(()) => self.update(&writer, &mut written).await,
+        };
+        WorkOutcome {
+            written,
+            result,
+            refusal,
+        }
     }
 
-    async fn write(&self, client: &HubClient, written: &mut Vec<Written>) -> Result<(), CallError> {
+    /// Makes the version, and then tasks: a version is there before it is used.
+    async fn create(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+        if self.decision.finalizer == FinalizerChange::Add {
+            let version = writer.client.add_target_finalizer(&self.target).await?;
+            let (key, finalizers) = (self.target.key.clone(), self.target.finalizers.with_own());
+            written.push(Written::TargetFinalizers(key, finalizers, version));
+        }
         if let Some((name, spec)) = &self.decision.new_version {
-            self.create_version(client, name, spec, written).await?;
+            self.create_version(writer, name, spec, written).await?;
         }
         for task in &self.decision.new_tasks {
-            self.create_task(client, task, written).await?;
+            self.create_task(writer, task, written).await?;
         }
-        if let Some(((key, uid), status)) = &self.decision.version_status {
-            let write = StatusWrite { key, uid, status };
-            let version = client
-                .write_pipeline_status::<HydratedTarget, _>("hydratedtargets/status", write)
-                .await?;
-            written.push(Written::VersionStatus(
-                key.clone(),
-                Box::new(status.clone()),
-                version,
-            ));
+        Ok(())
+    }
+
+    /// Writes statuses, and deletes what is not needed any more.
+    async fn update(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+        if let Some(pushed) = &self.decision.version_status {
+            writer.write_version(pushed, written).await?;
+            self.tell(writer, self.reports[0].as_ref());
         }
         if self.has_new_status {
-            let write = StatusWrite {
-                key: &self.key,
-                uid: &self.uid,
-                status: &self.decision.status,
-            };
-            let version = client
-                .write_pipeline_status::<Target, _>("targets/status", write)
+            writer
+                .write_target(&self.target, &self.decision.status, written)
                 .await?;
-            let status = Box::new(self.decision.status.clone());
-            written.push(Written::TargetStatus(self.key.clone(), status, version));
+            self.tell(writer, self.reports[1].as_ref());
         }
-        delete_tasks(client, &self.decision.old_tasks, written).await?;
-        for (key, uid) in &self.decision.old_versions {
-            client
-                .delete_pipeline_object::<HydratedTarget>("hydratedtargets", key, uid)
-                .await?;
-            written.push(Written::VersionGone(key.clone()));
+        for record in &self.decision.records {
+            writer.write_version(record, written).await?;
+        }
+        writer.delete_tasks(&self.decision.old_tasks, written).await?;
+        writer
+            .delete_versions(&self.decision.old_versions, written)
+            .await?;
+        self.release(writer, written).await
+    }
+
+    /// Tells of the Target what just came true of it.
+    fn tell(&self, writer: &PipelineWriter, report: Option<&PipelineReport>) {
+        if let Some(report) = report {
+            let seen = (self.target.key.clone(), self.target.uid.clone());
+            writer.record("Target", &seen, report);
+        }
+    }
+
+    /// Lets a Target go that is being deleted.
+    async fn release(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+        let is_forced = match self.decision.finalizer {
+            FinalizerChange::Keep | FinalizerChange::Add => return Ok(()),
+            FinalizerChange::Remove => false,
+            FinalizerChange::Force => true,
+        };
+        let version = writer.client.remove_target_finalizer(&self.target).await?;
+        let finalizers = self.target.finalizers.without_own();
+        let key = &self.target.key;
+        written.push(Written::TargetFinalizers(key.clone(), finalizers, version));
+        tracing::info!(
+            namespace = key.namespace,
+            target = key.name,
+            is_forced,
+            "a Target was let go"
+        );
+        if is_forced {
+            writer.events.record(EventMessage {
+                subject: EventSubject::Pipeline("Target", key.clone(), self.target.uid.clone()),
+                is_warning: true,
+                reason: Reason::TeardownForced,
+                note: FORCED.to_owned(),
+            });
         }
         Ok(())
     }
 
     async fn create_version(
         &self,
-        client: &HubClient,
+        writer: &PipelineWriter,
         name: &str,
         spec: &HydratedTargetSpec,
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
-        let key = ObjectKey::new(&self.key.namespace, name);
+        let key = ObjectKey::new(&self.target.key.namespace, name);
         let new = NewObject {
             key: &key,
             label: PIPELINE_BOOTSTRAP,
-            target: Some((&self.key.name, &self.uid)),
+            // No owner: the garbage collector would take it before its charts are deleted.
+            target: None,
             seal: None,
             spec,
         };
-        let uid = client
+        let uid = writer
+            .client
             .create_pipeline_object::<HydratedTarget, _>("hydratedtargets", new)
             .await?;
         tracing::info!(
             namespace = key.namespace,
-            target = self.key.name,
+            target = self.target.key.name,
             version = spec.version,
             changes = spec.changes,
             "a version of a Target was made"
         );
         written.push(Written::Version(key, uid, Box::new(spec.clone())));
+        self.tell(writer, Some(&reports::of_new_version(spec)));
         Ok(())
     }
 
-    /// The seal of a task that refers to another namespace.
-    fn seal(&self, task: &NewTask) -> Option<String> {
-        task.spec.registry_ref.as_ref()?.namespace.as_ref()?;
+    /// The seal of a task, which no tenant can put on a task of its own.
+    fn seal(&self, writer: &PipelineWriter, task: &NewTask) -> String {
         let hash = content_hash(&task.spec);
-        Some(self.seal_key.target_seal(&self.key.namespace, &task.name, &hash))
+        writer
+            .seal_key
+            .target_seal(&self.target.key.namespace, &task.name, &hash)
     }
 
     async fn create_task(
         &self,
-        client: &HubClient,
+        writer: &PipelineWriter,
         task: &NewTask,
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
-        let key = ObjectKey::new(&self.key.namespace, &task.name);
+        let key = ObjectKey::new(&self.target.key.namespace, &task.name);
         let label = if task.is_targets_own {
             PIPELINE_BOOTSTRAP
         } else {
@@ -170,11 +267,12 @@ impl TargetWork {
             label,
             target: task
                 .is_targets_own
-                .then_some((self.key.name.as_str(), self.uid.as_str())),
-            seal: self.seal(task),
+                .then_some((self.target.key.name.as_str(), self.target.uid.as_str())),
+            seal: Some(self.seal(writer, task)),
             spec: &task.spec,
         };
-        let uid = client
+        let uid = writer
+            .client
             .create_pipeline_object::<RenderTask, _>("rendertasks", new)
             .await?;
         written.push(Written::Task(key, uid, Arc::new(task.clone())));
@@ -182,17 +280,12 @@ impl TargetWork {
     }
 }
 
-/// Deletes tasks, each if it is still the one that was seen.
-pub(super) async fn delete_tasks(
-    client: &HubClient,
-    tasks: &[SeenObject],
-    written: &mut Vec<Written>,
-) -> Result<(), CallError> {
-    for (key, uid) in tasks {
-        client
-            .delete_pipeline_object::<RenderTask>("rendertasks", key, uid)
-            .await?;
-        written.push(Written::TaskGone(key.clone()));
+/// The errors of a creation that stay as long as nothing else changes.
+const fn refusal(error: CallError) -> Option<CreateRefusal> {
+    match error {
+        CallError::AlreadyExists => Some(CreateRefusal::NameTaken),
+        CallError::Forbidden => Some(CreateRefusal::Forbidden),
+        CallError::Invalid => Some(CreateRefusal::Invalid),
+        _ => None,
     }
-    Ok(())
 }

@@ -25,7 +25,7 @@ use crate::plan::task::{CreateBlocked, JobState};
 use super::interned::Interned;
 use super::last_status::StatusCompressor;
 use super::task_record::{
-    JobLocation, KnownJob, ReconcileSize, RemotePlacement, StartBlocker, TaskMaker, TaskRecord, retry,
+    JobLocation, KnownJob, ReconcileSize, RemotePlacement, StartBlocker, TaskRecord, retry,
 };
 use super::verification::VerificationReply;
 
@@ -185,7 +185,7 @@ impl TaskIndex {
             created: task.created,
             phase,
             deleting: task.deleting,
-            made_by: TaskMaker::of(&task),
+            made_by: old.as_ref().map(|r| r.made_by).unwrap_or_default(),
             blocked: old.as_ref().map(|r| r.blocked.clone()).unwrap_or_default(),
             waits_since: old.as_ref().and_then(|r| r.waits_since),
             create_blocked: old.as_ref().and_then(|r| r.create_blocked),

@@ -10,6 +10,7 @@ use crate::kubernetes::watch::JobMetadata;
 use crate::plan::relist::RelistMark;
 use crate::plan::remote::site::{RemoteTarget, Site};
 use crate::plan::task::model::{Task, TaskId, TaskPhase};
+use crate::plan::task::referrer::ReferrerKind;
 use crate::plan::task::retention::RemovalState;
 use crate::plan::task::{CreateBlocked, JobState};
 
@@ -77,22 +78,22 @@ impl ReconcileSize {
     }
 }
 
-/// Who made a task, as it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Who made a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskMaker {
     /// A tenant, or a client of one.
+    #[default]
     Tenant,
-    /// The pipeline, for a Target or for a Release of one; it removes the task itself.
+    /// The pipeline, for a Target or for a Release of one, as the hub's seal shows; it removes the task itself.
     Pipeline,
 }
 
 impl TaskMaker {
-    /// The maker of a task.
-    pub fn of(task: &Task) -> Self {
-        let owner = task.spec.as_ref().and_then(|spec| spec.owner.as_ref());
-        match owner.map(|owner| owner.kind.as_str()) {
-            Some("Target" | "Release") => Self::Pipeline,
-            _ => Self::Tenant,
+    /// The maker of a task that refers to other namespaces so.
+    pub const fn of(referrer: ReferrerKind) -> Self {
+        match referrer {
+            ReferrerKind::Target => Self::Pipeline,
+            ReferrerKind::RenderTask => Self::Tenant,
         }
     }
 }
@@ -124,7 +125,7 @@ pub struct TaskRecord {
     /// When a failed task's objects go, and when the task itself goes.
     pub(super) cleanup_due: Option<Timestamp>,
     pub(super) removal_due: Option<Timestamp>,
-    /// Who made it, as it says.
+    /// Who made it.
     pub(super) made_by: TaskMaker,
     /// The state of its removal.
     pub(super) removal: RemovalState,

@@ -18,7 +18,7 @@ use crate::api::zeroized::ZeroizedSecret;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::SlimObject;
 use crate::plan::remote::ledger::LedgerBudget;
-use crate::plan::task::finalizers::FinalizerSummary;
+use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::model::{Task, TaskId, TaskRevision};
 use crate::plan::task::path::TaskPath;
 

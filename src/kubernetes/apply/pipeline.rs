@@ -5,12 +5,14 @@ use kube::Resource;
 use kube::api::{ObjectMeta, Patch, PostParams};
 use kube::core::Request;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::labels::{
-    FIELD_MANAGER, GROUP, MANAGED_BY, MANAGED_BY_VALUE, PIPELINE, TARGET_SEAL, VERSION,
+    FIELD_MANAGER, GROUP, MANAGED_BY, MANAGED_BY_VALUE, PIPELINE, TARGET_FINALIZER, TARGET_SEAL, VERSION,
 };
+use crate::api::pipeline::Target;
 use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::task::finalizer_summary::FinalizerSummary;
 
 use super::client::HubClient;
 use super::error::{CallError, done, found};
@@ -34,6 +36,19 @@ pub struct NewObject<'a, S> {
     pub spec: &'a S,
 }
 
+/// A Target as it was seen, whose finalizers are to be changed.
+#[derive(Clone, Debug)]
+pub struct SeenTarget {
+    /// The object.
+    pub key: ObjectKey,
+    /// Its UID.
+    pub uid: String,
+    /// Its version.
+    pub version: u64,
+    /// Its finalizers.
+    pub finalizers: FinalizerSummary,
+}
+
 /// A status to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusWrite<'a, T> {
@@ -43,6 +58,52 @@ pub struct StatusWrite<'a, T> {
     pub uid: &'a str,
     /// The whole status.
     pub status: &'a T,
+}
+
+impl<S: Serialize> NewObject<'_, S> {
+    /// The object as it is sent.
+    ///
+    /// # Errors
+    /// Its spec cannot be written as JSON.
+    pub fn body<K: Resource<DynamicType = ()>>(self) -> serde_json::Result<Vec<u8>> {
+        let owner = self.target.map(|(name, uid)| OwnerReference {
+            api_version: format!("{GROUP}/{VERSION}"),
+            kind: "Target".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        });
+        let labels = [(MANAGED_BY, MANAGED_BY_VALUE), (PIPELINE, self.label)];
+        let metadata = ObjectMeta {
+            name: Some(self.key.name.clone()),
+            labels: Some(
+                labels
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
+            annotations: self.seal.map(|seal| [(TARGET_SEAL.to_owned(), seal)].into()),
+            owner_references: owner.map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        };
+        serde_json::to_vec(&json!({
+            "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": metadata, "spec": self.spec,
+        }))
+    }
+}
+
+impl<T: Serialize> StatusWrite<'_, T> {
+    /// The change as it is sent: to no other object of the name.
+    ///
+    /// # Errors
+    /// The status cannot be written as JSON.
+    pub fn patch(&self) -> serde_json::Result<Patch<()>> {
+        let body = json!([
+            {"op": "replace", "path": "/metadata/uid", "value": self.uid},
+            {"op": "add", "path": "/status", "value": self.status},
+        ]);
+        Ok(Patch::Json(serde_json::from_value(body)?))
+    }
 }
 
 impl HubClient {
@@ -55,35 +116,14 @@ impl HubClient {
         resource: &'static str,
         new: NewObject<'_, S>,
     ) -> Result<String, CallError> {
-        let owner = new.target.map(|(name, uid)| OwnerReference {
-            api_version: format!("{GROUP}/{VERSION}"),
-            kind: "Target".to_owned(),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-            controller: Some(true),
-            block_owner_deletion: None,
-        });
-        let labels = [(MANAGED_BY, MANAGED_BY_VALUE), (PIPELINE, new.label)];
-        let metadata = ObjectMeta {
-            name: Some(new.key.name.clone()),
-            labels: Some(
-                labels
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .into(),
-            ),
-            annotations: new.seal.map(|seal| [(TARGET_SEAL.to_owned(), seal)].into()),
-            owner_references: owner.map(|owner| vec![owner]),
-            ..ObjectMeta::default()
-        };
-        let object = json!({
-            "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": metadata, "spec": new.spec,
-        });
-        let body = serde_json::to_vec(&object).map_err(|_| CallError::Transport(TransportStage::Internal))?;
+        let path = K::url_path(&(), Some(&new.key.namespace));
+        let body = new.body::<K>();
+        let body = body.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let parameters = PostParams {
             dry_run: false,
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
-        let request = Request::new(K::url_path(&(), Some(&new.key.namespace))).create(&parameters, body);
+        let request = Request::new(path).create(&parameters, body);
         let made: CreatedObject = self.send("create", resource, request).await?;
         made.uid().ok_or(CallError::Transport(TransportStage::Decode))
     }
@@ -105,6 +145,55 @@ impl HubClient {
         done(answer.await)
     }
 
+    /// Puts the hub's finalizer on a Target; the new resource version, or `None` where the Target is gone.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the Target changed since it was seen.
+    pub async fn add_target_finalizer(&self, target: &SeenTarget) -> Result<Option<u64>, CallError> {
+        let change = if target.finalizers.count == 0 {
+            json!({"op": "add", "path": "/metadata/finalizers", "value": [TARGET_FINALIZER]})
+        } else {
+            json!({"op": "add", "path": "/metadata/finalizers/-", "value": TARGET_FINALIZER})
+        };
+        self.patch_target(target, vec![change]).await
+    }
+
+    /// Takes the hub's finalizer off a Target; the new resource version, or `None` where the Target is gone.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] when the Target changed since it was seen.
+    pub async fn remove_target_finalizer(&self, target: &SeenTarget) -> Result<Option<u64>, CallError> {
+        let Some(place) = target.finalizers.hub_index else {
+            return Ok(Some(target.version));
+        };
+        let path = format!("/metadata/finalizers/{place}");
+        let changes = vec![
+            json!({"op": "test", "path": path, "value": TARGET_FINALIZER}),
+            json!({"op": "remove", "path": path}),
+        ];
+        self.patch_target(target, changes).await
+    }
+
+    /// Changes one finalizer and sends none of the others, of which there may be 1.4 MB.
+    async fn patch_target(&self, target: &SeenTarget, changes: Vec<Value>) -> Result<Option<u64>, CallError> {
+        let as_seen = [
+            json!({"op": "replace", "path": "/metadata/uid", "value": target.uid}),
+            json!({"op": "replace", "path": "/metadata/resourceVersion", "value": target.version.to_string()}),
+        ];
+        let body = as_seen.into_iter().chain(changes).collect();
+        let patch = Patch::Json::<()>(
+            serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
+        );
+        let request = Request::new(Target::url_path(&(), Some(&target.key.namespace)));
+        let request = request.patch(&target.key.name, &manager(), &patch);
+        match found(self.send::<WriteResponse>("patch", "targets", request).await) {
+            Ok(answer) => Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok())),
+            // What is named by its place is somewhere else by now.
+            Err(CallError::Invalid) => Err(CallError::Conflict),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Writes the whole status of an object of the pipeline; the new resource version, or `None` where the object is gone.
     ///
     /// # Errors
@@ -114,13 +203,8 @@ impl HubClient {
         resource: &'static str,
         write: StatusWrite<'_, T>,
     ) -> Result<Option<u64>, CallError> {
-        let body = json!([
-            {"op": "replace", "path": "/metadata/uid", "value": write.uid},
-            {"op": "add", "path": "/status", "value": write.status},
-        ]);
-        let patch = Patch::Json::<()>(
-            serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
-        );
+        let patch = write.patch();
+        let patch = patch.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let request = Request::new(K::url_path(&(), Some(&write.key.namespace)));
         let request = request.patch_subresource("status", &write.key.name, &manager(), &patch);
         let answer: Option<WriteResponse> = found(self.send("patch", resource, request).await)?;

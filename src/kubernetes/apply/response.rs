@@ -5,7 +5,7 @@ use kube::api::{DeleteParams, PatchParams, Preconditions};
 use serde::Deserialize;
 
 use crate::api::labels::FIELD_MANAGER;
-use crate::plan::task::finalizers::FinalizerSummary;
+use crate::plan::task::finalizer_summary::FinalizerSummary;
 
 /// The fields of the response to a write.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,18 +1,32 @@
 //! The watches of the pipeline's objects, and of the tasks that it made.
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use std::fmt;
+
+use futures::stream::{BoxStream, select, unfold};
+use futures::{Stream, StreamExt};
 use kube::api::{Api, ApiResource};
+use kube::runtime::watcher;
 use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
 
 use crate::api::labels::PIPELINE;
 use crate::api::names::TaskKind;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{LabelledObject, SlimObject, task_resource};
 
-use super::endless::endless;
+use super::endless::endless_with;
+use super::errors::is_forbidden;
 use super::tenant_objects::of_tenants;
+
+/// What a watch of the pipeline shows.
+pub enum PipelineWatch<K> {
+    /// What happened to an object, or to the list.
+    Event(Event<K>),
+    /// The API server does not let the hub read it. The watch is opened again until it does.
+    Refused,
+}
 
 /// Watches the objects of a kind, in one namespace or in all.
 #[must_use]
@@ -21,13 +35,13 @@ pub fn pipeline_objects<K: Resource<DynamicType = ()>>(
     namespace: Option<&str>,
     metrics: &Metrics,
     name: &'static str,
-) -> BoxStream<'static, Event<LabelledObject>> {
+) -> BoxStream<'static, PipelineWatch<LabelledObject>> {
     let resource = ApiResource::erase::<K>(&());
     let api: Api<LabelledObject> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    endless(api, of_tenants(), metrics.clone(), name).boxed()
+    with_refusals(api, of_tenants(), metrics, name).boxed()
 }
 
 /// Watches the tasks that the pipeline made, in one namespace or in all.
@@ -36,17 +50,35 @@ pub fn pipeline_tasks(
     client: &Client,
     namespace: Option<&str>,
     metrics: &Metrics,
-) -> BoxStream<'static, Event<SlimObject>> {
+) -> BoxStream<'static, PipelineWatch<SlimObject>> {
     let resource = task_resource(TaskKind::RenderTask);
     let api: Api<SlimObject> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    endless(
-        api,
-        of_tenants().labels(PIPELINE),
-        metrics.clone(),
-        "pipelinetasks",
-    )
-    .boxed()
+    with_refusals(api, of_tenants().labels(PIPELINE), metrics, "pipelinetasks").boxed()
+}
+
+/// A watch that also shows when it is refused.
+fn with_refusals<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    metrics: &Metrics,
+    name: &'static str,
+) -> impl Stream<Item = PipelineWatch<K>> + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+{
+    // One is enough: a refusal that was not taken yet says the same as the next.
+    let (refused, refusals) = mpsc::channel(1);
+    let received = move |error: &watcher::Error| {
+        if is_forbidden(error) {
+            _ = refused.try_send(());
+        }
+    };
+    let events = endless_with(api, config, metrics.clone(), name, received);
+    let refusals = unfold(refusals, async |mut refusals| {
+        refusals.recv().await.map(|()| (PipelineWatch::Refused, refusals))
+    });
+    select(events.map(PipelineWatch::Event), refusals)
 }

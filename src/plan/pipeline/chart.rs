@@ -1,10 +1,8 @@
 //! The charts of a Target, and the tasks that render them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
-use crate::api::names::hex;
 use crate::api::pipeline::{ComponentResource, HydratedRelease, HydratedTargetSpec, TargetSpec};
 use crate::api::{
     BootstrapConfig, BootstrapInput, ChartMetadata, ComponentName, ReleaseConfig, ReleaseInput,
@@ -14,12 +12,11 @@ use crate::api::{
 use super::content_hash::content_hash;
 use super::destination::RenderDestination;
 use super::object::ObjectKey;
-use super::resolve::AcceptedRelease;
+use super::readable_name::{READABLE_MAX, readable, short};
+use super::resolution::AcceptedRelease;
 
-/// Longest readable part of a name; with a hash it is a DNS label.
-const READABLE_MAX: usize = 46;
-/// Hex digits of a hash in a name or a version.
-const HASH_DIGITS: usize = 16;
+/// Salts of the hash in a release chart's version: the first is none, and each other follows on a tag that holds other bytes.
+pub const SALTS: u32 = 4;
 
 /// A chart that should be in the registry, and the task that renders it.
 #[derive(Clone, Debug)]
@@ -49,33 +46,117 @@ impl PlannedChart {
 }
 
 /// The chart of a Release. Targets of a namespace for which it would be the same share its task; the name of the task holds
-/// everything that it depends on, so that no Target borrows another's identity.
+/// everything that it depends on, so that no Target borrows another's identity. Another `salt` is another tag for the same
+/// content: a renderer of another release may give other bytes for it.
 #[must_use]
 pub fn release_chart(
     release: &AcceptedRelease<'_>,
     target: &ObjectKey,
     spec: &TargetSpec,
     destination: &RenderDestination,
+    salt: u32,
 ) -> PlannedChart {
-    let name = readable("release-", &release.release.name, READABLE_MAX);
-    let mut config = release_config(release, &name);
-    let content = short(&content_hash(&config)).to_owned();
-    let version = format!("v0.0.{}-h{content}", release.object.generation);
-    config.chart.version.clone_from(&version);
-    config.chart.app_version = Some(version.clone());
-    let below = format!("{}/{name}", release.release.namespace);
-    let config = RendererConfig {
-        type_: "release".to_owned(),
-        release: Some(config),
-        bootstrap: None,
+    let config = release_config(release, &release_name(&release.release));
+    let version = release_version(&config, release.object.generation, salt);
+    let repository = repository(target, destination, &below_namespace(&release.release));
+    let chart = VersionedRelease {
+        release: &release.release,
+        repository,
+        version,
+        failed_job_ttl: release.spec.failed_job_ttl,
     };
-    let repository = repository(target, destination, &below);
-    let mut task = task(config, repository, version, spec, destination);
-    task.failed_job_ttl = release.spec.failed_job_ttl;
-    task.owner = Some(owner("Release", &release.release));
-    let key = short(&content_hash(&(&release.release.namespace, &task))).to_owned();
-    let task_name = format!("{}-{key}", readable("", &name, READABLE_MAX));
-    PlannedChart::new(task_name, destination, task)
+    chart.planned(config, spec, destination)
+}
+
+/// The chart of a Release that a version of a Target names, to be rendered once more. It is rendered as the Target says now, so that no
+/// Target borrows the identity that it had then. `failed_job_ttl` is the Release's.
+#[must_use]
+pub fn chart_again(
+    made_of: &ReleaseConfig,
+    named: &HydratedRelease,
+    failed_job_ttl: Option<i32>,
+    spec: &TargetSpec,
+    destination: &RenderDestination,
+) -> PlannedChart {
+    let chart = VersionedRelease {
+        release: &ObjectKey::new(&named.namespace, &named.name),
+        repository: path_of(&named.repository).to_owned(),
+        version: named.version.clone(),
+        failed_job_ttl,
+    };
+    chart.planned(without_version(made_of), spec, destination)
+}
+
+/// Whether a chart of this version is made of that, with whichever salt: the version holds the hash of its content.
+#[must_use]
+pub fn is_made_of(version: &str, made_of: &ReleaseConfig) -> bool {
+    let generation = version
+        .strip_prefix("v0.0.")
+        .and_then(|rest| rest.split_once("-h"));
+    let Some(generation) = generation.and_then(|(number, _)| number.parse().ok()) else {
+        return false;
+    };
+    let config = without_version(made_of);
+    (0..SALTS).any(|salt| release_version(&config, generation, salt) == version)
+}
+
+/// The path of a repository that is written with its host.
+#[must_use]
+pub fn path_of(repository: &str) -> &str {
+    repository.split_once('/').map_or(repository, |(_, path)| path)
+}
+
+fn without_version(config: &ReleaseConfig) -> ReleaseConfig {
+    let mut config = config.clone();
+    config.chart.version.clear();
+    config.chart.app_version = None;
+    config
+}
+
+/// The version of a chart that is made of this.
+fn release_version(config: &ReleaseConfig, generation: i64, salt: u32) -> String {
+    let hash = if salt == 0 {
+        content_hash(config)
+    } else {
+        content_hash(&(salt, config))
+    };
+    format!("v0.0.{generation}-h{}", short(&hash))
+}
+
+/// Where the chart of a Release is, and under which version.
+struct VersionedRelease<'r> {
+    release: &'r ObjectKey,
+    repository: String,
+    version: String,
+    failed_job_ttl: Option<i32>,
+}
+
+impl VersionedRelease<'_> {
+    /// The chart with its task.
+    fn planned(
+        self,
+        mut config: ReleaseConfig,
+        spec: &TargetSpec,
+        destination: &RenderDestination,
+    ) -> PlannedChart {
+        let version = self.version;
+        config.chart.version.clone_from(&version);
+        config.chart.app_version = Some(version.clone());
+        let config = RendererConfig {
+            type_: "release".to_owned(),
+            release: Some(config),
+            bootstrap: None,
+        };
+        let mut task = task(config, self.repository, version, spec, destination);
+        task.failed_job_ttl = self.failed_job_ttl;
+        task.owner = Some(owner("Release", self.release));
+        let key = short(&content_hash(&(&self.release.namespace, &task))).to_owned();
+        let task_name = format!(
+            "{}-{key}",
+            readable("", &release_name(self.release), READABLE_MAX)
+        );
+        PlannedChart::new(task_name, destination, task)
+    }
 }
 
 /// What a Release's chart is made of, without its version.
@@ -122,8 +203,8 @@ pub fn bootstrap_chart(
     spec: &TargetSpec,
     destination: &RenderDestination,
 ) -> PlannedChart {
-    let name = readable("bootstrap-", &target.name, READABLE_MAX);
-    let tag = format!("v0.0.{}", version.version);
+    let name = bootstrap_name(target);
+    let tag = bootstrap_tag(version.version);
     let config = RendererConfig {
         type_: "bootstrap".to_owned(),
         release: None,
@@ -149,16 +230,19 @@ pub fn bootstrap_chart(
     );
     task.owner = Some(owner("Target", target));
     // A version that is not pushed yet may get another renderer, and so another task.
-    let task_name = format!(
-        "{name}-v{}-{}",
-        version.version,
-        &short(&content_hash(&task))[..8]
-    );
+    let prefix = bootstrap_task_prefix(&target.name, version.version);
+    let task_name = format!("{prefix}{}", &short(&content_hash(&task))[..8]);
     PlannedChart::new(task_name, destination, task)
 }
 
+/// What the names of the tasks for a version of a Target start with.
+#[must_use]
+pub fn bootstrap_task_prefix(target: &str, version: i64) -> String {
+    format!("{}-v{version}-", readable("bootstrap-", target, READABLE_MAX))
+}
+
 /// A release as a bootstrap chart refers to it.
-fn bundled((name, release): (&String, &HydratedRelease)) -> (String, ResourceSpec) {
+fn bundled((name, release): (&String, &Arc<HydratedRelease>)) -> (String, ResourceSpec) {
     let spec = ResourceSpec {
         repository: release.repository.clone(),
         insecure: release.insecure,
@@ -172,8 +256,51 @@ fn bundled((name, release): (&String, &HydratedRelease)) -> (String, ResourceSpe
 /// Repository of a Target's bootstrap chart.
 #[must_use]
 pub fn bootstrap_repository(target: &ObjectKey, destination: &RenderDestination) -> String {
-    let name = readable("bootstrap-", &target.name, READABLE_MAX);
-    repository(target, destination, &name)
+    repository(target, destination, &bootstrap_name(target))
+}
+
+/// The tag of a Target's bootstrap chart.
+#[must_use]
+pub fn bootstrap_tag(version: i64) -> String {
+    format!("v0.0.{version}")
+}
+
+/// Whether a repository is one of a Target's bootstrap chart, beneath whatever prefix.
+#[must_use]
+pub fn is_of_target(repository: &str, target: &ObjectKey) -> bool {
+    ends_in(repository, &target.namespace, &bootstrap_name(target))
+}
+
+/// Whether a repository is one of a Release's chart for Targets of a namespace, beneath whatever prefix.
+#[must_use]
+pub fn is_of_release(repository: &str, namespace: &str, release: &ObjectKey) -> bool {
+    ends_in(repository, namespace, &below_namespace(release))
+}
+
+/// Whether a repository is what [`repository`] makes of this, whatever the prefix.
+fn ends_in(repository: &str, namespace: &str, below: &str) -> bool {
+    let above = repository
+        .strip_suffix(below)
+        .and_then(|above| above.strip_suffix('/'))
+        .and_then(|above| above.strip_suffix(namespace));
+    above.is_some_and(|above| above.is_empty() || above.ends_with('/'))
+}
+
+/// The name of a Target's bootstrap chart, with which the names of its tasks begin.
+#[must_use]
+pub fn bootstrap_name(target: &ObjectKey) -> String {
+    readable("bootstrap-", &target.name, READABLE_MAX)
+}
+
+/// The name of a Release's chart, with which the names of its tasks begin.
+#[must_use]
+pub fn release_name(release: &ObjectKey) -> String {
+    readable("release-", &release.name, READABLE_MAX)
+}
+
+/// Where the chart of a Release is beneath the Target's namespace.
+fn below_namespace(release: &ObjectKey) -> String {
+    format!("{}/{}", release.namespace, release_name(release))
 }
 
 /// A repository of the Target's namespace, beneath what the registry grants to it: a prefix that ends with the namespace is
@@ -229,21 +356,4 @@ fn owner(kind: &str, key: &ObjectKey) -> TaskOwner {
         namespace: Some(key.namespace.clone()),
         name: key.name.clone(),
     }
-}
-
-/// A name with its prefix, cut to the length with a hash of the whole.
-#[must_use]
-pub fn readable(prefix: &str, name: &str, longest: usize) -> String {
-    let whole = format!("{prefix}{name}");
-    if whole.len() <= longest {
-        return whole;
-    }
-    let digest = hex(&Sha256::digest(whole.as_bytes()));
-    let room = longest - 1 - HASH_DIGITS;
-    let cut = whole.get(..room).unwrap_or_default().trim_end_matches(['-', '.']);
-    format!("{cut}-{}", short(&digest))
-}
-
-fn short(hash: &str) -> &str {
-    hash.get(..HASH_DIGITS).unwrap_or(hash)
 }

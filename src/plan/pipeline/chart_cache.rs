@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::api::pipeline::TargetSpec;
 
-use super::chart::{PlannedChart, release_chart};
+use super::chart::{PlannedChart, SALTS, release_chart};
 use super::destination::RenderDestination;
 use super::object::ObjectKey;
-use super::resolve::AcceptedRelease;
+use super::resolution::AcceptedRelease;
 
 /// Most charts that are remembered; with one more, all are forgotten.
 pub(super) const REMEMBERED: usize = 4096;
@@ -26,6 +26,7 @@ struct ChartKey {
     account: Option<String>,
     class: Option<String>,
     cluster: Option<String>,
+    salt: u32,
 }
 
 /// Charts that were planned before.
@@ -40,6 +41,7 @@ impl ChartCache {
         target: &ObjectKey,
         spec: &TargetSpec,
         destination: &RenderDestination,
+        salt: u32,
     ) -> Arc<PlannedChart> {
         let key = ChartKey {
             release: (release.object.uid.clone(), release.object.generation),
@@ -50,6 +52,7 @@ impl ChartCache {
             account: spec.service_account_name.clone(),
             class: spec.renderer_class_name.clone(),
             cluster: spec.render_cluster_name.clone(),
+            salt,
         };
         let mut known = self.0.borrow_mut();
         if let Some(chart) = known.get(&key) {
@@ -58,9 +61,26 @@ impl ChartCache {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        let chart = Arc::new(release_chart(release, target, spec, destination));
+        let chart = Arc::new(release_chart(release, target, spec, destination, salt));
         known.insert(key, Arc::clone(&chart));
         chart
+    }
+
+    /// The chart of a Release under a version that it may have, with whichever salt; `None` where the version is of another content.
+    pub fn named(
+        &self,
+        release: &AcceptedRelease<'_>,
+        target: &ObjectKey,
+        spec: &TargetSpec,
+        destination: &RenderDestination,
+        version: &str,
+    ) -> Option<Arc<PlannedChart>> {
+        if !version.starts_with(&format!("v0.0.{}-h", release.object.generation)) {
+            return None;
+        }
+        (0..SALTS)
+            .map(|salt| self.release_chart(release, target, spec, destination, salt))
+            .find(|chart| chart.version == version)
     }
 
     /// How many charts are remembered.

@@ -3,7 +3,7 @@
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 
 use super::object::ObjectKey;
-use super::resolve::{KeptReason, LeftOutReason, Resolution, ResolveFailure};
+use super::resolution::{KeptReason, LeftOutReason, Resolution, ResolveFailure};
 
 /// Most objects that a message names.
 const NAMED: usize = 10;
@@ -145,9 +145,11 @@ pub const fn reason(why: &ResolveFailure) -> Reason {
     match why {
         ResolveFailure::ReleaseNotFound
         | ResolveFailure::VersionNotFound(_)
-        | ResolveFailure::VersionNotGranted(_) => Reason::MissingDependencies,
+        | ResolveFailure::VersionNotGranted(_)
+        | ResolveFailure::RegistryBindingUnresolved(_) => Reason::MissingDependencies,
         ResolveFailure::MissingRegistryBinding(_) => Reason::MissingRegistryBinding,
         ResolveFailure::RegistryBindingConflict(_) => Reason::RegistryBindingConflict,
+        ResolveFailure::InvalidAntiAffinity => Reason::InvalidSpec,
         ResolveFailure::TooMany => Reason::TooManyReleases,
     }
 }
@@ -166,14 +168,33 @@ pub fn failure(release: &ObjectKey, why: &ResolveFailure) -> String {
         ResolveFailure::VersionNotGranted(version) => format!(
             "Release {release} names ComponentVersion {version}, which does not exist or which no ReferenceGrant there lets it use"
         ),
-        ResolveFailure::MissingRegistryBinding(_) => format!(
-            "no RegistryBinding of this Target names a Registry for a host that Release {release} pulls from, and this hub requires one"
+        ResolveFailure::MissingRegistryBinding(host) => format!(
+            "no RegistryBinding of this Target names a Registry for {}, from which Release {release} pulls, and this hub requires one",
+            shown_host(host)
         ),
-        ResolveFailure::RegistryBindingConflict(_) => format!(
-            "RegistryBindings of this Target name Registries with different targetPullSecretNames for one host that Release {release} \
-             pulls from; leave one"
+        ResolveFailure::RegistryBindingConflict(host) => format!(
+            "RegistryBindings of this Target name Registries with different targetPullSecretNames for {}, from which Release {release} \
+             pulls; leave one",
+            shown_host(host)
         ),
+        ResolveFailure::RegistryBindingUnresolved(binding) => format!(
+            "RegistryBinding {binding} of this Target names a Registry that does not exist, or may not reach the Target any more, so it \
+             is not known with which Secret Release {release} is pulled; mend the binding, or delete it"
+        ),
+        ResolveFailure::InvalidAntiAffinity => {
+            format!("antiAffinity of Release {release} is no valid label selector; correct it")
+        }
         ResolveFailure::TooMany => format!("Release {release} is one more than a Target can have"),
+    }
+}
+
+/// A host as it can be shown: a repository is free text, so any other is not repeated.
+fn shown_host(host: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+    if !host.is_empty() && host.len() <= 253 && host.chars().all(is_plain) {
+        format!("the host {host}")
+    } else {
+        "a host".to_owned()
     }
 }
 

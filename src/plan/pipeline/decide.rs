@@ -4,11 +4,19 @@
 //! records the content. Then the chart of that version. So a version stands for one content from the moment it exists, and a hub
 //! that is killed anywhere goes on by looking.
 
+mod again;
 mod decision;
 mod draft;
 mod order;
 mod releases;
+mod rollback;
+mod salts;
+mod staging;
+mod teardown;
 mod versions;
 
-pub use decision::{NewTask, SeenObject, TargetDecision, TargetInput};
+pub use decision::{
+    CreateRefusal, FinalizerChange, NeededTasks, NewTask, SeenObject, TargetDecision, TargetInput,
+};
 pub use order::decide;
+pub use teardown::TEARDOWN_LIMIT;

@@ -10,7 +10,13 @@ use crate::plan::task::refusal::Refusal;
 
 use super::object::ObjectKey;
 use super::objects::PipelineObjects;
+use super::readable_name::READABLE_MAX;
 use super::references::{Reference, ReferenceRules};
+
+/// Longest repository; the schema of a task has the same bound.
+const REPOSITORY_MAX: usize = 255;
+/// Longest part of a repository behind the Target's namespace: a Release's namespace, the name of a chart, and slashes.
+const BELOW_NAMESPACE_MAX: usize = 63 + READABLE_MAX + 3;
 
 /// Where the charts of a Target are pushed to, and how its cluster pulls them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,12 +31,15 @@ pub struct RenderDestination {
     pub prefix: String,
     /// Secret on the target cluster that charts are pulled with.
     pub pull_secret: Option<String>,
+    /// Whether charts that no version names any more are deleted there.
+    pub is_pruned: bool,
 }
 
 /// The destination of a Target.
 ///
 /// # Errors
-/// Why it has none: `NotFound` at home, `NotGranted` where the registry is in another namespace or is not for this one.
+/// Why it has none: `NotFound` at home, `NotGranted` where the registry is in another namespace or is not for this one,
+/// `MissingPushSecretRef` where it names no Secret.
 pub fn destination(
     key: &ObjectKey,
     spec: &TargetSpec,
@@ -38,9 +47,33 @@ pub fn destination(
     rules: &ReferenceRules,
     catalog: &Catalog,
 ) -> Result<RenderDestination, Refusal> {
-    match spec.render_registry_ref.kind {
-        RenderRegistryKind::ClusterRegistry => platforms(key, &spec.render_registry_ref, catalog),
-        RenderRegistryKind::Registry => tenants(key, &spec.render_registry_ref, objects, rules),
+    let found = named(key, &spec.render_registry_ref, objects, rules, catalog)?;
+    let longest = found.prefix.len() + key.namespace.len() + BELOW_NAMESPACE_MAX;
+    if longest > REPOSITORY_MAX {
+        let message = format!(
+            "the repositoryPrefix of the registry has {} characters, and the names of charts below it do not fit into {REPOSITORY_MAX}; \
+             shorten the prefix, or name another registry",
+            found.prefix.len()
+        );
+        return Err(Refusal::new(Reason::RepositoryNotAllowed, message));
+    }
+    Ok(found)
+}
+
+/// The destination that a reference of a Target names.
+///
+/// # Errors
+/// As [`destination`].
+pub(super) fn named(
+    key: &ObjectKey,
+    registry: &RenderRegistryReference,
+    objects: &PipelineObjects,
+    rules: &ReferenceRules,
+    catalog: &Catalog,
+) -> Result<RenderDestination, Refusal> {
+    match registry.kind {
+        RenderRegistryKind::ClusterRegistry => platforms(key, registry, catalog),
+        RenderRegistryKind::Registry => tenants(key, registry, objects, rules),
     }
 }
 
@@ -79,6 +112,7 @@ fn platforms(
             .repository_prefix
             .replace("{namespace}", &key.namespace),
         pull_secret: found.spec.target_pull_secret_name.clone(),
+        is_pruned: found.spec.prune.unwrap_or_default(),
     })
 }
 
@@ -104,6 +138,9 @@ fn tenants(
     let Some(spec) = spec else {
         return Err(missing(named, is_home));
     };
+    if spec.push_secret_ref.is_none() && spec.solar_secret_ref.is_none() {
+        return Err(without_secret(&named.name));
+    }
     Ok(RenderDestination {
         registry: RegistryReference {
             kind: RegistryKind::Registry,
@@ -118,6 +155,7 @@ fn tenants(
             .unwrap_or_default()
             .replace("{namespace}", &key.namespace),
         pull_secret: spec.target_pull_secret_name.clone(),
+        is_pruned: spec.prune.unwrap_or_default(),
     })
 }
 
@@ -135,4 +173,12 @@ fn missing(named: &RenderRegistryReference, is_home: bool) -> Refusal {
         "the Registry in another namespace does not exist, or no ReferenceGrant there lets this Target refer to it, or this hub lets no \
          reference leave its namespace",
     )
+}
+
+/// A ClusterRegistry may be pushed to without a credential, as its platform operator says; of a tenant's Registry it is a mistake.
+fn without_secret(registry: &str) -> Refusal {
+    let message = format!(
+        "the Registry \"{registry}\" names no Secret to push with; set its pushSecretRef to a Secret beside it, and the Target goes on by itself"
+    );
+    Refusal::new(Reason::MissingPushSecretRef, message)
 }

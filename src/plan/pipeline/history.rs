@@ -7,13 +7,16 @@ use serde_json::Value;
 
 use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, HydratedTargetStatus};
 
-use super::chart::readable;
-use super::object::{ObjectKey, ObjectMap, PipelineObject, within};
+use super::object::{ObjectKey, PipelineObject};
+use super::object_map::{NamedKind, ObjectMap};
+use super::readable_name::readable;
 
 /// Versions that are kept besides the newest where a Target does not say.
 const DEFAULT_LIMIT: i32 = 10;
 /// Largest version in bytes, as JSON.
 pub const MAX_VERSION_BYTES: usize = 256 * 1024;
+/// Most Profiles whose data a version records; its schema has the same bound.
+pub const MAX_PROFILES: usize = 256;
 /// Longest name of a version's Target in its own name.
 const READABLE_MAX: usize = 200;
 /// Longest description of a change.
@@ -22,28 +25,48 @@ const CHANGES_MAX: usize = 1024;
 /// A version as watched.
 pub type StoredVersion = PipelineObject<HydratedTargetSpec, HydratedTargetStatus>;
 
-/// The versions of a Target by their number; those of another Target of the name do not count.
+/// The versions of a Target that are kept, by their number; those of another Target of the name do not count.
 #[must_use]
 pub fn versions<'o>(
     objects: &'o ObjectMap<HydratedTargetSpec, HydratedTargetStatus>,
-    target: &'o ObjectKey,
+    target: &ObjectKey,
     uid: &str,
 ) -> BTreeMap<i64, (&'o ObjectKey, &'o StoredVersion)> {
-    let all = within(objects, &target.namespace);
+    let all = objects.naming(NamedKind::Target, target);
     let own = all.filter_map(|(key, object)| {
         let spec = object.spec.as_ref()?;
-        (spec.target_name == target.name && spec.target_uid == uid && !object.deleting)
+        (spec.target_name == target.name && spec.target_uid == uid && is_kept(object))
             .then_some((spec.version, (key, object)))
     });
     own.collect()
 }
 
 /// The number of the next version: that of the Target's creation in seconds, so that a Target that is made again never goes
-/// back, and then one more each time.
+/// back, and then one more each time. `others` is the newest number of an earlier Target of the name that is still there.
 #[must_use]
-pub fn next_version(newest: Option<i64>, recorded: Option<i64>, created: Timestamp) -> i64 {
-    let known = newest.max(recorded);
-    known.map_or(created.as_second().max(1), |known| known + 1)
+pub fn next_version(
+    newest: Option<i64>,
+    recorded: Option<i64>,
+    others: Option<i64>,
+    created: Timestamp,
+) -> i64 {
+    let first = created.as_second().max(others.unwrap_or_default() + 1);
+    newest.max(recorded).map_or(first, |known| known + 1)
+}
+
+/// The newest number of a version of any Target of this name, kept or not.
+#[must_use]
+pub fn newest_of_name(
+    objects: &ObjectMap<HydratedTargetSpec, HydratedTargetStatus>,
+    target: &ObjectKey,
+) -> Option<i64> {
+    let namespace = &target.namespace;
+    let all = objects
+        .naming_from(namespace, NamedKind::Target, target)
+        .filter_map(|(_, version)| version.spec.as_ref());
+    all.filter(|spec| spec.target_name == target.name)
+        .map(|spec| spec.version)
+        .max()
 }
 
 /// The name of a version.
@@ -55,19 +78,19 @@ pub fn version_name(target: &str, version: i64) -> String {
 /// Whether two versions have the same content: what a chart is made of, and where it goes.
 #[must_use]
 pub fn is_same_content(a: &HydratedTargetSpec, b: &HydratedTargetSpec) -> bool {
-    let no_data = &Value::Null;
-    let data = |spec: &HydratedTargetSpec| spec.userdata.clone().filter(|data| data != no_data);
-    let is_same = |(one, other): ((&String, &HydratedRelease), (&String, &HydratedRelease))| {
-        one.0 == other.0 && chart_of(one.1) == chart_of(other.1)
-    };
+    fn data(spec: &HydratedTargetSpec) -> Option<&Value> {
+        spec.userdata.as_ref().filter(|data| !data.is_null())
+    }
+    let mut charts = a.releases.values().zip(b.releases.values());
     a.registry == b.registry
-        && a.releases.len() == b.releases.len()
-        && a.releases.iter().zip(&b.releases).all(is_same)
+        && a.releases.keys().eq(b.releases.keys())
+        && charts.all(|(one, other)| chart_of(one) == chart_of(other))
         && data(a) == data(b)
 }
 
 /// What a bootstrap chart says of a release.
-fn chart_of(release: &HydratedRelease) -> (&str, &str, bool, Option<&str>) {
+#[must_use]
+pub fn chart_of(release: &HydratedRelease) -> (&str, &str, bool, Option<&str>) {
     let secret = release.pull_secret_name.as_deref();
     (&release.repository, &release.version, release.insecure, secret)
 }
@@ -149,6 +172,12 @@ pub fn superfluous(
         .copied()
         .filter(|number| Some(*number) != pushed && Some(*number) != pinned)
         .collect()
+}
+
+/// Whether a version is kept: it is not being deleted, and its charts are not either.
+#[must_use]
+pub fn is_kept(version: &StoredVersion) -> bool {
+    !version.deleting && version.status.prune.is_none()
 }
 
 /// Whether the chart of a version was pushed.

@@ -5,6 +5,8 @@ use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::plan::task::finalizer_summary::FinalizerSummary;
+
 /// Names an object of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
@@ -42,14 +44,48 @@ pub struct PipelineObject<S, T = ()> {
     pub generation: i64,
     /// When it was made.
     pub created: Timestamp,
-    /// Whether its deletion was requested.
+    /// Whether its deletion was requested, also where no watch has shown it yet.
     pub deleting: bool,
+    /// When its deletion was requested, once a watch shows it.
+    pub deleted_at: Option<Timestamp>,
+    /// Its finalizers, of which that of Targets is the hub's own.
+    pub finalizers: FinalizerSummary,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// `None` where the Rust type cannot decode it. Such an object is there all the same: what it put on a cluster stays.
     pub spec: Option<S>,
     /// What the hub says of it.
     pub status: T,
+}
+
+/// How an object differs from what was known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectDifference {
+    /// In nothing that a decision rests on.
+    None,
+    /// In its status alone.
+    Status,
+    /// It is another one, or its spec or labels are.
+    Content,
+}
+
+impl<S, T: PartialEq> PipelineObject<S, T> {
+    /// How the object differs from an earlier state. A spec differs exactly where its generation does.
+    #[must_use]
+    pub fn difference(&self, earlier: &Self) -> ObjectDifference {
+        let is_same = self.uid == earlier.uid
+            && self.generation == earlier.generation
+            && self.deleting == earlier.deleting
+            && self.deleted_at == earlier.deleted_at
+            && self.finalizers == earlier.finalizers
+            && self.labels == earlier.labels
+            && self.spec.is_some() == earlier.spec.is_some();
+        match is_same {
+            false => ObjectDifference::Content,
+            true if self.status == earlier.status => ObjectDifference::None,
+            true => ObjectDifference::Status,
+        }
+    }
 }
 
 impl<S, T: Default> PipelineObject<S, T> {
@@ -62,6 +98,8 @@ impl<S, T: Default> PipelineObject<S, T> {
             generation: 1,
             created: Timestamp::UNIX_EPOCH,
             deleting: false,
+            deleted_at: None,
+            finalizers: FinalizerSummary::default(),
             labels: BTreeMap::new(),
             spec: Some(spec),
             status: T::default(),
@@ -69,8 +107,16 @@ impl<S, T: Default> PipelineObject<S, T> {
     }
 }
 
-/// The objects of a kind.
-pub type ObjectMap<S, T = ()> = BTreeMap<ObjectKey, PipelineObject<S, T>>;
+impl<S, T> PipelineObject<S, T> {
+    /// Takes in what the hub wrote to the object, with the version that the write made. A watch may have shown a newer one by now,
+    /// which holds that write already.
+    pub fn take_in(&mut self, written: Option<u64>, change: impl FnOnce(&mut Self)) {
+        if written.is_none_or(|version| version >= self.version) {
+            change(self);
+            self.version = written.unwrap_or(self.version);
+        }
+    }
+}
 
 /// The entries of a map that are in a namespace.
 pub fn within<'m, V>(
@@ -80,4 +126,27 @@ pub fn within<'m, V>(
     let first = ObjectKey::new(namespace, "");
     map.range(first..)
         .take_while(move |(key, _)| key.namespace == namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_before_what_a_watch_showed_changes_nothing() {
+        for (written, status) in [
+            (Some(6), "seen"),
+            (Some(7), "written"),
+            (Some(8), "written"),
+            (None, "written"),
+        ] {
+            let mut object = PipelineObject::<(), &str>::made("u".to_owned(), ());
+            (object.version, object.status) = (7, "seen");
+            object.take_in(written, |object| object.status = "written");
+            assert_eq!(
+                (object.status, object.version),
+                (status, written.unwrap_or(7).max(7))
+            );
+        }
+    }
 }

@@ -1,19 +1,18 @@
 //! What puts a Release on a Target: a `ReleaseBinding`, or a `Profile` whose selector matches.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::{Selector, SelectorExt as _};
-use serde_json::Value;
-
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::api::pipeline::{
-    ProfileSpec, ReleaseBindingSpec, ReleaseSource, ReleaseSourceKind, TargetReference, TargetSpec,
-    TargetStatus,
+    ProfileSpec, ProfileStatus, ReleaseSource, ReleaseSourceKind, TargetReference, TargetSpec, TargetStatus,
 };
 
-use super::object::{ObjectKey, PipelineObject, within};
+use super::object::{ObjectKey, PipelineObject};
+use super::object_map::NamedKind;
 use super::objects::PipelineObjects;
 use super::references::{Reference, ReferenceRules};
+use super::selector::{is_valid, label, matches};
 
 /// A Release that is bound to a Target, whether it exists or not.
 #[derive(Clone, Debug)]
@@ -22,14 +21,16 @@ pub struct BoundRelease<'o> {
     pub source: ReleaseSource,
     /// The Release.
     pub release: ObjectKey,
-    /// Data of the Profile for the Target.
-    pub userdata: Option<&'o Value>,
+    /// Everything that binds it, in order.
+    pub sources: Vec<ReleaseSource>,
+    /// Data of Profiles that bind it, each with its Profile.
+    pub userdata: Vec<(&'o ObjectKey, &'o Value)>,
 }
 
 /// What became of the source of a Release that a Target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceState {
-    /// It still binds the Release to the Target, or cannot be read.
+    /// It still binds the Release to the Target, or this version of the hub cannot read it.
     Binds,
     /// It is a Profile, and its selector does not match the Target any more.
     Unmatched,
@@ -46,75 +47,83 @@ pub struct TargetView<'o> {
     pub object: &'o PipelineObject<TargetSpec, TargetStatus>,
 }
 
-/// The Releases that are bound to a Target, each by the first of its sources, in the order of the sources.
+/// The Releases that are bound to a Target, each by the first of its sources and with the data of all, in the order of the sources.
 #[must_use]
 pub fn bound<'o>(
     target: TargetView<'o>,
     objects: &'o PipelineObjects,
     rules: &ReferenceRules,
 ) -> Vec<BoundRelease<'o>> {
-    let mut found: Vec<BoundRelease<'o>> = if rules.crosses_namespaces {
-        let bindings = objects.release_bindings.iter();
-        let profiles = objects.profiles.iter();
-        of_bindings(target, bindings, objects, rules)
-            .chain(of_profiles(target, profiles, objects, rules))
-            .collect()
-    } else {
-        let namespace = &target.key.namespace;
-        let bindings = within(&objects.release_bindings, namespace);
-        let profiles = within(&objects.profiles, namespace);
-        of_bindings(target, bindings, objects, rules)
-            .chain(of_profiles(target, profiles, objects, rules))
-            .collect()
-    };
+    let mut found = of_bindings(target, objects, rules);
+    found.extend(of_profiles(target, objects, rules));
     found.sort_by(|a, b| (&a.release, &a.source).cmp(&(&b.release, &b.source)));
-    found.dedup_by(|later, first| later.release == first.release);
+    found.dedup_by(|later, first| {
+        let is_same = later.release == first.release;
+        if is_same {
+            first.sources.append(&mut later.sources);
+            first.userdata.append(&mut later.userdata);
+        }
+        is_same
+    });
     found.sort_by(|a, b| a.source.cmp(&b.source));
     found
 }
 
-fn of_bindings<'o, S: 'o>(
+fn of_bindings<'o>(
     target: TargetView<'o>,
-    bindings: impl Iterator<Item = (&'o ObjectKey, &'o PipelineObject<ReleaseBindingSpec, S>)>,
     objects: &'o PipelineObjects,
     rules: &ReferenceRules,
-) -> impl Iterator<Item = BoundRelease<'o>> {
-    bindings.filter_map(move |(key, binding)| {
-        let spec = binding.spec.as_ref()?;
-        let is_meant = is_target(&spec.target_ref, key, target.key);
-        (is_meant && may_reach(ReleaseSourceKind::ReleaseBinding, key, target.key, objects, rules)).then(
-            || BoundRelease {
-                source: source(ReleaseSourceKind::ReleaseBinding, key),
+) -> Vec<BoundRelease<'o>> {
+    let kind = ReleaseSourceKind::ReleaseBinding;
+    let mut found = Vec::new();
+    for namespace in rules.reaching(&objects.grants, kind_name(kind), "Target", target.key) {
+        let bindings = &objects.release_bindings;
+        for (key, binding) in bindings.naming_from(namespace, NamedKind::Target, target.key) {
+            found.extend(binding.spec.as_ref().map(|spec| BoundRelease {
+                source: source(kind, key),
                 release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
-                userdata: None,
-            },
-        )
-    })
+                sources: vec![source(kind, key)],
+                userdata: Vec::new(),
+            }));
+        }
+    }
+    found
 }
 
-fn of_profiles<'o, S: 'o>(
+fn of_profiles<'o>(
     target: TargetView<'o>,
-    profiles: impl Iterator<Item = (&'o ObjectKey, &'o PipelineObject<ProfileSpec, S>)>,
     objects: &'o PipelineObjects,
     rules: &ReferenceRules,
-) -> impl Iterator<Item = BoundRelease<'o>> {
-    profiles.filter_map(move |(key, profile)| {
-        let spec = profile.spec.as_ref()?;
-        let is_meant = matches(&spec.target_selector, &target.object.labels);
-        (is_meant && may_reach(ReleaseSourceKind::Profile, key, target.key, objects, rules)).then(|| {
-            BoundRelease {
-                source: source(ReleaseSourceKind::Profile, key),
-                release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
-                userdata: spec.userdata.as_ref(),
+) -> Vec<BoundRelease<'o>> {
+    let kind = ReleaseSourceKind::Profile;
+    let labels = &target.object.labels;
+    let mut found = Vec::new();
+    for namespace in rules.reaching(&objects.grants, kind_name(kind), "Target", target.key) {
+        for (key, profile) in that_may_match(namespace, labels, objects) {
+            let Some(spec) = &profile.spec else { continue };
+            if matches(&spec.target_selector, labels) {
+                found.push(BoundRelease {
+                    source: source(kind, key),
+                    release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
+                    sources: vec![source(kind, key)],
+                    userdata: spec.userdata.iter().map(|data| (key, data)).collect(),
+                });
             }
-        })
-    })
+        }
+    }
+    found
 }
 
-/// Whether a selector matches labels; one that Kubernetes would refuse matches nothing.
-#[must_use]
-pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
-    Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))
+/// The Profiles of a namespace that require one of these labels, or none in particular.
+pub(super) fn that_may_match<'o>(
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+    objects: &'o PipelineObjects,
+) -> impl Iterator<Item = (&'o ObjectKey, &'o PipelineObject<ProfileSpec, ProfileStatus>)> {
+    let labels = labels.iter().map(|(key, value)| label(key, value));
+    let required = labels.chain([String::new()]);
+    let required = required.map(|label| ObjectKey::new(namespace, &label));
+    required.flat_map(|label| objects.profiles.naming(NamedKind::Label, &label))
 }
 
 /// Whether a binding in `key` names this Target.
@@ -132,18 +141,21 @@ pub fn may_reach(
     objects: &PipelineObjects,
     rules: &ReferenceRules,
 ) -> bool {
-    let from_kind = match kind {
-        ReleaseSourceKind::ReleaseBinding => "ReleaseBinding",
-        ReleaseSourceKind::Profile => "Profile",
-    };
     let reference = Reference {
-        from_kind,
+        from_kind: kind_name(kind),
         from: &key.namespace,
         to_kind: "Target",
         to: &target.namespace,
         name: &target.name,
     };
     rules.allow(&objects.grants, reference)
+}
+
+const fn kind_name(kind: ReleaseSourceKind) -> &'static str {
+    match kind {
+        ReleaseSourceKind::ReleaseBinding => "ReleaseBinding",
+        ReleaseSourceKind::Profile => "Profile",
+    }
 }
 
 fn source(kind: ReleaseSourceKind, key: &ObjectKey) -> ReleaseSource {
@@ -163,7 +175,7 @@ pub fn state(
     objects: &PipelineObjects,
     rules: &ReferenceRules,
 ) -> SourceState {
-    if !rules.serves(&source.namespace) {
+    if !rules.sees(source.kind, &source.namespace) {
         return SourceState::Binds;
     }
     let key = ObjectKey::new(&source.namespace, &source.name);
@@ -186,7 +198,9 @@ pub fn state(
             Some(profile) => profile.spec.as_ref().map_or(SourceState::Binds, |spec| {
                 if !is_release(&spec.release_ref.name) {
                     SourceState::Gone
-                } else if matches(&spec.target_selector, &target.object.labels) {
+                } else if !is_valid(&spec.target_selector)
+                    || matches(&spec.target_selector, &target.object.labels)
+                {
                     SourceState::Binds
                 } else {
                     SourceState::Unmatched

@@ -4,84 +4,105 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::{ConditionType, Reason, merge};
 use crate::api::pipeline::{
-    PipelineStatus, ProfileSpec, ProfileStatus, RegistryBindingSpec, ReleaseBindingSpec, ReleaseSourceKind,
-    ReleaseSpec, ReleaseStatus, TargetReference,
+    ComponentSpec, ComponentVersionSpec, PipelineStatus, RegistryBindingSpec, ReleaseBindingSpec,
+    ReleaseSource, ReleaseSourceKind, ReleaseSpec, ReleaseStatus, TargetReference,
 };
 
 use super::conditions::{Verdict, failure, reason};
-use super::object::{ObjectKey, PipelineObject, within};
+use super::left_out::{LeftOutIndex, winner};
+use super::object::{ObjectKey, PipelineObject};
 use super::objects::PipelineObjects;
-use super::references::{Reference, ReferenceRules};
+use super::references::ReferenceRules;
 use super::resolve::{unique_name, version};
-use super::source::{matches, may_reach};
+use super::rollout::RolloutIndex;
+use super::unread;
 
-/// The status that a Release should have.
+/// Everything that statuses follow from.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusInput<'o> {
+    /// All objects of the pipeline.
+    pub objects: &'o PipelineObjects,
+    /// What governs references.
+    pub rules: &'o ReferenceRules,
+    /// How far the rollouts of Profiles are.
+    pub rollouts: &'o RolloutIndex,
+    /// The Releases that lost to others, by Target.
+    pub left_out: &'o LeftOutIndex,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The status that a Release should have; `None` where this version of the hub cannot decode it, or it rests on what the hub may
+/// not read, as for the others.
 #[must_use]
 pub fn of_release(
     key: &ObjectKey,
     object: &PipelineObject<ReleaseSpec, ReleaseStatus>,
-    objects: &PipelineObjects,
-    rules: &ReferenceRules,
-    now: Timestamp,
+    input: &StatusInput<'_>,
 ) -> Option<ReleaseStatus> {
     let spec = object.spec.as_ref()?;
+    if unread::release(key, spec, input.rules) {
+        return None;
+    }
     let mut status = object.status.clone();
-    let ready = match version(key, spec, objects, rules) {
+    let ready = match version(key, spec, input.objects, input.rules) {
         Ok((_, version)) => {
             status.effective_unique_name = Some(unique_name(spec, version).to_owned());
             Verdict::good(Reason::Ready, "the ComponentVersion is there and may be used")
         }
         Err(why) => Verdict::bad(reason(&why), failure(key, &why)),
     };
-    set_ready(&mut status.conditions, ready, object.generation, now);
+    set_ready(&mut status.conditions, ready, object.generation, input.now);
     status.observed_generation = Some(object.generation);
     Some(status)
 }
 
-/// The status that a Profile should have.
-#[must_use]
-pub fn of_profile(
-    key: &ObjectKey,
-    object: &PipelineObject<ProfileSpec, ProfileStatus>,
-    objects: &PipelineObjects,
-    rules: &ReferenceRules,
-    now: Timestamp,
-) -> Option<ProfileStatus> {
-    let spec = object.spec.as_ref()?;
-    let matched = |targets: &mut dyn Iterator<Item = (&ObjectKey, bool)>| {
-        targets
-            .filter(|(target, is_matched)| {
-                *is_matched && may_reach(ReleaseSourceKind::Profile, key, target, objects, rules)
-            })
-            .count()
-    };
-    let selects = |object: &PipelineObject<_, _>| matches(&spec.target_selector, &object.labels);
-    let count = if rules.crosses_namespaces {
-        matched(&mut objects.targets.iter().map(|(key, object)| (key, selects(object))))
-    } else {
-        matched(&mut within(&objects.targets, &key.namespace).map(|(key, object)| (key, selects(object))))
-    };
-    let mut status = object.status.clone();
-    status.matched_targets = Some(i32::try_from(count).unwrap_or(i32::MAX));
-    let ready = released(&ObjectKey::new(&key.namespace, &spec.release_ref.name), objects);
-    set_ready(&mut status.conditions, ready, object.generation, now);
-    status.observed_generation = Some(object.generation);
-    Some(status)
-}
-
-/// The status that a binding of a Release should have.
+/// The status that a binding of a Release should have; `None` where it is not known yet.
 #[must_use]
 pub fn of_release_binding(
     key: &ObjectKey,
     object: &PipelineObject<ReleaseBindingSpec, PipelineStatus>,
-    objects: &PipelineObjects,
-    rules: &ReferenceRules,
-    now: Timestamp,
+    input: &StatusInput<'_>,
 ) -> Option<PipelineStatus> {
     let spec = object.spec.as_ref()?;
-    let ready = reached("ReleaseBinding", key, &spec.target_ref, objects, rules)
-        .unwrap_or_else(|| released(&ObjectKey::new(&key.namespace, &spec.release_ref.name), objects));
-    Some(with_ready(object.status.clone(), ready, object.generation, now))
+    if unread::binding(key, &spec.target_ref, input.rules) {
+        return None;
+    }
+    let release = ObjectKey::new(&key.namespace, &spec.release_ref.name);
+    let ready = if let Some(verdict) = reached("ReleaseBinding", key, &spec.target_ref, input) {
+        verdict
+    } else {
+        let namespace = spec.target_ref.namespace.as_ref().unwrap_or(&key.namespace);
+        let target = ObjectKey::new(namespace, &spec.target_ref.name);
+        if !input.left_out.knows(&target) {
+            return None;
+        }
+        let released = released(&release, input.objects);
+        superseded(key, &target, input)
+            .filter(|_| released.holds)
+            .unwrap_or(released)
+    };
+    Some(with_ready(
+        object.status.clone(),
+        ready,
+        object.generation,
+        input.now,
+    ))
+}
+
+/// What is on the Target in place of what a binding binds; `None` where nothing is.
+fn superseded(key: &ObjectKey, target: &ObjectKey, input: &StatusInput<'_>) -> Option<Verdict> {
+    let source = ReleaseSource {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        kind: ReleaseSourceKind::ReleaseBinding,
+    };
+    let left_out = input.left_out.of(target, &source)?;
+    let message = format!(
+        "another Release is on the Target in place of this one: {}; give this one a higher priority, or delete what binds the other",
+        winner(left_out, target)
+    );
+    Some(Verdict::bad(Reason::Superseded, message))
 }
 
 /// The status that a binding of a registry should have.
@@ -89,14 +110,15 @@ pub fn of_release_binding(
 pub fn of_registry_binding(
     key: &ObjectKey,
     object: &PipelineObject<RegistryBindingSpec, PipelineStatus>,
-    objects: &PipelineObjects,
-    rules: &ReferenceRules,
-    now: Timestamp,
+    input: &StatusInput<'_>,
 ) -> Option<PipelineStatus> {
     let spec = object.spec.as_ref()?;
+    if unread::binding(key, &spec.target_ref, input.rules) {
+        return None;
+    }
     let registry = ObjectKey::new(&key.namespace, &spec.registry_ref.name);
-    let ready = reached("RegistryBinding", key, &spec.target_ref, objects, rules).unwrap_or_else(|| {
-        if objects.registries.contains_key(&registry) {
+    let ready = reached("RegistryBinding", key, &spec.target_ref, input).unwrap_or_else(|| {
+        if input.objects.registries.contains_key(&registry) {
             Verdict::good(Reason::Ready, "the Registry and the Target are there")
         } else {
             let message = format!(
@@ -106,7 +128,55 @@ pub fn of_registry_binding(
             Verdict::bad(Reason::NotFound, message)
         }
     });
-    Some(with_ready(object.status.clone(), ready, object.generation, now))
+    Some(with_ready(
+        object.status.clone(),
+        ready,
+        object.generation,
+        input.now,
+    ))
+}
+
+/// The status that a component should have: nothing rests on it.
+#[must_use]
+pub fn of_component(
+    _: &ObjectKey,
+    object: &PipelineObject<ComponentSpec, PipelineStatus>,
+    input: &StatusInput<'_>,
+) -> Option<PipelineStatus> {
+    object.spec.as_ref()?;
+    let ready = Verdict::good(Reason::Ready, "the hub knows the component");
+    Some(with_ready(
+        object.status.clone(),
+        ready,
+        object.generation,
+        input.now,
+    ))
+}
+
+/// The status that a version of a component should have. A Release needs no Component, so one that is missing is only told of.
+#[must_use]
+pub fn of_component_version(
+    key: &ObjectKey,
+    object: &PipelineObject<ComponentVersionSpec, PipelineStatus>,
+    input: &StatusInput<'_>,
+) -> Option<PipelineStatus> {
+    let spec = object.spec.as_ref()?;
+    let component = ObjectKey::new(&key.namespace, &spec.component_ref.name);
+    let message = if input.objects.components.contains_key(&component) {
+        "Releases can name this version, and its Component is there".to_owned()
+    } else {
+        format!(
+            "Releases can name this version; its Component \"{}\" does not exist in this namespace, which no Release needs",
+            component.name
+        )
+    };
+    let ready = Verdict::good(Reason::Ready, message);
+    Some(with_ready(
+        object.status.clone(),
+        ready,
+        object.generation,
+        input.now,
+    ))
 }
 
 /// What keeps a binding from its Target; `None` where nothing does.
@@ -114,26 +184,14 @@ fn reached(
     from_kind: &str,
     key: &ObjectKey,
     target: &TargetReference,
-    objects: &PipelineObjects,
-    rules: &ReferenceRules,
+    input: &StatusInput<'_>,
 ) -> Option<Verdict> {
-    let namespace = target.namespace.as_ref().unwrap_or(&key.namespace);
-    let reference = Reference {
-        from_kind,
-        from: &key.namespace,
-        to_kind: "Target",
-        to: namespace,
-        name: &target.name,
-    };
-    let is_allowed = rules.allow(&objects.grants, reference);
-    if is_allowed
-        && objects
-            .targets
-            .contains_key(&ObjectKey::new(namespace, &target.name))
-    {
+    let objects = input.objects;
+    let (target, is_allowed) = input.rules.target(&objects.grants, from_kind, key, target);
+    if is_allowed && objects.targets.contains_key(&target) {
         return None;
     }
-    Some(if *namespace == key.namespace {
+    Some(if target.namespace == key.namespace {
         let message = format!(
             "the Target \"{}\" does not exist in the namespace of the binding",
             target.name
@@ -148,7 +206,8 @@ fn reached(
     })
 }
 
-fn released(release: &ObjectKey, objects: &PipelineObjects) -> Verdict {
+/// Whether a Release is there.
+pub(super) fn released(release: &ObjectKey, objects: &PipelineObjects) -> Verdict {
     if objects.releases.contains_key(release) {
         Verdict::good(Reason::Ready, "the Release is there")
     } else {

@@ -5,6 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::api::conditions::Reason;
 
 use super::object::ObjectKey;
+use super::object_map::NamedKind;
 use super::objects::PipelineObjects;
 use super::task_state::{PipelineTask, PipelineTaskState};
 
@@ -75,6 +76,50 @@ pub fn progress<'o>(
     }
 }
 
+/// Whether a task failed, and its chart was not pushed since: while a later attempt runs, its name says so. `base` is the name of
+/// the first.
+#[must_use]
+pub fn has_failed(objects: &PipelineObjects, namespace: &str, base: &str, spec_hash: &str) -> bool {
+    let last = attempts(objects, namespace, base).max_by_key(|(attempt, ..)| *attempt);
+    last.is_some_and(|(attempt, _, task)| {
+        // A tag that is taken is followed by another at once.
+        !is_tag_taken(task) && (task.spec_hash != spec_hash || is_failing(attempt > 1, task))
+    })
+}
+
+/// Whether a task whose name starts so failed, and its chart was not pushed since.
+#[must_use]
+pub fn has_failed_below(objects: &PipelineObjects, namespace: &str, prefix: &str) -> bool {
+    let mut named = named(objects, namespace, prefix);
+    named.any(|(key, task)| is_failing(base_name(&key.name) != key.name, task))
+}
+
+/// Whether a chart of a Release failed in a namespace, and was not pushed since.
+#[must_use]
+pub fn release_failed(objects: &PipelineObjects, namespace: &str, release: &ObjectKey) -> bool {
+    let mut tasks = objects.tasks.naming_from(namespace, NamedKind::Release, release);
+    tasks.any(|(key, task)| !is_tag_taken(task) && is_failing(base_name(&key.name) != key.name, task))
+}
+
+fn is_tag_taken(task: &PipelineTask) -> bool {
+    matches!(
+        &task.state,
+        PipelineTaskState::Failed {
+            reason: Reason::TagConflict,
+            ..
+        }
+    )
+}
+
+fn is_failing(is_later_attempt: bool, task: &PipelineTask) -> bool {
+    match &task.state {
+        PipelineTaskState::Succeeded { .. } => false,
+        PipelineTaskState::Failed { .. } => true,
+        PipelineTaskState::Blocked(reason) => is_later_attempt || reason.is_stalled(),
+        PipelineTaskState::Running => is_later_attempt,
+    }
+}
+
 /// When a task whose attempt failed is replaced.
 fn retry_due(failed: Timestamp, attempt: u32) -> Timestamp {
     let doublings = attempt.saturating_sub(1).min(10);
@@ -91,24 +136,43 @@ fn attempt_name(base: &str, attempt: u32) -> String {
     }
 }
 
+/// The tasks whose names start so.
+fn named<'o, 'n>(
+    objects: &'o PipelineObjects,
+    namespace: &'n str,
+    start: &'n str,
+) -> impl Iterator<Item = (&'o ObjectKey, &'o PipelineTask)> + use<'o, 'n> {
+    let first = ObjectKey::new(namespace, start);
+    objects
+        .tasks
+        .range(first..)
+        .take_while(move |(key, _)| key.namespace == namespace && key.name.starts_with(start))
+}
+
 /// The attempts at a task that are there, each with its number.
 fn attempts<'o, 'n>(
     objects: &'o PipelineObjects,
     namespace: &'n str,
     base: &'n str,
 ) -> impl Iterator<Item = (u32, &'o ObjectKey, &'o PipelineTask)> + use<'o, 'n> {
-    let first = ObjectKey::new(namespace, base);
-    let named = objects
-        .tasks
-        .range(first..)
-        .take_while(move |(key, _)| key.namespace == namespace && key.name.starts_with(base));
-    named.filter_map(move |(key, task)| {
+    named(objects, namespace, base).filter_map(move |(key, task)| {
         let number = match key.name.strip_prefix(base)? {
             "" => 1,
             rest => rest.strip_prefix(ATTEMPT)?.parse().ok()?,
         };
         Some((number, key, task))
     })
+}
+
+/// The last attempt at a task, and the name of the one that would follow. `base` is the name of the first.
+#[must_use]
+pub fn last_attempt<'o>(
+    objects: &'o PipelineObjects,
+    namespace: &str,
+    base: &str,
+) -> Option<(&'o ObjectKey, &'o PipelineTask, String)> {
+    let last = attempts(objects, namespace, base).max_by_key(|(attempt, ..)| *attempt);
+    last.map(|(attempt, key, task)| (key, task, attempt_name(base, attempt + 1)))
 }
 
 /// The attempts before the last one, which serve no purpose any more.
@@ -123,6 +187,16 @@ pub fn older_attempts<'o, 'n>(
     let older = attempts(objects, namespace, base).filter(move |(number, ..)| Some(*number) < last);
     let known = older.filter(|(_, _, task)| !task.deleting);
     known.map(|(_, key, task)| (key.clone(), task.uid.as_str()))
+}
+
+/// The tasks that are a Target's alone.
+pub fn own_tasks<'o>(
+    target: &'o ObjectKey,
+    objects: &'o PipelineObjects,
+) -> impl Iterator<Item = (&'o ObjectKey, &'o PipelineTask)> {
+    objects
+        .tasks
+        .naming_from(&target.namespace, NamedKind::Target, target)
 }
 
 /// The name of the first attempt.

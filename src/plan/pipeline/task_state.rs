@@ -3,10 +3,34 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::{ConditionType, Reason};
-use crate::api::{FailurePhase, RenderTaskSpec, TaskOwner};
+use crate::api::termination::PERMANENT_FAILURE;
+use crate::api::{FailurePhase, RegistryReference, RenderTaskSpec, TaskFailure, TaskOwner};
 use crate::plan::task::model::{Task, TaskPhase};
 
 use super::content_hash::content_hash;
+
+/// Where a task pushes its chart to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskChart {
+    /// The registry as the task names it.
+    pub registry: Option<RegistryReference>,
+    /// Repository of the chart.
+    pub repository: String,
+    /// Tag of the chart.
+    pub tag: String,
+}
+
+impl TaskChart {
+    /// Where a task pushes to.
+    #[must_use]
+    pub fn of(spec: &RenderTaskSpec) -> Self {
+        Self {
+            registry: spec.registry_ref.clone(),
+            repository: spec.repository.clone(),
+            tag: spec.tag.clone(),
+        }
+    }
+}
 
 /// A task that the pipeline may have made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +43,8 @@ pub struct PipelineTask {
     pub deleting: bool,
     /// The object that it was made for.
     pub owner: Option<TaskOwner>,
+    /// Where it pushes its chart to.
+    pub chart: TaskChart,
     /// How far it is.
     pub state: PipelineTaskState,
 }
@@ -57,6 +83,7 @@ impl PipelineTask {
             spec_hash: content_hash(spec),
             deleting: false,
             owner: spec.owner.clone(),
+            chart: TaskChart::of(spec),
             state: PipelineTaskState::Running,
         }
     }
@@ -69,6 +96,7 @@ impl PipelineTask {
             spec_hash: task.spec_hash.clone(),
             deleting: task.deleting,
             owner: task.spec.as_ref().and_then(|spec| spec.owner.clone()),
+            chart: task.spec.as_ref().map(TaskChart::of).unwrap_or_default(),
             state: if is_genuine {
                 state(task)
             } else {
@@ -88,9 +116,13 @@ fn state(task: &Task) -> PipelineTaskState {
         },
         TaskPhase::Failed => {
             let reason = reason_of(task, ConditionType::JobFailed).unwrap_or(Reason::JobFailed);
-            let phase = task.status.failure.as_ref().map(|failure| failure.phase);
-            // The same configuration renders the same way again, and a tag is not taken back.
-            let is_final = reason == Reason::TagConflict || phase == Some(FailurePhase::Render);
+            // The same configuration fails the same way again, and a tag is not taken back.
+            let is_permanent = |failure: &TaskFailure| {
+                failure.phase == FailurePhase::Render
+                    && failure.exit_code == Some(i32::from(PERMANENT_FAILURE))
+            };
+            let is_final =
+                reason == Reason::TagConflict || task.status.failure.as_ref().is_some_and(is_permanent);
             PipelineTaskState::Failed { reason, at, is_final }
         }
         TaskPhase::Pending => match reason_of(task, ConditionType::Ready) {

@@ -4,16 +4,27 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use crate::api::pipeline::HydratedProfile;
+
+use super::object::ObjectKey;
+
+/// A key that Profiles set differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataConflict {
+    /// Where it is, as a JSON pointer.
+    pub path: String,
+    /// The Profiles that set it.
+    pub profiles: Vec<ObjectKey>,
+}
+
 /// Merges the data of Profiles beneath that of the Target. Maps are merged deeply, a null removes a key, all else is replaced.
 ///
-/// A key that two Profiles set differently is left out, and its path is returned: neither may win.
+/// A key that two Profiles set differently is left out, and said: neither may win.
 #[must_use]
-pub fn merged<'v>(
-    profiles: impl IntoIterator<Item = &'v Value>,
-    target: Option<&Value>,
-) -> (Option<Value>, Vec<String>) {
+pub fn merged(profiles: &[HydratedProfile], target: Option<&Value>) -> (Option<Value>, Vec<DataConflict>) {
     let (mut below, mut conflicts) = (None, BTreeSet::new());
-    for data in profiles {
+    for profile in profiles {
+        let data = &profile.userdata;
         below = Some(match below {
             None => data.clone(),
             Some(known) => beside(known, data, &mut String::new(), &mut conflicts),
@@ -30,7 +41,23 @@ pub fn merged<'v>(
             .map(without_nulls)
             .or_else(|| target.cloned().map(without_nulls)),
     };
-    (merged, conflicts.into_iter().collect())
+    let said = conflicts.into_iter().map(|path| DataConflict {
+        profiles: setting(profiles, &path),
+        path,
+    });
+    (merged, said.collect())
+}
+
+/// The Profiles that set a key.
+fn setting(profiles: &[HydratedProfile], path: &str) -> Vec<ObjectKey> {
+    let set = profiles
+        .iter()
+        .filter(|profile| profile.userdata.pointer(path).is_some());
+    let mut keys: Vec<ObjectKey> = set
+        .map(|profile| ObjectKey::new(&profile.namespace, &profile.name))
+        .collect();
+    keys.dedup();
+    keys
 }
 
 /// Two Profiles' data together.
@@ -113,6 +140,17 @@ mod tests {
 
     use super::*;
 
+    /// Data of Profiles with the names p0, p1 and so on.
+    fn of(data: &[Value]) -> Vec<HydratedProfile> {
+        let profile = |(number, userdata): (usize, &Value)| HydratedProfile {
+            namespace: "team-a".to_owned(),
+            name: format!("p{number}"),
+            unique_name: "shop".to_owned(),
+            userdata: userdata.clone(),
+        };
+        data.iter().enumerate().map(profile).collect()
+    }
+
     #[test]
     fn the_target_wins_maps_merge_and_a_null_removes() {
         let rows = [
@@ -141,7 +179,7 @@ mod tests {
             ),
         ];
         for (profiles, target, expected) in rows {
-            let (data, conflicts) = merged(&profiles, target.as_ref());
+            let (data, conflicts) = merged(&of(&profiles), target.as_ref());
             assert_eq!((&data, conflicts), (&expected, vec![]), "{profiles:?} {target:?}");
         }
     }
@@ -149,15 +187,19 @@ mod tests {
     #[test]
     fn what_two_profiles_set_differently_is_of_neither() {
         let profiles = [json!({"a": {"b/c": 1}, "d": 1}), json!({"a": {"b/c": 2}, "d": 1})];
-        let (data, conflicts) = merged(&profiles, None);
+        let (data, conflicts) = merged(&of(&profiles), None);
+        let conflict = DataConflict {
+            path: "/a/b~1c".to_owned(),
+            profiles: vec![ObjectKey::new("team-a", "p0"), ObjectKey::new("team-a", "p1")],
+        };
         assert_eq!(
             (data, conflicts),
-            (Some(json!({"a": {}, "d": 1})), vec!["/a/b~1c".to_owned()])
+            (Some(json!({"a": {}, "d": 1})), vec![conflict])
         );
         // A third that agrees with one of them changes nothing.
         let profiles = [profiles[0].clone(), profiles[1].clone(), profiles[0].clone()];
-        assert_eq!(merged(&profiles, None).0, Some(json!({"a": {}, "d": 1})));
-        let (data, _) = merged(&profiles, Some(&json!({"a": {"b/c": 3}})));
+        assert_eq!(merged(&of(&profiles), None).0, Some(json!({"a": {}, "d": 1})));
+        let (data, _) = merged(&of(&profiles), Some(&json!({"a": {"b/c": 3}})));
         assert_eq!(data, Some(json!({"a": {"b/c": 3}, "d": 1})));
     }
 
@@ -177,12 +219,14 @@ mod tests {
     proptest! {
         #[test]
         fn the_order_of_profiles_does_not_matter(a in map(), b in map(), target in map()) {
-            prop_assert_eq!(merged([&a, &b], Some(&target)), merged([&b, &a], Some(&target)));
+            let (one, other) = (merged(&of(&[a.clone(), b.clone()]), Some(&target)), merged(&of(&[b, a]), Some(&target)));
+            prop_assert_eq!(one.0, other.0);
+            prop_assert_eq!(one.1.len(), other.1.len());
         }
 
         #[test]
         fn what_the_target_says_stands(a in map(), target in map()) {
-            let (data, _) = merged([&a], Some(&target));
+            let (data, _) = merged(&of(&[a]), Some(&target));
             let data = data.unwrap();
             for (key, value) in target.as_object().unwrap() {
                 match value {

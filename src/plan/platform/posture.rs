@@ -92,6 +92,7 @@ const fn skip_flag(check: PreflightCheck) -> &'static str {
         PreflightCheck::ResourceQuota => "skip-preflight-resource-quota",
         PreflightCheck::OwnRights => "skip-preflight-own-rights",
         PreflightCheck::RegistryScope => "skip-preflight-registry-scope",
+        PreflightCheck::Pipeline => "skip-preflight-pipeline",
         PreflightCheck::Peers => "skip-preflight-peers",
         PreflightCheck::UnownedNamespaces => "skip-preflight-unowned-namespaces",
     }

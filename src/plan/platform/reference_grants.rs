@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::api::ReferenceGrantSpec;
 use crate::api::labels::GROUP;
+use crate::api::{GrantFrom, GrantTo, ReferenceGrantSpec};
 use crate::plan::relist::{RelistMark, Relists};
 
 /// The namespaces that one watch of grants covers: one, or all.
@@ -16,29 +16,60 @@ pub type GrantScope = Option<Arc<str>>;
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceGrantIndex {
     namespaces: BTreeMap<String, BTreeMap<String, (ReferenceGrantSpec, RelistMark)>>,
+    /// The namespaces with grants for a kind of another namespace, each with how many there are.
+    granting: BTreeMap<(String, String), BTreeMap<String, usize>>,
     lists: Relists<GrantScope>,
 }
 
 impl ReferenceGrantIndex {
     /// Stores a grant; one that cannot be decoded allows nothing.
     pub fn put(&mut self, scope: &GrantScope, namespace: &str, uid: &str, spec: Option<ReferenceGrantSpec>) {
-        match spec {
-            Some(spec) => {
-                let grants = self.namespaces.entry(namespace.to_owned()).or_default();
-                grants.insert(uid.to_owned(), (spec, self.lists.mark(scope)));
-            }
-            None => self.remove(namespace, uid),
+        self.remove(namespace, uid);
+        let Some(spec) = spec else { return };
+        for from in &spec.from {
+            let granting = self.granting.entry((from.kind.clone(), from.namespace.clone()));
+            *granting.or_default().entry(namespace.to_owned()).or_default() += 1;
         }
+        let grants = self.namespaces.entry(namespace.to_owned()).or_default();
+        grants.insert(uid.to_owned(), (spec, self.lists.mark(scope)));
     }
 
     /// Removes a grant.
     pub fn remove(&mut self, namespace: &str, uid: &str) {
-        if let Some(grants) = self.namespaces.get_mut(namespace) {
-            grants.remove(uid);
-            if grants.is_empty() {
-                self.namespaces.remove(namespace);
+        let Some(grants) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        let gone = grants.remove(uid);
+        if grants.is_empty() {
+            self.namespaces.remove(namespace);
+        }
+        for from in gone.iter().flat_map(|(spec, _)| &spec.from) {
+            let key = (from.kind.clone(), from.namespace.clone());
+            let Some(granting) = self.granting.get_mut(&key) else {
+                continue;
+            };
+            if let Some(count) = granting.get_mut(namespace) {
+                *count -= 1;
+                if *count == 0 {
+                    granting.remove(namespace);
+                }
+            }
+            if granting.is_empty() {
+                self.granting.remove(&key);
             }
         }
+    }
+
+    /// A grant.
+    #[must_use]
+    pub fn get(&self, namespace: &str, uid: &str) -> Option<&ReferenceGrantSpec> {
+        self.namespaces.get(namespace)?.get(uid).map(|(spec, _)| spec)
+    }
+
+    /// The namespaces with a grant for objects of a kind and a namespace, whatever it is that they may refer to.
+    pub fn granting(&self, from_kind: &str, from: &str) -> impl Iterator<Item = &str> {
+        let granting = self.granting.get(&(from_kind.to_owned(), from.to_owned()));
+        granting.into_iter().flat_map(BTreeMap::keys).map(String::as_str)
     }
 
     /// A list of a scope begins.
@@ -49,18 +80,22 @@ impl ReferenceGrantIndex {
     /// The list of a scope ended: removes the grants that it did not show, and returns their namespaces.
     pub fn end_list(&mut self, scope: &GrantScope) -> Vec<String> {
         let mark = self.lists.mark(scope);
-        let mut lost = Vec::new();
-        for (namespace, grants) in &mut self.namespaces {
-            if scope.as_deref().is_none_or(|scope| scope == namespace) {
-                let before = grants.len();
-                grants.retain(|_, (_, listed)| *listed == mark);
-                if grants.len() < before {
-                    lost.push(namespace.clone());
-                }
-            }
+        let is_covered = |namespace: &str| scope.as_deref().is_none_or(|scope| scope == namespace);
+        let mut lost: Vec<(String, String)> = Vec::new();
+        for (namespace, grants) in self
+            .namespaces
+            .iter()
+            .filter(|(namespace, _)| is_covered(namespace))
+        {
+            let gone = grants.iter().filter(|(_, (_, listed))| *listed != mark);
+            lost.extend(gone.map(|(uid, _)| (namespace.clone(), uid.clone())));
         }
-        self.namespaces.retain(|_, grants| !grants.is_empty());
-        lost
+        for (namespace, uid) in &lost {
+            self.remove(namespace, uid);
+        }
+        let mut namespaces: Vec<String> = lost.into_iter().map(|(namespace, _)| namespace).collect();
+        namespaces.dedup();
+        namespaces
     }
 
     /// Whether a `RenderTask` of one namespace may refer to a `Registry` of another.
@@ -84,18 +119,60 @@ impl ReferenceGrantIndex {
     /// Whether objects of renderhub's, by kind and namespace, may refer to the object of a group, kind and name in namespace `to`.
     #[must_use]
     pub fn admits(&self, from: (&str, &str), to: &str, object: (&str, &str, &str)) -> bool {
-        let (group, kind, name) = object;
-        let admits = |grant: &ReferenceGrantSpec| {
-            let is_from = |f: &crate::api::GrantFrom| {
-                f.group == GROUP && (f.kind.as_str(), f.namespace.as_str()) == from
-            };
-            let is_to = |t: &crate::api::GrantTo| {
-                t.group == group && t.kind == kind && t.name.as_deref().is_none_or(|n| n == name)
-            };
-            grant.from.iter().any(is_from) && grant.to.iter().any(is_to)
-        };
-        self.namespaces
-            .get(to)
-            .is_some_and(|grants| grants.values().any(|(grant, _)| admits(grant)))
+        let mut grants = self.of(to, object);
+        grants.any(|grant| {
+            grant
+                .from
+                .iter()
+                .any(|f| is_from(f, from.0) && f.namespace == from.1)
+        })
     }
+
+    /// Whether objects of renderhub's, by kind and namespace, may refer to any object of a group and kind in namespace `to`.
+    #[must_use]
+    pub fn admits_some(&self, from: (&str, &str), to: &str, (group, kind): (&str, &str)) -> bool {
+        let grants = self.namespaces.get(to).into_iter().flat_map(BTreeMap::values);
+        let mut grants = grants.map(|(grant, _)| grant);
+        grants.any(|grant| {
+            let is_from = |f: &GrantFrom| is_from(f, from.0) && f.namespace == from.1;
+            let is_to = |t: &GrantTo| t.group == group && t.kind == kind;
+            grant.from.iter().any(is_from) && grant.to.iter().any(is_to)
+        })
+    }
+
+    /// The namespaces of which objects of renderhub's of a kind may refer to the object of a group, kind and name in namespace
+    /// `to`, each as often as a grant names it.
+    pub fn admitted<'g>(
+        &'g self,
+        from_kind: &str,
+        to: &str,
+        object: (&str, &str, &str),
+    ) -> impl Iterator<Item = &'g str> {
+        let from = self.of(to, object).flat_map(|grant| &grant.from);
+        from.filter(move |f| is_from(f, from_kind))
+            .map(|f| f.namespace.as_str())
+    }
+
+    /// The grants of a namespace that speak of this object.
+    fn of<'g>(
+        &'g self,
+        namespace: &str,
+        object: (&str, &str, &str),
+    ) -> impl Iterator<Item = &'g ReferenceGrantSpec> {
+        let (group, kind, name) = object;
+        let is_to = move |t: &GrantTo| {
+            t.group == group && t.kind == kind && t.name.as_deref().is_none_or(|n| n == name)
+        };
+        let grants = self
+            .namespaces
+            .get(namespace)
+            .into_iter()
+            .flat_map(BTreeMap::values);
+        let grants = grants.map(|(grant, _)| grant);
+        grants.filter(move |grant| grant.to.iter().any(is_to))
+    }
+}
+
+fn is_from(from: &GrantFrom, kind: &str) -> bool {
+    from.group == GROUP && from.kind == kind
 }

@@ -38,16 +38,7 @@ impl TenancyPolicy {
         if task.id.kind == TaskKind::ClusterRenderTask || spec.hostname.parse::<RegistryHost>().is_err() {
             return Ok(());
         }
-        let realm = spec.token_realm.as_deref();
-        let named = [
-            Some(("push to", spec.hostname.as_str())),
-            realm.map(|url| ("ask for tokens at", host_of(url))),
-        ];
-        let refused = named
-            .into_iter()
-            .flatten()
-            .find(|(_, host)| !self.own_hosts.admit(host));
-        refused.map_or(Ok(()), |(what, host)| {
+        self.refused_host(spec).map_or(Ok(()), |(what, host)| {
             let told = match host.parse::<RegistryHost>() {
                 Ok(host) if !crosses => host.as_str().to_owned(),
                 _ => "this host".to_owned(),
@@ -60,6 +51,23 @@ impl TenancyPolicy {
                 ),
             ))
         })
+    }
+
+    /// Whether the platform lets tenants name this registry, and its token service.
+    #[must_use]
+    pub fn admits(&self, spec: &RegistrySpec) -> bool {
+        self.refused_host(spec).is_none()
+    }
+
+    /// A host of the registry that tenants may not name, and what it would be used for.
+    fn refused_host<'s>(&self, spec: &'s RegistrySpec) -> Option<(&'static str, &'s str)> {
+        let realm = spec.token_realm.as_deref();
+        let named = [
+            Some(("push to", spec.hostname.as_str())),
+            realm.map(|url| ("ask for tokens at", host_of(url))),
+        ];
+        let mut named = named.into_iter().flatten();
+        named.find(|(_, host)| !self.own_hosts.admit(host))
     }
 
     /// Whether a failure is reported without its cause: the pod asked a host that a tenant chose, and the host never asked for a

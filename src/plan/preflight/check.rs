@@ -33,6 +33,8 @@ pub enum PreflightCheck {
     OwnRights,
     /// No registry is open to every namespace and every cluster.
     RegistryScope,
+    /// Where the hub makes tasks for Targets, the kinds are served and it has the rights.
+    Pipeline,
     /// No other hub serves the same tasks.
     Peers,
     /// No namespace with tasks is without a hub.
@@ -41,7 +43,7 @@ pub enum PreflightCheck {
 
 impl PreflightCheck {
     /// Every check, in the order of the report.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RenderingNamespace,
         Self::TenantTasks,
         Self::TenantRights,
@@ -51,6 +53,7 @@ impl PreflightCheck {
         Self::ResourceQuota,
         Self::OwnRights,
         Self::RegistryScope,
+        Self::Pipeline,
         Self::Peers,
         Self::UnownedNamespaces,
     ];
@@ -68,6 +71,7 @@ impl PreflightCheck {
             Self::ResourceQuota => "resource-quota",
             Self::OwnRights => "own-rights",
             Self::RegistryScope => "registry-scope",
+            Self::Pipeline => "pipeline",
             Self::Peers => "peers",
             Self::UnownedNamespaces => "unowned-namespaces",
         }

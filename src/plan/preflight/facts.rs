@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::ResourceQuotaSpec;
 use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 
+use super::needs::NeededPermission;
 use super::tenants::TenantPermissions;
 use crate::api::ClusterRegistrySpec;
 
@@ -47,6 +48,8 @@ pub struct PreflightFacts {
     pub quotas: Fact<Vec<ResourceQuotaSpec>>,
     /// What the hub may do.
     pub own_rules: Fact<HubPermissions>,
+    /// What the pipeline lacks; `None` where it is off.
+    pub pipeline: Fact<Option<PipelineFacts>>,
     /// Every registry of the platform, by name.
     pub registries: Fact<Vec<(String, ClusterRegistrySpec)>>,
 }
@@ -60,4 +63,13 @@ pub struct HubPermissions {
     pub kubeconfigs: Vec<ResourceRule>,
     /// In a namespace that it has nothing to do with.
     pub elsewhere: Vec<ResourceRule>,
+}
+
+/// What a hub that makes tasks for Targets lacks.
+#[derive(Clone, Debug, Default)]
+pub struct PipelineFacts {
+    /// Kinds that the API server does not serve, in the plural.
+    pub missing_kinds: Vec<&'static str>,
+    /// Permissions that the hub does not have, with their namespace; `None` is the whole cluster.
+    pub missing_permissions: Vec<(Option<String>, NeededPermission)>,
 }

@@ -102,7 +102,7 @@ pub(super) fn unknown(check: PreflightCheck, why: FactError, right: &str) -> Pre
     let fix = format!("grant it, as the chart does{without}");
     match check {
         // What only warns when it is wrong does not refuse when it is unknown.
-        PreflightCheck::OwnRights | PreflightCheck::RegistryScope => {
+        PreflightCheck::OwnRights | PreflightCheck::RegistryScope | PreflightCheck::Pipeline => {
             PreflightFinding::warning(check, message, fix)
         }
         _ => PreflightFinding::refused(check, message, fix),

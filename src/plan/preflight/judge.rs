@@ -6,7 +6,7 @@ use super::check::PreflightCheck;
 use super::facts::PreflightFacts;
 use super::finding::{PreflightFinding, unknown};
 use super::text::{shown, some_of};
-use super::{access, namespace, permissions};
+use super::{access, namespace, permissions, pipeline};
 use crate::api::ClusterRegistrySpec;
 
 /// Judges everything but the other hubs and the namespaces that no hub serves: those are judged by the Leases.
@@ -38,6 +38,7 @@ fn one(check: PreflightCheck, facts: &PreflightFacts) -> PreflightFinding {
         PreflightCheck::NetworkPolicy => namespace::denies_by_default(facts),
         PreflightCheck::ResourceQuota => namespace::is_bounded(facts),
         PreflightCheck::OwnRights => permissions::are_no_more_than_needed(facts),
+        PreflightCheck::Pipeline => pipeline::has_what_it_needs(facts),
         PreflightCheck::RegistryScope | PreflightCheck::Peers | PreflightCheck::UnownedNamespaces => {
             registry_scope(facts)
         }

@@ -7,6 +7,7 @@ use k8s_openapi::api::authorization::v1::ResourceRule;
 use super::check::PreflightCheck;
 use super::facts::PreflightFacts;
 use super::finding::{PreflightFinding, unknown};
+use super::needs::{MADE, STATUSES, WATCHED};
 use super::text::{shown, some_of};
 
 /// How far a right reaches.
@@ -51,11 +52,10 @@ const GOLDEN: &[RequiredPermission] = &[
     grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks", "clusterrendertasks"],
         &["get", "list", "watch", "patch", "delete"]),
     // Of a hub that makes tasks for Targets.
-    grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks", "hydratedtargets"], &["create", "delete"]),
-    grant(PermissionScope::Anywhere, "renderhub.dev", &["targets", "releases", "componentversions", "profiles", "releasebindings",
-        "registrybindings", "hydratedtargets"], &["list", "watch"]),
-    grant(PermissionScope::Anywhere, "renderhub.dev", &["targets/status", "releases/status", "profiles/status",
-        "releasebindings/status", "registrybindings/status", "hydratedtargets/status"], &["patch"]),
+    grant(PermissionScope::Anywhere, "renderhub.dev", MADE, &["create", "delete"]),
+    grant(PermissionScope::Anywhere, "renderhub.dev", &["targets"], &["patch"]),
+    grant(PermissionScope::Anywhere, "renderhub.dev", WATCHED, &["list", "watch"]),
+    grant(PermissionScope::Anywhere, "renderhub.dev", STATUSES, &["patch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", &["clusterregistries", "rendererclasses", "renderclusters", "queuepolicies",
         "registries", "referencegrants"], &["get", "list", "watch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks/status", "clusterrendertasks/status",

@@ -9,6 +9,8 @@ use super::*;
 use crate::api::ClusterRegistrySpec;
 
 mod excess;
+mod pipeline;
+mod tenants;
 
 const HUB: &str = "system:serviceaccount:renderhub-system:renderhub";
 
@@ -36,6 +38,7 @@ fn good() -> PreflightFacts {
         )]),
         quotas: Ok(vec![of(json!({"hard": {"pods": "300"}}))]),
         own_rules: Ok(HubPermissions::default()),
+        pipeline: Ok(Some(PipelineFacts::default())),
         registries: Ok(vec![registry("shop", "{namespace}/", &["team-a"])]),
     }
 }
@@ -208,13 +211,14 @@ fn a_fact_that_is_withheld_refuses_unless_it_could_only_warn() {
             policies: Err(why),
             quotas: Err(why),
             own_rules: Err(why),
+            pipeline: Err(why),
             registries: Err(why),
             ..good()
         };
         for finding in judge(&facts, &BTreeSet::new()) {
             let only_warns = matches!(
                 finding.check,
-                PreflightCheck::OwnRights | PreflightCheck::RegistryScope
+                PreflightCheck::OwnRights | PreflightCheck::RegistryScope | PreflightCheck::Pipeline
             );
             let expected = if only_warns {
                 CheckResult::Warning
@@ -285,119 +289,6 @@ fn strangers_are_distinguished_from_the_platforms_own() {
         charts.metadata.labels = Some(BTreeMap::from([label]));
         assert_eq!(result_of(charts), CheckResult::Ok, "{subject}");
     }
-}
-
-#[test]
-fn rights_of_tenants_are_listed_by_subject() {
-    let namespaces: Vec<String> = ["team-a", "team-b"].map(str::to_owned).into();
-    let asked = subjects(&namespaces, Some(HUB));
-    // All users in three groups, the two namespaces together, and the default account of each.
-    assert_eq!(asked.len(), 6);
-    assert_eq!(asked[3].subjects().len(), 2);
-    let mut facts = good();
-    facts.rights = Ok(TenantPermissions {
-        held: vec![
-            (asked[0].clone(), RIGHTS[0]),
-            (asked[4].clone(), right("create", "pods", "exec")),
-        ],
-        namespaces: 2,
-        is_sample: false,
-        is_cut: false,
-    });
-    let findings = judge(&facts, &BTreeSet::new());
-    let finding = findings
-        .iter()
-        .find(|f| f.check == PreflightCheck::TenantRights)
-        .unwrap();
-    assert_eq!(
-        finding.message,
-        "tenants hold rights in rendering: system:authenticated may get secrets, \
-         system:serviceaccount:team-a:default may create pods/exec"
-    );
-}
-
-#[test]
-fn one_namespace_is_no_namespaces() {
-    for (namespaces, reported) in [(0, " 0 namespaces:"), (1, " 1 namespace:"), (2, " 2 namespaces:")] {
-        let mut facts = good();
-        facts.rights = Ok(TenantPermissions {
-            held: Vec::new(),
-            namespaces,
-            is_sample: false,
-            is_cut: false,
-        });
-        let findings = judge(&facts, &BTreeSet::new());
-        let finding = findings
-            .iter()
-            .find(|f| f.check == PreflightCheck::TenantRights)
-            .unwrap();
-        assert!(finding.message.contains(reported), "{}", finding.message);
-    }
-}
-
-/// The right that is asked about, if it is.
-fn right(verb: &str, resource: &str, subresource: &str) -> RestrictedPermission {
-    let is_it =
-        |r: &&RestrictedPermission| (r.verb, r.resource, r.subresource) == (verb, resource, subresource);
-    *RIGHTS.iter().find(is_it).expect("it is asked about")
-}
-
-/// Holds: B10.
-#[test]
-fn every_way_to_a_credential_is_asked_about() {
-    for verb in ["get", "list", "watch", "create", "update", "patch"] {
-        right(verb, "secrets", "");
-    }
-    let workloads = [
-        "pods",
-        "jobs",
-        "cronjobs",
-        "deployments",
-        "replicasets",
-        "statefulsets",
-        "daemonsets",
-        "replicationcontrollers",
-    ];
-    for resource in workloads {
-        right("create", resource, "");
-    }
-    for subresource in ["exec", "attach", "portforward"] {
-        right("get", "pods", subresource);
-        right("create", "pods", subresource);
-    }
-    for verb in ["update", "patch"] {
-        right(verb, "pods", "ephemeralcontainers");
-        right(verb, "pods", "");
-    }
-    right("create", "serviceaccounts", "token");
-    for resource in ["rolebindings", "clusterrolebindings"] {
-        for verb in ["create", "update", "patch"] {
-            right(verb, resource, "");
-        }
-    }
-    let all: BTreeSet<_> = RIGHTS
-        .iter()
-        .map(|r| (r.verb, r.group, r.resource, r.subresource))
-        .collect();
-    assert_eq!(all.len(), RIGHTS.len(), "none twice");
-}
-
-#[test]
-fn no_question_is_lost_however_many_namespaces_there_are() {
-    let many: Vec<String> = (0..250).map(|number| format!("n{number}")).collect();
-    let asked = subjects(&many, None);
-    let groups: BTreeSet<&String> = asked
-        .iter()
-        .filter(|subject| subject.user.is_none())
-        .flat_map(|subject| &subject.groups)
-        .collect();
-    assert_eq!(groups.len(), 3 + 250);
-    assert!(asked.len() < 50, "{} questions for each right", asked.len());
-    // The hub is not asked about itself.
-    let own = "system:serviceaccount:n1:default";
-    let others = subjects(&many, Some(own));
-    assert!(others.iter().all(|subject| subject.user.as_deref() != Some(own)));
-    assert_eq!(others.len(), asked.len() - 1);
 }
 
 #[test]

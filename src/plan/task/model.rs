@@ -13,7 +13,7 @@ use crate::api::conditions::{self, ConditionType, Reason};
 use crate::api::names::{TaskKind, TaskUid, hex};
 use crate::api::{RenderTaskSpec, RenderTaskStatus};
 
-use super::finalizers::FinalizerSummary;
+use super::finalizer_summary::FinalizerSummary;
 use super::status_digest::StatusDigest;
 use super::target_seal::TargetSeal;
 
@@ -237,7 +237,8 @@ fn lean(spec: Value) -> Option<RenderTaskSpec> {
 
 /// Bytes of a value as JSON, which is at least what it takes in memory: every string is in it, and the field names make up for
 /// the structs.
-fn json_bytes(value: &impl Serialize) -> usize {
+#[must_use]
+pub fn json_bytes(value: &impl Serialize) -> usize {
     struct ByteCounter(usize);
 
     impl io::Write for ByteCounter {

@@ -57,6 +57,12 @@ impl SealKey {
         RenderTaskStatus { seal, ..status }
     }
 
+    /// When the Secret that holds the key was made.
+    #[must_use]
+    pub const fn made(&self) -> Timestamp {
+        self.made
+    }
+
     /// Whether the status on the task is the last one that the hub wrote; `last` is `None` for a task that the hub has not seen
     /// before.
     ///
@@ -77,7 +83,7 @@ impl SealKey {
         })
     }
 
-    pub(super) fn hmac_key(&self) -> hmac::Key {
+    pub(in crate::plan) fn hmac_key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, self.key.expose_secret())
     }
 }

@@ -13,6 +13,7 @@ pub(in crate::plan) mod tenant_destination;
 
 pub use destination_source::{DestinationSource, ReferrerGrants, wanted};
 pub use missing::{MissingReference, crossing, no_account, uncrossed};
+pub(in crate::plan) use read_identity::reader_in;
 pub use read_identity::{ReadIdentity, ServiceAccount};
 pub use reference::{NamedDestination, TenantReference};
 pub use tenant_credential::{TenantCredential, login};

@@ -4,7 +4,7 @@ use crate::api::conditions::Reason;
 use crate::api::oci::{Repository, Tag};
 use crate::api::{ChartMetadata, RegistryKind, RegistryReference, RenderTaskSpec};
 
-use super::finalizers::MAX_FINALIZERS;
+use super::finalizer_summary::MAX_FINALIZERS;
 use crate::plan::task::model::Task;
 use crate::plan::task::refusal::Refusal;
 

@@ -37,7 +37,8 @@ pub enum VerifyResult {
     Silent,
 }
 
-/// The state of a task's verification.
+/// The state of a task's verification. There is one question for a task at a time; the reconciler, the index and the controller carry it
+/// unread, so a second kind of check is another answer to that question, or this becomes a list.
 #[derive(Clone, Debug)]
 pub struct VerificationState {
     /// When it was first asked for.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use k8s_openapi::jiff::Timestamp;
+use renderhub::api::labels::GROUP;
 use renderhub_harness::audit::{Event, Mark};
 use renderhub_harness::{Audit, Identity};
 
@@ -37,6 +39,10 @@ pub struct Requests {
     pub reads: usize,
     /// From the arrival of the first such write to the answer of the last, in seconds.
     pub seconds: f64,
+    /// Arrival of the first write to an object of renderhub's kinds.
+    first_own: Option<Timestamp>,
+    /// Answer of the last write of each verb and resource.
+    last: BTreeMap<String, Timestamp>,
 }
 
 impl Requests {
@@ -68,6 +74,12 @@ impl Requests {
                 let what = format!("{} {}", event.action(), event.name);
                 *requests.written.entry(what).or_default() += 1;
                 requests.all_writes += usize::from(event.resource != "leases");
+                if event.group == GROUP {
+                    let known = requests.first_own.into_iter();
+                    requests.first_own = known.chain([event.received]).min();
+                }
+                let last = requests.last.entry(event.action()).or_insert(event.reached);
+                *last = event.reached.max(*last);
             }
             if !is_of_one_task(event) {
                 continue;
@@ -91,6 +103,21 @@ impl Requests {
         let housekeeping = |action: &str| HOUSEKEEPING.iter().any(|resource| action.ends_with(resource));
         let of_tasks = self.counts.iter().filter(|(action, _)| !housekeeping(action));
         of_tasks.map(|(_, count)| count).sum()
+    }
+
+    /// How many there are of a verb and resource.
+    pub fn count(&self, action: &str) -> usize {
+        self.counts.get(action).copied().unwrap_or_default()
+    }
+
+    /// From the arrival of the first write to an object of renderhub's kinds to the answer of the last of this verb and resource.
+    ///
+    /// # Errors
+    /// If there was none.
+    pub fn seconds_until(&self, action: &str) -> Result<f64> {
+        let ends = self.first_own.zip(self.last.get(action));
+        let (first, last) = ends.context("the audit log has no writes of this run")?;
+        Ok(last.duration_since(first).as_secs_f64())
     }
 
     /// Tasks a second, if these are the writes of so many tasks.

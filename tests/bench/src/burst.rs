@@ -200,19 +200,27 @@ pub fn patience(tasks: usize) -> Duration {
 }
 
 /// The API server's CPU time at the start of something.
-struct Server {
+pub struct Server {
     pid: String,
     before: f64,
 }
 
 impl Server {
-    fn look(world: &World) -> Result<Self> {
+    /// Looks at it now.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn look(world: &World) -> Result<Self> {
         let pid = world.apiserver_pid()?.to_string();
         let before = cpu_seconds(&pid)?;
         Ok(Self { pid, before })
     }
 
-    fn used(&self) -> Result<f64> {
+    /// What it used since then.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn used(&self) -> Result<f64> {
         Ok(cpu_seconds(&self.pid)? - self.before)
     }
 }

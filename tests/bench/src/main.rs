@@ -36,6 +36,11 @@ async fn main() -> Result<()> {
     match cli.command {
         Some(Command::Finisher(part)) => finisher::run(&part).await,
         Some(Command::Bare { part, in_flight }) => bare::run(&part, in_flight).await,
+        Some(Command::BareFleet {
+            part,
+            writes,
+            in_flight,
+        }) => pipeline::run_bare(&part, writes, in_flight).await,
         Some(Command::Soak(soak)) => soak::run(&cli.options, &soak).await,
         Some(Command::Idle) => std::future::pending().await,
         None => measure_all(&cli.options).await,

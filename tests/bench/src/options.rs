@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::instances::options::InstanceOptions;
 use crate::names::NamesOptions;
-use crate::pipeline::PipelineOptions;
+use crate::pipeline::{FleetWrites, PipelineOptions};
 use crate::remote::options::RemoteOptions;
 use crate::soak::SoakOptions;
 
@@ -36,6 +36,19 @@ pub enum Command {
         /// What every part must know.
         #[command(flatten)]
         part: Part,
+        /// Requests in flight.
+        #[arg(long)]
+        in_flight: usize,
+    },
+    /// Makes the writes of a hub for the fleet that exists, and nothing else.
+    #[command(hide = true)]
+    BareFleet {
+        /// What every part must know.
+        #[command(flatten)]
+        part: Part,
+        /// How often the hub wrote.
+        #[command(flatten)]
+        writes: FleetWrites,
         /// Requests in flight.
         #[arg(long)]
         in_flight: usize,

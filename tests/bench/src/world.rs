@@ -19,10 +19,11 @@ use renderhub::plan::task::model::Task;
 use renderhub_harness::hub::AS_INSTALLED;
 use renderhub_harness::process::Process;
 use renderhub_harness::progress::Progress;
-use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, rundir, wait_for};
+use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, Rights, rundir, wait_for};
 use serde_json::{Value, json};
 
 use crate::options::Options;
+use crate::pipeline::FleetWrites;
 use crate::wire::{self, IN_FLIGHT};
 use crate::{bare, objects, rights};
 
@@ -58,6 +59,18 @@ impl World {
     /// # Errors
     /// If it does not start.
     pub async fn start(options: &Options, with_policy: bool) -> Result<Self> {
+        Self::start_with(options, with_policy, rights::hub).await
+    }
+
+    /// The same with other rights of the hub, by its rendering namespace.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start_with(
+        options: &Options,
+        with_policy: bool,
+        rights: impl AsyncFnOnce(&str) -> Result<Rights>,
+    ) -> Result<Self> {
         ensure!(
             options
                 .tasks
@@ -78,7 +91,7 @@ impl World {
             namespaces.push(plane.namespace("team").await?);
         }
         let rendering = plane.rendering_namespace("rendering").await?;
-        let rights = rights::hub(&rendering).await?;
+        let rights = rights(&rendering).await?;
         let world = Self {
             admin: plane.admin().client().await?,
             hub_user: plane.user_with_rights("hub", &rights).await?,
@@ -321,6 +334,21 @@ impl World {
         self.spawn_part("bare", &self.bare_user, &self.hub_id, &[in_flight])
     }
 
+    /// Starts the bare writer of a fleet.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_bare_fleet(&self, writes: FleetWrites) -> Result<Process> {
+        let flags = [
+            format!("--in-flight={}", self.bare_in_flight),
+            format!("--target-statuses={}", writes.target_statuses),
+            format!("--release-statuses={}", writes.release_statuses),
+            format!("--profile-statuses={}", writes.profile_statuses),
+            format!("--target-patches={}", writes.target_patches),
+        ];
+        self.spawn_part("bare-fleet", &self.bare_user, &self.hub_id, &flags)
+    }
+
     fn spawn_part(&self, part: &str, user: &Identity, hub_ids: &str, flags: &[String]) -> Result<Process> {
         let mut command = Command::new(std::env::current_exe()?);
         command
@@ -365,7 +393,7 @@ async fn apply_chart(plane: &ControlPlane, with_policy: bool) -> Result<()> {
     }
     plane.apply_file(&files.join("policies/validating.yaml")).await?;
     if with_policy {
-        plane.apply_file(&files.join("policies/mutating.yaml")).await?;
+        plane.apply_file(&files.join("policies/finalizer.yaml")).await?;
         plane.apply_yaml(FINALIZER_EVERYWHERE).await?;
     }
     Ok(())

@@ -13,6 +13,8 @@ use crate::{ControlPlane, Tools, net, rundir, wait_for};
 
 /// Where Flux's own objects are.
 pub const NAMESPACE: &str = "flux-system";
+/// Its controllers.
+const PROGRAMS: [&str; 2] = ["source-controller", "helm-controller"];
 /// How long a controller may take to listen, on a machine that is busy with other tests.
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
@@ -29,20 +31,11 @@ impl Flux {
     /// # Errors
     /// If a program cannot be built, or does not start.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
-        let programs = ["source-controller", "helm-controller"].map(Tools::path);
+        let programs = PROGRAMS.map(Tools::path);
         let _progress = Progress::start("starting Flux");
         let [source, helm] = programs;
         let (source, helm) = (source?, helm?);
-        for program in [&source, &helm] {
-            let kinds = program.with_file_name("crds");
-            let mut files: Vec<_> = fs::read_dir(&kinds)?.collect::<std::io::Result<_>>()?;
-            files.sort_by_key(fs::DirEntry::path);
-            for file in files {
-                plane.apply_file(&file.path()).await?;
-            }
-        }
-        let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n");
-        plane.apply_yaml(&namespace).await?;
+        make_kinds(plane).await?;
         let ip = net::loopback();
         let [storage, metrics, health, helm_metrics, helm_health] =
             net::free_ports::<5>(ip)?.map(|port| SocketAddr::new(ip, port));
@@ -67,6 +60,24 @@ impl Flux {
             _helm: helm,
         })
     }
+}
+
+/// Makes Flux's kinds, and the namespace of its own objects.
+///
+/// # Errors
+/// If Flux cannot be built, or the API server refuses a kind.
+pub async fn make_kinds(plane: &ControlPlane) -> Result<()> {
+    for program in PROGRAMS.map(Tools::path) {
+        let kinds = program?.with_file_name("crds");
+        let mut files: Vec<_> = fs::read_dir(&kinds)?.collect::<std::io::Result<_>>()?;
+        files.sort_by_key(fs::DirEntry::path);
+        for file in files {
+            plane.apply_file(&file.path()).await?;
+        }
+    }
+    let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n");
+    plane.apply_yaml(&namespace).await?;
+    Ok(())
 }
 
 fn controller(

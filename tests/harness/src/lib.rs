@@ -78,6 +78,20 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # With a cluster that charts are installed on
+//!
+//! ```no_run
+//! # async fn example(registry: &renderhub_harness::Registry) -> anyhow::Result<()> {
+//! use renderhub_harness::{TargetCluster, helm::Helm, target};
+//!
+//! let helm = Helm::new()?.with_login(&registry.host(), registry.username(), registry.password())?;
+//! target::push_app(&helm, registry, "1.0.0").await?; // the chart of examples/pipeline/app
+//! let cluster = TargetCluster::start().await?; // a control plane, a node, Flux
+//! cluster.follow(registry, "team-a/bootstrap-edge").await?; // what a hub pushes there is installed
+//! cluster.app_says("shop", "version=1.0.0 greeting=hello site=north").await?;
+//! # Ok(()) }
+//! ```
+//!
 //! # What holds for every server
 //!
 //! - It has its own free ports, random passwords, keys and certificate authority, and listens on loopback or in
@@ -107,6 +121,7 @@ pub mod hub;
 pub mod identity;
 pub mod image;
 pub mod islet;
+pub mod kstatus;
 pub mod lane;
 pub mod memory_group;
 pub mod net;
@@ -120,6 +135,7 @@ pub mod registry;
 pub mod remote;
 pub mod rights;
 pub mod rundir;
+pub mod target;
 pub mod tools;
 mod turn;
 mod wait;
@@ -139,6 +155,7 @@ pub use node::Node;
 pub use registry::{Registry, RegistryOptions};
 pub use remote::Remote;
 pub use rights::Rights;
+pub use target::TargetCluster;
 pub use tools::{Earlier, Tools};
 pub use turn::{Turn, turn};
 pub use wait::wait_for;

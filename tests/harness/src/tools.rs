@@ -76,8 +76,8 @@ const SOURCE_CONTROLLER: Module = Module {
 };
 const HELM_CONTROLLER: Module = Module {
     dir: "helm-controller",
-    title: "Flux's helm-controller",
-    programs: &["helm-controller"],
+    title: "Flux's helm-controller and kstatus",
+    programs: &["helm-controller", "kstatus"],
     ldflags: "-s -w",
     crds_of: Some("github.com/fluxcd/helm-controller"),
 };
@@ -158,8 +158,15 @@ fn sources(module: &Module) -> Result<PathBuf> {
     Ok(tests.join(module.dir))
 }
 
-/// `${XDG_CACHE_HOME:-~/.cache}/renderhub/tools`.
 fn cache() -> Result<PathBuf> {
+    Ok(cache_directory()?.join("tools"))
+}
+
+/// `${XDG_CACHE_HOME:-~/.cache}/renderhub`.
+///
+/// # Errors
+/// If neither that variable nor `HOME` says where.
+pub fn cache_directory() -> Result<PathBuf> {
     let absolute = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)
@@ -168,7 +175,7 @@ fn cache() -> Result<PathBuf> {
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
     Ok(base
         .context("neither XDG_CACHE_HOME nor HOME is set: no place to keep the programs")?
-        .join("renderhub/tools"))
+        .join("renderhub"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::plan::task::status_seal::{LastStatusDigest, SealKey};
 
 use super::super::last_status::LastStatus;
 use super::super::outcome::StatusUpdate;
-use super::super::task_record::TaskRecord;
+use super::super::task_record::{TaskMaker, TaskRecord};
 use super::{TaskEventKind, TaskIndex};
 
 impl TaskIndex {
@@ -30,6 +30,7 @@ impl TaskIndex {
             return TaskEventKind::Late;
         }
         let is_forged = !key.is_genuine(&task, known.map(|known| known.last_status.last));
+        let made_by = known.map_or_else(|| TaskMaker::of(key.referrer(&task)), |known| known.made_by);
         if is_forged {
             let said = known.map(|known| self.status_compressor.open(&known.last_status));
             task.set_status(said.unwrap_or_default());
@@ -38,6 +39,7 @@ impl TaskIndex {
         self.remember(task.into(), version, self.task_lists.mark(scope));
         if let Some(record) = self.tasks.get_mut(&uid) {
             record.is_forged = is_forged;
+            record.made_by = made_by;
         }
         if is_forged {
             TaskEventKind::Forged

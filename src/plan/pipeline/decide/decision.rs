@@ -1,13 +1,20 @@
 //! What a decision rests on, and what it says.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderTaskSpec;
 use crate::api::pipeline::{HydratedTargetSpec, HydratedTargetStatus, TargetStatus};
 use crate::plan::pipeline::chart_cache::ChartCache;
+use crate::plan::pipeline::history::StoredVersion;
+use crate::plan::pipeline::lookups::{ChartAnswers, ChartQuestion};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
+use crate::plan::pipeline::prune::{Retirement, is_pruned, retire};
 use crate::plan::pipeline::references::ReferenceRules;
+use crate::plan::pipeline::resolution::LeftOutRelease;
+use crate::plan::pipeline::rollout::RolloutIndex;
 use crate::plan::pipeline::source::TargetView;
 use crate::plan::platform::catalog::Catalog;
 
@@ -25,25 +32,80 @@ pub struct NewTask {
 /// An object to be written or deleted, as it was seen.
 pub type SeenObject = (ObjectKey, String);
 
+/// What is done with the finalizer of a Target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FinalizerChange {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// It is put on the Target, before anything else is done.
+    Add,
+    /// It is taken off, after everything else is done.
+    Remove,
+    /// It is taken off although something of the Target may be left, which a person is told.
+    Force,
+}
+
+/// The shared tasks that a Target needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NeededTasks {
+    /// Every one of its namespace: nothing is decided about which.
+    All,
+    /// Those whose first attempts have these names.
+    Named(BTreeSet<String>),
+}
+
+impl Default for NeededTasks {
+    fn default() -> Self {
+        Self::Named(BTreeSet::new())
+    }
+}
+
+/// The status of a version to be written.
+pub type VersionRecord = (SeenObject, HydratedTargetStatus);
+
 /// What is to be done for a Target.
 #[derive(Clone, Debug, Default)]
 pub struct TargetDecision {
+    /// What is done with the Target's finalizer.
+    pub finalizer: FinalizerChange,
     /// Tasks to be made.
     pub new_tasks: Vec<NewTask>,
     /// The version to be made.
     pub new_version: Option<(String, HydratedTargetSpec)>,
     /// The status of a version to be written.
-    pub version_status: Option<(SeenObject, HydratedTargetStatus)>,
+    pub version_status: Option<VersionRecord>,
     /// Versions to be deleted.
     pub old_versions: Vec<SeenObject>,
+    /// Versions that stay until their charts are deleted, with the status that says so.
+    pub records: Vec<VersionRecord>,
     /// Tasks to be deleted.
     pub old_tasks: Vec<SeenObject>,
-    /// Names of the shared tasks that the Target needs.
-    pub needed: Vec<String>,
+    /// The shared tasks that the Target needs.
+    pub needed: NeededTasks,
     /// The status that the Target should have.
     pub status: TargetStatus,
     /// When to decide again, if nothing happens before.
     pub look_again: Option<Timestamp>,
+    /// Whether nothing is to be done before rollouts were looked at again.
+    pub awaits_rollout: bool,
+    /// Charts of an earlier version that the Target goes back to, which its registry is asked for.
+    pub questions: Vec<ChartQuestion>,
+    /// Releases that are bound to the Target and lost to others.
+    pub left_out: Vec<LeftOutRelease>,
+    /// Whether it is not known who lost, so that all are taken to be those that were known before.
+    pub is_left_out_unknown: bool,
+}
+
+/// Why the API server does not let the hub make an object for a Target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateRefusal {
+    /// An object of another has the name.
+    NameTaken,
+    /// A quota, an admission policy or a missing right forbids it.
+    Forbidden,
+    /// It is invalid by the installed definitions or by an admission policy.
+    Invalid,
 }
 
 /// Everything that a decision rests on.
@@ -57,8 +119,32 @@ pub struct TargetInput<'o> {
     pub rules: &'o ReferenceRules,
     /// What the platform offers.
     pub catalog: &'o Catalog,
+    /// Why what was decided before could not be made, more than once in a row.
+    pub refusal: Option<CreateRefusal>,
     /// Charts that were planned before.
     pub charts: &'o ChartCache,
+    /// How far the rollouts of Profiles are.
+    pub rollouts: &'o RolloutIndex,
+    /// What registries said of charts of earlier versions.
+    pub answers: &'o ChartAnswers,
     /// The time.
     pub now: Timestamp,
+}
+
+impl TargetDecision {
+    /// Gives a version up that is not kept any more.
+    pub(super) fn retire(
+        &mut self,
+        key: &ObjectKey,
+        version: &StoredVersion,
+        account: Option<&str>,
+        input: TargetInput<'_>,
+    ) {
+        let is_pruned = is_pruned(key, version, input.objects, input.rules, input.catalog);
+        let seen = (key.clone(), version.uid.clone());
+        match retire(version, account, is_pruned, input.now) {
+            Retirement::Delete => self.old_versions.push(seen),
+            Retirement::Record(status) => self.records.push((seen, *status)),
+        }
+    }
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::decision::{NewTask, TargetDecision, TargetInput};
+use super::decision::{CreateRefusal, FinalizerChange, NeededTasks, NewTask, TargetDecision, TargetInput};
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason, merge};
 use crate::api::pipeline::TargetSpec;
 use crate::plan::pipeline::chart::PlannedChart;
 use crate::plan::pipeline::conditions::Verdict;
 use crate::plan::pipeline::history::{StoredVersion, versions};
-use crate::plan::pipeline::object::{ObjectKey, within};
+use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::status::set_ready;
-use crate::plan::pipeline::task::{TaskProgress, base_name, older_attempts, progress};
+use crate::plan::pipeline::task::{TaskProgress, older_attempts, own_tasks, progress};
 
 /// A decision as it is made.
 pub(super) struct Draft<'o> {
@@ -21,6 +21,8 @@ pub(super) struct Draft<'o> {
     /// The versions of the Target by their number.
     pub versions: BTreeMap<i64, (&'o ObjectKey, &'o StoredVersion)>,
     pub out: TargetDecision,
+    /// Name of the first task for the newest version, where it is not pushed.
+    pub bootstrap_task: Option<String>,
     conditions: Vec<DesiredCondition>,
 }
 
@@ -35,10 +37,10 @@ pub(super) enum ChartState<'o> {
 }
 
 impl<'o> Draft<'o> {
-    /// An empty decision; `None` where this version of the hub cannot decode the Target, or it is being deleted.
+    /// An empty decision; `None` where this version of the hub cannot decode the Target.
     pub fn of(input: TargetInput<'o>) -> Option<Self> {
         let target = input.target;
-        let spec = target.object.spec.as_ref().filter(|_| !target.object.deleting)?;
+        let spec = target.object.spec.as_ref()?;
         Some(Self {
             input,
             spec,
@@ -47,18 +49,38 @@ impl<'o> Draft<'o> {
                 status: target.object.status.clone(),
                 ..TargetDecision::default()
             },
+            bootstrap_task: None,
             conditions: Vec::new(),
         })
     }
 
     pub fn condition(&mut self, type_: ConditionType, verdict: Verdict) {
+        let verdict = self.with_pin(verdict);
         self.conditions.push(verdict.of(type_));
+    }
+
+    /// The same, which says that the Target is pinned, where it is.
+    fn with_pin(&self, verdict: Verdict) -> Verdict {
+        let Some(to) = self.spec.rollback_to else {
+            return verdict;
+        };
+        let message = format!(
+            "{}; pinned to version {to} until rollbackTo is removed",
+            verdict.message
+        );
+        Verdict { message, ..verdict }
     }
 
     /// Keeps every shared task: nothing is decided about which of them are needed.
     pub fn keep_needed(&mut self) {
-        let tasks = within(&self.input.objects.tasks, &self.input.target.key.namespace);
-        self.out.needed = tasks.map(|(key, _)| base_name(&key.name).to_owned()).collect();
+        self.out.needed = NeededTasks::All;
+    }
+
+    /// Keeps these shared tasks, by the names of their first attempts.
+    pub fn keep(&mut self, tasks: impl IntoIterator<Item = String>) {
+        if let NeededTasks::Named(names) = &mut self.out.needed {
+            names.extend(tasks);
+        }
     }
 
     /// The newest version.
@@ -105,8 +127,22 @@ impl<'o> Draft<'o> {
         }
     }
 
+    /// Whether something of the Target is there, or is made now, and it has no finalizer yet.
+    fn needs_finalizer(&self) -> bool {
+        let TargetInput { target, objects, .. } = self.input;
+        let makes = || !self.out.new_tasks.is_empty() || self.out.new_version.is_some();
+        let has = || !self.versions.is_empty() || own_tasks(target.key, objects).next().is_some();
+        target.object.finalizers.hub_index.is_none() && (makes() || has())
+    }
+
     /// The decision with its conditions.
     pub fn finished(mut self, ready: Verdict) -> TargetDecision {
+        let is_creating = self.out.new_version.is_some() || !self.out.new_tasks.is_empty();
+        let ready = self.input.refusal.filter(|_| is_creating).map_or(ready, refused);
+        let ready = self.with_pin(ready);
+        if self.needs_finalizer() {
+            self.out.finalizer = FinalizerChange::Add;
+        }
         let generation = self.input.target.object.generation;
         let status = &mut self.out.status;
         merge(
@@ -119,5 +155,26 @@ impl<'o> Draft<'o> {
         set_ready(&mut status.conditions, ready, generation, self.input.now);
         status.observed_generation = Some(generation);
         self.out
+    }
+}
+
+/// `Ready` while the API server does not let the hub make what was decided.
+fn refused(refusal: CreateRefusal) -> Verdict {
+    match refusal {
+        CreateRefusal::NameTaken => Verdict::bad(
+            Reason::NameConflict,
+            "a RenderTask or HydratedTarget of another has the name of one that the hub makes for this Target; delete it: the hub tries \
+             again by itself",
+        ),
+        CreateRefusal::Forbidden => Verdict::bad(
+            Reason::CreateRefused,
+            "the API server forbids a RenderTask or HydratedTarget that the hub makes for this Target; look for a ResourceQuota or an \
+             admission policy in this namespace: the hub tries again by itself",
+        ),
+        CreateRefusal::Invalid => Verdict::bad(
+            Reason::CreateRefused,
+            "the API server finds a RenderTask or HydratedTarget that the hub makes for this Target invalid; ask the platform operator \
+             whether the CustomResourceDefinitions are those of this hub: the hub tries again by itself",
+        ),
     }
 }

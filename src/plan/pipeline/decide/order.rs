@@ -2,21 +2,51 @@
 
 use super::decision::{TargetDecision, TargetInput};
 use super::draft::Draft;
-use super::releases::BundledReleases;
+use super::teardown::teardown;
 use crate::api::conditions::{ConditionType, Reason};
-use crate::api::pipeline::{HydratedRelease, TargetRelease};
 use crate::plan::pipeline::conditions::Verdict;
 use crate::plan::pipeline::destination::destination;
+use crate::plan::pipeline::unread;
 
-/// What is to be done for a Target; `None` where this version of the hub cannot decode it, or it is being deleted.
+/// What is to be done for a Target; `None` where this version of the hub cannot decode it, or it rests on what the hub may not
+/// read.
 #[must_use]
 pub fn decide(input: TargetInput<'_>) -> Option<TargetDecision> {
+    if input.target.object.deleting {
+        return Some(teardown(input));
+    }
     let mut draft = Draft::of(input)?;
+    if unread::target(input.target, draft.spec, input.objects, input.rules) {
+        return None;
+    }
+    if let Some(verdict) = draft.unknown() {
+        return Some(draft.finished(verdict));
+    }
     let ready = draft.run();
     Some(draft.finished(ready))
 }
 
 impl Draft<'_> {
+    /// The verdict on a Target that rests on a namespace of which the hub does not hold every object; `None` where it does not.
+    fn unknown(&mut self) -> Option<Verdict> {
+        let TargetInput {
+            target,
+            objects,
+            rules,
+            ..
+        } = self.input;
+        let namespace = unread::overfull(target, self.spec, objects, rules)?;
+        self.keep_needed();
+        self.out.is_left_out_unknown = true;
+        self.out.status.leaving.clear();
+        let message = format!(
+            "the Components, ComponentVersions, Releases, Targets, Profiles, bindings and Registries of namespace {namespace} take more \
+             memory than the hub has for one namespace, so it does not know all of them; the Target stays as it is: delete some there, or \
+             spread them over several namespaces"
+        );
+        Some(Verdict::bad(Reason::TooManyObjects, message))
+    }
+
     /// Fills the decision; returns the verdict on `Ready`.
     fn run(&mut self) -> Verdict {
         let TargetInput {
@@ -28,6 +58,7 @@ impl Draft<'_> {
         } = self.input;
         if self.spec.suspend == Some(true) {
             self.keep_needed();
+            self.note_left_out();
             return Verdict::bad(
                 Reason::Suspended,
                 "the Target is suspended; remove suspend and it goes on",
@@ -37,6 +68,7 @@ impl Draft<'_> {
             Ok(destination) => destination,
             Err(refusal) => {
                 self.keep_needed();
+                self.note_left_out();
                 let verdict = Verdict::bad(refusal.reason, refusal.message);
                 self.condition(ConditionType::RegistryResolved, verdict.clone());
                 return verdict;
@@ -45,51 +77,12 @@ impl Draft<'_> {
         let usable = Verdict::good(Reason::Resolved, "the registry is there and may be used");
         self.condition(ConditionType::RegistryResolved, usable);
         let (content, verdict) = match self.spec.rollback_to {
-            Some(version) => self.pinned(version),
+            Some(version) => self.pinned(version, &destination),
             None => self.resolved(&destination),
         };
         let pushed = self.bootstrap(content, &destination);
         self.condition(ConditionType::BootstrapReady, pushed.clone());
         self.clean_up();
         if verdict.holds { pushed } else { verdict }
-    }
-
-    /// The content of the version that the Target is pinned to; `None` where there is none.
-    fn pinned(&mut self, to: i64) -> (Option<BundledReleases>, Verdict) {
-        self.keep_needed();
-        let found = self.versions.get(&to);
-        let Some(version) = found.and_then(|(_, version)| version.spec.as_ref()) else {
-            let message =
-                format!("version {to}, which rollbackTo names, does not exist; the Target stays as it is");
-            let verdict = Verdict::bad(Reason::VersionNotFound, message);
-            self.condition(ConditionType::ReleasesResolved, verdict.clone());
-            return (None, verdict);
-        };
-        let pinned = |reason| {
-            Verdict::good(
-                reason,
-                format!("pinned to version {to} until rollbackTo is removed"),
-            )
-        };
-        self.condition(ConditionType::ReleasesResolved, pinned(Reason::Resolved));
-        self.condition(ConditionType::ReleasesRendered, pinned(Reason::AllRendered));
-        self.out.status.leaving.clear();
-        self.out.status.releases = version.releases.iter().map(pinned_release).collect();
-        let bundled = BundledReleases {
-            releases: version.releases.clone(),
-            userdata: version.userdata.clone(),
-        };
-        (Some(bundled), pinned(Reason::Ready))
-    }
-}
-
-fn pinned_release((unique_name, release): (&String, &HydratedRelease)) -> TargetRelease {
-    TargetRelease {
-        unique_name: unique_name.clone(),
-        namespace: release.namespace.clone(),
-        name: release.name.clone(),
-        source: release.source.clone(),
-        priority: 0,
-        version: release.version.clone(),
     }
 }

@@ -1,48 +1,58 @@
 //! The Releases of a Target: which of them it gets, and whether their charts are pushed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::decision::TargetInput;
 use super::draft::{ChartState, Draft};
-use crate::api::TaskOwner;
+use super::staging::{WaitingRelease, verdict_on};
 use crate::api::conditions::{ConditionType, Reason};
-use crate::api::pipeline::{HydratedRelease, LeavingRelease, TargetRelease};
+use crate::api::pipeline::{
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, TargetRelease,
+};
 use crate::plan::pipeline::chart::PlannedChart;
 use crate::plan::pipeline::conditions::{Verdict, dependencies, listed, resolved};
 use crate::plan::pipeline::destination::RenderDestination;
-use crate::plan::pipeline::object::{ObjectKey, within};
-use crate::plan::pipeline::resolve::{AcceptedRelease, KeptReason, LEAVES_AFTER, Resolution, resolve};
+use crate::plan::pipeline::kept::{LEAVES_AFTER, profile_data};
+use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pipeline::object_map::NamedKind;
+use crate::plan::pipeline::resolution::{AcceptedRelease, BINDINGS_OF_TARGET, KeptReason, Resolution};
+use crate::plan::pipeline::resolve::resolve;
 use crate::plan::pipeline::task::base_name;
-use crate::plan::pipeline::userdata::merged;
+use crate::plan::pipeline::userdata::{DataConflict, merged};
+
+/// Most bindings that a version names for a Release; its schema has the same bound. Those of one host say the same, so the first
+/// are enough.
+const MAX_BINDINGS: usize = 64;
 
 /// What a chart of a Target bundles.
 pub(super) struct BundledReleases {
-    pub releases: BTreeMap<String, HydratedRelease>,
+    pub releases: BTreeMap<String, Arc<HydratedRelease>>,
+    pub profiles: Vec<HydratedProfile>,
     pub userdata: Option<Value>,
 }
 
 /// Releases whose charts are not pushed.
 #[derive(Default)]
-struct Unrendered {
-    pending: Vec<(ObjectKey, Option<Reason>)>,
-    failed: Vec<(ObjectKey, Reason, bool)>,
+pub(super) struct Unrendered {
+    pub pending: Vec<(ObjectKey, Option<Reason>)>,
+    pub failed: Vec<(ObjectKey, Reason, bool)>,
 }
 
 impl<'o> Draft<'o> {
     /// The content that the Releases of the Target make; `None` while not all of them are rendered.
     pub(super) fn resolved(&mut self, destination: &RenderDestination) -> (Option<BundledReleases>, Verdict) {
-        let TargetInput {
-            target,
-            objects,
-            rules,
-            now,
-            ..
-        } = self.input;
+        let input = self.input;
         let last = self.newest().and_then(|(_, version)| version.spec.as_ref());
-        let resolution = resolve(target, last, objects, rules, now);
+        let resolution = resolve(input.target, last, input.objects, input.rules, input.now);
+        if let Some(bindings) = resolution.too_many {
+            return self.too_many(bindings);
+        }
+        self.out.left_out.clone_from(&resolution.left_out);
         let verdict = resolved(&resolution);
         let may_be_empty = self.spec.allow_empty == Some(true) && resolution.unresolved.is_empty();
         self.condition(ConditionType::ReleasesResolved, verdict.clone());
@@ -52,10 +62,19 @@ impl<'o> Draft<'o> {
             return (None, verdict);
         }
         let mut releases = self.kept(&resolution);
-        let rendered = self.rendered(&resolution, destination, &mut releases);
-        let (userdata, conflicts) = self.userdata(&resolution);
-        let missing = dependencies(&resolution).or_else(|| conflict(&conflicts));
-        let content = rendered.holds.then_some(BundledReleases { releases, userdata });
+        let waiting = self.waiting(&resolution, last, destination);
+        self.hold_back(&waiting, &mut releases);
+        let rendered = self.rendered(&resolution, &waiting, destination, &mut releases);
+        let profiles = self.profiles(last, &resolution, &waiting);
+        let (userdata, conflicts) = merged(&profiles, self.spec.userdata.as_ref());
+        let missing = dependencies(&resolution)
+            .or_else(|| conflict(&conflicts))
+            .or_else(|| verdict_on(&waiting));
+        let content = rendered.holds.then_some(BundledReleases {
+            releases,
+            profiles,
+            userdata,
+        });
         let verdict = if rendered.holds {
             missing.unwrap_or(rendered)
         } else {
@@ -65,66 +84,119 @@ impl<'o> Draft<'o> {
         (content, verdict)
     }
 
+    /// Nothing is resolved: the Target stays as it is.
+    fn too_many(&mut self, bindings: usize) -> (Option<BundledReleases>, Verdict) {
+        let message = format!(
+            "{bindings} ReleaseBindings, RegistryBindings and Profiles are for this Target, of {BINDINGS_OF_TARGET} at most; the Target stays \
+             as it is: delete some, or let fewer Profiles match it"
+        );
+        let verdict = Verdict::bad(Reason::TooManyBindings, message);
+        self.keep_needed();
+        self.out.is_left_out_unknown = true;
+        self.out.status.leaving.clear();
+        for type_ in [ConditionType::ReleasesResolved, ConditionType::ReleasesRendered] {
+            self.condition(type_, verdict.clone());
+        }
+        (None, verdict)
+    }
+
+    /// Notes which Releases lose to others, where nothing else is decided about them.
+    pub(super) fn note_left_out(&mut self) {
+        let input = self.input;
+        let last = self.newest().and_then(|(_, version)| version.spec.as_ref());
+        self.out.left_out = resolve(input.target, last, input.objects, input.rules, input.now).left_out;
+    }
+
     /// The Releases that stay as they are, and the times of those that leave.
-    fn kept(&mut self, resolution: &Resolution<'_>) -> BTreeMap<String, HydratedRelease> {
+    fn kept(&mut self, resolution: &Resolution<'_>) -> BTreeMap<String, Arc<HydratedRelease>> {
         self.out.status.leaving.clear();
         self.out.status.releases.clear();
         let mut releases = BTreeMap::new();
         for kept in &resolution.kept {
             if let KeptReason::Unmatched(since) = kept.why {
-                self.look_again(since.saturating_add(LEAVES_AFTER).unwrap_or(since));
-                self.out.status.leaving.push(LeavingRelease {
-                    unique_name: kept.unique_name.clone(),
-                    since: Time(since),
-                });
+                self.leaving(&kept.unique_name, since);
             }
-            self.out.status.releases.push(TargetRelease {
+            self.out.status.releases.push(Arc::new(TargetRelease {
                 unique_name: kept.unique_name.clone(),
                 namespace: kept.last.namespace.clone(),
                 name: kept.last.name.clone(),
                 source: kept.source.clone(),
                 priority: kept.priority,
                 version: kept.last.version.clone(),
-            });
-            releases.insert(kept.unique_name.clone(), kept.last.clone());
+            }));
+            releases.insert(kept.unique_name.clone(), Arc::clone(kept.last));
             self.keep_tasks_of(kept.last);
         }
         releases
     }
 
-    /// Keeps the tasks of a Release that stays as it is: once it can be resolved again, its chart needs not be rendered again.
-    fn keep_tasks_of(&mut self, release: &HydratedRelease) {
-        let TargetInput { target, objects, .. } = self.input;
-        let is_its = |owner: &TaskOwner| {
-            owner.kind == "Release"
-                && owner.name == release.name
-                && owner.namespace.as_deref() == Some(&release.namespace)
-        };
-        let tasks = within(&objects.tasks, &target.key.namespace);
-        let tasks = tasks.filter(|(_, task)| task.owner.as_ref().is_some_and(is_its));
-        self.out
-            .needed
-            .extend(tasks.map(|(key, _)| base_name(&key.name).to_owned()));
+    /// Says that what has the unique name leaves once it has not matched for long enough.
+    fn leaving(&mut self, unique_name: &str, since: Timestamp) {
+        self.look_again(since.saturating_add(LEAVES_AFTER).unwrap_or(since));
+        let leaving = &mut self.out.status.leaving;
+        if leaving.iter().all(|known| known.unique_name != unique_name) {
+            leaving.push(LeavingRelease {
+                unique_name: unique_name.to_owned(),
+                since: Time(since),
+            });
+        }
     }
 
-    /// Whether the charts of all accepted Releases are pushed; those that are join `releases`.
+    /// The data of Profiles that the Target gets.
+    fn profiles(
+        &mut self,
+        last: Option<&HydratedTargetSpec>,
+        resolution: &Resolution<'_>,
+        waiting: &[WaitingRelease<'_>],
+    ) -> Vec<HydratedProfile> {
+        let TargetInput {
+            target,
+            objects,
+            rules,
+            now,
+            ..
+        } = self.input;
+        let is_waiting = |name: &str| waiting.iter().any(|waiting| waiting.unique_name == name);
+        let data = profile_data(target, last, resolution, &is_waiting, objects, rules, now);
+        for one in &data {
+            if let Some(since) = one.unmatched_since {
+                self.leaving(&one.profile.unique_name, since);
+            }
+        }
+        data.into_iter().map(|one| one.profile).collect()
+    }
+
+    /// Keeps the tasks of a Release that stays as it is: once it can be resolved again, its chart needs not be rendered again.
+    pub(super) fn keep_tasks_of(&mut self, release: &HydratedRelease) {
+        let TargetInput { target, objects, .. } = self.input;
+        let release = ObjectKey::new(&release.namespace, &release.name);
+        let namespace = &target.key.namespace;
+        let tasks = objects.tasks.naming_from(namespace, NamedKind::Release, &release);
+        self.keep(tasks.map(|(key, _)| base_name(&key.name).to_owned()));
+    }
+
+    /// Whether the charts of all accepted Releases but those that wait are pushed; those that are join `releases`.
     fn rendered(
         &mut self,
         resolution: &Resolution<'o>,
+        waiting: &[WaitingRelease<'_>],
         destination: &RenderDestination,
-        releases: &mut BTreeMap<String, HydratedRelease>,
+        releases: &mut BTreeMap<String, Arc<HydratedRelease>>,
     ) -> Verdict {
         let mut unrendered = Unrendered::default();
-        for release in &resolution.accepted {
-            let TargetInput { target, charts, .. } = self.input;
-            let chart = charts.release_chart(release, target.key, self.spec, destination);
-            self.out.status.releases.push(listed_release(release, &chart));
-            self.out.needed.push(chart.task_name.clone());
+        let is_waiting = |release: &&AcceptedRelease<'_>| {
+            let mut waiting = waiting.iter();
+            waiting.any(|waiting| waiting.release == release.release)
+        };
+        for release in resolution.accepted.iter().filter(|release| !is_waiting(release)) {
+            let (chart, state) = self.release_chart(release, destination);
+            let listed = listed_release(release, &chart);
+            self.out.status.releases.push(Arc::new(listed));
             let key = release.release.clone();
-            match self.progress_of(&chart, false) {
+            match state {
                 ChartState::Pushed { digest, .. } => {
                     let entry = hydrated(release, &chart, destination, digest);
-                    releases.insert(release.unique_name.clone(), entry);
+                    releases.insert(release.unique_name.clone(), Arc::new(entry));
                 }
                 ChartState::Pending(why) => unrendered.pending.push((key, why)),
                 ChartState::Failed(reason, is_final) => unrendered.failed.push((key, reason, is_final)),
@@ -134,23 +206,10 @@ impl<'o> Draft<'o> {
         listed.sort_by(|a, b| a.unique_name.cmp(&b.unique_name));
         unrendered.verdict()
     }
-
-    fn userdata(&self, resolution: &Resolution<'_>) -> (Option<Value>, Vec<String>) {
-        let is_accepted =
-            |release: &ObjectKey| resolution.accepted.iter().any(|known| known.release == *release);
-        let bound = resolution
-            .bound
-            .iter()
-            .filter(|bound| is_accepted(&bound.release));
-        merged(
-            bound.filter_map(|bound| bound.userdata),
-            self.spec.userdata.as_ref(),
-        )
-    }
 }
 
 impl Unrendered {
-    fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         if !self.failed.is_empty() {
             let texts = self.failed.iter().map(|(release, reason, _)| {
                 format!(
@@ -175,19 +234,30 @@ impl Unrendered {
     }
 }
 
-fn conflict(paths: &[String]) -> Option<Verdict> {
-    if paths.is_empty() {
+fn conflict(conflicts: &[DataConflict]) -> Option<Verdict> {
+    if conflicts.is_empty() {
         return None;
     }
+    let texts = conflicts.iter().map(|conflict| {
+        let profiles = conflict.profiles.iter().map(ObjectKey::to_string);
+        let key =
+            shown_path(&conflict.path).map_or_else(|| "a key".to_owned(), |path| format!("the key {path}"));
+        format!(
+            "Profiles {} set {key} of its data differently",
+            profiles.collect::<Vec<_>>().join(" and ")
+        )
+    });
     let message = format!(
-        "Profiles of this Target set {} of its data differently, so none of them does; let one of them set each, or set them in the Target",
-        if paths.len() == 1 {
-            "a key".to_owned()
-        } else {
-            format!("{} keys", paths.len())
-        }
+        "{}; none of them is used: let one Profile set each key, or set it in the Target",
+        listed(texts)
     );
     Some(Verdict::bad(Reason::UserdataConflict, message))
+}
+
+/// A path that can be shown: keys are free text, so any other is not repeated.
+fn shown_path(path: &str) -> Option<&str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    (!path.is_empty() && path.len() <= 100 && path.chars().all(is_plain)).then_some(path)
 }
 
 fn listed_release(release: &AcceptedRelease<'_>, chart: &PlannedChart) -> TargetRelease {
@@ -211,11 +281,26 @@ fn hydrated(
         namespace: release.release.namespace.clone(),
         name: release.release.name.clone(),
         source: release.source.clone(),
+        priority: release.priority,
+        registry_bindings: release
+            .registry_bindings
+            .iter()
+            .take(MAX_BINDINGS)
+            .map(named)
+            .collect(),
+        component_version_ref: named(&release.version_key),
         component_version: release.version.tag.clone(),
         repository: chart.repository.clone(),
         version: chart.version.clone(),
         insecure: destination.plain_http,
         pull_secret_name: destination.pull_secret.clone(),
         digest: digest.map(str::to_owned),
+    }
+}
+
+fn named(key: &ObjectKey) -> NamespacedName {
+    NamespacedName {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
     }
 }

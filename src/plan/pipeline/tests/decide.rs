@@ -7,7 +7,7 @@ use serde_json::json;
 use super::world::{World, at, key};
 use crate::plan::pipeline::chart_cache::{ChartCache, REMEMBERED};
 use crate::plan::pipeline::destination::destination;
-use crate::plan::pipeline::resolve::LEAVES_AFTER;
+use crate::plan::pipeline::kept::LEAVES_AFTER;
 
 fn with_release() -> World {
     let mut world = World::new();
@@ -26,9 +26,12 @@ fn a_version_is_written_before_its_chart_is_rendered_and_after_all_others_are() 
     assert!(world.step("edge").new_tasks.is_empty(), "it runs");
     world.succeed();
     let second = world.step("edge");
-    assert!(second.new_tasks.is_empty() && second.new_version.is_some());
+    assert!(second.new_tasks[0].is_targets_own && second.new_version.is_some());
     let third = world.step("edge");
-    assert!(third.new_tasks[0].is_targets_own && third.new_version.is_none());
+    assert!(
+        third.new_tasks.is_empty() && third.new_version.is_none(),
+        "it runs"
+    );
     world.succeed();
     assert!(world.step("edge").version_status.is_some());
     assert_eq!(world.ready("edge").0, "Ready");
@@ -143,20 +146,16 @@ fn a_selector_must_not_match_for_a_minute_before_its_release_leaves() {
     world.bind("edge", "a");
     world.profile("some", "b", &json!({"ring": "one"}));
     world.settle("edge");
-    let relabel = |world: &mut World, ring: &str| {
-        let target = world.objects.targets.get_mut(&key("edge")).unwrap();
-        target.labels = [("ring".to_owned(), ring.to_owned())].into();
-    };
-    relabel(&mut world, "two");
+    world.relabel("edge", "two");
     let seconds = LEAVES_AFTER.as_secs();
     assert_eq!(world.step("edge").look_again, Some(at(seconds)));
     world.now = seconds - 1;
     world.settle("edge");
     assert_eq!(world.bundled("edge").len(), 2);
     // It matched in between, so the minute begins anew.
-    relabel(&mut world, "one");
+    world.relabel("edge", "one");
     world.settle("edge");
-    relabel(&mut world, "two");
+    world.relabel("edge", "two");
     world.settle("edge");
     world.now += seconds - 1;
     world.settle("edge");
@@ -212,6 +211,62 @@ fn a_target_without_releases_keeps_what_it_has_unless_it_may_be_empty() {
 }
 
 #[test]
+fn a_registry_without_a_secret_to_push_with_is_told_of_and_what_is_there_stays() {
+    let of_name =
+        |field: &str| serde_json::from_value(json!({"hostname": "r.test", field: {"name": "push"}}));
+    for field in ["pushSecretRef", "solarSecretRef"] {
+        let mut world = with_release();
+        world.bind("edge", "a");
+        let set = |world: &mut World, spec| {
+            world.objects.registries.get_mut(&key("main")).unwrap().spec = Some(spec);
+        };
+        set(&mut world, of_name(field).unwrap());
+        world.settle("edge");
+        assert_eq!(world.ready("edge").0, "Ready", "{field}");
+        set(
+            &mut world,
+            serde_json::from_value(json!({"hostname": "r.test"})).unwrap(),
+        );
+        world.settle("edge");
+        let (reason, message) = world.ready("edge");
+        assert_eq!(reason, "MissingPushSecretRef");
+        assert!(
+            message.contains("\"main\" names no Secret") && message.contains("pushSecretRef"),
+            "{message}"
+        );
+        assert_eq!(
+            (world.bundled("edge").len(), world.objects.tasks.len()),
+            (1, 2),
+            "nothing goes"
+        );
+        let status = &world.objects.targets[&key("edge")].status;
+        let is_so = |type_: &str, value: &str| {
+            let mut conditions = status.conditions.iter();
+            conditions.any(|c| c.type_ == type_ && c.status == value && c.reason == "MissingPushSecretRef")
+        };
+        assert!(is_so("RegistryResolved", "False") && is_so("Stalled", "True"));
+    }
+}
+
+/// A Release that several bind has the data of all, whichever is the first by its name.
+#[test]
+fn data_of_each_profile_count_also_where_they_bind_one_release() {
+    let mut world = World::new();
+    world.target("edge", &json!({"ring": "one"}), json!({"userdata": {"own": 1}}));
+    world.release("a", "a", &json!({}), json!({}));
+    world.bind("edge", "a");
+    for (name, data) in [("x", json!({"x": 1})), ("y", json!({"y": 1}))] {
+        world.profile(name, "a", &json!({"ring": "one"}));
+        world.profile_data(name, data);
+    }
+    world.settle("edge");
+    assert_eq!(world.ready("edge").0, "Ready");
+    let version = world.objects.hydrated_targets.values().next().unwrap();
+    let data = version.spec.as_ref().unwrap().userdata.clone();
+    assert_eq!(data, Some(json!({"own": 1, "x": 1, "y": 1})));
+}
+
+#[test]
 fn a_suspended_target_is_left_alone() {
     let mut world = with_release();
     world.bind("edge", "a");
@@ -232,11 +287,67 @@ fn a_repository_begins_with_what_the_registry_grants() {
     ] {
         let mut world = with_release();
         world.bind("edge", "a");
-        let registry = world.objects.registries.get_mut(&key("main")).unwrap();
+        let mut registry = world.objects.registries.get_mut(&key("main")).unwrap();
         registry.spec.as_mut().unwrap().repository_prefix = Some(prefix.to_owned());
+        drop(registry);
         assert_eq!(
             world.decide("edge").new_tasks[0].spec.repository,
             repository,
+            "{prefix}"
+        );
+    }
+}
+
+#[test]
+fn names_are_cut_to_what_oci_helm_and_kubernetes_allow() {
+    let mut world = World::new();
+    let (long, other) = ("r".repeat(253), format!("{}x", "r".repeat(252)));
+    world.target(&long, &json!({}), json!({}));
+    for release in [&long, &other] {
+        world.release(release, release, &json!({}), json!({}));
+        let binding = format!("b{}", release.len() + usize::from(release.ends_with('x')));
+        world.bind_as(&binding, &long, release);
+    }
+    let tasks = world.decide(&long).new_tasks;
+    assert_eq!(tasks.len(), 2);
+    assert_ne!(
+        (&tasks[0].name, &tasks[0].spec.repository),
+        (&tasks[1].name, &tasks[1].spec.repository)
+    );
+    world.settle(&long);
+    let bootstrap = world
+        .objects
+        .tasks
+        .keys()
+        .find(|key| key.name.starts_with("bootstrap-"));
+    let names = tasks
+        .iter()
+        .map(|task| task.name.as_str())
+        .chain(bootstrap.map(|key| key.name.as_str()));
+    assert!(
+        names.clone().count() == 3 && names.clone().all(|name| name.len() <= 80),
+        "{:?}",
+        names.collect::<Vec<_>>()
+    );
+    for task in &tasks {
+        let chart = task.spec.repository.rsplit('/').next().unwrap();
+        assert!(chart.len() <= 53 && task.spec.repository.len() <= 255 && task.spec.tag.len() <= 63);
+    }
+}
+
+#[test]
+fn a_prefix_that_leaves_no_room_for_the_names_of_charts_is_refused() {
+    let mut world = with_release();
+    world.bind("edge", "a");
+    let registry = |prefix: String| json!({"hostname": "r.test", "pushSecretRef": {"name": "push"}, "repositoryPrefix": prefix});
+    for (prefix, is_taken) in [(255 - 6 - 63 - 46 - 3, true), (255 - 6 - 63 - 46 - 2, false)] {
+        let mut registered = world.objects.registries.get_mut(&key("main")).unwrap();
+        registered.spec = serde_json::from_value(registry("p".repeat(prefix))).unwrap();
+        drop(registered);
+        world.step("edge");
+        assert_eq!(
+            world.ready("edge").0 != "RepositoryNotAllowed",
+            is_taken,
             "{prefix}"
         );
     }
@@ -269,7 +380,7 @@ fn only_so_many_charts_are_remembered() {
     let charts = ChartCache::default();
     for number in 0..=REMEMBERED {
         destination.prefix = format!("prefix-{number}");
-        charts.release_chart(&resolution.accepted[0], key, spec, &destination);
+        charts.release_chart(&resolution.accepted[0], key, spec, &destination, 0);
         assert!(charts.len() <= REMEMBERED);
     }
     assert!(!charts.is_empty());

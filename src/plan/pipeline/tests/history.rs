@@ -11,21 +11,26 @@ use crate::plan::pipeline::history::{
     MAX_VERSION_BYTES, StoredVersion, changes, next_version, superfluous, version_name,
 };
 use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::task::finalizer_summary::FinalizerSummary;
 
 #[test]
 fn versions_rise_by_one_from_the_second_in_which_the_target_was_made() {
     let second = at(0).as_second();
-    for (newest, recorded, next) in [
-        (None, None, second),
-        (Some(7), None, 8),
-        (None, Some(9), 10),
-        (Some(7), Some(9), 10),
-        (Some(9), Some(7), 10),
+    for (newest, recorded, others, next) in [
+        (None, None, None, second),
+        (Some(7), None, None, 8),
+        (None, Some(9), None, 10),
+        (Some(7), Some(9), None, 10),
+        (Some(9), Some(7), None, 10),
+        // A Target of the name was there before, and made more versions than seconds have passed.
+        (None, None, Some(second - 9), second),
+        (None, None, Some(second), second + 1),
+        (Some(second + 1), None, Some(second), second + 2),
     ] {
         assert_eq!(
-            next_version(newest, recorded, at(0)),
+            next_version(newest, recorded, others, at(0)),
             next,
-            "{newest:?} {recorded:?}"
+            "{newest:?} {recorded:?} {others:?}"
         );
     }
 }
@@ -48,6 +53,8 @@ fn version(is_pushed: bool) -> StoredVersion {
         generation: 1,
         created: at(0),
         deleting: false,
+        deleted_at: None,
+        finalizers: FinalizerSummary::default(),
         labels: BTreeMap::new(),
         spec: None,
         status: HydratedTargetStatus {

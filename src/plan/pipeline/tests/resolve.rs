@@ -4,8 +4,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::world::{World, key};
-use crate::plan::pipeline::resolve::{LeftOutReason, MAX_RELEASES, Resolution, ResolveFailure};
-use crate::plan::pipeline::source::matches;
+use crate::plan::pipeline::resolution::{
+    LeftOutReason, MAX_RELEASES, ReleaseObject, Resolution, ResolveFailure,
+};
+use crate::plan::pipeline::selector::matches;
 
 fn names(resolution: &Resolution<'_>) -> Vec<String> {
     let accepted = resolution.accepted.iter();
@@ -134,6 +136,48 @@ fn a_target_has_so_many_releases_at_most() {
     );
 }
 
+/// Holds: F6.
+#[test]
+fn what_a_target_has_is_not_pushed_out_by_what_is_one_too_many() {
+    let mut world = World::new();
+    world.target("edge", &json!({}), json!({}));
+    for number in 0..MAX_RELEASES {
+        let name = format!("r{number}");
+        world.release(&name, &name, &json!({}), json!({}));
+        world.bind("edge", &name);
+    }
+    world.settle("edge");
+    world.objects.releases.remove(&key("r7"));
+    world.release("new", "new", &json!({}), json!({"priority": 9}));
+    world.bind("edge", "new");
+    let resolution = world.resolve("edge");
+    assert_eq!(
+        (resolution.accepted.len(), resolution.kept.len()),
+        (MAX_RELEASES - 1, 1)
+    );
+    assert_eq!(resolution.unresolved[0].release, key("new"));
+    world.settle("edge");
+    assert_eq!(world.bundled("edge").len(), MAX_RELEASES);
+}
+
+#[test]
+fn a_release_that_says_what_is_no_selector_is_left_out() {
+    let mut world = World::new();
+    world.target("edge", &json!({}), json!({}));
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
+    world.release("a", "a", &json!({}), json!({"antiAffinity": selector}));
+    world.bind("edge", "a");
+    assert_eq!(
+        world.resolve("edge").unresolved[0].why,
+        ResolveFailure::InvalidAntiAffinity
+    );
+}
+
+fn excludes(a: &ReleaseObject, b: &ReleaseObject) -> bool {
+    let selector = a.spec.as_ref().and_then(|spec| spec.anti_affinity.as_ref());
+    selector.is_some_and(|selector| matches(selector, &b.labels))
+}
+
 /// A Release of a drawn world: component, priority, label, and what it excludes.
 type Drawn = (u8, i32, u8, Option<u8>);
 
@@ -166,10 +210,7 @@ proptest! {
         for (number, one) in resolution.accepted.iter().enumerate() {
             for other in &resolution.accepted[number + 1..] {
                 prop_assert_ne!(&one.unique_name, &other.unique_name);
-                let excludes = |a: &crate::plan::pipeline::resolve::AcceptedRelease<'_>, b: &crate::plan::pipeline::resolve::AcceptedRelease<'_>| {
-                    a.spec.anti_affinity.as_ref().is_some_and(|selector| matches(selector, &b.object.labels))
-                };
-                prop_assert!(!excludes(one, other) && !excludes(other, one));
+                prop_assert!(!excludes(one.object, other.object) && !excludes(other.object, one.object));
             }
         }
         prop_assert_eq!(resolution.accepted.len() + resolution.left_out.len(), releases.len());
@@ -188,14 +229,33 @@ proptest! {
     }
 
     #[test]
-    fn the_order_in_which_releases_were_bound_does_not_matter(releases in releases()) {
-        // Maps are sorted by name, so the order is that of the names: the same Releases under other names of bindings.
-        let world = drawn(&releases);
-        let mut renamed = world.clone();
-        renamed.objects.release_bindings.clear();
-        for number in (0..releases.len()).rev() {
-            renamed.bind("edge", &format!("r{number}"));
+    fn what_a_target_has_and_what_joins_it_exclude_none_and_fit(
+        before in releases(), after in releases(), missing in proptest::collection::vec(any::<bool>(), 8),
+    ) {
+        let mut world = drawn(&before);
+        world.settle("edge");
+        let had = world.bundled("edge").len();
+        for (number, is_missing) in missing.iter().enumerate() {
+            if *is_missing {
+                world.objects.component_versions.remove(&key(&format!("c{number}")));
+            }
         }
-        prop_assert_eq!(names(&renamed.resolve("edge")), names(&world.resolve("edge")));
+        for (name, release) in drawn(&after).objects.releases.iter() {
+            let name = format!("new-{}", name.name);
+            world.objects.releases.insert(key(&name), release.clone());
+            world.bind("edge", &name);
+        }
+        let resolution = world.resolve("edge");
+        let kept = resolution.kept.iter().map(|kept| (&kept.unique_name, kept.object.unwrap()));
+        let chosen: Vec<_> = resolution.accepted.iter().map(|r| (&r.unique_name, r.object)).chain(kept).collect();
+        for (number, (name, one)) in chosen.iter().enumerate() {
+            for (other_name, other) in &chosen[number + 1..] {
+                prop_assert_ne!(name, other_name);
+                prop_assert!(!excludes(one, other) && !excludes(other, one));
+            }
+        }
+        // Nothing leaves but for one that took its place.
+        prop_assert!(chosen.len() + resolution.left_out.len() >= had);
+        prop_assert_eq!(names(&world.clone().resolve("edge")), names(&resolution));
     }
 }

@@ -6,7 +6,7 @@ use super::world::{World, at, key};
 use crate::api::conditions::Reason;
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::task::{TaskProgress, base_name, older_attempts, progress};
-use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState};
+use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState, TaskChart};
 
 fn task(state: PipelineTaskState) -> PipelineTask {
     PipelineTask {
@@ -14,6 +14,7 @@ fn task(state: PipelineTaskState) -> PipelineTask {
         spec_hash: "h".to_owned(),
         deleting: false,
         owner: None,
+        chart: TaskChart::default(),
         state,
     }
 }

@@ -8,16 +8,22 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::conditions::Reason;
+use crate::api::pipeline::{ReleaseSpec, TargetSpec};
 use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::content_hash::content_hash;
-use crate::plan::pipeline::decide::{TargetDecision, TargetInput, decide};
+use crate::plan::pipeline::decide::{CreateRefusal, FinalizerChange, TargetDecision, TargetInput, decide};
+use crate::plan::pipeline::lookups::ChartAnswers;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
-use crate::plan::pipeline::resolve::{Resolution, resolve};
+use crate::plan::pipeline::resolution::Resolution;
+use crate::plan::pipeline::resolve::resolve;
+use crate::plan::pipeline::rollout::{RolloutIndex, RolloutInput, VersionsInMaking};
 use crate::plan::pipeline::source::TargetView;
 use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState};
 use crate::plan::platform::catalog::Catalog;
+
+use super::registry_contents::RegistryContents;
 
 /// The namespace of everything that has no other.
 pub const HOME: &str = "team-a";
@@ -37,7 +43,12 @@ fn revision(name: &str, spec: &Value) -> String {
     format!("uid-of-{name}-{}", content_hash(spec))
 }
 
-fn object<S: DeserializeOwned, T: Default>(name: &str, labels: &Value, spec: Value) -> PipelineObject<S, T> {
+/// An object with a spec.
+pub fn object<S: DeserializeOwned, T: Default>(
+    name: &str,
+    labels: &Value,
+    spec: Value,
+) -> PipelineObject<S, T> {
     PipelineObject {
         uid: revision(name, &spec),
         created: at(0),
@@ -53,15 +64,23 @@ pub struct World {
     pub rules: ReferenceRules,
     pub catalog: Catalog,
     pub now: i64,
+    /// Why what was decided before could not be made.
+    pub refusal: Option<CreateRefusal>,
     /// Charts that were planned before, by this world or the one it is a copy of.
     pub charts: Rc<ChartCache>,
+    /// What registries said of charts of earlier versions.
+    pub answers: ChartAnswers,
+    /// What the registry has of them.
+    pub registry: RegistryContents,
 }
 
 impl World {
     /// One with a registry of the tenant's.
     pub fn new() -> Self {
         let mut world = Self::default();
-        let registry = json!({"hostname": "r.test", "targetPullSecretName": "pull"});
+        let registry = json!({
+            "hostname": "r.test", "pushSecretRef": {"name": "push"}, "targetPullSecretName": "pull",
+        });
         world
             .objects
             .registries
@@ -96,10 +115,13 @@ impl World {
     }
 
     pub fn bind(&mut self, target: &str, release: &str) {
-        let name = format!("{target}-{release}");
+        self.bind_as(&format!("{target}-{release}"), target, release);
+    }
+
+    pub fn bind_as(&mut self, name: &str, target: &str, release: &str) {
         let spec = json!({"targetRef": {"name": target}, "releaseRef": {"name": release}});
-        let binding = object(&name, &json!({}), spec);
-        self.objects.release_bindings.insert(key(&name), binding);
+        let binding = object(name, &json!({}), spec);
+        self.objects.release_bindings.insert(key(name), binding);
     }
 
     pub fn profile(&mut self, name: &str, release: &str, labels: &Value) {
@@ -107,6 +129,42 @@ impl World {
         self.objects
             .profiles
             .insert(key(name), object(name, &json!({}), spec));
+    }
+
+    /// A Profile that brings a change of the Release to so many Targets at a time.
+    pub fn staged_profile(&mut self, name: &str, release: &str, labels: &Value, limit: &Value) {
+        let selector = json!({"matchLabels": labels});
+        let spec =
+            json!({"releaseRef": {"name": release}, "targetSelector": selector, "maxUnavailable": limit});
+        self.objects
+            .profiles
+            .insert(key(name), object(name, &json!({}), spec));
+    }
+
+    /// Gives a Profile data for its Targets.
+    pub fn profile_data(&mut self, name: &str, data: Value) {
+        let mut profile = self.objects.profiles.get_mut(&key(name)).unwrap();
+        profile.spec.as_mut().unwrap().userdata = Some(data);
+    }
+
+    /// Another spec of a Target.
+    pub fn change_target(&mut self, name: &str, change: impl FnOnce(&mut TargetSpec)) {
+        let mut target = self.objects.targets.get_mut(&key(name)).unwrap();
+        change(target.spec.as_mut().unwrap());
+        target.generation += 1;
+    }
+
+    /// Another spec of a Release.
+    pub fn change_release(&mut self, name: &str, change: impl FnOnce(&mut ReleaseSpec)) {
+        let mut release = self.objects.releases.get_mut(&key(name)).unwrap();
+        change(release.spec.as_mut().unwrap());
+        release.generation += 1;
+    }
+
+    /// Another ring of a Target.
+    pub fn relabel(&mut self, target: &str, ring: &str) {
+        let mut target = self.objects.targets.get_mut(&key(target)).unwrap();
+        target.labels = [("ring".to_owned(), ring.to_owned())].into();
     }
 
     pub fn registry_binding(&mut self, name: &str, target: &str, host: &str, secret: &str) {
@@ -132,7 +190,8 @@ impl World {
         )
     }
 
-    fn newest(&self, target: &str) -> Option<&crate::api::pipeline::HydratedTargetSpec> {
+    /// The newest version of a Target.
+    pub fn newest(&self, target: &str) -> Option<&crate::api::pipeline::HydratedTargetSpec> {
         let all = self
             .objects
             .hydrated_targets
@@ -142,31 +201,73 @@ impl World {
             .max_by_key(|spec| spec.version)
     }
 
-    /// What is to be done for a Target, which is the same whether its charts were planned before or not.
+    /// What is to be done for a Target.
     pub fn decide(&self, target: &str) -> TargetDecision {
+        self.decide_of(&key(target)).unwrap()
+    }
+
+    /// What is to be done for a Target of any namespace, which is the same whether its charts were planned before or not.
+    pub fn decide_of(&self, target: &ObjectKey) -> Option<TargetDecision> {
         let decision = self.decide_with(&self.charts, target);
         let anew = self.decide_with(&ChartCache::default(), target);
         assert_eq!(format!("{decision:?}"), format!("{anew:?}"));
         decision
     }
 
-    fn decide_with(&self, charts: &ChartCache, target: &str) -> TargetDecision {
-        let (key, object) = self.objects.targets.get_key_value(&key(target)).unwrap();
+    /// Whether anything is decided about a Target.
+    pub fn is_decided(&self, target: &str) -> bool {
+        self.decide_with(&self.charts, &key(target)).is_some()
+    }
+
+    fn decide_with(&self, charts: &ChartCache, target: &ObjectKey) -> Option<TargetDecision> {
+        let (key, object) = self.objects.targets.get_key_value(target)?;
         decide(TargetInput {
             charts,
+            rollouts: &self.rollouts(charts),
             target: TargetView { key, object },
             objects: &self.objects,
             rules: &self.rules,
+            refusal: self.refusal,
             catalog: &self.catalog,
+            answers: &self.answers,
             now: at(self.now),
         })
-        .unwrap()
+    }
+
+    /// The rollouts as a hub sees them that has just started.
+    pub fn rollouts(&self, charts: &ChartCache) -> RolloutIndex {
+        let mut rollouts = RolloutIndex::default();
+        rollouts.refresh(self.rollout_input(charts, &VersionsInMaking::new()));
+        rollouts
+    }
+
+    pub fn rollout_input<'o>(
+        &'o self,
+        charts: &'o ChartCache,
+        in_making: &'o VersionsInMaking,
+    ) -> RolloutInput<'o> {
+        RolloutInput {
+            objects: &self.objects,
+            rules: &self.rules,
+            catalog: &self.catalog,
+            charts,
+            in_making,
+        }
     }
 
     /// Does what is to be done for a Target once, as the controller would.
     pub fn step(&mut self, target: &str) -> TargetDecision {
-        let decision = self.decide(target);
+        self.step_of(&key(target)).unwrap()
+    }
+
+    /// The same for a Target of any namespace.
+    pub fn step_of(&mut self, target: &ObjectKey) -> Option<TargetDecision> {
+        self.begin_lookups(target);
+        let decision = self.decide_of(target)?;
+        self.look_up(target, &decision);
+        let key = |name: &str| ObjectKey::new(&target.namespace, name);
         for task in &decision.new_tasks {
+            self.remember_config(task);
             let made = PipelineTask::made(format!("uid-of-{}", task.name), &task.spec);
             self.objects.tasks.insert(key(&task.name), made);
         }
@@ -183,28 +284,61 @@ impl World {
         for (key, _) in &decision.old_versions {
             self.objects.hydrated_targets.remove(key);
         }
-        let object = self.objects.targets.get_mut(&key(target)).unwrap();
+        for ((key, _), status) in decision.records.clone() {
+            self.objects.hydrated_targets.get_mut(&key).unwrap().status = status;
+        }
+        let mut object = self.objects.targets.get_mut(target).unwrap();
         object.status = decision.status.clone();
-        decision
+        match decision.finalizer {
+            FinalizerChange::Keep => {}
+            FinalizerChange::Add => object.finalizers = object.finalizers.with_own(),
+            FinalizerChange::Remove | FinalizerChange::Force => {
+                object.finalizers = object.finalizers.without_own();
+            }
+        }
+        Some(decision)
+    }
+
+    /// Asks for the deletion of a Target, which stays as long as it has a finalizer.
+    pub fn delete_target(&mut self, name: &str) {
+        let now = at(self.now);
+        let mut object = self.objects.targets.get_mut(&key(name)).unwrap();
+        object.deleting = true;
+        object.deleted_at = Some(now);
+    }
+
+    /// Lets the registry of every Target prune, or not.
+    pub fn prune(&mut self, is_on: bool) {
+        let mut registry = self.objects.registries.get_mut(&key("main")).unwrap();
+        registry.spec.as_mut().unwrap().prune = Some(is_on);
     }
 
     /// Ends every task that runs.
     pub fn succeed(&mut self) {
         let at = at(self.now);
-        for task in self.objects.tasks.values_mut() {
-            if task.state == PipelineTaskState::Running {
-                let digest = Some("sha256:0".to_owned());
-                task.state = PipelineTaskState::Succeeded { digest, at };
-            }
-        }
+        self.end_running(|name| PipelineTaskState::Succeeded {
+            digest: Some(format!("sha256:{}", content_hash(&name))),
+            at,
+        });
     }
 
     /// Fails every task that runs.
     pub fn fail(&mut self, is_final: bool) {
-        let (reason, at) = (Reason::JobFailed, at(self.now));
-        for task in self.objects.tasks.values_mut() {
+        self.fail_with(Reason::JobFailed, is_final);
+    }
+
+    /// Fails every task that runs for a reason.
+    pub fn fail_with(&mut self, reason: Reason, is_final: bool) {
+        let at = at(self.now);
+        self.end_running(|_| PipelineTaskState::Failed { reason, at, is_final });
+    }
+
+    fn end_running(&mut self, state: impl Fn(&str) -> PipelineTaskState) {
+        let keys: Vec<ObjectKey> = self.objects.tasks.keys().cloned().collect();
+        for key in keys {
+            let mut task = self.objects.tasks.get_mut(&key).unwrap();
             if task.state == PipelineTaskState::Running {
-                task.state = PipelineTaskState::Failed { reason, at, is_final };
+                task.state = state(&key.name);
             }
         }
     }

@@ -18,7 +18,7 @@ pub struct ClockReading {
 /// Intervals and deadlines.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionTiming {
-    /// From the start of a probe to the start of the next.
+    /// From the start of a probe to the start of the next. The deadlines of `remote::limits` for a probe and for a ping rest on it.
     pub probe_every: Duration,
     /// Probes start on multiples of it, so that probes of many clusters wake the hub together; zero allows any time.
     pub beat: Duration,

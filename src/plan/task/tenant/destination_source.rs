@@ -117,6 +117,7 @@ fn host_of(spec: &RenderTaskSpec, host: &str) -> RegistrySpec {
         token_realm: None,
         ca_config_map_ref: None,
         target_pull_secret_name: None,
+        prune: None,
         solar_secret_ref: None,
         flavor: None,
         webhook_path: None,

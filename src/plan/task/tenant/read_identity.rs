@@ -61,12 +61,17 @@ pub(in crate::plan) fn reader(
     if task.kind == TaskKind::ClusterRenderTask {
         return Ok(ReadIdentity::Hub);
     }
-    let named = spec
-        .service_account_name
-        .as_ref()
-        .or(tenancy.default_service_account.as_ref());
-    match named {
-        Some(name) => ServiceAccount::new(&task.namespace, name)
+    reader_in(&task.namespace, spec.service_account_name.as_deref(), tenancy)
+}
+
+/// The account that reads references in a namespace, where what refers names this one or none.
+pub(in crate::plan) fn reader_in(
+    namespace: &str,
+    account: Option<&str>,
+    tenancy: &TenancyPolicy,
+) -> Result<ReadIdentity, Refusal> {
+    match account.or(tenancy.default_service_account.as_deref()) {
+        Some(name) => ServiceAccount::new(namespace, name)
             .map(ReadIdentity::ServiceAccount)
             .ok_or_else(|| {
                 let message = "serviceAccountName is not a name that Kubernetes allows for a ServiceAccount; make a new task";

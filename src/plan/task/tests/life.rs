@@ -19,7 +19,7 @@ use crate::api::names::TaskUid;
 use crate::api::oci::Digest;
 use crate::api::termination::Termination;
 use crate::plan::platform::catalog::Catalog;
-use crate::plan::task::finalizers::FinalizerSummary;
+use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination};
 use crate::plan::task::model::{Task, TaskPhase};
 use crate::plan::task::orphans::{LabeledObject, is_orphan};

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use renderhub_harness::tools::cache_directory;
 use serde_json::Value;
 
 /// How many run at a time instead of one for each core.
@@ -23,8 +24,8 @@ const THREADS: &str = "RUST_TEST_THREADS";
 const IN_TURNS: &[&str] = &["failover", "shards", "storms"];
 /// Programs that nothing else runs beside, because they show that a deadline is kept.
 const ALONE: &[&str] = &["hostile_remote"];
-/// Where the seconds of the last run are, beside the logs.
-const SECONDS: &str = "seconds.json";
+/// Where the seconds of the last run are, beside the Kubernetes programs, so that a fresh clone knows which tests are the longest.
+const SECONDS: &str = "test-seconds.json";
 
 /// A program with tests in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +90,8 @@ fn main() -> ExitCode {
 fn run() -> Result<bool> {
     let programs = build()?;
     let logs = logs()?;
-    let before = seconds(&logs);
+    let last_run = cache_directory()?.join(SECONDS);
+    let before = seconds(&last_run);
     let begun = Instant::now();
     let cores = thread::available_parallelism()?.get();
     let (at_a_time, threads) = (number(AT_A_TIME, cores)?, number(THREADS, cores + 1)?);
@@ -98,7 +100,7 @@ fn run() -> Result<bool> {
     let mut ended = run_all(alone, &logs, 1, threads)?;
     ended.extend(run_all(in_order(others, &before), &logs, at_a_time, threads)?);
     let lasted: BTreeMap<String, f64> = ended.iter().map(|e| (e.name.clone(), e.seconds)).collect();
-    fs::write(logs.join(SECONDS), serde_json::to_string(&lasted)?)?;
+    fs::write(last_run, serde_json::to_string(&lasted)?)?;
     ended.retain(|ended| !ended.is_good);
     for failed in &ended {
         println!("\n---- {} ----\n{}", failed.name, failed.said);
@@ -184,8 +186,8 @@ fn logs() -> Result<PathBuf> {
     Ok(logs)
 }
 
-fn seconds(logs: &Path) -> BTreeMap<String, f64> {
-    let text = fs::read_to_string(logs.join(SECONDS)).unwrap_or_default();
+fn seconds(last_run: &Path) -> BTreeMap<String, f64> {
+    let text = fs::read_to_string(last_run).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 

@@ -92,6 +92,16 @@ impl Rights {
         }
         left
     }
+
+    /// What these requests needed and none of the grants allows, those that were refused left out.
+    #[must_use]
+    pub fn exceeded(&self, requests: &[Event]) -> BTreeSet<Grant> {
+        let all = self.grants();
+        let needed = requests.iter().filter_map(asked);
+        needed
+            .filter(|asked| !all.iter().any(|grant| grant.allows(asked)))
+            .collect()
+    }
 }
 
 /// What a request needed; `None` where it was refused.
@@ -233,6 +243,23 @@ mod tests {
         let rules = json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}]);
         planted.bound.push(bound(None, rules));
         assert_eq!(told(&planted, &all_used()), ["get batch/jobs in the cluster"]);
+    }
+
+    #[test]
+    fn what_no_grant_allows_is_told() {
+        let more = [
+            event("get - secrets team s 200", None),
+            event("list batch jobs team - 403", None),
+            event("get batch jobs team x 404", None),
+        ];
+        let requests = [all_used(), more.to_vec()].concat();
+        let exceeded: Vec<_> = rights()
+            .exceeded(&requests)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(exceeded, ["get secrets s in team", "get batch/jobs x in team"]);
+        assert!(rights().exceeded(&all_used()).is_empty());
     }
 
     #[test]

@@ -76,10 +76,30 @@ fn key(sources: &Path, module: &Module) -> Result<String> {
         hash.update(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
         hash.update([0]);
     }
+    for path in own_programs(sources)? {
+        hash.update(path.strip_prefix(sources)?.as_os_str().as_encoded_bytes());
+        hash.update([0]);
+        hash.update(fs::read(&path)?);
+    }
     hash.update(FLAGS.join(" "));
     hash.update(module.ldflags);
     hash.update(module.crds_of.unwrap_or_default());
     Ok(hex(&hash.finalize()[..8]))
+}
+
+/// The Go files of a module's own programs, which have a directory each.
+fn own_programs(sources: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(sources)? {
+        let dir = entry?.path();
+        if dir.is_dir() {
+            let files: std::io::Result<Vec<_>> = fs::read_dir(dir)?.map(|file| Ok(file?.path())).collect();
+            found.extend(files?);
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "go"));
+    found.sort();
+    Ok(found)
 }
 
 fn build(sources: &Path, module: &Module, into: &Path) -> Result<()> {
@@ -187,8 +207,11 @@ mod tests {
         assert_eq!(before, key(sources.path(), &module("-s")).unwrap());
         assert_eq!(before.len(), 16);
         assert_ne!(before, key(sources.path(), &module("-w")).unwrap());
+        fs::write(sources.path().join("tiny/main.go"), "package main\n").unwrap();
+        let other_program = key(sources.path(), &module("-s")).unwrap();
+        assert_ne!(before, other_program);
         fs::write(sources.path().join("go.sum"), "changed").unwrap();
-        assert_ne!(before, key(sources.path(), &module("-s")).unwrap());
+        assert_ne!(other_program, key(sources.path(), &module("-s")).unwrap());
     }
 
     #[test]

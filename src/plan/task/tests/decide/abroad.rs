@@ -381,24 +381,3 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
         assert_eq!(situation.label(), expected, "{n}");
     }
 }
-
-/// Holds: E3.
-#[test]
-fn nothing_that_another_cluster_says_is_repeated() {
-    let foreign = |url: &str| {
-        let mut s = to_east();
-        s.job = JobState::Seen {
-            uid: JOB.to_owned(),
-            spec_hash: s.task.spec_hash.clone(),
-            chart_url: Some(url.to_owned()),
-            may_have_ended: false,
-        };
-        match s.step() {
-            ReconcileStep::WriteStatus(status) => status.chart_url,
-            step => panic!("{step:?}"),
-        }
-    };
-    let own = "oci://registry.test:5000/team-a/shop:1.0.0";
-    assert_eq!(foreign(own).as_deref(), Some(own));
-    assert_eq!(foreign("oci://evil.test/team-a/shop:1.0.0"), None);
-}

@@ -21,11 +21,16 @@ pub struct FinalizerSummary {
 }
 
 impl FinalizerSummary {
-    /// What is remembered of these.
+    /// What is remembered of these on a task.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::with_name(FINALIZER, names)
+    }
+
+    /// What is remembered of these on an object that has the hub's finalizer under this name.
+    pub fn with_name<'a>(own: &str, names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
         for name in names {
-            all.push(name == FINALIZER);
+            all.push(name == own);
         }
         all
     }

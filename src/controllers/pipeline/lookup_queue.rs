@@ -1,0 +1,41 @@
+//! Charts of earlier versions that registries are asked for: which is next, and what came of the others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::{Id, JoinSet};
+
+use crate::plan::pipeline::lookups::{ChartAnswer, ChartAnswers, ChartQuestion};
+use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner, WorkQueue};
+
+/// Questions at once, each of another namespace.
+const LOOKUPS: usize = 4;
+
+/// Charts that registries are asked for.
+#[derive(Default)]
+pub(super) struct ChartLookups {
+    pub answers: ChartAnswers,
+    pub queue: WorkQueue<ChartQuestion>,
+    pub workers: JoinSet<ChartAnswer>,
+    /// What each worker asks.
+    pub running: HashMap<Id, ChartQuestion>,
+}
+
+impl ChartLookups {
+    /// The next question, for a free worker.
+    pub fn take(&mut self) -> Option<ChartQuestion> {
+        if self.workers.len() >= LOOKUPS {
+            return None;
+        }
+        let of_namespace = |question: &ChartQuestion| {
+            let name: Arc<str> = Arc::from(question.namespace.as_str());
+            KeyOwner {
+                name: Some(Arc::clone(&name)),
+                pools: [Some((ConcurrencyPool::Namespace(name), 1)), None, None],
+            }
+        };
+        let taken = self.queue.take_fair(Instant::now(), of_namespace);
+        taken.map(|(question, _)| question)
+    }
+}

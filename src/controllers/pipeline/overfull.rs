@@ -1,0 +1,108 @@
+//! Namespaces whose objects take more memory than the hub has for one.
+//!
+//! What does not fit is not kept, so nothing is decided about what rests on such a namespace, and all of it stays as it was. Which of its
+//! objects are kept decides nothing. Once something there is gone, the hub lists everything anew, and knows the namespace again if all of
+//! it fits.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use crate::plan::pipeline::kept_bytes::OBJECTS_OF_NAMESPACE;
+use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
+use crate::plan::pipeline::object_map::NamesOthers as _;
+use crate::plan::pipeline::objects::PipelineObjects;
+use crate::plan::queue::backoff::Backoff;
+
+use super::kinds::PipelineKind;
+
+/// The kinds of which the hub always holds every object: it makes them itself, within bounds of their own.
+const OWN_KINDS: [&str; 1] = ["hydratedtargets"];
+
+/// The kind that the hub lets go of.
+const TARGETS: &str = "targets";
+
+/// An object that is not kept: its kind, its key and its UID.
+pub(super) type RefusedObject = (&'static str, ObjectKey, String);
+
+/// What was not kept.
+#[derive(Default)]
+pub(super) struct OverfullNamespaces {
+    /// Namespaces of which an object was not kept since the last list of its kind, each with the kind.
+    beyond: BTreeSet<(String, &'static str)>,
+    /// Objects of which is still to be told.
+    pub refused: Vec<RefusedObject>,
+    /// Whether something went since the last list, so that the others may fit.
+    pub has_shrunk: bool,
+    /// When everything is listed anew.
+    pub due: Option<Instant>,
+    pub lists: Backoff<()>,
+}
+
+impl OverfullNamespaces {
+    /// Whether not every object of a namespace is kept.
+    pub fn has(&self, namespace: &str) -> bool {
+        let first = (namespace.to_owned(), "");
+        let next = self.beyond.range(first..).next();
+        next.is_some_and(|(known, _)| known == namespace)
+    }
+
+    /// Something of a namespace is gone.
+    pub fn shrink(&mut self, namespace: &str) {
+        self.has_shrunk |= self.has(namespace);
+    }
+
+    /// A list ended that did not show objects which were there.
+    pub fn shrink_all(&mut self) {
+        self.has_shrunk |= !self.beyond.is_empty();
+    }
+
+    /// A list begins that shows all objects of a kind again, of one namespace or of all.
+    pub fn begin_list(&mut self, plural: &str, own: Option<&str>) {
+        self.beyond
+            .retain(|(namespace, kind)| *kind != plural || own.is_some_and(|own| own != namespace.as_str()));
+    }
+
+    fn refuse(&mut self, plural: &'static str, object: RefusedObject) {
+        let is_first = self.beyond.insert((object.1.namespace.clone(), plural));
+        // A Target has no status then that says so.
+        if is_first || plural == TARGETS {
+            self.refused.push(object);
+        }
+    }
+
+    /// Whether an object is kept. A Target that is being deleted always is, without what fills memory, so that it can go.
+    pub fn admit<K: PipelineKind>(
+        &mut self,
+        objects: &PipelineObjects,
+        key: &ObjectKey,
+        object: &mut PipelineObject<K::Spec, K::Status>,
+    ) -> bool {
+        let before = K::map(objects).get(key);
+        let before = before.map_or(0, PipelineObject::kept_bytes);
+        let after = object.kept_bytes();
+        if OWN_KINDS.contains(&K::PLURAL) || objects.has_room(&key.namespace, before, after) {
+            if before == 0 || after < before {
+                self.shrink(&key.namespace);
+            }
+            return true;
+        }
+        let kind = match K::kind(&()) {
+            Cow::Borrowed(kind) => kind,
+            Cow::Owned(_) => K::PLURAL,
+        };
+        let refused = (kind, key.clone(), object.uid.clone());
+        self.refuse(K::PLURAL, refused);
+        let is_kept = K::PLURAL == TARGETS && object.deleting && object.finalizers.hub_index.is_some();
+        if is_kept {
+            (object.spec, object.status) = (None, K::Status::default());
+            object.labels.clear();
+        }
+        is_kept
+    }
+
+    /// Whether the objects of a namespace take more than the hub has for one.
+    pub fn is_overfull(&self, namespace: &str, objects: &PipelineObjects) -> bool {
+        self.has(namespace) || objects.bytes_within(namespace) > OBJECTS_OF_NAMESPACE
+    }
+}

@@ -1,0 +1,125 @@
+//! Carries out what was decided about a version that waits for the deletion of its charts.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::conditions::Reason;
+use crate::api::pipeline::{HydratedTargetStatus, PruneFailure};
+use crate::controllers::prune::{PruneError, Pruner};
+use crate::kubernetes::apply::CallError;
+use crate::kubernetes::events::{EventMessage, EventSubject};
+use crate::plan::pipeline::decide::SeenObject;
+use crate::plan::pipeline::prune::{GivenUp, PruneStep, after_failure};
+
+use super::work::WorkOutcome;
+use super::writes::{PipelineWriter, Written};
+
+/// Work for one version.
+pub(super) struct PruneWork {
+    pub seen: SeenObject,
+    pub status: HydratedTargetStatus,
+    /// Name of the Target and number of the version, for people.
+    pub target: String,
+    pub version: i64,
+    pub step: PruneStep,
+}
+
+/// What the work is done with.
+#[derive(Clone)]
+pub(super) struct PruneTools {
+    pub writer: PipelineWriter,
+    pub pruner: Pruner,
+}
+
+impl PruneWork {
+    /// Does what was decided.
+    pub async fn run(self, tools: PruneTools) -> WorkOutcome {
+        let mut written = Vec::new();
+        let result = self.work(&tools, &mut written).await;
+        WorkOutcome {
+            written,
+            result,
+            refusal: None,
+        }
+    }
+
+    async fn work(&self, tools: &PruneTools, written: &mut Vec<Written>) -> Result<(), CallError> {
+        match &self.step {
+            PruneStep::Wait(_) => Ok(()),
+            PruneStep::Delete => self.delete(tools, written).await,
+            PruneStep::GiveUp(why) => self.give_up(tools, *why, written).await,
+            PruneStep::Fail(failure) => self.failed(tools, *failure, written).await,
+            PruneStep::Ask(request) => match tools.pruner.prune(request).await {
+                Ok(deleted) => {
+                    let (key, _) = &self.seen;
+                    tracing::info!(
+                        namespace = key.namespace,
+                        target = self.target,
+                        version = self.version,
+                        deleted,
+                        "the charts of a version that is not kept were deleted from their registry"
+                    );
+                    self.delete(tools, written).await
+                }
+                Err(PruneError::Registry(failure)) => self.failed(tools, failure, written).await,
+                Err(PruneError::Call(error)) => Err(error),
+            },
+        }
+    }
+
+    async fn delete(&self, tools: &PruneTools, written: &mut Vec<Written>) -> Result<(), CallError> {
+        tools
+            .writer
+            .delete_versions(std::slice::from_ref(&self.seen), written)
+            .await
+    }
+
+    /// Records a failed attempt, or gives the charts up.
+    async fn failed(
+        &self,
+        tools: &PruneTools,
+        failure: PruneFailure,
+        written: &mut Vec<Written>,
+    ) -> Result<(), CallError> {
+        let progress = self.status.prune.as_ref();
+        let next = progress.and_then(|progress| after_failure(progress, failure, Timestamp::now()));
+        let Some(next) = next else {
+            return self.give_up(tools, GivenUp::Failed(failure), written).await;
+        };
+        let status = HydratedTargetStatus {
+            prune: Some(next),
+            ..self.status.clone()
+        };
+        tools
+            .writer
+            .write_version(&(self.seen.clone(), status), written)
+            .await
+    }
+
+    async fn give_up(
+        &self,
+        tools: &PruneTools,
+        why: GivenUp,
+        written: &mut Vec<Written>,
+    ) -> Result<(), CallError> {
+        self.delete(tools, written).await?;
+        let (key, uid) = &self.seen;
+        let why = why.explained();
+        tracing::warn!(
+            namespace = key.namespace,
+            target = self.target,
+            version = self.version,
+            why,
+            "the charts of a version that is not kept were left in their registry"
+        );
+        tools.writer.events.record(EventMessage {
+            subject: EventSubject::Pipeline("HydratedTarget", key.clone(), uid.clone()),
+            is_warning: true,
+            reason: Reason::PruneGivenUp,
+            note: format!(
+                "charts of version {} of the Target {} were left in their registry, because {why}; delete them there, or leave them",
+                self.version, self.target
+            ),
+        });
+        Ok(())
+    }
+}

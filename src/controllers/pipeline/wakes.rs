@@ -1,0 +1,104 @@
+//! Who is looked at again, and when.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::plan::pipeline::concerned::{Concerned, StatusObject};
+use crate::plan::pipeline::decide::NeededTasks;
+use crate::plan::pipeline::object::{ObjectKey, within};
+use crate::plan::pipeline::prune::orphaned;
+use crate::plan::pipeline::version_bytes::early;
+
+use super::controller::{PipelineController, SETTLE};
+use super::namespace_status::Leftovers;
+use super::work::PipelineKey;
+
+impl PipelineController {
+    /// Makes due what a change concerns: the Target that it belongs to at once, all else with what follows shortly.
+    pub(super) fn wake(&mut self, found: Concerned) {
+        let soon = Instant::now() + SETTLE;
+        if let Some(own) = found.own {
+            self.look_at_leftovers(&own.namespace, SETTLE);
+            self.queue.add(&PipelineKey::Target(own));
+        }
+        for target in found.targets {
+            self.queue.add_at(&PipelineKey::Target(target), soon);
+        }
+        for object in found.statuses {
+            self.refresh_status(object);
+        }
+        if let Some(namespace) = found.shared_tasks {
+            self.look_at_leftovers(&namespace, SETTLE);
+        }
+    }
+
+    /// Looks at the status of an object shortly.
+    pub(super) fn refresh_status(&mut self, object: StatusObject) {
+        let namespace = PipelineKey::Namespace(object.key.namespace.clone());
+        self.backlog.add_status(object);
+        self.queue.add_at(&namespace, Instant::now() + SETTLE);
+    }
+
+    /// Looks after a while for what is left in a namespace.
+    pub(super) fn look_at_leftovers(&mut self, namespace: &str, wait: Duration) {
+        self.backlog.look_at_leftovers(namespace);
+        let key = PipelineKey::Namespace(namespace.to_owned());
+        self.queue.add_at(&key, Instant::now() + wait);
+    }
+
+    /// Makes everything due.
+    pub(super) fn wake_all(&mut self) {
+        let objects = &self.store.objects;
+        let (namespaces, soon) = (objects.namespaces(), Instant::now() + SETTLE);
+        for target in objects.targets.keys() {
+            self.queue.add_at(&PipelineKey::Target(target.clone()), soon);
+        }
+        self.rollouts.mark_all(&namespaces);
+        for namespace in namespaces {
+            self.backlog.look_at_all(&namespace, objects);
+            self.queue.add_at(&PipelineKey::Namespace(namespace), soon);
+        }
+        self.settle();
+    }
+
+    /// Lets others make the shared tasks that a worker did not make.
+    pub(super) fn wake_sharers(&mut self, unmade: &[ObjectKey]) {
+        let namespaces: BTreeSet<&String> = unmade.iter().map(|task| &task.namespace).collect();
+        for namespace in namespaces {
+            self.wake_targets(namespace);
+        }
+    }
+
+    /// Looks at all Targets of a namespace shortly.
+    pub(super) fn wake_targets(&mut self, namespace: &str) {
+        let soon = Instant::now() + SETTLE;
+        for (target, _) in within(&self.store.objects.targets, namespace) {
+            self.queue.add_at(&PipelineKey::Target(target.clone()), soon);
+        }
+    }
+
+    /// What may be left in a namespace.
+    pub(super) fn leftovers<'c>(&'c self, namespace: &'c str, now: Timestamp) -> Leftovers<'c> {
+        let mut orphans = orphaned(namespace, &self.store.objects, now);
+        orphans.versions.extend(early(namespace, &self.store.objects));
+        Leftovers {
+            namespace,
+            needed: self.needed_in(namespace),
+            orphans,
+        }
+    }
+
+    /// The shared tasks that the Targets of a namespace need; `None` where one of them may need any.
+    fn needed_in(&self, namespace: &str) -> Option<BTreeSet<&str>> {
+        let mut all = BTreeSet::new();
+        for (key, _) in within(&self.store.objects.targets, namespace) {
+            let NeededTasks::Named(names) = self.needed.get(key)? else {
+                return None;
+            };
+            all.extend(names.iter().map(String::as_str));
+        }
+        Some(all)
+    }
+}

@@ -1,0 +1,10 @@
+//! Whom a change concerns: the Targets that may be decided about otherwise, and the objects that may be told something else.
+//!
+//! It is asked before and after an object changes, and what both say is looked at again. It may name too many and never too few.
+
+mod found;
+mod grants;
+mod search;
+
+pub use found::{Concerned, StatusKind, StatusObject};
+pub use search::ConcernSearch;

@@ -1,0 +1,66 @@
+//! What a search finds.
+
+use std::collections::BTreeSet;
+
+use crate::api::pipeline::{HydratedTargetSpec, HydratedTargetStatus};
+use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
+
+/// An object whose status the hub writes and that is no Target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StatusObject {
+    /// Its kind.
+    pub kind: StatusKind,
+    /// The object.
+    pub key: ObjectKey,
+}
+
+/// Kind of an object whose status the hub writes and that is no Target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the kind it is named after")]
+pub enum StatusKind {
+    Component,
+    ComponentVersion,
+    Release,
+    Profile,
+    ReleaseBinding,
+    RegistryBinding,
+}
+
+/// Whom changes concern.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Concerned {
+    /// The Target that changed itself, or that what changed belongs to.
+    pub own: Option<ObjectKey>,
+    /// Other Targets that are to be decided about.
+    pub targets: BTreeSet<ObjectKey>,
+    /// Objects whose status may be another.
+    pub statuses: BTreeSet<StatusObject>,
+    /// The namespace of a task that Targets share.
+    pub shared_tasks: Option<String>,
+}
+
+impl Concerned {
+    /// A Target that changed itself, or that what changed belongs to.
+    pub fn own(&mut self, target: ObjectKey) {
+        let before = self.own.replace(target);
+        self.targets
+            .extend(before.filter(|before| Some(before) != self.own.as_ref()));
+    }
+
+    /// The Target of a version.
+    pub fn own_of_version(
+        &mut self,
+        key: &ObjectKey,
+        object: &PipelineObject<HydratedTargetSpec, HydratedTargetStatus>,
+    ) {
+        if let Some(spec) = &object.spec {
+            self.own(ObjectKey::new(&key.namespace, &spec.target_name));
+        }
+    }
+
+    /// An object whose status may be another.
+    pub fn status(&mut self, kind: StatusKind, key: &ObjectKey) {
+        let key = key.clone();
+        self.statuses.insert(StatusObject { kind, key });
+    }
+}

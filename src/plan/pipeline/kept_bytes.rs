@@ -1,0 +1,106 @@
+//! How much memory the objects of the pipeline take, by which what a namespace may fill is counted.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::plan::task::model::json_bytes;
+
+use super::object::PipelineObject;
+use super::objects::PipelineObjects;
+
+/// Most bytes of the objects of one namespace that the hub holds, its versions and tasks apart.
+pub const OBJECTS_OF_NAMESPACE: usize = 32 << 20;
+/// What an object takes besides its text: its keys, its marks, and what its fields are kept in.
+const OBJECT_BYTES: usize = 2048;
+/// A node of a map of values, whatever few keys are in it.
+const MAP_BYTES: usize = 632;
+/// Fewest keys of a node of a map that has several.
+const KEYS: usize = 5;
+/// A value in a list.
+const VALUE_BYTES: usize = 32;
+
+/// Bytes that an object takes: `free` are its free-form values, which take more than their text.
+pub(super) fn object_bytes<'v, S: Serialize, T>(
+    object: &PipelineObject<S, T>,
+    free: impl Iterator<Item = &'v Value>,
+) -> usize {
+    let labels = object.labels.iter();
+    let labels: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
+    OBJECT_BYTES + labels + object.spec.as_ref().map_or(0, json_bytes) + free_bytes(free)
+}
+
+/// Bytes that free-form values take besides their text.
+pub(super) fn free_bytes<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
+    values.map(structure).sum()
+}
+
+/// What the maps and lists of a value take. Values are no deeper than the parser lets them be.
+fn structure(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => values.len() * VALUE_BYTES + values.iter().map(structure).sum::<usize>(),
+        Value::Object(map) => {
+            map.len().div_ceil(KEYS) * MAP_BYTES + map.values().map(structure).sum::<usize>()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+impl PipelineObjects {
+    /// Bytes of the objects of a namespace that tenants fill.
+    #[must_use]
+    pub fn bytes_within(&self, namespace: &str) -> usize {
+        [
+            self.targets.bytes_within(namespace),
+            self.releases.bytes_within(namespace),
+            self.components.bytes_within(namespace),
+            self.component_versions.bytes_within(namespace),
+            self.profiles.bytes_within(namespace),
+            self.release_bindings.bytes_within(namespace),
+            self.registry_bindings.bytes_within(namespace),
+            self.registries.bytes_within(namespace),
+        ]
+        .iter()
+        .sum()
+    }
+
+    /// Whether an object of a namespace can take `after` bytes in place of `before`. One that does not grow always can.
+    #[must_use]
+    pub fn has_room(&self, namespace: &str, before: usize, after: usize) -> bool {
+        after <= before || self.bytes_within(namespace) - before + after <= OBJECTS_OF_NAMESPACE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_that_are_much_larger_than_their_text_count_as_what_they_take() {
+        let deep = (0..100).fold(json!(1), |inner, _| json!({"a": inner}));
+        for (value, bytes) in [
+            (json!("text"), 0),
+            (json!({}), 0),
+            (json!({"a": 1, "b": "c"}), MAP_BYTES),
+            (json!([1, 2, {"a": 1}]), 3 * VALUE_BYTES + MAP_BYTES),
+            (deep, 100 * MAP_BYTES),
+        ] {
+            assert_eq!(free_bytes([&value].into_iter()), bytes, "{value}");
+        }
+        let many: serde_json::Map<_, _> = (0..100).map(|key| (key.to_string(), json!(key))).collect();
+        assert_eq!(structure(&Value::Object(many)), 20 * MAP_BYTES);
+    }
+
+    #[test]
+    fn what_does_not_grow_is_kept_and_what_does_only_while_there_is_room() {
+        let objects = PipelineObjects::default();
+        for (before, after, has_room) in [
+            (0, OBJECTS_OF_NAMESPACE, true),
+            (0, OBJECTS_OF_NAMESPACE + 1, false),
+            (OBJECTS_OF_NAMESPACE + 1, OBJECTS_OF_NAMESPACE + 1, true),
+        ] {
+            assert_eq!(objects.has_room("a", before, after), has_room, "{before} {after}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What each kind of the pipeline names.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::RegistrySpec;
+use crate::api::pipeline::{
+    ComponentSpec, ComponentVersionSpec, HydratedTargetSpec, HydratedTargetStatus, PipelineStatus,
+    ProfileSpec, ProfileStatus, RegistryBindingSpec, ReleaseBindingSpec, ReleaseSource, ReleaseSourceKind,
+    ReleaseSpec, ReleaseStatus, RenderRegistryKind, TargetReference, TargetSpec, TargetStatus,
+};
+use crate::plan::task::model::json_bytes;
+
+use super::kept_bytes::object_bytes;
+use super::object::{ObjectKey, PipelineObject};
+use super::object_map::{NamedKind, NamedObject, NamesOthers};
+use super::selector::required_labels;
+use super::shared_parts::SharedParts;
+use super::task_state::PipelineTask;
+
+/// The spec of a kind of the pipeline whose status is a `T`.
+pub trait PipelineSpec<T>: Sized + Serialize {
+    /// Everything that an object of the kind names.
+    fn named(object: &PipelineObject<Self, T>, key: &ObjectKey) -> Vec<NamedObject>;
+
+    /// Lets an object have what it has in common with others from among what is known.
+    fn share(_object: &mut PipelineObject<Self, T>, _parts: &mut SharedParts) {}
+
+    /// Its values that have no schema.
+    fn free_form(&self) -> impl Iterator<Item = &Value> {
+        std::iter::empty()
+    }
+
+    /// Bytes of a status that grows with what it tells of.
+    fn status_bytes(_status: &T) -> usize {
+        0
+    }
+}
+
+impl<S: PipelineSpec<T>, T> NamesOthers for PipelineObject<S, T> {
+    fn names(&self, key: &ObjectKey) -> Vec<NamedObject> {
+        S::named(self, key)
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let free = self.spec.iter().flat_map(S::free_form);
+        object_bytes(self, free) + S::status_bytes(&self.status)
+    }
+}
+
+impl PipelineSpec<TargetStatus> for TargetSpec {
+    fn named(object: &PipelineObject<Self, TargetStatus>, key: &ObjectKey) -> Vec<NamedObject> {
+        let named = object.spec.as_ref().map(|spec| &spec.render_registry_ref);
+        let own = named.filter(|named| named.kind == RenderRegistryKind::Registry);
+        let registry = own.map(|named| {
+            let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
+            NamedObject::new(NamedKind::Registry, namespace, &named.name)
+        });
+        let sources = object.status.releases.iter().map(|release| &release.source);
+        registry.into_iter().chain(foreign(sources, key)).collect()
+    }
+
+    fn share(object: &mut PipelineObject<Self, TargetStatus>, parts: &mut SharedParts) {
+        parts.share_listed(object.status.releases.iter_mut());
+    }
+
+    fn free_form(&self) -> impl Iterator<Item = &Value> {
+        self.userdata.iter()
+    }
+
+    fn status_bytes(status: &TargetStatus) -> usize {
+        json_bytes(status)
+    }
+}
+
+impl PipelineSpec<ReleaseStatus> for ReleaseSpec {
+    fn named(object: &PipelineObject<Self, ReleaseStatus>, key: &ObjectKey) -> Vec<NamedObject> {
+        let named = object.spec.as_ref().map(|spec| &spec.component_version_ref);
+        let version = named.map(|named| {
+            let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
+            NamedObject::new(NamedKind::ComponentVersion, namespace, &named.name)
+        });
+        version.into_iter().collect()
+    }
+
+    fn free_form(&self) -> impl Iterator<Item = &Value> {
+        self.values.iter()
+    }
+}
+
+impl PipelineSpec<ProfileStatus> for ProfileSpec {
+    fn named(object: &PipelineObject<Self, ProfileStatus>, key: &ObjectKey) -> Vec<NamedObject> {
+        let Some(spec) = &object.spec else {
+            return Vec::new();
+        };
+        let namespace = &key.namespace;
+        let mut labels = required_labels(&spec.target_selector);
+        if labels.is_empty() {
+            labels.push(String::new());
+        }
+        let labels = labels.iter();
+        let mut names: Vec<NamedObject> = labels
+            .map(|label| NamedObject::new(NamedKind::Label, namespace, label))
+            .collect();
+        names.push(NamedObject::new(
+            NamedKind::Release,
+            namespace,
+            &spec.release_ref.name,
+        ));
+        names
+    }
+
+    fn free_form(&self) -> impl Iterator<Item = &Value> {
+        self.userdata.iter()
+    }
+
+    fn status_bytes(status: &ProfileStatus) -> usize {
+        json_bytes(status)
+    }
+}
+
+impl PipelineSpec<PipelineStatus> for ReleaseBindingSpec {
+    fn named(object: &PipelineObject<Self, PipelineStatus>, key: &ObjectKey) -> Vec<NamedObject> {
+        let Some(spec) = &object.spec else {
+            return Vec::new();
+        };
+        let release = NamedObject::new(NamedKind::Release, &key.namespace, &spec.release_ref.name);
+        vec![target(&spec.target_ref, key), release]
+    }
+}
+
+impl PipelineSpec<PipelineStatus> for RegistryBindingSpec {
+    fn named(object: &PipelineObject<Self, PipelineStatus>, key: &ObjectKey) -> Vec<NamedObject> {
+        let Some(spec) = &object.spec else {
+            return Vec::new();
+        };
+        let registry = NamedObject::new(NamedKind::Registry, &key.namespace, &spec.registry_ref.name);
+        vec![target(&spec.target_ref, key), registry]
+    }
+}
+
+impl PipelineSpec<HydratedTargetStatus> for HydratedTargetSpec {
+    fn named(object: &PipelineObject<Self, HydratedTargetStatus>, key: &ObjectKey) -> Vec<NamedObject> {
+        let Some(spec) = &object.spec else {
+            return Vec::new();
+        };
+        let mut names = vec![NamedObject::new(
+            NamedKind::Target,
+            &key.namespace,
+            &spec.target_name,
+        )];
+        names.extend(foreign(
+            spec.releases.values().map(|release| &release.source),
+            key,
+        ));
+        let profiles = spec.profiles.iter();
+        let profiles = profiles.filter(|profile| profile.namespace != key.namespace);
+        names.extend(profiles.map(|p| NamedObject::new(NamedKind::Profile, &p.namespace, &p.name)));
+        for release in spec.releases.values() {
+            let bindings = release.registry_bindings.iter();
+            let bindings = bindings.filter(|binding| binding.namespace != key.namespace);
+            names.extend(
+                bindings.map(|b| NamedObject::new(NamedKind::RegistryBinding, &b.namespace, &b.name)),
+            );
+            let version = &release.component_version_ref;
+            if version.namespace != release.namespace {
+                let kind = NamedKind::ComponentVersion;
+                names.push(NamedObject::new(kind, &version.namespace, &version.name));
+            }
+        }
+        names
+    }
+
+    fn share(object: &mut PipelineObject<Self, HydratedTargetStatus>, parts: &mut SharedParts) {
+        let releases = object.spec.iter_mut().flat_map(|spec| spec.releases.values_mut());
+        parts.share_hydrated(releases);
+    }
+
+    fn free_form(&self) -> impl Iterator<Item = &Value> {
+        let profiles = self.profiles.iter().map(|profile| &profile.userdata);
+        profiles.chain(&self.userdata)
+    }
+}
+
+impl PipelineSpec<PipelineStatus> for ComponentVersionSpec {
+    fn named(object: &PipelineObject<Self, PipelineStatus>, key: &ObjectKey) -> Vec<NamedObject> {
+        let named = object.spec.as_ref().map(|spec| &spec.component_ref.name);
+        let component = named.map(|name| NamedObject::new(NamedKind::Component, &key.namespace, name));
+        component.into_iter().collect()
+    }
+}
+
+impl PipelineSpec<PipelineStatus> for ComponentSpec {
+    fn named(_: &PipelineObject<Self, PipelineStatus>, _: &ObjectKey) -> Vec<NamedObject> {
+        Vec::new()
+    }
+}
+
+impl PipelineSpec<()> for RegistrySpec {
+    fn named(_: &PipelineObject<Self>, _: &ObjectKey) -> Vec<NamedObject> {
+        Vec::new()
+    }
+}
+
+impl NamesOthers for PipelineTask {
+    fn names(&self, key: &ObjectKey) -> Vec<NamedObject> {
+        let Some(owner) = &self.owner else {
+            return Vec::new();
+        };
+        let kind = match owner.kind.as_str() {
+            "Target" => NamedKind::Target,
+            "Release" => NamedKind::Release,
+            _ => return Vec::new(),
+        };
+        let namespace = owner.namespace.as_ref().unwrap_or(&key.namespace);
+        vec![NamedObject::new(kind, namespace, &owner.name)]
+    }
+}
+
+fn target(named: &TargetReference, key: &ObjectKey) -> NamedObject {
+    let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
+    NamedObject::new(NamedKind::Target, namespace, &named.name)
+}
+
+/// Sources of other namespaces: they may put a Release on a Target that they do not reach any more.
+fn foreign<'s>(
+    sources: impl Iterator<Item = &'s ReleaseSource>,
+    key: &ObjectKey,
+) -> impl Iterator<Item = NamedObject> {
+    let foreign = sources.filter(|source| source.namespace != key.namespace);
+    foreign.map(|source| {
+        let kind = match source.kind {
+            ReleaseSourceKind::ReleaseBinding => NamedKind::ReleaseBinding,
+            ReleaseSourceKind::Profile => NamedKind::Profile,
+        };
+        NamedObject::new(kind, &source.namespace, &source.name)
+    })
+}

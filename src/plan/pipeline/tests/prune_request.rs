@@ -1,0 +1,82 @@
+//! What a deletion asks of a registry, by what a tenant's Registry allows now, and what waits for it.
+
+use serde_json::json;
+
+use super::prune::{pruned, step};
+use super::world::HOME;
+use crate::api::pipeline::PruneFailure;
+use crate::api::{RegistrySpec, RenderTaskSpec};
+use crate::plan::pipeline::prune::{ChartDeletions, PruneRequest, PruneStep, still_allowed};
+use crate::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
+
+fn request() -> PruneRequest {
+    let (world, version) = pruned();
+    let PruneStep::Ask(request) = step(&world, &version) else {
+        panic!("it is not asked for");
+    };
+    *request
+}
+
+/// Holds: F11.
+#[test]
+fn what_a_tenant_may_read_of_its_registry_now_counts() {
+    let charts = request().charts;
+    let spec = |change: serde_json::Value| {
+        let mut spec = json!({"hostname": "r.test", "prune": true});
+        for (name, value) in change.as_object().unwrap() {
+            spec[name] = value.clone();
+        }
+        serde_json::from_value::<RegistrySpec>(spec).unwrap()
+    };
+    let hosts = |hosts: &[&str]| TenancyPolicy {
+        own_hosts: TenantRegistryHosts::of(hosts.iter().map(|host| host.parse().unwrap()).collect()),
+        ..TenancyPolicy::default()
+    };
+    for (change, allowed_hosts, expected) in [
+        (json!({}), "*", Ok(2)),
+        (json!({"prune": false}), "*", Ok(0)),
+        (json!({"prune": null}), "*", Ok(0)),
+        (json!({"hostname": "other.test"}), "*", Ok(0)),
+        (json!({"repositoryPrefix": "{namespace}/team-a/"}), "*", Ok(1)),
+        (json!({"repositoryPrefix": "team-b/"}), "*", Ok(0)),
+        (json!({}), "other.test", Err(PruneFailure::NotGranted)),
+        (
+            json!({"tokenRealm": "https://tokens.test/t"}),
+            "r.test",
+            Err(PruneFailure::NotGranted),
+        ),
+    ] {
+        let found = still_allowed(&charts, &spec(change.clone()), HOME, &hosts(&[allowed_hosts]));
+        assert_eq!(
+            found.map(|charts| charts.len()),
+            expected,
+            "{change} {allowed_hosts}"
+        );
+    }
+}
+
+/// Holds: F12.
+#[test]
+fn no_task_is_made_for_a_chart_that_is_being_deleted() {
+    let (mut world, version) = pruned();
+    let charts = request().charts;
+    world.target("other", &json!({}), json!({}));
+    world.bind("other", "a");
+    let task = world.decide("other").new_tasks.remove(0).spec;
+    let mut deletions = ChartDeletions::default();
+    assert!(!deletions.holds_back(HOME, &task));
+    deletions.begin(&version, &charts);
+    assert!(
+        !deletions.holds_back("team-b", &task),
+        "another namespace has other repositories"
+    );
+    let elsewhere = RenderTaskSpec {
+        tag: "v0.0.9".to_owned(),
+        ..task.clone()
+    };
+    assert!(!deletions.holds_back(HOME, &elsewhere));
+    assert!(!deletions.clone().end(&version), "no task waits");
+    assert!(deletions.holds_back(HOME, &task));
+    assert!(deletions.end(&version), "the task that waited is made now");
+    assert!(!deletions.holds_back(HOME, &task) && !deletions.end(&version));
+}

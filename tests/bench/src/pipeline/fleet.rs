@@ -1,0 +1,207 @@
+//! A fleet: Targets that each get every Release of their namespace, by Profiles.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use renderhub::api::conditions::{ConditionType, is_true};
+use renderhub::api::pipeline::{ComponentVersion, HydratedTarget, Profile, Release, Target};
+use renderhub_harness::progress::Progress;
+use renderhub_harness::wait_for;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::audit::Requests;
+use crate::measure::number;
+use crate::objects;
+use crate::wire::IN_FLIGHT;
+use crate::world::World;
+
+/// Longest until a fleet is ready.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Between two lists, which cost the API server as much as a few hundred writes.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a hub is watched for writes that it should not make.
+pub const WATCHED: Duration = Duration::from_secs(5);
+
+/// Targets that each get every Release of their namespace, by Profiles.
+pub struct Fleet<'w> {
+    /// Where they are.
+    pub world: &'w World,
+    /// Targets in all namespaces together.
+    pub targets: usize,
+    /// Releases of each namespace.
+    pub releases: usize,
+}
+
+/// What one Release that changes costs.
+pub struct OneChanged {
+    /// Requests for each Target that has it.
+    pub requests: f64,
+    /// Targets without it that were written to.
+    pub others_written: usize,
+}
+
+/// All objects of a kind.
+///
+/// # Errors
+/// If the API server does not say.
+pub async fn all<K>(client: &Client) -> Result<Vec<K>>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    Ok(Api::<K>::all(client.clone())
+        .list(&ListParams::default())
+        .await?
+        .items)
+}
+
+impl Fleet<'_> {
+    /// Makes everything that a tenant makes of it.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn make(&self) -> Result<()> {
+        let _progress = Progress::start(format!("making {} Targets", self.targets));
+        let mut made = Vec::new();
+        for namespace in self.world.namespaces() {
+            for number in 0..self.releases {
+                made.extend(release(namespace, number));
+            }
+        }
+        let namespaces = self.world.namespaces();
+        made.extend((0..self.targets).map(|number| target(&namespaces[number % namespaces.len()], number)));
+        futures::stream::iter(made)
+            .map(|object| self.create(object))
+            .buffer_unordered(IN_FLIGHT)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    }
+
+    async fn create(&self, object: Value) -> Result<()> {
+        let namespace = object["metadata"]["namespace"]
+            .as_str()
+            .context("no namespace")?
+            .to_owned();
+        let admin = || self.world.admin.clone();
+        macro_rules! create {
+            ($kind:ident) => {{
+                let api: Api<$kind> = Api::namespaced(admin(), &namespace);
+                api.create(
+                    &PostParams::default(),
+                    &serde_json::from_value(object.clone())?,
+                )
+                .await?;
+            }};
+        }
+        match object["kind"].as_str() {
+            Some("ComponentVersion") => create!(ComponentVersion),
+            Some("Release") => create!(Release),
+            Some("Profile") => create!(Profile),
+            _ => create!(Target),
+        }
+        Ok(())
+    }
+
+    /// Waits until the newest version of each Target is pushed, and nothing of its tasks is left.
+    ///
+    /// # Errors
+    /// If it takes too long.
+    pub async fn until_ready(&self) -> Result<()> {
+        let _progress = Progress::start("the fleet gets ready".to_owned());
+        wait_for("the fleet to be ready", LIMIT, async || {
+            tokio::time::sleep(PAUSE).await;
+            let targets = all::<Target>(&self.world.admin).await?;
+            let is_ready = |target: &&Target| {
+                let status = target.status.as_ref();
+                status.is_some_and(|status| is_true(&status.conditions, ConditionType::BootstrapReady))
+            };
+            let is_done = targets.iter().filter(is_ready).count() == self.targets;
+            Ok((is_done && self.world.is_cleared().await?).then_some(()))
+        })
+        .await
+    }
+
+    /// One Release of the first namespace changes: requests for each Target that has it, and Targets of others that were written.
+    ///
+    /// # Errors
+    /// If it takes too long.
+    pub async fn change_one(&self) -> Result<OneChanged> {
+        let namespace = &self.world.namespaces()[0];
+        let before = self.versions_elsewhere(namespace).await?;
+        let audit = self.world.plane.audit()?;
+        let begin = audit.mark().await?;
+        let api: Api<Release> = Api::namespaced(self.world.admin.clone(), namespace);
+        let patch = Patch::Merge(json!({"spec": {"values": {"replicas": 7}}}));
+        api.patch("release-0", &PatchParams::default(), &patch).await?;
+        let own = self.targets / self.world.namespaces().len();
+        let hydrated: Api<HydratedTarget> = Api::namespaced(self.world.admin.clone(), namespace);
+        wait_for("the change to be rolled out", LIMIT, async || {
+            let versions = hydrated.list(&ListParams::default()).await?.items;
+            let pushed = versions
+                .iter()
+                .filter_map(|v| v.status.as_ref()?.pushed_at.as_ref())
+                .count();
+            tokio::time::sleep(PAUSE).await;
+            Ok((pushed >= 2 * own).then_some(()))
+        })
+        .await?;
+        tokio::time::sleep(WATCHED).await;
+        let requests = Requests::since(audit, begin, &self.world.hub_user).await?;
+        let after = self.versions_elsewhere(namespace).await?;
+        let written = before
+            .iter()
+            .filter(|(name, version)| after.get(*name) != Some(version))
+            .count();
+        Ok(OneChanged {
+            requests: number(requests.of_tasks()) / number(own),
+            others_written: written,
+        })
+    }
+
+    async fn versions_elsewhere(&self, namespace: &str) -> Result<BTreeMap<String, Option<String>>> {
+        let targets = all::<Target>(&self.world.admin).await?;
+        let elsewhere = targets
+            .iter()
+            .filter(|target| target.namespace().as_deref() != Some(namespace));
+        Ok(elsewhere
+            .map(|target| (target.name_any(), target.resource_version()))
+            .collect())
+    }
+}
+
+fn object(kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, "labels": {"ring": "one"}}, "spec": spec,
+    })
+}
+
+fn release(namespace: &str, number: usize) -> [Value; 3] {
+    let name = format!("release-{number}");
+    let chart = json!({"repository": format!("registry.test/charts/{name}"), "tag": "1.0.0"});
+    let version = json!({
+        "componentRef": {"name": name}, "tag": "1.0.0", "resources": {"chart": chart},
+        "entrypoint": {"resourceName": "chart", "type": "helm"},
+    });
+    let release = json!({
+        "componentVersionRef": {"name": name},
+        "values": {"replicas": 3, "ingress": {"enabled": true, "host": "shop.example.test"}},
+    });
+    let profile = json!({"releaseRef": {"name": name}, "targetSelector": {"matchLabels": {"ring": "one"}}});
+    [
+        object("ComponentVersion", namespace, &name, &version),
+        object("Release", namespace, &name, &release),
+        object("Profile", namespace, &name, &profile),
+    ]
+}
+
+fn target(namespace: &str, number: usize) -> Value {
+    let registry = json!({"kind": "ClusterRegistry", "name": objects::REGISTRY});
+    let spec = json!({"renderRegistryRef": registry, "userdata": {"site": format!("site-{number}")}});
+    object("Target", namespace, &format!("target-{number}"), &spec)
+}

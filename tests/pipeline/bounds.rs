@@ -1,0 +1,285 @@
+//! More than a Target and a namespace can have, on a real API server.
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use renderhub::api::pipeline::{HydratedTarget, Release, ReleaseBinding, Target};
+use renderhub::plan::pipeline::kept_bytes::OBJECTS_OF_NAMESPACE;
+use renderhub::plan::pipeline::resolution::BINDINGS_OF_TARGET;
+use renderhub::plan::pipeline::version_bytes::VERSIONS_OF_NAMESPACE;
+use renderhub_harness::finish::{self, Outcome};
+use renderhub_harness::wait_for;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::scene::Scene;
+use crate::support::{DIGEST, LIMIT};
+
+/// Releases that a Target can have.
+const RELEASES: i32 = 256;
+/// Bytes of a large object's text.
+const TEXT: usize = 1 << 20;
+/// Bytes of the userdata of a Target whose versions are large.
+const USERDATA: usize = 250_000;
+/// Objects that are made at once.
+const AT_ONCE: usize = 16;
+
+impl Scene {
+    /// Completes every Job from now on.
+    fn complete_all(&self) -> JoinHandle<Result<()>> {
+        let said = json!({"phase": "Push", "reason": "Pushed", "digest": DIGEST}).to_string();
+        let (client, rendering) = (self.stage.admin.clone(), self.stage.scope.rendering.clone());
+        tokio::spawn(async move {
+            finish::every_job(client, &rendering, |_| Outcome::Complete(said.clone())).await
+        })
+    }
+
+    /// A Release that takes as much memory as `bytes` of text.
+    async fn large_release(&self, name: &str, bytes: usize) -> Result<()> {
+        let release = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "Release", "metadata": {"name": name},
+            "spec": {"componentVersionRef": {"name": "shop"}, "values": {"text": "x".repeat(bytes)}},
+        });
+        let releases: Api<Release> = self.api();
+        let release = serde_json::from_value(release)?;
+        releases.create(&PostParams::default(), &release).await?;
+        Ok(())
+    }
+
+    /// How many versions there are of the Targets whose names begin so. Whole ones would be many MiB.
+    async fn count_versions(&self, target: &str) -> Result<usize> {
+        let versions: Api<HydratedTarget> = self.api();
+        let all = versions.list_metadata(&ListParams::default()).await?.items;
+        let own = all
+            .iter()
+            .filter(|version| version.name_any().starts_with(target));
+        Ok(own.count())
+    }
+
+    async fn until_count(&self, target: &str, count: usize) -> Result<()> {
+        wait_for(&format!("{count} versions of {target}…"), LIMIT, async || {
+            Ok((self.count_versions(target).await? == count).then_some(()))
+        })
+        .await
+    }
+}
+
+/// Holds: F6.
+#[tokio::test]
+async fn the_release_that_is_one_too_many_is_refused_and_the_others_are_there() -> Result<()> {
+    let scene = Scene::new("many").await?;
+    let jobs = scene.complete_all();
+    scene.component_version("shop", "1.0.0").await?;
+    scene.target("edge", json!({})).await?;
+    let made = stream::iter(0..=RELEASES).map(|number| {
+        let (scene, name) = (&scene, format!("r{number}"));
+        async move {
+            let spec = json!({"uniqueName": name, "priority": RELEASES - number});
+            scene.release_of(&name, "shop", spec).await?;
+            scene.bind("edge", &name).await
+        }
+    });
+    made.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    let message = scene
+        .target_is("edge", "Ready", "False", "TooManyReleases")
+        .await?;
+    let last = format!("r{RELEASES}");
+    ensure!(
+        message
+            == format!(
+                "Release {}/{last} is one more than a Target can have",
+                scene.tenant()
+            ),
+        "{message}"
+    );
+    scene.target_is("edge", "BootstrapReady", "True", "Ready").await?;
+    let versions = scene.versions("edge").await?;
+    let newest = versions.last().map(|version| &version.spec.releases);
+    let bundled = newest.map(|releases| (releases.len(), releases.contains_key(&last)));
+    ensure!(
+        bundled == Some((usize::try_from(RELEASES)?, false)),
+        "{bundled:?}"
+    );
+    jobs.abort();
+    scene.passed();
+    Ok(())
+}
+
+/// Holds: F6.
+#[tokio::test]
+async fn the_binding_that_is_one_too_many_stops_the_target_and_what_is_there_stays() -> Result<()> {
+    let scene = Scene::new("bindings").await?;
+    let jobs = scene.complete_all();
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    scene.ready("edge").await?;
+    // Those that name no Release are bindings like others.
+    let made = stream::iter(1..BINDINGS_OF_TARGET).map(|number| {
+        let (scene, name) = (&scene, format!("r{}", number % 200));
+        async move {
+            let spec = json!({"targetRef": {"name": "edge"}, "releaseRef": {"name": name}});
+            scene
+                .make("ReleaseBinding", &format!("b{number}"), json!({}), spec)
+                .await
+        }
+    });
+    made.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    scene
+        .target_is("edge", "ReleasesRendered", "False", "MissingDependencies")
+        .await?;
+    scene.bind("edge", "blog").await?;
+    let message = scene
+        .target_is("edge", "ReleasesResolved", "False", "TooManyBindings")
+        .await?;
+    let told = format!("{} ReleaseBindings, ", BINDINGS_OF_TARGET + 1);
+    ensure!(message.starts_with(&told), "{message}");
+    scene
+        .target_is("edge", "Stalled", "True", "TooManyBindings")
+        .await?;
+    scene.target_is("edge", "BootstrapReady", "True", "Ready").await?;
+    // What would leave on purpose stays until there are few enough.
+    let bindings: Api<ReleaseBinding> = scene.api();
+    scene.bind("edge", "more").await?;
+    bindings.delete("edge-shop", &DeleteParams::default()).await?;
+    scene.release("blog", "1.0.0", json!({})).await?;
+    scene
+        .change_target("edge", json!({"userdata": {"looked": true}}))
+        .await?;
+    scene
+        .target_is("edge", "Ready", "False", "TooManyBindings")
+        .await?;
+    let versions = scene.versions("edge").await?;
+    ensure!(versions.len() == 1 && versions[0].spec.releases.contains_key("shop"));
+    bindings.delete("edge-more", &DeleteParams::default()).await?;
+    let versions = scene.until_versions("edge", 2).await?;
+    ensure!(
+        versions[1].spec.releases.keys().eq(["blog"]),
+        "{:?}",
+        versions[1].spec.changes
+    );
+    jobs.abort();
+    scene.passed();
+    Ok(())
+}
+
+/// Holds: F6.
+#[tokio::test]
+async fn what_does_not_fit_into_a_namespace_takes_nothing_off_its_targets_and_is_told() -> Result<()> {
+    let mut scene = Scene::new("overfull").await?;
+    let jobs = scene.complete_all();
+    for name in ["shop", "blog"] {
+        scene.release(name, "1.0.0", json!({})).await?;
+    }
+    scene.target("edge", json!({})).await?;
+    for name in ["shop", "blog"] {
+        scene.bind("edge", name).await?;
+    }
+    scene.ready("edge").await?;
+    let fitting = OBJECTS_OF_NAMESPACE / (TEXT + 4_096);
+    let made = stream::iter(0..fitting).map(|number| {
+        let scene = &scene;
+        async move { scene.large_release(&format!("large-{number}"), TEXT).await }
+    });
+    made.buffer_unordered(4).try_collect::<()>().await?;
+    scene
+        .change_target("edge", json!({"userdata": {"looked": 1}}))
+        .await?;
+    scene.until_versions("edge", 2).await?;
+    scene.ready("edge").await?;
+    scene.large_release("one-too-many", TEXT).await?;
+    let message = scene
+        .target_is("edge", "Stalled", "True", "TooManyObjects")
+        .await?;
+    ensure!(
+        message.contains(&format!("of namespace {} take", scene.tenant())),
+        "{message}"
+    );
+    let events: Api<Event> = scene.api();
+    wait_for("the event on what is not kept", LIMIT, async || {
+        let all = events.list(&ListParams::default()).await?.items;
+        let mut told = all
+            .iter()
+            .filter(|event| event.reason.as_deref() == Some("TooManyObjects"));
+        let is_release = |event: &Event| {
+            let about = event.regarding.as_ref();
+            about.and_then(|about| about.kind.as_deref()) == Some("Release")
+        };
+        Ok(told.any(is_release).then_some(()))
+    })
+    .await?;
+    // What would leave on purpose stays, also for a hub that starts anew and knows other objects than this one.
+    let bindings: Api<ReleaseBinding> = scene.api();
+    bindings.delete("edge-blog", &DeleteParams::default()).await?;
+    scene.stage.restart_hub().await?;
+    scene
+        .change_target("edge", json!({"userdata": {"looked": 2}}))
+        .await?;
+    scene
+        .target_is("edge", "Ready", "False", "TooManyObjects")
+        .await?;
+    ensure!(scene.versions("edge").await?.len() == 2);
+    let releases: Api<Release> = scene.api();
+    releases.delete("large-0", &DeleteParams::default()).await?;
+    let versions = scene.until_versions("edge", 3).await?;
+    ensure!(
+        versions[2].spec.releases.keys().eq(["shop"]),
+        "{}",
+        versions[2].spec.changes
+    );
+    scene.ready("edge").await?;
+    let target: Target = scene.api().get("edge").await?;
+    let status = target.status.context("it is ready")?;
+    ensure!(status.releases.len() == 1);
+    jobs.abort();
+    scene.passed();
+    Ok(())
+}
+
+/// Holds: F6.
+#[tokio::test]
+async fn history_gives_way_to_new_versions_of_a_full_namespace_and_without_it_they_are_refused() -> Result<()>
+{
+    let scene = Scene::new("history").await?;
+    let data = |text: &str| json!({"allowEmpty": true, "userdata": {"text": text.repeat(USERDATA)}});
+    let fitting = VERSIONS_OF_NAMESPACE / (USERDATA + 4_096);
+    let jobs = scene.complete_all();
+    // One Target whose first version is history.
+    scene.target("first", data("a")).await?;
+    scene.ready("first").await?;
+    scene.change_target("first", data("b")).await?;
+    scene.until_count("first-", 2).await?;
+    scene.ready("first").await?;
+    jobs.abort();
+    let made = stream::iter(2..fitting).map(|number| {
+        let (scene, spec) = (&scene, data("c"));
+        async move { scene.target(&format!("t{number}"), spec).await }
+    });
+    made.buffer_unordered(4).try_collect::<()>().await?;
+    scene.until_count("", fitting).await?;
+    ensure!(scene.count_versions("first-").await? == 2);
+    scene.target("more", data("d")).await?;
+    scene.until_count("more-", 1).await?;
+    // History gives way.
+    scene.until_count("first-", 1).await?;
+    scene.target("refused", data("e")).await?;
+    let message = scene
+        .target_is("refused", "BootstrapReady", "False", "TooManyVersions")
+        .await?;
+    ensure!(
+        message.contains("delete Targets that are not needed"),
+        "{message}"
+    );
+    scene
+        .target_is("refused", "Stalled", "True", "TooManyVersions")
+        .await?;
+    ensure!(scene.count_versions("").await? == fitting);
+    // It goes on by itself once there is room.
+    let targets: Api<Target> = scene.api();
+    targets.delete("more", &DeleteParams::default()).await?;
+    scene.until_count("refused-", 1).await?;
+    scene.passed();
+    Ok(())
+}
