@@ -75,6 +75,18 @@ pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 /// Annotation on a `kubernetes.io/basic-auth` Secret: the registry's `host` or `host:port` that the credential is for.
 pub const REGISTRY_HOST: &str = "renderhub.dev/registry-host";
 
+/// Label on a copy of a pull secret: for whom it was made, [`PULL_SECRET_OLM`].
+pub const PULL_SECRET: &str = "renderhub.dev/pull-secret";
+/// Value of [`PULL_SECRET`]: for operators that OLM installed.
+pub const PULL_SECRET_OLM: &str = "olm";
+/// Annotation on a copy of a pull secret: namespace and name of its source, with a slash between them.
+pub const PULL_SECRET_SOURCE: &str = "renderhub.dev/source";
+/// Annotation on a copy of a pull secret: UID of its source.
+pub const PULL_SECRET_SOURCE_UID: &str = "renderhub.dev/source-uid";
+/// Annotation on a copy of a pull secret: the operators that it was made for, each as the name of the `CatalogSource` and the UID of
+/// the `ClusterServiceVersion` with an equals sign between them, separated by commas.
+pub const PULL_SECRET_OPERATORS: &str = "renderhub.dev/operators";
+
 /// Field manager of the hub's writes.
 pub const FIELD_MANAGER: &str = "renderhub";
 

@@ -10,6 +10,7 @@ pub mod input_hashes;
 pub mod labels;
 pub mod names;
 pub mod oci;
+pub mod olm;
 pub mod pipeline;
 pub mod policy;
 mod queue_policy;

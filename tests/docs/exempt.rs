@@ -8,6 +8,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "kubernetes/preflight/questions.rs ASK_AGAIN",
         "kubernetes/watch/endless.rs REOPEN_PAUSE",
         "plan/queue/backoff.rs REQUEUE::base",
+        "plan/pull_secrets/olm/evictions.rs PAUSE::base",
         "app/start.rs ASK_AGAIN",
         "app/unserved_namespaces.rs PAUSE",
         "plan/remote/cluster_status.rs PAUSE",
@@ -65,6 +66,8 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
     ("The form of a name or a number, which Kubernetes, OCI or the hub's own format gives.", &[
         "api/names.rs LABEL_MAX",
         "plan/pipeline/readable_name.rs HASH_DIGITS",
+        "plan/pull_secrets/ownership.rs HASH_DIGITS",
+        "plan/pull_secrets/ownership.rs READABLE",
         "plan/pipeline/readable_name.rs READABLE_MAX",
         "plan/pipeline/destination.rs REPOSITORY_MAX",
         "plan/pipeline/destination.rs BELOW_NAMESPACE_MAX",

@@ -1,0 +1,30 @@
+//! Pull secrets for operators that OLM installed: from what the watches know to what should be where.
+//!
+//! [`decide()`] says what should be where, and why something is not; [`changes`] compares that with what is there. A copy that
+//! rests on something that is not known at the moment, such as a catalog that was deleted, stays as it is.
+
+mod changes;
+mod complaint;
+mod content;
+mod decide;
+mod evictions;
+mod links;
+mod needs;
+mod observed;
+mod record;
+mod settle;
+
+pub use changes::{CopyDeletion, CopyWrite, NamespaceChanges, changes};
+pub use complaint::{ComplaintReason, ComplaintSubject, PullSecretComplaint};
+pub use content::{MAX_PULL_SECRET_BYTES, PullSecretContent, SourceFault, content_of};
+pub use decide::{PullSecretPlan, WantedCopy, decide};
+pub use evictions::{EvictionLimiter, WantedEviction};
+pub use links::{LinkChange, link_change};
+pub use observed::{
+    NamespaceGrant, ObservedAccount, ObservedCatalog, ObservedCopy, ObservedCsv, ObservedNamespace,
+    ObservedOlm, ObservedPod, ObservedSource, ObservedSubscription, PullSecretLimits, SourceState,
+};
+pub use record::{NamespaceRecord, grant_of};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! What should be where.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::complaint::{ComplaintReason, ComplaintSubject, PullSecretComplaint};
+use super::content::PullSecretContent;
+use super::evictions::{self, WantedEviction};
+use super::needs::{Catalogs, NamespaceNeeds, Need, needs};
+use super::observed::{NamespaceGrant, ObservedNamespace, ObservedOlm, PullSecretLimits, SourceState};
+use super::settle;
+use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pull_secrets::ownership::{CopyMarks, copy_name};
+
+/// A copy that should be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedCopy {
+    /// What it says of itself.
+    pub marks: CopyMarks,
+    /// What should be in it.
+    pub content: PullSecretContent,
+}
+
+/// What should be where.
+#[derive(Clone, Debug, Default)]
+pub struct PullSecretPlan {
+    /// Copies, by namespace and name.
+    pub copies: BTreeMap<ObjectKey, WantedCopy>,
+    /// Names of copies that each ServiceAccount should have, by its namespace and name.
+    pub links: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// Copies that stay as they are.
+    pub held: BTreeSet<ObjectKey>,
+    /// Copies whose links stay where they are.
+    pub held_links: BTreeSet<ObjectKey>,
+    /// Pods that should make room for their successors.
+    pub evictions: Vec<WantedEviction>,
+    /// What is wrong.
+    pub complaints: BTreeSet<PullSecretComplaint>,
+}
+
+/// Decides what should be where. Nothing outside of the namespaces that were observed is ever wanted.
+#[must_use]
+pub fn decide(observed: &ObservedOlm, limits: &PullSecretLimits) -> PullSecretPlan {
+    let mut plan = PullSecretPlan::default();
+    let (catalogs, complaints) = Catalogs::new(observed, limits);
+    plan.complaints.extend(complaints);
+    let mut all = BTreeMap::new();
+    for (name, seen) in &observed.namespaces {
+        let of_namespace = needs(name, seen, &catalogs, limits);
+        plan.complaints.extend(of_namespace.complaints.iter().cloned());
+        if seen.grant == NamespaceGrant::Recreated {
+            plan.complaints.extend(recreated(name, &of_namespace));
+        } else {
+            all.insert(name, of_namespace);
+        }
+    }
+    plan.complaints.extend(settle::bound_destinations(
+        &mut all,
+        observed,
+        &catalogs,
+        limits.destinations,
+    ));
+    for (name, of_namespace) in &all {
+        let Some(seen) = observed.namespaces.get(*name) else {
+            continue;
+        };
+        let mut here = PlanOfNamespace {
+            name,
+            seen,
+            plan: &mut plan,
+        };
+        for (source, need) in &of_namespace.of_sources {
+            here.want(source, need, observed, &catalogs);
+        }
+        for (copy, need) in &of_namespace.held {
+            here.hold(copy, need);
+        }
+        evictions::find(name, seen, of_namespace, &mut plan);
+    }
+    plan
+}
+
+/// The complaints about a namespace that was deleted and made again.
+fn recreated(namespace: &str, needs: &NamespaceNeeds) -> Vec<PullSecretComplaint> {
+    let told = needs.of_sources.values().flat_map(|need| &need.subscriptions);
+    let told: BTreeSet<&ComplaintSubject> = told.collect();
+    let complaint = |subject: &ComplaintSubject| PullSecretComplaint {
+        subject: subject.clone(),
+        reason: ComplaintReason::NamespaceRecreated,
+        note: format!(
+            "namespace {namespace} was deleted and made again since it was listed, and gets no pull secret"
+        ),
+    };
+    told.into_iter().map(complaint).collect()
+}
+
+/// The plan for one namespace.
+struct PlanOfNamespace<'a> {
+    name: &'a str,
+    seen: &'a ObservedNamespace,
+    plan: &'a mut PullSecretPlan,
+}
+
+impl PlanOfNamespace<'_> {
+    /// Wants a copy of this Secret, if there is something to copy.
+    fn want(&mut self, source: &ObjectKey, need: &Need, observed: &ObservedOlm, catalogs: &Catalogs<'_>) {
+        let copy = copy_name(source);
+        let found = observed.sources.get(source);
+        let fault = match found.map(|found| &found.state) {
+            Some(SourceState::Usable(content)) => {
+                let marks = CopyMarks {
+                    source: source.clone(),
+                    source_uid: found.map(|found| found.uid.clone()).unwrap_or_default(),
+                    users: need.users.clone(),
+                };
+                return self.place(
+                    &copy,
+                    WantedCopy {
+                        marks,
+                        content: *content,
+                    },
+                    need,
+                );
+            }
+            Some(SourceState::Unread) => None,
+            Some(SourceState::Faulty(fault)) => {
+                let note = format!(
+                    "Secret {}, which it names, is not copied: {}",
+                    source.name,
+                    fault.as_str()
+                );
+                Some((ComplaintReason::SourceSecretUnusable, note))
+            }
+            None => {
+                let note = format!("Secret {}, which it names, is not there", source.name);
+                Some((ComplaintReason::SourceSecretNotFound, note))
+            }
+        };
+        if let Some((reason, note)) = fault {
+            let complaint = |subject| PullSecretComplaint {
+                subject,
+                reason,
+                note: note.clone(),
+            };
+            self.plan
+                .complaints
+                .extend(catalogs.naming(source).map(complaint));
+        }
+        self.hold(&copy, need);
+    }
+
+    /// Wants this copy and its links, unless a Secret of somebody else has the name.
+    fn place(&mut self, copy: &str, wanted: WantedCopy, need: &Need) {
+        if self
+            .seen
+            .copies
+            .get(copy)
+            .is_some_and(|there| there.marks.is_none())
+        {
+            let note = format!("Secret {copy}, which it needs, is there and not ours; it is left as it is");
+            let complaint = |subject: &ComplaintSubject| PullSecretComplaint {
+                subject: subject.clone(),
+                reason: ComplaintReason::NameConflict,
+                note: note.clone(),
+            };
+            self.plan
+                .complaints
+                .extend(need.subscriptions.iter().map(complaint));
+            return;
+        }
+        let key = ObjectKey::new(self.name, copy);
+        self.plan.copies.insert(key, wanted);
+        self.link(copy, need);
+    }
+
+    /// Leaves this copy as it is, if it is there. Where another operator wants it too, it stays known for whom it was made before: the
+    /// catalog of those may be back.
+    fn hold(&mut self, copy: &str, need: &Need) {
+        let there = self.seen.copies.get(copy);
+        let Some(marks) = there.and_then(|there| there.marks.as_ref()) else {
+            return;
+        };
+        let key = ObjectKey::new(self.name, copy);
+        if let Some(wanted) = self.plan.copies.get_mut(&key) {
+            wanted.marks.users.extend(marks.users.iter().cloned());
+        } else {
+            self.plan.held.insert(key);
+        }
+        self.link(copy, need);
+    }
+
+    fn link(&mut self, copy: &str, need: &Need) {
+        if need.keeps_links {
+            self.plan.held_links.insert(ObjectKey::new(self.name, copy));
+        }
+        for (_, account) in &need.deployments {
+            if self.seen.accounts.contains_key(account) {
+                let links = self
+                    .plan
+                    .links
+                    .entry(ObjectKey::new(self.name, account))
+                    .or_default();
+                links.insert(copy.to_owned());
+            }
+        }
+    }
+}

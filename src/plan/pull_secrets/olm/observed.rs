@@ -1,0 +1,177 @@
+//! What the watches know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::content::{PullSecretContent, SourceFault};
+use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pull_secrets::ownership::CopyMarks;
+
+/// Pull secrets that one `CatalogSource` may name; people name one or two.
+const MAX_SECRETS: usize = 16;
+/// Subscriptions of one namespace that are served.
+const MAX_SUBSCRIPTIONS: usize = 64;
+
+/// How much is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PullSecretLimits {
+    /// Namespaces with a copy of one source.
+    pub destinations: usize,
+    /// Subscriptions of one namespace.
+    pub subscriptions: usize,
+    /// Pull secrets of one `CatalogSource`.
+    pub secrets: usize,
+}
+
+impl PullSecretLimits {
+    /// The bounds with this many namespaces for one source.
+    #[must_use]
+    pub const fn with_destinations(destinations: usize) -> Self {
+        Self {
+            destinations,
+            subscriptions: MAX_SUBSCRIPTIONS,
+            secrets: MAX_SECRETS,
+        }
+    }
+}
+
+/// All that the watches know.
+#[derive(Clone, Debug, Default)]
+pub struct ObservedOlm {
+    /// The namespaces that catalogs may be in; true where its catalogs and Secrets were listed.
+    pub catalog_namespaces: BTreeMap<String, bool>,
+    /// The catalogs there.
+    pub catalogs: BTreeMap<ObjectKey, ObservedCatalog>,
+    /// The Secrets there, those that no catalog names included.
+    pub sources: BTreeMap<ObjectKey, ObservedSource>,
+    /// The namespaces that copies may go to, as far as they were listed.
+    pub namespaces: BTreeMap<String, ObservedNamespace>,
+    /// Names of copies of Secrets of the catalog namespaces that were there, or named, at some time.
+    pub copy_names: BTreeSet<String>,
+}
+
+/// A `CatalogSource`.
+#[derive(Clone, Debug)]
+pub struct ObservedCatalog {
+    /// Its UID.
+    pub uid: String,
+    /// Names of pull secrets, as it lists them.
+    pub secrets: Vec<String>,
+}
+
+/// A Secret in a namespace of catalogs.
+#[derive(Clone, Debug)]
+pub struct ObservedSource {
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: u64,
+    /// What is in it.
+    pub state: SourceState,
+}
+
+/// What is known of the content of a Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceState {
+    /// It was not read in this version.
+    Unread,
+    /// It can be copied.
+    Usable(PullSecretContent),
+    /// It cannot.
+    Faulty(SourceFault),
+}
+
+/// Whether a namespace is the one that was listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NamespaceGrant {
+    /// Nobody looked yet.
+    #[default]
+    Unchecked,
+    /// It is.
+    Granted,
+    /// It was deleted and made again since.
+    Recreated,
+}
+
+/// A namespace that copies may go to.
+#[derive(Clone, Debug, Default)]
+pub struct ObservedNamespace {
+    /// Whether it is the one that was listed.
+    pub grant: NamespaceGrant,
+    /// Subscriptions by name.
+    pub subscriptions: BTreeMap<String, ObservedSubscription>,
+    /// `ClusterServiceVersions` by name.
+    pub csvs: BTreeMap<String, ObservedCsv>,
+    /// ServiceAccounts by name.
+    pub accounts: BTreeMap<String, ObservedAccount>,
+    /// Secrets with the name of a copy, by name: whosever they are.
+    pub copies: BTreeMap<String, ObservedCopy>,
+    /// Pods that wait for an image, by name.
+    pub pods: BTreeMap<String, ObservedPod>,
+}
+
+/// A `Subscription`.
+#[derive(Clone, Debug)]
+pub struct ObservedSubscription {
+    /// Its UID.
+    pub uid: String,
+    /// The `CatalogSource` that it names.
+    pub catalog: ObjectKey,
+    /// Names of the `ClusterServiceVersions` that OLM says it has.
+    pub csvs: BTreeSet<String>,
+}
+
+/// A `ClusterServiceVersion`.
+#[derive(Clone, Debug)]
+pub struct ObservedCsv {
+    /// Its UID.
+    pub uid: String,
+    /// Whether it is the copy of one of another namespace.
+    pub is_copied: bool,
+    /// The ServiceAccount of each of its Deployments, by the name of the Deployment.
+    pub deployments: BTreeMap<String, String>,
+}
+
+/// A ServiceAccount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedAccount {
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: u64,
+    /// How many entries its `imagePullSecrets` has.
+    pub entries: usize,
+    /// Those of them that have the name of a copy, by their place from 0.
+    pub copies: BTreeMap<usize, String>,
+    /// When this program changed it last, by the clock of the API server.
+    pub linked_at: Option<Timestamp>,
+}
+
+/// A Secret with the name of a copy.
+#[derive(Clone, Debug)]
+pub struct ObservedCopy {
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: u64,
+    /// What it says of itself; `None` where it is not ours.
+    pub marks: Option<CopyMarks>,
+    /// What is in it; `None` where it was not read in this version.
+    pub content: Option<PullSecretContent>,
+}
+
+/// A pod that waits for an image.
+#[derive(Clone, Debug)]
+pub struct ObservedPod {
+    /// Its UID.
+    pub uid: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// Its ServiceAccount.
+    pub account: String,
+    /// Name and UID of the `ReplicaSet` that owns it.
+    pub replica_set: (String, String),
+    /// The copies that it may pull with.
+    pub copies: BTreeSet<String>,
+}
