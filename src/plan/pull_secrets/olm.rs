@@ -13,18 +13,20 @@ mod needs;
 mod observed;
 mod record;
 mod settle;
+mod wanted;
 
 pub use changes::{CopyDeletion, CopyWrite, NamespaceChanges, changes};
 pub use complaint::{ComplaintReason, ComplaintSubject, PullSecretComplaint};
 pub use content::{MAX_PULL_SECRET_BYTES, PullSecretContent, SourceFault, content_of};
-pub use decide::{PullSecretPlan, WantedCopy, decide};
-pub use evictions::{EvictionLimiter, WantedEviction};
+pub use decide::decide;
+pub use evictions::EvictionLimiter;
 pub use links::{LinkChange, link_change};
 pub use observed::{
     NamespaceGrant, ObservedAccount, ObservedCatalog, ObservedCopy, ObservedCsv, ObservedNamespace,
-    ObservedOlm, ObservedPod, ObservedSource, ObservedSubscription, PullSecretLimits, SourceState,
+    ObservedOlm, ObservedPod, ObservedSource, ObservedSubscription, PullSecretLimits, PullSecretState,
 };
 pub use record::{NamespaceRecord, grant_of};
+pub use wanted::{PullSecretPlan, WantedCopy, WantedEviction};
 
 #[cfg(test)]
 mod tests;

@@ -24,12 +24,12 @@ const READABLE: usize = 63 - PREFIX.len() - 1 - HASH_DIGITS;
 
 /// Name of the copy of a Secret: `olm-pull-<its name, cut>-<16 hex of SHA-256(namespace/name)>`.
 #[must_use]
-pub fn copy_name(source: &ObjectKey) -> String {
+pub fn copy_name(original: &ObjectKey) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let readable: String = source.name.chars().map(legal).take(READABLE).collect();
+    let readable: String = original.name.chars().map(legal).take(READABLE).collect();
     let readable = readable.trim_matches('-').to_ascii_lowercase();
     let dash = if readable.is_empty() { "" } else { "-" };
-    let hash = hex(&Sha256::digest(source.to_string().as_bytes())[..HASH_DIGITS / 2]);
+    let hash = hex(&Sha256::digest(original.to_string().as_bytes())[..HASH_DIGITS / 2]);
     format!("{PREFIX}{readable}{dash}{hash}")
 }
 
@@ -177,7 +177,7 @@ mod tests {
                     .labels
                     .as_mut()
                     .unwrap()
-                    .insert(MANAGED_BY.to_owned(), "Helm".to_owned())
+                    .insert(MANAGED_BY.to_owned(), "Helm".to_owned());
             },
             |meta| meta.annotations = None,
             |meta| _ = meta.annotations.as_mut().unwrap().remove(PULL_SECRET_SOURCE_UID),

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::decide::{PullSecretPlan, WantedCopy};
 use super::links::{LinkChange, link_change};
 use super::observed::{NamespaceGrant, ObservedCopy, ObservedNamespace, ObservedOlm};
+use super::wanted::{PullSecretPlan, WantedCopy};
 use crate::plan::pipeline::object::ObjectKey;
 
 /// A copy to make, or to change.
@@ -34,7 +34,7 @@ pub struct CopyDeletion {
 pub struct NamespaceChanges {
     /// Copies to make or change.
     pub copies: Vec<CopyWrite>,
-    /// ServiceAccounts to change, by name.
+    /// `ServiceAccounts` to change, by name.
     pub links: Vec<(String, LinkChange)>,
     /// Copies to delete.
     pub deletions: Vec<CopyDeletion>,

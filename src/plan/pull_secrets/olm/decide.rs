@@ -1,41 +1,15 @@
-//! What should be where.
+//! From what the watches know to what should be where.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::complaint::{ComplaintReason, ComplaintSubject, PullSecretComplaint};
-use super::content::PullSecretContent;
-use super::evictions::{self, WantedEviction};
+use super::evictions;
 use super::needs::{Catalogs, NamespaceNeeds, Need, needs};
-use super::observed::{NamespaceGrant, ObservedNamespace, ObservedOlm, PullSecretLimits, SourceState};
+use super::observed::{NamespaceGrant, ObservedNamespace, ObservedOlm, PullSecretLimits, PullSecretState};
 use super::settle;
+use super::wanted::{PullSecretPlan, WantedCopy};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::{CopyMarks, copy_name};
-
-/// A copy that should be there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedCopy {
-    /// What it says of itself.
-    pub marks: CopyMarks,
-    /// What should be in it.
-    pub content: PullSecretContent,
-}
-
-/// What should be where.
-#[derive(Clone, Debug, Default)]
-pub struct PullSecretPlan {
-    /// Copies, by namespace and name.
-    pub copies: BTreeMap<ObjectKey, WantedCopy>,
-    /// Names of copies that each ServiceAccount should have, by its namespace and name.
-    pub links: BTreeMap<ObjectKey, BTreeSet<String>>,
-    /// Copies that stay as they are.
-    pub held: BTreeSet<ObjectKey>,
-    /// Copies whose links stay where they are.
-    pub held_links: BTreeSet<ObjectKey>,
-    /// Pods that should make room for their successors.
-    pub evictions: Vec<WantedEviction>,
-    /// What is wrong.
-    pub complaints: BTreeSet<PullSecretComplaint>,
-}
 
 /// Decides what should be where. Nothing outside of the namespaces that were observed is ever wanted.
 #[must_use]
@@ -106,7 +80,7 @@ impl PlanOfNamespace<'_> {
         let copy = copy_name(source);
         let found = observed.sources.get(source);
         let fault = match found.map(|found| &found.state) {
-            Some(SourceState::Usable(content)) => {
+            Some(PullSecretState::Usable(content)) => {
                 let marks = CopyMarks {
                     source: source.clone(),
                     source_uid: found.map(|found| found.uid.clone()).unwrap_or_default(),
@@ -121,8 +95,8 @@ impl PlanOfNamespace<'_> {
                     need,
                 );
             }
-            Some(SourceState::Unread) => None,
-            Some(SourceState::Faulty(fault)) => {
+            Some(PullSecretState::Unread) => None,
+            Some(PullSecretState::Faulty(fault)) => {
                 let note = format!(
                     "Secret {}, which it names, is not copied: {}",
                     source.name,
@@ -136,16 +110,24 @@ impl PlanOfNamespace<'_> {
             }
         };
         if let Some((reason, note)) = fault {
-            let complaint = |subject| PullSecretComplaint {
-                subject,
-                reason,
-                note: note.clone(),
-            };
-            self.plan
-                .complaints
-                .extend(catalogs.naming(source).map(complaint));
+            let told = catalogs.naming(source);
+            self.complain(told, reason, &note);
         }
         self.hold(&copy, need);
+    }
+
+    fn complain(
+        &mut self,
+        told: impl Iterator<Item = ComplaintSubject>,
+        reason: ComplaintReason,
+        note: &str,
+    ) {
+        let complaint = |subject| PullSecretComplaint {
+            subject,
+            reason,
+            note: note.to_owned(),
+        };
+        self.plan.complaints.extend(told.map(complaint));
     }
 
     /// Wants this copy and its links, unless a Secret of somebody else has the name.

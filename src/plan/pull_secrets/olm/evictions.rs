@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::decide::PullSecretPlan;
 use super::needs::NamespaceNeeds;
 use super::observed::{ObservedAccount, ObservedNamespace, ObservedPod};
+use super::wanted::{PullSecretPlan, WantedEviction};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::queue::backoff::BackoffPolicy;
 
@@ -22,19 +22,6 @@ const PAUSE: BackoffPolicy = BackoffPolicy {
 };
 /// `ReplicaSets` of which attempts are remembered.
 const REMEMBERED: usize = 4_096;
-
-/// A pod that should be evicted, if its `ReplicaSet` is of one of these Deployments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedEviction {
-    /// Namespace and name of the pod.
-    pub pod: ObjectKey,
-    /// Its UID.
-    pub uid: String,
-    /// Name and UID of its `ReplicaSet`.
-    pub replica_set: (String, String),
-    /// Deployments of operators with its ServiceAccount.
-    pub deployments: BTreeSet<String>,
-}
 
 /// Finds the pods of a namespace that wait for an image and were made before their ServiceAccount had what they lack.
 pub(super) fn find(

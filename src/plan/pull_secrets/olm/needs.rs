@@ -1,4 +1,4 @@
-//! Which copies the operators of one namespace need, and for which ServiceAccounts.
+//! Which copies the operators of one namespace need, and for which `ServiceAccounts`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,7 @@ pub(super) struct Need {
     pub deployments: BTreeSet<(String, String)>,
     /// The Subscriptions that it is for.
     pub subscriptions: BTreeSet<ComplaintSubject>,
-    /// Whether links that are there stay, because an operator may be back and nothing says which ServiceAccounts it had.
+    /// Whether links that are there stay, because an operator may be back and nothing says which `ServiceAccounts` it had.
     pub keeps_links: bool,
 }
 
@@ -231,7 +231,7 @@ impl NamespaceNeeds {
                         need.add(&user.catalog, csv);
                     }
                     CatalogList::Unknown => {
-                        self.held.entry(name.clone()).or_default().add(&user.catalog, csv)
+                        self.held.entry(name.clone()).or_default().add(&user.catalog, csv);
                     }
                     CatalogList::Named(_) | CatalogList::Elsewhere => {}
                 }

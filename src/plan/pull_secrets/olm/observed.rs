@@ -8,11 +8,6 @@ use super::content::{PullSecretContent, SourceFault};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::CopyMarks;
 
-/// Pull secrets that one `CatalogSource` may name; people name one or two.
-const MAX_SECRETS: usize = 16;
-/// Subscriptions of one namespace that are served.
-const MAX_SUBSCRIPTIONS: usize = 64;
-
 /// How much is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullSecretLimits {
@@ -30,8 +25,9 @@ impl PullSecretLimits {
     pub const fn with_destinations(destinations: usize) -> Self {
         Self {
             destinations,
-            subscriptions: MAX_SUBSCRIPTIONS,
-            secrets: MAX_SECRETS,
+            subscriptions: 64,
+            // People name one or two.
+            secrets: 16,
         }
     }
 }
@@ -68,12 +64,12 @@ pub struct ObservedSource {
     /// Its resource version.
     pub version: u64,
     /// What is in it.
-    pub state: SourceState,
+    pub state: PullSecretState,
 }
 
 /// What is known of the content of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceState {
+pub enum PullSecretState {
     /// It was not read in this version.
     Unread,
     /// It can be copied.
@@ -103,7 +99,7 @@ pub struct ObservedNamespace {
     pub subscriptions: BTreeMap<String, ObservedSubscription>,
     /// `ClusterServiceVersions` by name.
     pub csvs: BTreeMap<String, ObservedCsv>,
-    /// ServiceAccounts by name.
+    /// `ServiceAccounts` by name.
     pub accounts: BTreeMap<String, ObservedAccount>,
     /// Secrets with the name of a copy, by name: whosever they are.
     pub copies: BTreeMap<String, ObservedCopy>,

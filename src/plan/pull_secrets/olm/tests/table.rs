@@ -114,13 +114,13 @@ fn what_no_catalog_gave_gets_nothing() {
     let table: [(&str, Change); 5] = [
         ("a CSV made by hand", |w| team(w).subscriptions.clear()),
         ("a copied CSV", |w| {
-            team(w).csvs.get_mut("etcd").unwrap().is_copied = true
+            team(w).csvs.get_mut("etcd").unwrap().is_copied = true;
         }),
         ("a catalog elsewhere", |w| {
-            subscribe(team(w), "etcd", "team", "main")
+            subscribe(team(w), "etcd", "team", "main");
         }),
         ("a namespace that was made again", |w| {
-            team(w).grant = NamespaceGrant::Recreated
+            team(w).grant = NamespaceGrant::Recreated;
         }),
         ("a namespace that is not listed", |w| w.namespaces.clear()),
     ];
@@ -178,7 +178,7 @@ fn what_is_not_known_at_the_moment_takes_nothing_away() {
     let secret = |w: &mut ObservedOlm, state| w.sources.get_mut(&key("olm", "pull")).unwrap().state = state;
     let mut unread = world();
     settle(&mut unread);
-    secret(&mut unread, SourceState::Unread);
+    secret(&mut unread, PullSecretState::Unread);
     assert_eq!((settle(&mut unread), reasons(&unread)), (0, vec![]));
     let table: [(&str, Change, &[ComplaintReason]); 4] = [
         ("the catalog is gone", |w| w.catalogs.clear(), &[]),
@@ -196,7 +196,7 @@ fn what_is_not_known_at_the_moment_takes_nothing_away() {
             "it is none to pull with",
             |w| {
                 w.sources.get_mut(&key("olm", "pull")).unwrap().state =
-                    SourceState::Faulty(SourceFault::Type);
+                    PullSecretState::Faulty(SourceFault::Type);
             },
             &[ComplaintReason::SourceSecretUnusable],
         ),

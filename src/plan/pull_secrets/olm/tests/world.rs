@@ -38,7 +38,7 @@ pub fn add_source(world: &mut ObservedOlm, name: &str, number: u8) {
     let source = ObservedSource {
         uid: format!("uid-of-{name}"),
         version: u64::from(number),
-        state: SourceState::Usable(content(number)),
+        state: PullSecretState::Usable(content(number)),
     };
     world.copy_names.insert(copy_name(&key("olm", name)));
     world.sources.insert(key("olm", name), source);
