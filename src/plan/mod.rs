@@ -7,6 +7,7 @@ pub mod lease;
 pub mod pipeline;
 pub mod platform;
 pub mod preflight;
+pub mod pull_secrets;
 pub mod queue;
 pub mod relist;
 pub mod remote;
