@@ -8,7 +8,7 @@ use crate::plan::pull_secrets::copy::PullCopyId;
 use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::remote::site::Site;
 
-/// Time for which what was seen counts: a Secret that somebody removes by hand is made again for the next Job after it.
+/// Time for which what was seen counts: a Secret that a person removes is made again for the next Job after it.
 const FRESH: Duration = Duration::from_secs(30);
 /// Most Secrets in all places that are remembered; one that is not is looked for again. Each takes about 200 bytes.
 const REMEMBERED: usize = 16_384;

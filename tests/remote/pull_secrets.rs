@@ -1,4 +1,4 @@
-//! Pull Secrets on other clusters of the platform's: copied there, used as they are where somebody made them by hand, and cleaned when a
+//! Pull Secrets on other clusters of the platform's: copied there, used as they are where a person made them, and cleaned when a
 //! cluster that was away is back.
 
 use anyhow::{Context, Result};
