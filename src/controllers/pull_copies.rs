@@ -62,6 +62,26 @@ impl SeenKey {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PlacedCopy(Place, PullCopyId);
 
+impl PullCopyState {
+    /// Counts one more user of a copy; `false` while it is being removed.
+    fn hold(&mut self, placed: &PlacedCopy) -> bool {
+        if self.leaving.contains(placed) {
+            return false;
+        }
+        *self.held.entry(placed.clone()).or_default() += 1;
+        true
+    }
+}
+
+/// What was seen a short time ago.
+#[derive(Debug)]
+pub enum TakenPullSecret {
+    /// The Secret that is there under the name that the class has.
+    ByHand,
+    /// A copy, which is not removed while the hold is there.
+    Copy(PullCopyId, PullCopyHold),
+}
+
 /// A copy that is not removed while this is held.
 #[derive(Debug)]
 pub struct PullCopyHold(PullCopies, PlacedCopy);
@@ -71,12 +91,23 @@ pub struct PullCopyHold(PullCopies, PlacedCopy);
 pub struct PullCopyRemoval(PullCopies, PlacedCopy);
 
 impl PullCopies {
-    /// What was found or made in a place a short time ago.
+    /// What was found or made in a place a short time ago; a copy is held with it, at once, so that none is removed in between.
     #[must_use]
-    pub fn seen(&self, place: &Place, named: &NamedPullSecret, now: Instant) -> Option<UsedPullSecret> {
-        let state = self.state();
+    pub fn take(&self, place: &Place, named: &NamedPullSecret, now: Instant) -> Option<TakenPullSecret> {
+        let mut state = self.state();
         let (used, at) = state.seen.get(&SeenKey::of(place, named))?;
-        (now.saturating_duration_since(*at) < FRESH).then(|| used.clone())
+        if now.saturating_duration_since(*at) >= FRESH {
+            return None;
+        }
+        match used.clone() {
+            UsedPullSecret::ByHand => Some(TakenPullSecret::ByHand),
+            UsedPullSecret::Copy(copy) => {
+                let placed = PlacedCopy(place.clone(), copy.clone());
+                state
+                    .hold(&placed)
+                    .then(|| TakenPullSecret::Copy(copy, PullCopyHold(self.clone(), placed)))
+            }
+        }
     }
 
     /// Remembers what was found or made in a place.
@@ -105,12 +136,9 @@ impl PullCopies {
     #[must_use]
     pub fn hold(&self, place: &Place, copy: &PullCopyId) -> Option<PullCopyHold> {
         let placed = PlacedCopy(place.clone(), copy.clone());
-        let mut state = self.state();
-        if state.leaving.contains(&placed) {
-            return None;
-        }
-        *state.held.entry(placed.clone()).or_default() += 1;
-        Some(PullCopyHold(self.clone(), placed))
+        self.state()
+            .hold(&placed)
+            .then(|| PullCopyHold(self.clone(), placed))
     }
 
     /// Keeps reconciles from a copy that is to be removed; `None` while one uses it.
@@ -189,10 +217,16 @@ mod tests {
     fn what_was_seen_counts_for_a_while_and_not_for_another_content() {
         let (copies, now) = (PullCopies::default(), Instant::now());
         let used = UsedPullSecret::Copy(copy("a"));
-        copies.remember(&None, &named("a"), used.clone(), now);
-        assert_eq!(copies.seen(&None, &named("a"), now), Some(used));
-        assert_eq!(copies.seen(&None, &named("b"), now), None, "it was rotated");
-        assert_eq!(copies.seen(&None, &named("a"), now + FRESH), None);
+        copies.remember(&None, &named("a"), used, now);
+        let taken = copies.take(&None, &named("a"), now);
+        assert!(matches!(&taken, Some(TakenPullSecret::Copy(id, _)) if *id == copy("a")));
+        assert!(
+            copies.begin_removal(&None, &copy("a")).is_none(),
+            "it is held with that"
+        );
+        drop(taken);
+        assert!(copies.take(&None, &named("b"), now).is_none(), "it was rotated");
+        assert!(copies.take(&None, &named("a"), now + FRESH).is_none());
         assert!(copies.is_used_since(&None, &copy("a"), now));
         assert!(
             !copies.is_used_since(&None, &copy("b"), now)
@@ -214,9 +248,8 @@ mod tests {
         assert!(
             copies.hold(&None, &copy("a")).is_none() && copies.begin_removal(&None, &copy("a")).is_none()
         );
-        assert_eq!(
-            copies.seen(&None, &named("a"), now),
-            None,
+        assert!(
+            copies.take(&None, &named("a"), now).is_none(),
             "the next Job makes it again"
         );
         assert!(copies.hold(&None, &copy("b")).is_some(), "another copy");
@@ -237,7 +270,7 @@ mod tests {
             copies.remember(&None, &other(number), UsedPullSecret::ByHand, now);
         }
         assert_eq!(copies.state().seen.len(), REMEMBERED);
-        assert_eq!(copies.seen(&None, &other(REMEMBERED), now), None);
+        assert!(copies.take(&None, &other(REMEMBERED), now).is_none());
         copies.remember(&None, &other(0), UsedPullSecret::ByHand, now + FRESH);
         assert_eq!(copies.state().seen.len(), 1, "what is too old gives way");
     }

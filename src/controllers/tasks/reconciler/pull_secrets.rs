@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::LocalObjectReference;
 
-use crate::controllers::pull_copies::{PullCopyHold, UsedPullSecret};
+use crate::controllers::pull_copies::{PullCopyHold, TakenPullSecret, UsedPullSecret};
 use crate::kubernetes::apply::CallError;
 use crate::plan::platform::catalog::ResolvedTask;
 use crate::plan::pull_secrets::copy::{PullCopy, PullCopyId};
@@ -109,12 +109,9 @@ impl Reconciler<'_> {
         resolved: &ResolvedTask,
     ) -> Result<PodPullSecret, ReconcileError> {
         let copies = self.context.pull_copies.clone();
-        match copies.seen(place, named, Instant::now()) {
-            Some(UsedPullSecret::ByHand) => return Ok(PodPullSecret::Named),
-            Some(UsedPullSecret::Copy(copy)) => {
-                let hold = copies.hold(place, &copy).ok_or(CallError::Conflict)?;
-                return Ok(PodPullSecret::Copied(copy, hold));
-            }
+        match copies.take(place, named, Instant::now()) {
+            Some(TakenPullSecret::ByHand) => return Ok(PodPullSecret::Named),
+            Some(TakenPullSecret::Copy(copy, hold)) => return Ok(PodPullSecret::Copied(copy, hold)),
             None => {}
         }
         let made = self.make_copy(task, place, named, resolved).await?;
