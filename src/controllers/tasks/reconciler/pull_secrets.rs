@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::LocalObjectReference;
 use crate::controllers::pull_copies::{PullCopyHold, TakenPullSecret, UsedPullSecret};
 use crate::kubernetes::apply::CallError;
 use crate::plan::platform::catalog::ResolvedTask;
-use crate::plan::pull_secrets::copy::{PullCopy, PullCopyId};
+use crate::plan::pull_secrets::copy::{PullCopy, PullCopyId, PullSecretFault};
 use crate::plan::pull_secrets::image_repository::ImageRepository;
 use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::pull_secrets::pull_failure::{ObservedPull, PullFailure, PullReport, after_report};
@@ -109,12 +109,19 @@ impl Reconciler<'_> {
         resolved: &ResolvedTask,
     ) -> Result<PodPullSecret, ReconcileError> {
         let copies = self.context.pull_copies.clone();
+        // Read for each Job: the watch may be behind, and a Job with the password of before waits until its deadline.
+        let copy = self.read_copy(named, resolved).await?;
+        let id = copy.as_ref().map(|copy| copy.id().clone());
+        let named = &NamedPullSecret {
+            copy: id.ok_or(PullSecretFault::Missing),
+            ..named.clone()
+        };
         match copies.take(place, named, Instant::now()) {
             Some(TakenPullSecret::ByHand) => return Ok(PodPullSecret::Named),
             Some(TakenPullSecret::Copy(copy, hold)) => return Ok(PodPullSecret::Copied(copy, hold)),
             None => {}
         }
-        let made = self.make_copy(task, place, named, resolved).await?;
+        let made = self.make_copy(task, place, named, copy).await?;
         let used = match &made {
             PodPullSecret::Named => UsedPullSecret::ByHand,
             PodPullSecret::Copied(copy, _) => UsedPullSecret::Copy(copy.clone()),
@@ -129,7 +136,7 @@ impl Reconciler<'_> {
         task: &Task,
         place: &JobLocation,
         named: &NamedPullSecret,
-        resolved: &ResolvedTask,
+        copy: Option<PullCopy>,
     ) -> Result<PodPullSecret, ReconcileError> {
         let objects = self.objects()?;
         let is_by_hand = match place {
@@ -140,8 +147,7 @@ impl Reconciler<'_> {
         if is_by_hand {
             return Ok(PodPullSecret::Named);
         }
-        // Read also where the watch has shown none yet: a Job that is made too early waits until its deadline.
-        let Some(copy) = self.read_copy(named, resolved).await? else {
+        let Some(copy) = copy else {
             return Ok(PodPullSecret::Unusable);
         };
         let hold = self.context.pull_copies.hold(place, copy.id());
