@@ -230,9 +230,10 @@ async fn no_right_reaches_beyond_its_purpose() -> Result<()> {
                 assert!(!is_becoming || is_named && is_a, "{text}");
                 // Secrets, pods and Jobs of tenants are none of the hub's business.
                 let is_rendering = bound.namespace.as_deref() == Some(RENDERING);
-                let is_kubeconfigs = bound.role == "renderhub-clusters";
+                let readable = ["renderhub-clusters", "renderhub-pull-secrets"];
+                let is_of_platform = readable.contains(&bound.role.as_str());
                 for resource in ["secrets", "jobs", "pods", "configmaps"] {
-                    let is_read = is_kubeconfigs && resource == "secrets";
+                    let is_read = is_of_platform && resource == "secrets";
                     assert!(
                         is_rendering || is_read || !text.contains(&format!("\"{resource}\"")),
                         "{text}"

@@ -1,6 +1,8 @@
 //! Both gates from end to end: a tenant's own cluster with a real node renders and pushes, and the chart is in the tenant's
 //! registry under the digest that the task shows.
 
+#[path = "own_node/pulls.rs"]
+mod pulls;
 mod support;
 
 use anyhow::{Context, Result, ensure};

@@ -6,6 +6,8 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
+#[path = "platform/pull_secrets.rs"]
+mod pull_secrets;
 #[path = "platform/refused.rs"]
 mod refused;
 mod support;

@@ -20,6 +20,8 @@ mod hostile;
 mod made_up;
 #[path = "remote/own.rs"]
 mod own;
+#[path = "remote/pull_secrets.rs"]
+mod pull_secrets;
 #[path = "remote/rights.rs"]
 mod rights;
 

@@ -22,6 +22,10 @@ pub enum ConditionType {
     Stalled,
     /// Whether a class keeps the credential in another container than what a tenant wrote.
     Isolated,
+    /// Whether the image of a class can be pulled with the Secrets that it names.
+    PullSecretsResolved,
+    /// Whether the image of a class is pulled where its Jobs run; it is there only while it is not.
+    ImagePulled,
     /// Whether the hub reaches a cluster, and may do there what it must.
     Connected,
     /// Whether a Target's registry is there and may be used.
@@ -45,6 +49,8 @@ impl ConditionType {
             Self::Ready => "Ready",
             Self::Stalled => "Stalled",
             Self::Isolated => "Isolated",
+            Self::PullSecretsResolved => "PullSecretsResolved",
+            Self::ImagePulled => "ImagePulled",
             Self::Connected => "Connected",
             Self::RegistryResolved => "RegistryResolved",
             Self::ReleasesResolved => "ReleasesResolved",
@@ -140,6 +146,14 @@ reasons! {
     SeparateContainers,
     /// The class reads what a tenant wrote in the container that holds the credential.
     SharedContainer,
+    /// A pull Secret of a class does not exist in the hub's release namespace.
+    PullSecretNotFound,
+    /// A pull Secret of a class is of another type, or cannot be decoded.
+    PullSecretInvalid,
+    /// No pull Secret of a class has an entry for the host of its image.
+    PullSecretWithoutHost,
+    /// A node does not pull the image of a container.
+    ImagePullFailed,
     /// The cluster is connected.
     Connected,
     /// The first attempt to connect is under way.

@@ -69,6 +69,11 @@ pub const FORMER_NAMESPACES: &str = "renderhub.dev/former-namespaces";
 /// Annotation on a `RoleBinding` in the rendering namespace: an administrator says that its subjects are the platform's.
 pub const PLATFORM_ACCESS: &str = "renderhub.dev/platform-access";
 
+/// Label on a copy of a pull Secret: 32 hex digits, a hash of its content and of the hub, which are in its name too.
+pub const PULL_COPY: &str = "renderhub.dev/pull-copy";
+/// Annotation on a copy of a pull Secret: the Secret in the hub's release namespace that it is of, for people.
+pub const PULL_SECRET: &str = "renderhub.dev/pull-secret";
+
 /// Annotation on a `RendererClass`: used by tasks that name no class.
 pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 
@@ -89,6 +94,18 @@ pub const PULL_SECRET_OPERATORS: &str = "renderhub.dev/operators";
 
 /// Field manager of the hub's writes.
 pub const FIELD_MANAGER: &str = "renderhub";
+
+/// Label on the Jobs that name the copy of a pull Secret with this hash, by which the hub sees whether any does.
+#[must_use]
+pub fn pull_copy(hash: &str) -> String {
+    format!("{PULL_COPY}-{hash}")
+}
+
+/// Selects the copies of pull Secrets that a hub made.
+#[must_use]
+pub fn own_pull_copies(hub_id: &HubId) -> String {
+    format!("{MANAGED_BY}={MANAGED_BY_VALUE},{HUB_ID}={hub_id},{PULL_COPY}")
+}
 
 /// Selects what any hub made for the task.
 #[must_use]

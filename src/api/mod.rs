@@ -40,7 +40,9 @@ pub use render_task::{
     FailurePhase, KubeConfigReference, KubeConfigSecretReference, RegistryKind, RegistryReference,
     RenderTask, RenderTaskSpec, RenderTaskStatus, TaskFailure, TaskObjectReference, TaskOwner,
 };
-pub use renderer_class::{PullPolicy, RendererClass, RendererClassSpec, RendererClassStatus, RendererMode};
+pub use renderer_class::{
+    PullPolicy, PullSecretEntries, RendererClass, RendererClassSpec, RendererClassStatus, RendererMode,
+};
 pub use renderer_config::{
     BootstrapConfig, BootstrapInput, ChartMetadata, ComponentName, Entrypoint, EntrypointType, HelmResource,
     ReleaseConfig, ReleaseInput, RendererConfig, ResourceSpec,

@@ -37,10 +37,14 @@ pub struct RendererClassSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::command_line")]
     pub args: Vec<String>,
-    /// Secrets the image is pulled with.
+    /// Secrets the image is pulled with, in the hub's release namespace: the hub copies them to where the Jobs run. One of the same name
+    /// that was made by hand in the namespace of the Jobs is used as it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::secret_names")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
+    /// What of these Secrets is copied. Default `Needed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_secret_entries: Option<PullSecretEntries>,
     /// `Split`: one container renders, another pushes. `Single`: one foreign renderer does both and sees the credential.
     #[serde(default)]
     pub mode: RendererMode,
@@ -92,6 +96,16 @@ pub enum PullPolicy {
     IfNotPresent,
     /// Never; the node must have it.
     Never,
+}
+
+/// What of a pull Secret goes to where Jobs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum PullSecretEntries {
+    /// The entries that the kubelet tries for the image of the class, and no others.
+    #[default]
+    Needed,
+    /// All of it, for nodes that pull from mirrors of other hosts.
+    All,
 }
 
 /// How many containers see the credential and the tenant's input.

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use k8s_openapi::api::core::v1::LocalObjectReference;
 
+use crate::api::RendererClassSpec;
 use crate::api::names::{is_dns_label, is_dns_subdomain};
-use crate::api::{PullPolicy, RendererClassSpec};
 use crate::app::probe::ProbeArgs;
 use crate::controllers::pipeline::PipelineSettings;
 use crate::controllers::tasks::controller::TaskControllerLimits;
@@ -22,6 +21,7 @@ mod failed_jobs;
 mod parse;
 mod pipeline;
 mod registries;
+mod renderer;
 mod start;
 mod stop;
 
@@ -31,10 +31,11 @@ pub use error::{CatalogError, SettingsError};
 pub use failed_jobs::FailedJobArgs;
 pub use pipeline::PipelineArgs;
 pub use registries::RegistryArgs;
+pub use renderer::RendererArgs;
 pub use start::{StartArgs, StartSettings};
 pub use stop::StopArgs;
 
-use parse::{duration, level, pull_policy, trimmed};
+use parse::{duration, level, trimmed};
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
@@ -125,26 +126,9 @@ pub struct RunArgs {
     /// Namespaces whose tasks this hub serves, comma-separated. Default: all, and the platform's own tasks.
     #[arg(long, env = "RENDERHUB_WATCH_NAMESPACES", value_delimiter = ',')]
     pub watch_namespaces: Vec<String>,
-    /// ServiceAccount of renderer pods, in the rendering namespace.
-    #[arg(
-        long,
-        env = "RENDERHUB_RENDERER_SERVICE_ACCOUNT",
-        default_value = "renderhub-renderer"
-    )]
-    pub renderer_service_account: String,
-    /// Image of the renderer for tasks without a class.
-    #[arg(
-        long,
-        env = "RENDERHUB_RENDERER_IMAGE",
-        default_value = "renderhub.dev/renderer:0.1.0"
-    )]
-    pub renderer_image: String,
-    /// When that image is pulled: Always, `IfNotPresent` or Never.
-    #[arg(long, env = "RENDERHUB_RENDERER_IMAGE_PULL_POLICY", value_parser = pull_policy)]
-    pub renderer_image_pull_policy: Option<PullPolicy>,
-    /// Secrets in the rendering namespace that the image is pulled with, comma-separated.
-    #[arg(long, env = "RENDERHUB_RENDERER_IMAGE_PULL_SECRETS", value_delimiter = ',')]
-    pub renderer_image_pull_secrets: Vec<String>,
+    /// What runs in Jobs where a task names no class.
+    #[command(flatten)]
+    pub renderer: RendererArgs,
     /// Jobs at once.
     #[arg(long, env = "RENDERHUB_MAX_ACTIVE_JOBS", default_value_t = 256)]
     pub max_active_jobs: usize,
@@ -225,6 +209,8 @@ pub struct Settings {
     pub watch_namespaces: Vec<String>,
     /// ServiceAccount of renderer pods.
     pub renderer_service_account: String,
+    /// Namespace of the pull Secrets that classes name; without one they are where the Jobs run.
+    pub pull_secret_namespace: Option<String>,
     /// How the hub becomes the ServiceAccount of a task.
     pub tenant_identity: TenantIdentity,
     /// What tenants' references may do.
@@ -271,7 +257,10 @@ impl RunArgs {
         for (flag, value) in [
             ("rendering-namespace", &self.rendering_namespace),
             ("shard-name", &self.shard_name),
-            ("renderer-service-account", &self.renderer_service_account),
+            (
+                "renderer-service-account",
+                &self.renderer.renderer_service_account,
+            ),
         ] {
             if !is_dns_label(value) {
                 let value = value.clone();
@@ -286,13 +275,14 @@ impl RunArgs {
             rendering_namespace: self.rendering_namespace.clone(),
             shard_name: self.shard_name.clone(),
             watch_namespaces,
-            renderer_service_account: self.renderer_service_account.clone(),
+            renderer_service_account: self.renderer.renderer_service_account.clone(),
+            pull_secret_namespace: self.renderer.pull_secret_namespace(rendering)?,
             tenant_identity: self.tenant_identity,
             tenancy: self.tenancy()?,
             pipeline,
             start: self.start.settings(&self.rendering_namespace)?,
             clusters: self.clusters.settings(&self.rendering_namespace)?,
-            fallback_class: self.fallback_class(),
+            fallback_class: self.renderer.fallback_class(),
             limits,
             max_failed_job_ttl: self.kept.max_failed_job_ttl,
             grace_period: self.grace_period,
@@ -364,19 +354,6 @@ impl RunArgs {
         }
         Ok(caps)
     }
-
-    fn fallback_class(&self) -> RendererClassSpec {
-        let secrets = trimmed(&self.renderer_image_pull_secrets);
-        RendererClassSpec {
-            image: self.renderer_image.clone(),
-            image_pull_policy: self.renderer_image_pull_policy,
-            image_pull_secrets: secrets
-                .into_iter()
-                .map(|name| LocalObjectReference { name })
-                .collect(),
-            ..RendererClassSpec::default()
-        }
-    }
 }
 
 /// Why a command line is refused, as one line; `None` where help or the version was asked for.
@@ -391,7 +368,7 @@ pub fn refusal(error: &clap::Error) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use clap::CommandFactory;
 
     use super::*;

@@ -14,6 +14,7 @@ use crate::app::config::TenantIdentity;
 use crate::controllers::pipeline::{PipelineController, PipelinePruning};
 use crate::controllers::platform::{CatalogController, DryRunContext, PublishedCatalog};
 use crate::controllers::prune::{PermittedAddresses, Pruner, PrunerParts};
+use crate::controllers::pull_copies::PullCopies;
 use crate::controllers::tasks::controller::{ControllerOutputs, TaskController};
 use crate::controllers::tasks::reconciler::ReconcileContext;
 use crate::controllers::verify::Verifier;
@@ -27,6 +28,7 @@ use crate::kubernetes::watch::{ReceivedEvent, TaskWatchScope};
 use crate::kubernetes::write_fence;
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::platform::namespaces::NamespaceUids;
+use crate::plan::pull_secrets::pull_failure::PullReport;
 use crate::plan::task::job::JobPlacement;
 use crate::plan::task::status_seal::SealKey;
 use crate::remote::SiteClients;
@@ -37,6 +39,9 @@ const BACKLOG: usize = 32;
 
 /// Refused renderer classes that wait for a dry run; a class that finds the channel full is sent again by its next refused Job.
 const REFUSED_CLASSES: usize = 16;
+
+/// Reports on images that wait for the catalog controller; one that finds the channel full is made again by the next look.
+const PULL_REPORTS: usize = 16;
 
 /// Two tasks that are drained when the hub stops.
 pub(super) struct DrainedTasks {
@@ -57,6 +62,7 @@ pub(super) fn start(
     let (namespace_uids, uids) = watch::channel(None);
     let (input, inputs) = mpsc::channel(BACKLOG);
     let (refused, refused_classes) = mpsc::channel(REFUSED_CLASSES);
+    let (pull_reports, reports) = mpsc::channel(PULL_REPORTS);
     let (events, send_events) = hub.events();
     let results = PodResults::default();
     let dependencies = clusters::RemoteDependencies {
@@ -72,8 +78,15 @@ pub(super) fn start(
     hub.spawn_pipeline(loops, &key, &catalog, (&identities, &events))?;
     let remote = clusters::build(&hub, dependencies)?;
     let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
-    hub.spawn_catalog(loops, publish, namespace_uids, dry_runs);
-    let context = hub.context(key, events, &results, identities, remote.site_clients, refused);
+    hub.spawn_catalog(loops, publish, namespace_uids, (dry_runs, reports));
+    let context = hub.context(
+        key,
+        events,
+        &results,
+        identities,
+        remote.site_clients,
+        (refused, pull_reports),
+    );
     let tasks = hub.task_controller(context, catalog, remote.outputs);
     loops.spawn(log_fence(hub.fence.clone(), hub.stop.clone()));
     loops.spawn(clusters::run(remote.controller, uids, hub.stop.clone()));
@@ -145,13 +158,15 @@ impl HubParts {
         results: &PodResults,
         identities: Arc<TenantSessions>,
         site_clients: Arc<dyn SiteClients>,
-        dry_run_requests: mpsc::Sender<String>,
+        (dry_run_requests, pull_reports): (mpsc::Sender<String>, mpsc::Sender<PullReport>),
     ) -> ReconcileContext {
         ReconcileContext {
             hub_client: self.hub_client.clone(),
             fence: self.fence.clone(),
             events,
             pod_results: results.clone(),
+            pull_copies: PullCopies::default(),
+            pull_secret_namespace: self.settings.pull_secret_namespace.clone(),
             hub_placement: self.placement(),
             key,
             identities,
@@ -161,6 +176,7 @@ impl HubParts {
             timeouts: clusters::timeouts(&self.settings),
             verifier: Verifier::new(self.hub_client.clone(), self.metrics.clone()),
             dry_run_requests,
+            pull_reports,
         }
     }
 
@@ -169,12 +185,13 @@ impl HubParts {
         loops: &mut JoinSet<()>,
         publish: watch::Sender<PublishedCatalog>,
         uids: watch::Sender<Option<NamespaceUids>>,
-        dry_runs: DryRunContext,
+        (dry_runs, pull_reports): (DryRunContext, mpsc::Receiver<PullReport>),
     ) {
         let (hub_client, fallback) = (self.hub_client.clone(), self.settings.fallback_class.clone());
         let watched = &self.settings.watch_namespaces;
         let controller = CatalogController::new(hub_client, fallback, watched, publish)
             .with_namespace_uids(uids)
+            .with_pull_secrets(self.settings.pull_secret_namespace.clone(), pull_reports)
             .with_dry_runs(dry_runs);
         let (client, namespace) = (self.client.clone(), self.settings.rendering_namespace.clone());
         let (metrics, stop) = (self.metrics.clone(), self.stop.clone());

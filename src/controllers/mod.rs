@@ -6,6 +6,7 @@ pub mod clusters;
 pub mod pipeline;
 pub mod platform;
 pub mod prune;
+pub mod pull_copies;
 mod sweep;
 pub mod tasks;
 pub mod verify;

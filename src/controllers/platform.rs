@@ -4,11 +4,13 @@
 //! Secrets are watched by metadata and read one at a time when one that a registry names changes; their bytes are
 //! dropped with the verdict. Of namespaces only name and UID are kept.
 
+mod class_images;
 mod controller;
 mod dry_run;
 mod kind_store;
 mod kinds;
 mod namespace_store;
+mod pull_secrets;
 mod reconcile;
 mod state;
 

@@ -3,6 +3,7 @@
 
 pub mod adoption;
 pub mod paged_sweep;
+pub mod unused_copies;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct UnwatchedObjects {
     pub secrets: Vec<ObjectMeta>,
     /// Jobs of other hubs.
     pub others_jobs: Vec<ListedObject>,
+    /// Copies of pull Secrets.
+    pub pull_copies: Vec<ListedObject>,
 }
 
 /// Lists the objects in the rendering namespace.
@@ -42,9 +45,11 @@ pub struct UnwatchedObjects {
 pub async fn list(calls: &HubClient) -> Result<UnwatchedObjects, CallError> {
     let others_jobs = calls.list_all(ListKind::OthersJobs).await?;
     let secrets = calls.list_all(ListKind::Secrets).await?;
+    let pull_copies = calls.list_all(ListKind::PullCopies).await?;
     Ok(UnwatchedObjects {
         secrets: secrets.into_iter().map(|found| found.meta).collect(),
         others_jobs,
+        pull_copies,
     })
 }
 

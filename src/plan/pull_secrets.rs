@@ -1,4 +1,9 @@
-//! Copies of pull secrets: where there should be one, whose it is, and what changed.
+//! Pull Secrets that are named once: which copies of them go where, and what is said of those that cannot be pulled with.
 
+pub mod copy;
+pub mod image_repository;
+pub mod keyring;
+pub mod named;
 pub mod olm;
 pub mod ownership;
+pub mod pull_failure;

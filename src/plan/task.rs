@@ -10,6 +10,7 @@ mod create_blocked;
 mod decide;
 mod destination;
 pub mod finalizer_summary;
+mod image_pull;
 pub mod job;
 pub mod job_state;
 mod job_status;

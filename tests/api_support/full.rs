@@ -66,7 +66,7 @@ pub fn registry() -> Value {
 /// A renderer class with every field.
 pub fn class() -> Value {
     let spec = json!({
-        "image": "registry.example/renderer:1", "imagePullPolicy": "Always", "command": ["/r"], "args": ["a"],
+        "image": "registry.example/renderer:1", "imagePullPolicy": "Always", "imagePullSecretEntries": "Needed", "command": ["/r"], "args": ["a"],
         "imagePullSecrets": [{ "name": "a" }], "mode": "Single", "nodeSelector": { "a": "b" },
         "resources": { "limits": { "cpu": 1 }, "requests": { "memory": "64Mi" } },
         "tolerations": [{ "key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute", "tolerationSeconds": 1 }],

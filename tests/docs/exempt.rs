@@ -25,6 +25,9 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/task/start.rs LOOK_AGAIN",
         "plan/task/start.rs PROMPT",
         "plan/task/start.rs SOON_CONNECTED",
+        "plan/task/image_pull.rs FIRST_LOOK",
+        "plan/task/image_pull.rs LONGEST",
+        "controllers/pull_copies.rs FRESH",
         "plan/platform/unserved_namespaces.rs RECENT",
         "kubernetes/tenant/token.rs MARGIN",
         "remote/connection/site_watch.rs FIRST_REOPEN_PAUSE",
@@ -64,6 +67,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/index/jobs.rs QUIET",
     ]),
     ("The form of a name or a number, which Kubernetes, OCI or the hub's own format gives.", &[
+        "plan/pull_secrets/copy.rs HASH_BYTES",
         "api/names.rs LABEL_MAX",
         "plan/pipeline/readable_name.rs HASH_DIGITS",
         "plan/pull_secrets/ownership.rs HASH_DIGITS",

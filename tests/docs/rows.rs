@@ -349,4 +349,16 @@ pub const FAMILIES: &[Family] = &[
         row("F18", "A registry lies about the charts of a version that a Target goes back to, or says nothing: the hub renders without end, takes another chart for the one that was recorded, or is held up.",
             "Only a digest counts that was recorded, or that a task pushed which renders the content that the version of the chart holds the hash of. What is said to be gone is rendered once for each pin, and once more by a hub that starts anew meanwhile. Four questions of different namespaces at once, twenty seconds each, repeated with growing pauses; no redirect is followed. A registry that says that it has what it has not keeps a Release from its clusters, as it can by losing it; what runs there stays."),
     ]},
+    Family { letter: 'S', title: "Pull Secrets", rows: &[
+        row("S1", "A pull Secret of the platform opens more registries than the image of a class is in, and is on every cluster that renders.",
+            "A copy has only the entries that the kubelet tries for the image of the class, unless the class says otherwise; a tenant's own cluster never gets one."),
+        row("S2", "A Secret that is none, or that no kubelet can decode, is named as a pull Secret, or one of a megabyte.",
+            "Only the two types of pull Secrets are copied, each entry must be one that the kubelet decodes, and a copy has 64 KiB at most; the class says what is wrong, and nothing of the content."),
+        row("S3", "A copy goes while a Job that names it is being made, or is left when no Job names it any more.",
+            "Each Job carries a label for each copy that its pod names. A copy is removed by UID, after the API server said that no Job carries its label; until that is over no Job is made with it."),
+        row("S4", "Labels are forged, so that the hub removes a Secret of others as one of its copies.",
+            "A copy has its hash both in its name and in its label, a name that no other Secret of the platform has; a Secret whose name and label do not fit is none."),
+        row("S5", "What a registry or a node says of an image that is not pulled is repeated to a tenant, or holds a credential.",
+            "Of a pod only the kubelet's own words for a missing image are read, from a fixed list. A task says the container and the word; host and Secrets are on the class alone."),
+    ]},
 ];

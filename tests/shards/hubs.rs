@@ -75,6 +75,7 @@ impl Hubs {
         Rights::of_chart(&[
             format!("renderingNamespace.name={}", self.fleet.rendering),
             format!("clusters.namespace={}", self.fleet.rendering),
+            format!("renderer.pullSecretNamespace={}", self.fleet.rendering),
             format!("controller.watchNamespaces={{{}}}", namespaces.join(",")),
         ])
         .await

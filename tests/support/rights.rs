@@ -14,7 +14,7 @@ use super::{EVERYWHERE, LIMIT, Stage};
 /// The chart's values for a hub's flags in this scope, with other namespaces it serves, each as after helm's `--set`.
 pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<String> {
     // By default a hub looks for kubeconfigs in the rendering namespace; the chart sets another.
-    let mut kubeconfigs = scope.rendering.as_str();
+    let (mut kubeconfigs, mut pull_secrets) = (scope.rendering.as_str(), None);
     let mut values = vec![format!("renderingNamespace.name={}", scope.rendering)];
     let mut watched = Vec::new();
     if !flags.iter().any(|flag| flag == EVERYWHERE) {
@@ -28,6 +28,7 @@ pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<S
             "--catalog-namespaces" => values.push(format!("controller.catalogNamespaces={{{value}}}")),
             "--no-cross-namespace-refs" => values.push(format!("controller.noCrossNamespaceRefs={value}")),
             "--cluster-namespace" => kubeconfigs = value,
+            "--pull-secret-namespace" => pull_secrets = Some(value),
             "--lease-namespace" => values.push(format!("controller.leaseNamespace={value}")),
             "--tenant-identity" => values.push(format!("tenancy.identity={value}")),
             "--default-service-account" => values.push(format!("tenancy.defaultServiceAccount={value}")),
@@ -37,6 +38,8 @@ pub fn chart_values(scope: &Scope, flags: &[String], others: &[String]) -> Vec<S
         }
     }
     values.push(format!("clusters.namespace={kubeconfigs}"));
+    let pull_secrets = pull_secrets.unwrap_or(kubeconfigs);
+    values.push(format!("renderer.pullSecretNamespace={pull_secrets}"));
     if !watched.is_empty() {
         values.push(format!("controller.watchNamespaces={{{}}}", watched.join(",")));
     }

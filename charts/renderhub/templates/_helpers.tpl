@@ -165,6 +165,19 @@ true
 {{- default (include "renderhub.renderingNamespace" .) .Values.controller.leaseNamespace -}}
 {{- end -}}
 
+{{/* Where the pull Secrets of RendererClasses are: nowhere that a tenant looks after. */}}
+{{- define "renderhub.pullSecretNamespace" -}}
+{{- $name := default .Release.Namespace .Values.renderer.pullSecretNamespace -}}
+{{- $isNamed := and (ne $name .Release.Namespace) (hasKey .Values.tenancy.serviceAccounts $name) -}}
+{{- if or $isNamed (has $name .Values.controller.watchNamespaces) -}}
+{{- fail (printf "renderer.pullSecretNamespace must be no namespace of tenants, and %s is one: they could read the pull Secrets" $name) -}}
+{{- end -}}
+{{- if hasPrefix "kube-" $name -}}
+{{- fail "renderer.pullSecretNamespace must be a namespace of the platform's own: the hub may read every Secret there" -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
 {{/* Where the kubeconfigs of RenderClusters are: nowhere that a tenant looks after. */}}
 {{- define "renderhub.clusterNamespace" -}}
 {{- $name := default .Release.Namespace .Values.clusters.namespace -}}

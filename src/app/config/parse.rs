@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::api::PullPolicy;
+use crate::api::{PullPolicy, PullSecretEntries};
 
 /// The parts of a comma-separated list, without spaces, empty parts and repetitions.
 pub(super) fn trimmed(list: &[String]) -> Vec<String> {
@@ -24,6 +24,14 @@ pub(super) fn pull_policy(text: &str) -> Result<PullPolicy, String> {
         "IfNotPresent" => Ok(PullPolicy::IfNotPresent),
         "Never" => Ok(PullPolicy::Never),
         _ => Err("must be Always, IfNotPresent or Never".to_owned()),
+    }
+}
+
+pub(super) fn pull_secret_entries(text: &str) -> Result<PullSecretEntries, String> {
+    match text {
+        "Needed" => Ok(PullSecretEntries::Needed),
+        "All" => Ok(PullSecretEntries::All),
+        _ => Err("must be Needed or All".to_owned()),
     }
 }
 

@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::labels::TASK_UID;
@@ -19,7 +19,9 @@ use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::HubClient;
 use crate::kubernetes::watch::endless;
 use crate::plan::platform::namespaces::NamespaceUids;
+use crate::plan::pull_secrets::pull_failure::PullReport;
 
+use super::class_images::ClassImages;
 use super::dry_run::{ClassDryRuns, DryRunContext};
 use super::kind_store::StoreChange;
 use super::kinds::{EventHandler, KINDS, KindOperations};
@@ -33,6 +35,8 @@ const RETRY: Duration = Duration::from_secs(2);
 pub(super) enum PlatformWatchEvent {
     Object(EventHandler, Event<DynamicObject>),
     Secret(Event<PartialObjectMeta<Secret>>),
+    /// Of the namespace with the pull Secrets of classes.
+    PullSecret(Event<PartialObjectMeta<Secret>>),
     Namespace(NamespaceWatchScope, Event<PartialObjectMeta<Namespace>>),
 }
 
@@ -61,6 +65,9 @@ impl CatalogController {
             namespaces,
             has_changed: false,
             has_withdrawn: false,
+            images: ClassImages::default(),
+            pull_secret_namespace: None,
+            pull_reports: mpsc::channel(1).1,
             dry_runs: ClassDryRuns::default(),
             namespace_uids: watch::channel(None).0,
         }
@@ -80,13 +87,33 @@ impl CatalogController {
         self
     }
 
+    /// The same, which reads the pull Secrets of classes in `namespace`, and hears in `reports` what became of images.
+    #[must_use]
+    pub fn with_pull_secrets(
+        mut self,
+        namespace: Option<String>,
+        reports: mpsc::Receiver<PullReport>,
+    ) -> Self {
+        self.unlisted
+            .extend(namespace.as_ref().map(|_| PlatformSource::PullSecrets));
+        (self.pull_secret_namespace, self.pull_reports) = (namespace, reports);
+        self
+    }
+
     /// Runs until `stop`.
     pub async fn run(mut self, client: Client, namespace: String, metrics: Metrics, stop: CancellationToken) {
-        let mut events = events(&client, &namespace, &self.namespaces, &metrics);
+        let sources = self.pull_secret_namespace.clone();
+        let mut events = events(
+            &client,
+            (&namespace, sources.as_deref()),
+            &self.namespaces,
+            &metrics,
+        );
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(event) = events.next() => self.handle_watch_event(event),
+                Some(report) = self.pull_reports.recv() => self.handle_pull_report(&report),
                 result = self.dry_runs.next(&self.stores.classes, &self.hub_client) => self.handle_dry_run(result),
                 () = tokio::time::sleep(RETRY), if self.has_work() => {}
             }
@@ -99,13 +126,14 @@ impl CatalogController {
     pub(super) fn handle_watch_event(&mut self, event: PlatformWatchEvent) {
         match event {
             PlatformWatchEvent::Object(handle, event) => handle(self, event),
-            PlatformWatchEvent::Secret(
-                Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret),
-            ) => self.handle_secret(secret.metadata.name.as_deref()),
-            PlatformWatchEvent::Secret(Event::Init) => {}
-            PlatformWatchEvent::Secret(Event::InitDone) => {
-                self.unlisted.remove(&PlatformSource::Secrets);
-                self.unjudged.extend(self.stores.registries.names().cloned());
+            PlatformWatchEvent::Secret(event) => {
+                let name = self.handle_secret_list(event, &PlatformSource::Secrets);
+                self.handle_secret(name.as_deref());
+                self.handle_pull_secret(name.as_deref());
+            }
+            PlatformWatchEvent::PullSecret(event) => {
+                let name = self.handle_secret_list(event, &PlatformSource::PullSecrets);
+                self.handle_pull_secret(name.as_deref());
             }
             PlatformWatchEvent::Namespace(scope, event) => self.handle_namespace_event(scope, event),
         }
@@ -200,6 +228,24 @@ impl CatalogController {
         });
     }
 
+    /// Has everything read once a list of Secrets ended; the name of a Secret that changed.
+    fn handle_secret_list(
+        &mut self,
+        event: Event<PartialObjectMeta<Secret>>,
+        source: &PlatformSource,
+    ) -> Option<String> {
+        match event {
+            Event::Apply(secret) | Event::InitApply(secret) | Event::Delete(secret) => secret.metadata.name,
+            Event::Init => None,
+            Event::InitDone => {
+                self.unlisted.remove(source);
+                self.unjudged.extend(self.stores.registries.names().cloned());
+                self.handle_all_pull_secrets();
+                None
+            }
+        }
+    }
+
     /// Has the credential judged of each registry that names a Secret.
     fn handle_secret(&mut self, secret: Option<&str>) {
         let names_it = |spec: &ClusterRegistrySpec| {
@@ -212,7 +258,7 @@ impl CatalogController {
 
 fn events(
     client: &Client,
-    rendering: &str,
+    (rendering, pull_secrets): (&str, Option<&str>),
     namespaces: &NamespaceStore,
     metrics: &Metrics,
 ) -> BoxStream<'static, PlatformWatchEvent> {
@@ -227,6 +273,11 @@ fn events(
     let platform = Config::default().labels(&format!("!{TASK_UID}"));
     let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), rendering);
     let secrets = endless(secrets, platform, metrics.clone(), "secrets").map(PlatformWatchEvent::Secret);
+    let pull_secrets = pull_secrets.map(|namespace| {
+        let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
+        let events = endless(api, Config::default(), metrics.clone(), "secrets");
+        events.map(PlatformWatchEvent::PullSecret).boxed()
+    });
     let namespaces = namespaces.scopes().map(|scope| {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
         let config = match &scope {
@@ -238,5 +289,6 @@ fn events(
             .map(move |event| PlatformWatchEvent::Namespace(scope.clone(), event))
             .boxed()
     });
-    stream::select_all(namespaces.chain(objects).chain([secrets.boxed()])).boxed()
+    let all = namespaces.chain(objects).chain([secrets.boxed()]);
+    stream::select_all(all.chain(pull_secrets)).boxed()
 }

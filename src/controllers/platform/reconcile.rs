@@ -15,6 +15,7 @@ use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids};
 use crate::plan::platform::registry::judge;
 use crate::plan::queue::NamespaceWeights;
 
+use super::class_images::ClassName;
 use super::dry_run::DryRunResult;
 use super::kind_store::{ListsNamespaces, PlatformStatus, StoredObject};
 use super::kinds::KINDS;
@@ -51,16 +52,20 @@ impl CatalogController {
 
     /// Whether a failed call is to be repeated.
     pub(super) fn has_work(&self) -> bool {
-        !self.unjudged.is_empty() || KINDS.iter().any(|kind| !(kind.is_written)(&self.stores))
+        !self.unjudged.is_empty()
+            || !self.images.unread.is_empty()
+            || KINDS.iter().any(|kind| !(kind.is_written)(&self.stores))
     }
 
     /// Brings verdicts, records, the catalog and statuses up to the stores.
     pub(super) async fn reconcile(&mut self) {
         // The grants of a namespace that is gone end before the controller waits for any call.
-        if std::mem::take(&mut self.has_withdrawn) && self.unjudged.is_empty() {
+        let is_read = self.unjudged.is_empty() && self.images.unread.is_empty();
+        if std::mem::take(&mut self.has_withdrawn) && is_read {
             self.publish();
         }
         self.judge().await;
+        self.read_pull_secrets().await;
         // Recorded before it is published: a restarted hub would grant again what only this process knew.
         for kind in &KINDS {
             (kind.record)(self).await;
@@ -196,7 +201,7 @@ impl CatalogController {
         conditions::merge(
             &mut next.conditions,
             &wanted,
-            absent,
+            &absent,
             generation,
             Timestamp::now(),
         );
@@ -234,15 +239,6 @@ impl CatalogController {
             };
             Some((name.clone(), registry))
         });
-        let classes = self.stores.classes.iter().filter_map(|(name, object)| {
-            let class = CatalogClass {
-                spec: object.spec.clone()?,
-                is_default: object.is_default,
-                is_refused: self.dry_runs.rejection(name).is_some(),
-                recorded: object.status.namespaces.clone(),
-            };
-            Some((name.clone(), class))
-        });
         let clusters = self.stores.clusters.iter().filter_map(|(name, object)| {
             let cluster = CatalogCluster {
                 spec: object.spec.clone()?,
@@ -254,15 +250,41 @@ impl CatalogController {
         });
         let catalog = Catalog {
             registries: registries.collect(),
-            classes: classes.collect(),
+            classes: self.classes(),
             clusters: clusters.collect(),
             weights: Arc::new(NamespaceWeights::new(
                 self.stores.policies.iter().filter_map(|(_, w)| w.spec.as_ref()),
             )),
-            fallback: self.fallback.clone(),
+            fallback: CatalogClass {
+                spec: self.fallback.clone(),
+                ..self.image_of(&None)
+            },
             namespaces: self.listed(),
         };
         self.out.send_replace(Some(Arc::new(catalog)));
+    }
+
+    fn classes(&self) -> BTreeMap<String, CatalogClass> {
+        let classes = self.stores.classes.iter().filter_map(|(name, object)| {
+            let class = CatalogClass {
+                spec: object.spec.clone()?,
+                is_default: object.is_default,
+                is_refused: self.dry_runs.rejection(name).is_some(),
+                recorded: object.status.namespaces.clone(),
+                ..self.image_of(&Some(name.clone()))
+            };
+            Some((name.clone(), class))
+        });
+        classes.collect()
+    }
+
+    /// What a class has of what is known of its image.
+    fn image_of(&self, class: &ClassName) -> CatalogClass {
+        CatalogClass {
+            pull_secrets: self.images.named.get(class).cloned().unwrap_or_default(),
+            pull_failure: self.images.failures.get(class).cloned(),
+            ..CatalogClass::default()
+        }
     }
 
     /// UIDs of the existing namespaces that an object lists; of thousands most are listed by none.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::api::conditions::{ConditionType, DesiredCondition};
 use crate::api::{ClusterRegistry, QueuePolicy, RenderCluster, RendererClass, RendererClassSpec};
@@ -13,7 +13,9 @@ use crate::kubernetes::apply::HubClient;
 use crate::plan::platform::catalog::Catalog;
 use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::platform::registry::CredentialAssessment;
+use crate::plan::pull_secrets::pull_failure::PullReport;
 
+use super::class_images::ClassImages;
 use super::dry_run::ClassDryRuns;
 use super::kind_store::{KindStore, ListsNamespaces, StoredObject};
 use super::namespace_store::{NamespaceStore, NamespaceWatchScope};
@@ -27,6 +29,7 @@ pub(super) enum PlatformSource {
     /// Objects of the kind with this plural.
     Objects(&'static str),
     Secrets,
+    PullSecrets,
     Namespaces(NamespaceWatchScope),
 }
 
@@ -47,6 +50,12 @@ pub struct CatalogController {
     pub(super) has_changed: bool,
     /// Whether a namespace that an object lists is gone.
     pub(super) has_withdrawn: bool,
+    /// What is known of the images of classes.
+    pub(super) images: ClassImages,
+    /// The namespace of the pull Secrets that classes name.
+    pub(super) pull_secret_namespace: Option<String>,
+    /// What reconciles saw of images.
+    pub(super) pull_reports: mpsc::Receiver<PullReport>,
     /// Whether the API server accepts the Jobs of each class.
     pub(super) dry_runs: ClassDryRuns,
     /// UIDs of all namespaces that this hub sees; `None` until all were listed once.
@@ -86,7 +95,7 @@ pub(super) trait PlatformKind:
 pub(super) struct KindConditions {
     pub wanted: Vec<DesiredCondition>,
     /// Conditions that it must not have.
-    pub absent: &'static [ConditionType],
+    pub absent: Vec<ConditionType>,
 }
 
 /// The objects of all kinds.

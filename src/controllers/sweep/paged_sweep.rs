@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::kubernetes::apply::{CallError, ListKind, ListedObject, TaskObjectClient};
 
+use crate::controllers::sweep::unused_copies::FoundPullCopy;
 use crate::controllers::sweep::{OrphanJob, OrphanSecret};
 
 /// Longest that all pages of what is at a site take together.
@@ -45,6 +46,8 @@ impl SweepPermits {
 pub struct PagedSweep {
     objects: TaskObjectClient,
     listing: ListKind,
+    /// Whether copies of pull Secrets may be there.
+    has_copies: bool,
     next: Option<String>,
     sheets: usize,
     until: Instant,
@@ -70,6 +73,8 @@ pub struct OrphanBatch {
     pub secrets: Vec<OrphanSecret>,
     /// Jobs.
     pub jobs: Vec<OrphanJob>,
+    /// Copies of pull Secrets.
+    pub pull_copies: Vec<FoundPullCopy>,
     /// Those that are left to the next sweep.
     pub left_out: usize,
     /// Objects with a hub's labels whose name or UID is none.
@@ -91,8 +96,15 @@ impl OrphanBatch {
         }
     }
 
+    /// Adds a copy of a pull Secret.
+    pub fn add_pull_copy(&mut self, copy: FoundPullCopy) {
+        if self.has_room() {
+            self.pull_copies.push(copy);
+        }
+    }
+
     const fn has_room(&mut self) -> bool {
-        let has_room = self.secrets.len() + self.jobs.len() < STRANGERS;
+        let has_room = self.secrets.len() + self.jobs.len() + self.pull_copies.len() < STRANGERS;
         if !has_room {
             self.left_out += 1;
         }
@@ -101,12 +113,14 @@ impl OrphanBatch {
 }
 
 impl PagedSweep {
-    /// A list of what is at a place, from its beginning, with all its time before it.
+    /// A list of what is at a place, from its beginning, with all its time before it; with the copies of pull Secrets, where there may
+    /// be any.
     #[must_use]
-    pub fn new(objects: TaskObjectClient) -> Self {
+    pub fn new(objects: TaskObjectClient, has_copies: bool) -> Self {
         Self {
             objects,
             listing: ListKind::OthersJobs,
+            has_copies,
             next: None,
             sheets: 0,
             until: Instant::now() + WALK,
@@ -136,14 +150,17 @@ impl PagedSweep {
         let sheet = sheet.unwrap_or(Err(CallError::Timeout))?;
         self.strangers.illegible += sheet.illegible;
         self.next = sheet.next;
-        let is_over = self.next.is_none();
-        if is_over {
-            self.listing = ListKind::Secrets;
-        }
+        let following = match listing {
+            _ if self.next.is_some() => Some(listing),
+            ListKind::OthersJobs => Some(ListKind::Secrets),
+            ListKind::Secrets => self.has_copies.then_some(ListKind::PullCopies),
+            ListKind::PullCopies => None,
+        };
+        self.listing = following.unwrap_or(listing);
         Ok(PagedSweepStep {
             listing,
             items: sheet.items,
-            is_last: is_over && listing == ListKind::Secrets,
+            is_last: following.is_none(),
         })
     }
 }
@@ -184,7 +201,7 @@ mod tests {
         let wire = Arc::new(Endless(pause, AtomicUsize::new(0)));
         let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
         let objects = TaskObjectClient::new(wire.clone(), None, "renders".to_owned(), hub);
-        let (mut walk, begin) = (PagedSweep::new(objects), Instant::now());
+        let (mut walk, begin) = (PagedSweep::new(objects, true), Instant::now());
         loop {
             if let Err(error) = walk.step().await {
                 return (error, wire.1.load(Ordering::Relaxed), begin.elapsed());

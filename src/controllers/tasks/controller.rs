@@ -37,6 +37,7 @@ mod dispatch;
 mod enqueue;
 mod event_latencies;
 mod events;
+mod idle_copies;
 mod ledger;
 mod metrics_update;
 mod outcomes;
@@ -311,15 +312,14 @@ pub(super) mod tests {
     use kube::{Client, Config};
     use serde_json::{Value, json};
 
-    use crate::api::RendererClassSpec;
     use crate::api::names::{HubId, TaskKind};
+    use crate::controllers::pull_copies::PullCopies;
     use crate::controllers::verify::Verifier;
     use crate::kubernetes::apply::{ApiTransport, HubClient};
     use crate::kubernetes::events::EventRecorder;
     use crate::kubernetes::pod_results::PodResults;
     use crate::kubernetes::tenant::{IdentityMethod, TenantSessions};
     use crate::kubernetes::watch::{EngineEvent, JobMetadata, WatchChange};
-    use crate::plan::platform::catalog::Catalog;
     use crate::plan::platform::feature_gates::FeatureGates;
     use crate::plan::platform::tenancy::TenancyPolicy;
     use crate::plan::remote::lost_cluster::TaskTimeouts;
@@ -355,6 +355,8 @@ pub(super) mod tests {
                 namespace: "rendering".to_owned(),
                 service_account: "renderer".to_owned(),
             },
+            pull_copies: PullCopies::default(),
+            pull_secret_namespace: None,
             key: Arc::new(SealKey::new([7; 32], Timestamp::UNIX_EPOCH)),
             identities: Arc::new(identities),
             tenancy: TenancyPolicy::default(),
@@ -363,12 +365,9 @@ pub(super) mod tests {
             timeouts: TaskTimeouts::default(),
             verifier: Verifier::new(calls, metrics.clone()),
             dry_run_requests: mpsc::channel(1).0,
+            pull_reports: mpsc::channel(1).0,
         };
-        let catalog = Catalog {
-            fallback: RendererClassSpec::default(),
-            ..Catalog::default()
-        };
-        let (_, catalog) = watch::channel(Some(Arc::new(catalog)));
+        let (_, catalog) = watch::channel(Some(Arc::default()));
         TaskController::new(Arc::new(context), metrics, limits(), scopes(), catalog, outlets())
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use crate::api::RegistrySpec;
 use crate::api::labels::REGISTRY_HOST;
 use crate::api::names::{TaskKind, job_name};
+use crate::controllers::pull_copies::PullCopies;
 use crate::controllers::verify::Verifier;
 use crate::kubernetes::apply::HubClient;
 use crate::kubernetes::events::EventRecorder;
@@ -22,6 +23,7 @@ use crate::plan::platform::feature_gates::FeatureGates;
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::platform::registry::judge;
 use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::pull_secrets::pull_failure::{ObservedPull, PullReport};
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::site::RemoteTarget;
 use crate::plan::task::job::JobPlacement;
@@ -41,6 +43,7 @@ use super::index::TaskView;
 use super::outcome::{JobUpdate, ReconcileError, ReconcileOutcome, SecretUpdate};
 
 mod create;
+mod pull_secrets;
 mod remote;
 mod statuses;
 mod verification;
@@ -59,6 +62,10 @@ pub struct ReconcileContext {
     pub events: EventRecorder,
     /// Termination messages of pods.
     pub pod_results: PodResults,
+    /// Which pull Secrets are where.
+    pub pull_copies: PullCopies,
+    /// The namespace of the Secrets that classes name; without one they are where the Jobs run.
+    pub pull_secret_namespace: Option<String>,
     /// Where Jobs run.
     pub hub_placement: JobPlacement,
     /// What statuses are sealed with.
@@ -77,6 +84,8 @@ pub struct ReconcileContext {
     pub verifier: Verifier,
     /// Renderer classes whose Jobs may not be accepted any more.
     pub dry_run_requests: mpsc::Sender<String>,
+    /// Images that are not pulled, or are again.
+    pub pull_reports: mpsc::Sender<PullReport>,
 }
 
 /// Passes over a task until nothing is left to do now.
@@ -92,6 +101,7 @@ pub async fn reconcile(
         offers: &offers,
         view,
         pod_termination: None,
+        image_pull: ObservedPull::Unseen,
         verification: None,
         tenant_destination: None,
         vouched: None,
@@ -131,6 +141,8 @@ struct Reconciler<'a> {
     offers: &'a PlatformView,
     view: TaskView,
     pod_termination: Option<PodTermination>,
+    /// What its pods wait for.
+    image_pull: ObservedPull,
     /// The state of the verification.
     verification: Option<VerificationState>,
     /// What the task's own destination turned out to be.
@@ -194,6 +206,7 @@ impl Reconciler<'_> {
             job: &self.view.job,
             secret: self.view.secret.as_deref(),
             pod_termination: self.pod_termination.as_ref(),
+            image_pull: self.image_pull,
             verification: self.verification.as_ref(),
             catalog: &self.offers.catalog,
             tenancy: &self.context.tenancy,
@@ -253,10 +266,11 @@ impl Reconciler<'_> {
                 self.tenant_destination = Some(self.look_up(task, &reference).await?);
             }
             ReconcileStep::Create(resolved) => {
-                self.create(task, &resolved).await?;
+                self.create(task, *resolved).await?;
                 self.look_for_rights(task).await?;
             }
             ReconcileStep::ReadJob => self.read_job(task, &name).await?,
+            ReconcileStep::LookAtPods => self.look_at_pods(task).await?,
             ReconcileStep::Verify(inquiry) => self.claim(*inquiry),
             ReconcileStep::WriteStatus(status) => self.write_status(task, *status).await?,
             ReconcileStep::RestoreStatus => self.restore_status(task).await?,
@@ -342,6 +356,9 @@ impl Reconciler<'_> {
         let report = job.as_ref().and_then(|job| read_job(&job.meta, &job.status));
         if let (Some(mark), Some(report)) = (mark, report) {
             self.pod_termination = self.pod_result(&report).await?;
+            if self.pod_termination.is_some() {
+                self.report_image_pull(task, None);
+            }
             (self.view.job, self.outcome.job) = (JobState::Read(report), JobUpdate::Read(mark, asked));
         } else {
             (self.view.job, self.outcome.job) = (JobState::Gone, JobUpdate::Absent);

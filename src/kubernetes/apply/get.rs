@@ -1,7 +1,9 @@
 //! What is read of a single object, and of the pods of one task.
 
 use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
@@ -131,13 +133,19 @@ impl BoundedItem for LeanContainer {
     fn is_kept(&self) -> bool {
         self.state
             .as_ref()
-            .is_some_and(|state| state.terminated.is_some())
+            .is_some_and(|state| state.terminated.is_some() || state.waiting.is_some())
     }
 }
 
 #[derive(Deserialize)]
 struct LeanContainerState {
+    waiting: Option<LeanWaiting>,
     terminated: Option<LeanTermination>,
+}
+
+#[derive(Deserialize)]
+struct LeanWaiting {
+    reason: Option<ShortText>,
 }
 
 #[derive(Deserialize)]
@@ -150,19 +158,22 @@ struct LeanTermination {
 
 impl LeanContainer {
     fn status(self) -> ContainerStatus {
-        let end = self.state.and_then(|state| state.terminated);
-        let end = end.map(|end| ContainerStateTerminated {
-            exit_code: end.exit_code,
-            reason: end.reason.and_then(|reason| reason.0),
-            message: end.message.and_then(|message| message.0),
-            ..ContainerStateTerminated::default()
+        let state = self.state.map(|state| ContainerState {
+            waiting: state.waiting.map(|waiting| ContainerStateWaiting {
+                reason: waiting.reason.and_then(|reason| reason.0),
+                ..ContainerStateWaiting::default()
+            }),
+            terminated: state.terminated.map(|end| ContainerStateTerminated {
+                exit_code: end.exit_code,
+                reason: end.reason.and_then(|reason| reason.0),
+                message: end.message.and_then(|message| message.0),
+                ..ContainerStateTerminated::default()
+            }),
+            ..ContainerState::default()
         });
         ContainerStatus {
             name: self.name.0.unwrap_or_default(),
-            state: Some(ContainerState {
-                terminated: end,
-                ..ContainerState::default()
-            }),
+            state,
             ..ContainerStatus::default()
         }
     }

@@ -14,12 +14,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::api::labels::{
-    CHART_URL, DESTINATION, HUB_ID, MANAGED_BY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE, TASK_UID,
+    CHART_URL, DESTINATION, HUB_ID, MANAGED_BY, PULL_COPY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE,
+    TASK_UID,
 };
 use crate::plan::task::job_state::CompletionHint;
 
 /// Labels that are kept.
-const LABELS: [&str; 3] = [MANAGED_BY, HUB_ID, TASK_UID];
+const LABELS: [&str; 4] = [MANAGED_BY, HUB_ID, TASK_UID, PULL_COPY];
 /// Annotations that are kept.
 const ANNOTATIONS: [&str; 6] = [
     TASK_KIND,

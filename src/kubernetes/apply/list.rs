@@ -6,8 +6,9 @@ use kube::Resource;
 use kube::api::{ListParams, ObjectMeta};
 use serde::Deserialize;
 
-use crate::api::labels::{all_objects, others_objects};
+use crate::api::labels::{all_objects, others_objects, own_pull_copies};
 use crate::api::names::is_uid;
+use crate::plan::pull_secrets::copy::PullCopyId;
 use crate::plan::task::adoption::{ObjectCreator, maker};
 use crate::plan::task::job_state::CompletionHint;
 
@@ -50,6 +51,8 @@ pub enum ListKind {
     OthersJobs,
     /// The config Secrets that hubs of this cluster made, this one and others.
     Secrets,
+    /// The copies of pull Secrets that this hub made.
+    PullCopies,
 }
 
 /// The objects on a page, and the mark for the next one. `None` where it is no list, or one of more objects than were asked
@@ -109,7 +112,25 @@ impl TaskObjectClient {
                 self.next_page::<Job>("jobs", &labels, next).await
             }
             ListKind::Secrets => self.next_page::<Secret>("secrets", &all_objects(), next).await,
+            ListKind::PullCopies => {
+                let labels = own_pull_copies(self.hub_id());
+                self.next_page::<Secret>("secrets", &labels, next).await
+            }
         }
+    }
+
+    /// Whether a Job of any hub names a copy of a pull Secret.
+    ///
+    /// # Errors
+    /// The Jobs cannot be read.
+    pub async fn has_job_with(&self, copy: &PullCopyId) -> Result<bool, CallError> {
+        let one = ListParams::default().labels(&copy.job_label()).limit(1);
+        let request = self.own::<Job>().list_metadata(&one);
+        let body = self
+            .exchange("list", "jobs", request, ResponseLimit::Page)
+            .await?;
+        let (mut jobs, _) = read(&body).ok_or(CallError::Transport(TransportStage::Decode))?;
+        Ok(jobs.next().is_some())
     }
 
     async fn next_page<K>(
@@ -133,7 +154,9 @@ impl TaskObjectClient {
             let is_legible = self.is_home() || object.meta.uid.as_deref().is_some_and(is_uid);
             if !is_legible {
                 illegible += 1;
-            } else if maker(self.hub_id(), &object.meta) != ObjectCreator::Foreign {
+            } else if maker(self.hub_id(), &object.meta) != ObjectCreator::Foreign
+                || PullCopyId::of_object(&object.meta).is_some()
+            {
                 found.push(object);
             }
         }

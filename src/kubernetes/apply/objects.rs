@@ -81,7 +81,13 @@ impl TaskObjectClient {
         &self.hub_id
     }
 
-    /// Creates a config Secret; returns its UID.
+    /// The namespace of the objects.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Creates a Secret; returns its UID.
     ///
     /// # Errors
     /// [`CallError::AlreadyExists`] when one of the name exists, made by any client.

@@ -3,6 +3,8 @@
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::api::{RendererClassSpec, RendererMode};
 
+use crate::plan::pull_secrets::named::{self, NamedPullSecret};
+use crate::plan::pull_secrets::pull_failure::ClassPullFailure;
 use crate::plan::task::admission_rejection::AdmissionRejection;
 
 /// The conditions of a class; `None` is a spec that this hub cannot decode. The objection is what keeps its Jobs from being
@@ -44,13 +46,26 @@ pub fn refused(objection: &AdmissionRejection) -> String {
     )
 }
 
-/// The conditions that such a class must not have.
+/// The conditions about the image of a class.
+pub fn of_image(
+    image: &str,
+    named: &[NamedPullSecret],
+    failure: Option<&ClassPullFailure>,
+) -> impl Iterator<Item = DesiredCondition> {
+    let failure = failure.map(|failure| failure.condition(image, named));
+    named::condition(image, named).into_iter().chain(failure)
+}
+
+/// The conditions that a class with these does not have.
 #[must_use]
-pub const fn unsaid(spec: Option<&RendererClassSpec>) -> &'static [ConditionType] {
-    match spec {
-        Some(_) => &[],
-        None => &[ConditionType::Isolated],
-    }
+pub fn unsaid(wanted: &[DesiredCondition]) -> Vec<ConditionType> {
+    let is_wanted = |type_: &ConditionType| wanted.iter().any(|wanted| wanted.type_ == *type_);
+    let all = [
+        ConditionType::Isolated,
+        ConditionType::PullSecretsResolved,
+        ConditionType::ImagePulled,
+    ];
+    all.into_iter().filter(|type_| !is_wanted(type_)).collect()
 }
 
 fn ready(spec: &RendererClassSpec) -> DesiredCondition {
@@ -184,7 +199,8 @@ mod tests {
             unreachable!("one condition")
         };
         assert_eq!((wanted.status, wanted.reason), (false, Reason::InvalidSpec));
-        assert_eq!(unsaid(None), [ConditionType::Isolated]);
-        assert!(unsaid(Some(&RendererClassSpec::default())).is_empty());
+        let unsaid_of = |spec: Option<&RendererClassSpec>| unsaid(&conditions(spec, None));
+        assert!(unsaid_of(None).contains(&ConditionType::Isolated));
+        assert!(!unsaid_of(Some(&RendererClassSpec::default())).contains(&ConditionType::Isolated));
     }
 }

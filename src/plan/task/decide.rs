@@ -15,7 +15,7 @@ use super::start::start;
 use super::step::ReconcileStep;
 use super::success_verdict::{SuccessVerdict, judge};
 use super::validate::validate;
-use super::{status, unreached_cluster};
+use super::{image_pull, status, unreached_cluster};
 use crate::api::conditions::Reason;
 
 /// The next step of a task.
@@ -150,7 +150,8 @@ fn caught_up<'a>(o: &ObservedTask<'a>, report: &ObservedJob, since: Timestamp) -
 
 /// A Job runs: that is recorded once, with what the API server returned.
 fn running(o: &ObservedTask<'_>, job_uid: &str) -> ReconcileStep {
-    started(o, job_uid, o.now).map_or(ReconcileStep::REST, |status| {
-        ReconcileStep::WriteStatus(Box::new(status))
-    })
+    started(o, job_uid, o.now).map_or_else(
+        || image_pull::watch_over(o),
+        |status| ReconcileStep::WriteStatus(Box::new(status)),
+    )
 }

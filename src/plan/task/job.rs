@@ -62,9 +62,14 @@ pub struct TaskManifests {
 pub fn manifests(place: &JobPlacement, task: &Task, resolved: &ResolvedTask) -> TaskManifests {
     let metadata = metadata(place, task, resolved);
     let name = metadata.name.clone().unwrap_or_default();
+    let mut job = job(place, metadata.clone(), &name, task, resolved);
+    // They keep the copies while the Job is there.
+    let copies = resolved.pull_copies.iter();
+    let copies = copies.map(|copy| (copy.job_label(), String::new()));
+    job.metadata.labels.get_or_insert_default().extend(copies);
     TaskManifests {
-        secret: secret(metadata.clone(), task, resolved),
-        job: job(place, metadata, &name, task, resolved),
+        secret: secret(metadata, task, resolved),
+        job,
     }
 }
 
@@ -87,6 +92,8 @@ pub fn specimen(place: &JobPlacement, class: &RendererClassSpec) -> Option<Job> 
         ca: None,
         login: None,
         class: class.clone(),
+        pull_secrets: Vec::new(),
+        pull_copies: Vec::new(),
     };
     Some(manifests(place, &task, &resolved).job)
 }

@@ -15,6 +15,7 @@ use crate::plan::platform::catalog::{Catalog, CopiedCredentials};
 use crate::plan::platform::feature_gates::FeatureGates;
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::pull_secrets::pull_failure::ObservedPull;
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::site::{JobSiteState, RemoteTarget};
 
@@ -31,6 +32,8 @@ pub struct ObservedTask<'a> {
     pub secret: Option<&'a str>,
     /// The last pod that ended.
     pub pod_termination: Option<&'a PodTermination>,
+    /// What its pods wait for.
+    pub image_pull: ObservedPull,
     /// The state of its verification, once that was started.
     pub verification: Option<&'a VerificationState>,
     /// What the platform offers.

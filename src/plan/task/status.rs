@@ -9,8 +9,12 @@ use crate::api::{FailurePhase, RenderTaskStatus, TaskFailure, TaskObjectReferenc
 
 use super::advice::advice;
 use super::job_state::{ObservedJob, PodKillReason, PodTermination};
+use crate::plan::pull_secrets::pull_failure::PullFailure;
 use crate::plan::task::model::{Task, TaskPhase, phase_of};
 use crate::plan::task::refusal::Refusal;
+
+/// The message about a task whose Job runs.
+const RUNS: &str = "the renderer Job runs";
 
 /// The Job that was made for a task, as the API server returned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +38,9 @@ pub struct StartedJob {
 /// The status of a task whose Job runs.
 #[must_use]
 pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTaskStatus {
-    let message = "the renderer Job runs";
     let wanted = [
-        want(ConditionType::JobScheduled, true, Reason::JobScheduled, message),
-        want(ConditionType::Ready, false, Reason::JobScheduled, message),
+        want(ConditionType::JobScheduled, true, Reason::JobScheduled, RUNS),
+        want(ConditionType::Ready, false, Reason::JobScheduled, RUNS),
     ];
     let mut status = after_last_write(task, &wanted, &[ConditionType::Stalled], now);
     status.job_ref = Some(object_ref(
@@ -50,6 +53,21 @@ pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTask
     status.chart_url = started.chart_url;
     status.start_time = status.start_time.or(Some(Time(started.since)));
     status
+}
+
+/// The status of a task whose Job runs, and whose pod waits for an image or does not.
+#[must_use]
+pub fn waiting_for_image(task: &Task, failure: Option<PullFailure>, now: Timestamp) -> RenderTaskStatus {
+    let ready = match failure {
+        Some(failure) => want(
+            ConditionType::Ready,
+            false,
+            Reason::ImagePullFailed,
+            &failure.message(),
+        ),
+        None => want(ConditionType::Ready, false, Reason::JobScheduled, RUNS),
+    };
+    after_last_write(task, &[ready], &[], now)
 }
 
 /// The status of a task that cannot start, or not yet.

@@ -22,6 +22,8 @@ pub enum ReconcileStep {
     Create(Box<ResolvedTask>),
     /// Read the Job, to see whether it ended or is really gone.
     ReadJob,
+    /// Read the pods of the Job, to see whether they wait for an image.
+    LookAtPods,
     /// Ask the registry whether it holds what the Job reports as pushed.
     Verify(Box<VerifyRequest>),
     /// Write the status.
@@ -70,6 +72,7 @@ impl ReconcileStep {
             Self::Load(_) => "Load",
             Self::Create(_) => "Create",
             Self::ReadJob => "ReadJob",
+            Self::LookAtPods => "LookAtPods",
             Self::Verify(_) => "Verify",
             Self::WriteStatus(_) => "WriteStatus",
             Self::RestoreStatus => "RestoreStatus",

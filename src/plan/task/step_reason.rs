@@ -18,6 +18,8 @@ pub enum StepReason {
     JobNotSeen,
     /// The Job may have ended.
     JobMayHaveEnded,
+    /// The Job takes longer than most.
+    JobIsSlow,
     /// The Job reports success, which only the registry can confirm.
     JobComplete,
     /// The task's status is about to say so.
@@ -64,6 +66,7 @@ impl StepReason {
             | ReconcileStep::Create(_) => Self::Start,
             ReconcileStep::ReadJob if matches!(o.job, JobState::Absent) => Self::JobNotSeen,
             ReconcileStep::ReadJob => Self::JobMayHaveEnded,
+            ReconcileStep::LookAtPods => Self::JobIsSlow,
             ReconcileStep::Verify(_) => Self::JobComplete,
             ReconcileStep::WriteStatus(status) => said(status).map_or(Self::Nothing, Self::Status),
             ReconcileStep::RestoreStatus => Self::StatusForged,
@@ -89,6 +92,7 @@ impl StepReason {
             Self::Start => "Start",
             Self::JobNotSeen => "JobNotSeen",
             Self::JobMayHaveEnded => "JobMayHaveEnded",
+            Self::JobIsSlow => "JobIsSlow",
             Self::JobComplete => "JobComplete",
             Self::Status(reason) => reason.as_str(),
             Self::StatusForged => "StatusForged",

@@ -145,7 +145,7 @@ fn question(
         .pod_termination
         .and_then(|note| note.message.as_ref()?.digest.clone());
     // A foreign renderer need not name what it pushed; on the hub's own cluster a chart under the tag will do.
-    let is_foreign = o.target.is_none() && class.is_some_and(|class| class.mode == RendererMode::Single);
+    let is_foreign = o.target.is_none() && class.is_some_and(|class| class.spec.mode == RendererMode::Single);
     if digest.is_none() && !(is_required && is_foreign) {
         return Err(
             "the Job completed, but its pod did not report the digest of the chart, so the push cannot be verified; make a new task",
@@ -162,7 +162,7 @@ fn question(
     }
     let secret = registry.push_secret_ref.as_ref();
     let own = registry.ca_config_map_ref.as_ref();
-    let of_class = || Some((class?.ca_config_map_name.clone()?, CLASS_CA_KEY.to_owned()));
+    let of_class = || Some((class?.spec.ca_config_map_name.clone()?, CLASS_CA_KEY.to_owned()));
     Ok(VerifyRequest {
         plain_http: registry.plain_http,
         token_realm: registry.token_realm.clone(),

@@ -7,7 +7,7 @@ use clap::Parser;
 use renderhub::api::ClusterRegistrySpec;
 use renderhub::api::names::HubId;
 use renderhub::app::config::{HubCli, HubCommand};
-use renderhub::plan::platform::catalog::{Catalog, CatalogRegistry, CredentialState};
+use renderhub::plan::platform::catalog::{Catalog, CatalogClass, CatalogRegistry, CredentialState};
 use renderhub::plan::task::job::JobPlacement;
 use serde_json::{Value, json};
 
@@ -89,7 +89,10 @@ pub fn catalog(rendering_namespace: &str) -> Result<Catalog> {
         clusters: BTreeMap::new(),
         registries: BTreeMap::from([(REGISTRY.to_owned(), registry)]),
         classes: BTreeMap::new(),
-        fallback: flags.settings()?.fallback_class,
+        fallback: CatalogClass {
+            spec: flags.settings()?.fallback_class,
+            ..CatalogClass::default()
+        },
         // The registry is open to every namespace.
         namespaces: BTreeMap::new(),
         ..Catalog::default()

@@ -28,7 +28,11 @@ pub async fn hub(rendering: &str) -> Result<Rights> {
 /// # Errors
 /// If the chart cannot be rendered.
 pub async fn hub_with_pipeline(rendering: &str) -> Result<Rights> {
-    let values = ["renderingNamespace.name", "clusters.namespace"];
+    let values = [
+        "renderingNamespace.name",
+        "clusters.namespace",
+        "renderer.pullSecretNamespace",
+    ];
     let mut values: Vec<_> = values.map(|value| format!("{value}={rendering}")).into();
     values.push("pipeline.enabled=true".to_owned());
     Rights::of_chart(&values).await
@@ -39,7 +43,11 @@ pub async fn hub_with_pipeline(rendering: &str) -> Result<Rights> {
 /// # Errors
 /// If the chart cannot be rendered.
 pub async fn hub_of(rendering: &str, watched: &[String]) -> Result<Rights> {
-    let values = ["renderingNamespace.name", "clusters.namespace"];
+    let values = [
+        "renderingNamespace.name",
+        "clusters.namespace",
+        "renderer.pullSecretNamespace",
+    ];
     let mut values: Vec<_> = values.map(|value| format!("{value}={rendering}")).into();
     if !watched.is_empty() {
         values.push(format!("controller.watchNamespaces={{{}}}", watched.join(",")));

@@ -236,7 +236,7 @@ mod tests {
     fn libc_alone_resolves_names() {
         let dir = tempfile::tempdir().unwrap();
         let root = unpacked(&ls(dir.path()), dir.path());
-        fs::copy("/usr/bin/getent", root.join("getent")).unwrap();
+        process::run(Command::new("cp").arg("/usr/bin/getent").arg(root.join("getent"))).unwrap();
         fs::write(root.join("etc/hosts"), "198.18.0.7 file.test\n").unwrap();
         let server = answering_every_name_with([198, 18, 0, 8]);
         fs::write(root.join("etc/resolv.conf"), format!("nameserver {server}\n")).unwrap();
@@ -249,11 +249,14 @@ mod tests {
     /// The image's file system as a directory.
     fn unpacked(image: &BuiltImage, dir: &Path) -> PathBuf {
         let manifest = json_of(&blob(image, &json!({ "digest": image.digest })));
-        let layer = fs::File::open(blob(image, &manifest["layers"][0])).unwrap();
-        let mut layer = tar::Archive::new(layer);
-        layer.set_preserve_permissions(true);
-        layer.unpack(dir.join("root")).unwrap();
-        dir.join("root")
+        let (layer, root) = (blob(image, &manifest["layers"][0]), dir.join("root"));
+        fs::create_dir(&root).unwrap();
+        // Written by another process: a child that another test starts meanwhile would hold a program open that was written here, and
+        // it could not be run.
+        let mut command = Command::new("tar");
+        command.args(["-xpf"]).arg(layer).arg("-C").arg(&root);
+        process::run(&mut command).unwrap();
+        root
     }
 
     /// A DNS server on a loopback address of its own; port 53 is the only one that libc asks.

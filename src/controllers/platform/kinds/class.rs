@@ -26,6 +26,7 @@ impl PlatformKind for RendererClass {
 
     fn spec_changed(controller: &mut CatalogController, name: &str) -> bool {
         controller.dry_runs.forget(name);
+        controller.forget_image(name);
         if controller
             .stores
             .classes
@@ -39,6 +40,7 @@ impl PlatformKind for RendererClass {
 
     fn removed(controller: &mut CatalogController, name: &str) {
         controller.dry_runs.forget(name);
+        controller.forget_image(name);
     }
 
     fn conditions(
@@ -50,10 +52,17 @@ impl PlatformKind for RendererClass {
         if controller.dry_runs.is_open(name) {
             return None;
         }
-        let spec = class.spec.as_ref();
+        let (spec, key) = (class.spec.as_ref(), Some(name.to_owned()));
+        let images = &controller.images;
+        let mut wanted = class::conditions(spec, controller.dry_runs.rejection(name));
+        if let Some(spec) = spec {
+            let named = images.named.get(&key).map(Vec::as_slice).unwrap_or_default();
+            let failure = images.failures.get(&key);
+            wanted.extend(class::of_image(&spec.image, named, failure));
+        }
         Some(KindConditions {
-            wanted: class::conditions(spec, controller.dry_runs.rejection(name)),
-            absent: class::unsaid(spec),
+            absent: class::unsaid(&wanted),
+            wanted,
         })
     }
 }

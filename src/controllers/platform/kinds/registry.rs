@@ -47,7 +47,7 @@ impl PlatformKind for ClusterRegistry {
         };
         Some(KindConditions {
             wanted: vec![ready],
-            absent: &[],
+            absent: Vec::new(),
         })
     }
 }

@@ -156,7 +156,12 @@ impl TaskController {
     /// Handles the list of the rendering namespace, and removes the objects of deleted tasks.
     pub(super) fn handle_list(&mut self, listed: Result<UnwatchedObjects, CallError>) {
         self.is_sweeping = false;
-        let Ok(UnwatchedObjects { secrets, others_jobs }) = listed else {
+        let Ok(UnwatchedObjects {
+            secrets,
+            others_jobs,
+            pull_copies,
+        }) = listed
+        else {
             self.sweep_due = Instant::now() + SWEEP_RETRY;
             return;
         };
@@ -167,6 +172,7 @@ impl TaskController {
         self.index.prune_secrets();
         self.mark_synced(&SyncSource::Secrets);
         self.remove_orphans(&own, strangers);
+        self.remove_idle_copies(&pull_copies);
     }
 
     /// Keeps the config Secrets of tasks; all that this hub may remove once their task is gone.

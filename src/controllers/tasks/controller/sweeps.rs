@@ -12,7 +12,7 @@ use crate::api::names::TaskUid;
 use crate::kubernetes::apply::{CallError, ListKind};
 use crate::kubernetes::watch::secret_task;
 use crate::plan::remote::ledger;
-use crate::plan::remote::site::Site;
+use crate::plan::remote::site::{ClusterName, Site};
 use crate::plan::task::orphans::is_orphan;
 
 use super::super::task_record::TaskRecord;
@@ -21,6 +21,7 @@ use super::running_work::{WorkItem, WorkResult};
 use super::sync_sources::SyncSource;
 use super::{SWEEP_RETRY, TaskController};
 use crate::controllers::sweep::paged_sweep::{OrphanBatch, PagedSweep, PagedSweepStep};
+use crate::controllers::sweep::unused_copies::remove_unused_copies;
 use crate::controllers::sweep::{
     OrphanJob, OrphanSecret, RemoteOrphan, SweepCandidates, marked, remove_given_up, remove_orphans,
 };
@@ -39,7 +40,8 @@ impl TaskController {
                 continue;
             };
             self.listing.insert(Arc::clone(&site));
-            self.list_next_page(site, Box::new(PagedSweep::new(objects)));
+            let is_platforms = matches!(site.cluster, ClusterName::Platform(_));
+            self.list_next_page(site, Box::new(PagedSweep::new(objects, is_platforms)));
         }
     }
 
@@ -169,6 +171,11 @@ impl TaskController {
                 let metas = stride.items.iter().map(|found| &found.meta);
                 self.keep_site_secrets(site, metas, strangers);
             }
+            ListKind::PullCopies => {
+                for copy in self.idle_copies(&origin, &stride.items) {
+                    strangers.add_pull_copy(copy);
+                }
+            }
         }
     }
 
@@ -226,7 +233,8 @@ impl TaskController {
                 .collect(),
             scopes: self.all_scopes.clone(),
         };
-        if sweep.is_empty() {
+        let copies = strangers.pull_copies;
+        if sweep.is_empty() && copies.is_empty() {
             return;
         }
         let Some(place) = self.sites.removals.take() else {
@@ -235,8 +243,11 @@ impl TaskController {
         };
         let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
         let errand = WorkItem::SiteRemoval(Arc::clone(&site));
+        let until = tokio::time::Instant::now() + self.limits.gc_interval;
         self.running.spawn(errand, async move {
             let settled = remove_orphans(&context.hub_client, &objects, &metrics, sweep).await;
+            let origin = Some(Arc::clone(&site));
+            remove_unused_copies(&objects, &context.pull_copies, &origin, copies, until).await;
             drop(place);
             WorkResult::SiteRemoval(site, settled)
         });
@@ -249,7 +260,6 @@ mod tests {
     use futures::future::BoxFuture;
 
     use crate::kubernetes::apply::{ApiTransport, ResponseLimit};
-    use crate::plan::remote::site::ClusterName;
     use crate::remote::SiteClients;
     use crate::remote::memory_budget::MEMORY_BUDGET;
 

@@ -26,9 +26,13 @@ impl Reconciler<'_> {
     pub(super) async fn create(
         &mut self,
         task: &Arc<Task>,
-        resolved: &ResolvedTask,
+        mut resolved: ResolvedTask,
     ) -> Result<(), ReconcileError> {
-        let TaskManifests { secret, job } = manifests(&self.placement, task, resolved);
+        // Held until the Job is there, by which a sweep sees that they are used.
+        let Some(_held) = self.ensure_pull_secrets(task, &mut resolved).await? else {
+            return Ok(());
+        };
+        let TaskManifests { secret, job } = manifests(&self.placement, task, &resolved);
         // It may hold a login.
         let secret = ZeroizedSecret::from(secret);
         let objects = self.objects()?;
@@ -94,7 +98,7 @@ impl Reconciler<'_> {
     }
 
     /// Records what keeps an object from being created, unless it was only a failed call.
-    fn not_created(
+    pub(super) fn not_created(
         &mut self,
         task: &Task,
         declined: &CreateError,

@@ -52,7 +52,7 @@ impl Catalog {
     /// The message to a task whose renderer class it may not use, or that names none where the default one is not for it.
     pub(super) fn no_class(&self, task: &Task, spec: &RenderTaskSpec) -> Refusal {
         let usable = self.classes.iter();
-        let usable = usable.filter(|(_, class)| self.serves(&class.spec, &class.recorded, task));
+        let usable = usable.filter(|(_, class)| self.serves(class, task));
         let entries = usable.map(|(name, _)| name.clone());
         let message = if spec.renderer_class_name.is_none() {
             let offer = offer(entries, None);

@@ -1,10 +1,9 @@
 //! Which renderer class a task gets, and whether its Jobs are accepted.
 
-use crate::api::{RenderTaskSpec, RendererClassSpec, RendererMode};
+use crate::api::{RenderTaskSpec, RendererMode};
 
 use super::offers::CatalogClass;
 use super::resolve::Catalog;
-use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::task::model::Task;
 use crate::plan::task::refusal::Refusal;
 
@@ -31,31 +30,28 @@ impl Catalog {
         &self,
         task: &Task,
         spec: &RenderTaskSpec,
-    ) -> Result<&RendererClassSpec, Refusal> {
+    ) -> Result<&CatalogClass, Refusal> {
         let Some(name) = &spec.renderer_class_name else {
             return self.usual(task).ok_or_else(|| self.no_class(task, spec));
         };
         // A class that is not for this namespace reads the same as one that does not exist.
         let named = self.classes.get(name);
-        let serving = named.filter(|class| self.serves(&class.spec, &class.recorded, task));
-        serving
-            .map(|class| &class.spec)
-            .ok_or_else(|| self.no_class(task, spec))
+        let serving = named.filter(|class| self.serves(class, task));
+        serving.ok_or_else(|| self.no_class(task, spec))
     }
 
     /// What a task gets that names no class, if that is for it.
-    pub(super) fn usual(&self, task: &Task) -> Option<&RendererClassSpec> {
-        static NONE: NamespaceUids = NamespaceUids::new();
+    pub(super) fn usual(&self, task: &Task) -> Option<&CatalogClass> {
         let default = self.classes.values().find(|class| class.is_default);
-        let (class, recorded) =
-            default.map_or((&self.fallback, &NONE), |class| (&class.spec, &class.recorded));
-        self.serves(class, recorded, task).then_some(class)
+        let class = default.unwrap_or(&self.fallback);
+        self.serves(class, task).then_some(class)
     }
 
     /// Whether a class may serve a task. One that lists no namespace serves all, unless its single container shows the
     /// credential to the tenant's input: then a namespace must be listed.
-    pub(super) fn serves(&self, class: &RendererClassSpec, recorded: &NamespaceUids, task: &Task) -> bool {
-        let is_open = class.allowed_namespaces.is_empty() && class.mode == RendererMode::Split;
-        is_open || self.admits(&class.allowed_namespaces, recorded, &task.id)
+    pub(super) fn serves(&self, class: &CatalogClass, task: &Task) -> bool {
+        let CatalogClass { spec, recorded, .. } = class;
+        let is_open = spec.allowed_namespaces.is_empty() && spec.mode == RendererMode::Split;
+        is_open || self.admits(&spec.allowed_namespaces, recorded, &task.id)
     }
 }

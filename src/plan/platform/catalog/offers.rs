@@ -3,6 +3,8 @@
 use super::credential::CredentialState;
 use crate::api::{ClusterRegistrySpec, RenderClusterSpec, RendererClassSpec};
 use crate::plan::platform::namespaces::NamespaceUids;
+use crate::plan::pull_secrets::named::NamedPullSecret;
+use crate::plan::pull_secrets::pull_failure::ClassPullFailure;
 
 /// A registry and the verdict on its credential.
 #[derive(Clone, Debug)]
@@ -16,7 +18,7 @@ pub struct CatalogRegistry {
 }
 
 /// A renderer class by name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CatalogClass {
     /// As the platform wrote it.
     pub spec: RendererClassSpec,
@@ -26,6 +28,10 @@ pub struct CatalogClass {
     pub is_refused: bool,
     /// UID of each namespace it lists, as recorded at first use.
     pub recorded: NamespaceUids,
+    /// The pull Secrets that it names, in their order.
+    pub pull_secrets: Vec<NamedPullSecret>,
+    /// Where its image was not pulled last.
+    pub pull_failure: Option<ClassPullFailure>,
 }
 
 /// A cluster of the platform's.

@@ -10,7 +10,7 @@ use super::resolved::ResolvedTask;
 use crate::api::conditions::Reason;
 use crate::api::names::{TaskKind, job_name};
 use crate::api::oci::{OciReference, RegistryHost, Repository, RepositoryPrefix, Tag};
-use crate::api::{AllowedNamespace, RenderTaskSpec, RendererClassSpec};
+use crate::api::{AllowedNamespace, RenderTaskSpec};
 use crate::plan::platform::namespaces::{NamespaceUids, is_allowed};
 use crate::plan::queue::NamespaceWeights;
 use crate::plan::remote::site::RemoteTarget;
@@ -31,7 +31,7 @@ pub struct Catalog {
     /// The weight of each namespace in the queue.
     pub weights: Arc<NamespaceWeights>,
     /// The renderer where no class is named and none is the default.
-    pub fallback: RendererClassSpec,
+    pub fallback: CatalogClass,
     /// UID, as it is now, of each namespace that some list names and that exists.
     pub namespaces: NamespaceUids,
 }
@@ -59,6 +59,7 @@ impl Catalog {
             if matches!(target, RemoteTarget::Own(_)) {
                 // The platform's Secrets do not exist there, and their names are secret.
                 resolved.class.image_pull_secrets.clear();
+                resolved.pull_secrets.clear();
             }
         }
         Ok(resolved)
@@ -112,6 +113,7 @@ impl Catalog {
             spec,
         )?;
         let credential = usable(&registry.credential)?;
+        let class = self.class(task, spec)?;
         Ok(ResolvedTask {
             reference,
             prefix,
@@ -124,7 +126,9 @@ impl Catalog {
                 .as_ref()
                 .map(|r| CertificateSource::ConfigMap(r.name.clone(), r.key.clone())),
             login: None,
-            class: self.class(task, spec)?.clone(),
+            class: class.spec.clone(),
+            pull_secrets: class.pull_secrets.clone(),
+            pull_copies: Vec::new(),
         })
     }
 
@@ -150,6 +154,7 @@ impl Catalog {
                 (CredentialState::BasicAuth(copy), Some(login.clone()))
             }
         };
+        let class = self.class(task, spec)?;
         Ok(ResolvedTask {
             reference,
             prefix,
@@ -158,7 +163,9 @@ impl Catalog {
             token_realm: own.spec.token_realm.clone(),
             ca: own.certificates.clone().map(CertificateSource::Copied),
             login,
-            class: self.class(task, spec)?.clone(),
+            class: class.spec.clone(),
+            pull_secrets: class.pull_secrets.clone(),
+            pull_copies: Vec::new(),
         })
     }
 

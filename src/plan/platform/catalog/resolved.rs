@@ -3,6 +3,8 @@
 use super::credential::{CertificateSource, CredentialState};
 use crate::api::RendererClassSpec;
 use crate::api::oci::{OciReference, RepositoryPrefix};
+use crate::plan::pull_secrets::copy::PullCopyId;
+use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::task::tenant::tenant_credential::TenantCredential;
 
 /// Where a task's chart goes, and which class renders it.
@@ -22,6 +24,10 @@ pub struct ResolvedTask {
     pub ca: Option<CertificateSource>,
     /// A tenant's credential, which goes into the config Secret.
     pub login: Option<TenantCredential>,
-    /// The renderer.
+    /// The renderer. Its pull Secrets are those that the pod names.
     pub class: RendererClassSpec,
+    /// The pull Secrets that the class names, of which copies may have to be made where the Job runs.
+    pub pull_secrets: Vec<NamedPullSecret>,
+    /// The copies among those that the pod names.
+    pub pull_copies: Vec<PullCopyId>,
 }

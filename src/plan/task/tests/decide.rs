@@ -10,6 +10,7 @@ use crate::plan::platform::catalog::{Catalog, CatalogClass, CopiedCredentials, C
 use crate::plan::platform::feature_gates::FeatureGates;
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
+use crate::plan::pull_secrets::pull_failure::ObservedPull;
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::placement::target;
 use crate::plan::remote::site::{JobSiteState, SiteState};
@@ -26,6 +27,7 @@ use crate::plan::task::{CreateBlocked, JobState, ObservedTask, ReconcileStep, de
 
 mod abroad;
 mod ended;
+mod image_pull;
 mod own;
 mod proof;
 mod refused;
@@ -66,6 +68,7 @@ struct Situation {
     leftovers: RemoteLeftovers,
     removal: RemovalState,
     patience: TaskTimeouts,
+    pull: ObservedPull,
 }
 
 impl Situation {
@@ -95,6 +98,7 @@ impl Situation {
             carried: None,
             leftovers: RemoteLeftovers::None,
             patience: TaskTimeouts::default(),
+            pull: ObservedPull::Unseen,
         }
     }
 
@@ -128,6 +132,7 @@ impl Situation {
             job: &self.job,
             secret: self.secret,
             pod_termination: self.note.as_ref(),
+            image_pull: self.pull,
             verification: self.proof.as_ref(),
             catalog: &self.catalog,
             tenancy: &self.tenancy,
@@ -179,6 +184,7 @@ impl Situation {
             ReconcileStep::Abandon => "abandon".to_owned(),
             ReconcileStep::Create(_) => "create".to_owned(),
             ReconcileStep::ReadJob => "read".to_owned(),
+            ReconcileStep::LookAtPods => "look at pods".to_owned(),
             ReconcileStep::DeleteJob(uid) | ReconcileStep::DeleteSecret(uid) => format!("delete {uid}"),
             ReconcileStep::RemoveFinalizer => "remove finalizer".to_owned(),
             ReconcileStep::DeleteTask => "delete task".to_owned(),
@@ -258,7 +264,7 @@ fn a_task_with_too_many_finalizers_starts_when_some_are_taken_off_and_runs_and_g
             crowded(fresh().with(|s| s.has_slot = false), 65),
             "write Pending InvalidSpec",
         ),
-        (crowded(runs, 5_000), "rest"),
+        (crowded(runs, 5_000), "look at pods"),
         (
             crowded(fresh().with(|s| s.task.deleting = true), 5_000),
             "remove finalizer",
@@ -313,9 +319,9 @@ fn a_job_is_recorded_once_and_read_when_it_may_have_ended() {
             new(read(&task, JobProgress::Failed(at(50), false))),
             "write Failed JobFailed",
         ),
-        (same(seen(&task, false)), "rest"),
+        (same(seen(&task, false)), "look at pods"),
         (same(seen(&task, true)), "read"),
-        (same(read(&task, JobProgress::Running)), "rest"),
+        (same(read(&task, JobProgress::Running)), "look at pods"),
         (
             same(read(&task, JobProgress::Complete(at(50)))),
             "write Succeeded JobSucceeded",
@@ -340,7 +346,7 @@ fn a_job_needs_neither_slot_nor_catalog_to_be_followed() {
     };
     let task = running();
     check(vec![
-        (orphaned(seen(&task, false)), "rest"),
+        (orphaned(seen(&task, false)), "look at pods"),
         (
             orphaned(read(&task, JobProgress::Complete(at(50)))),
             "write Succeeded JobSucceeded",

@@ -26,7 +26,7 @@ fn made(catalog: &Catalog, task: &Task) -> TaskManifests {
 fn offering(mut class_changes: Value, registry_changes: Value, credential: CredentialState) -> Catalog {
     class_changes["allowedNamespaces"] = json!(["*"]);
     let mut catalog = platform();
-    catalog.fallback = class(class_changes, false).spec;
+    catalog.fallback = class(class_changes, false);
     catalog
         .registries
         .insert("main".to_owned(), registry(registry_changes, credential));

@@ -19,6 +19,7 @@ use crate::api::names::TaskUid;
 use crate::api::oci::Digest;
 use crate::api::termination::Termination;
 use crate::plan::platform::catalog::Catalog;
+use crate::plan::pull_secrets::pull_failure::ObservedPull;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination};
 use crate::plan::task::model::{Task, TaskPhase};
@@ -50,6 +51,8 @@ struct Memory {
     is_crowded: bool,
     held: Option<CreateBlocked>,
     proof: Option<VerificationState>,
+    /// What the pods waited for, at the look of this pass.
+    image_pull: ObservedPull,
 }
 
 #[derive(Clone, Debug)]
@@ -181,6 +184,7 @@ impl World {
                 is_crowded: false,
                 held: None,
                 proof: None,
+                image_pull: ObservedPull::Unseen,
             },
             catalog: platform(),
             jobs_made: 0,

@@ -128,7 +128,7 @@ fn class(changes: Value, is_default: bool) -> CatalogClass {
         recorded: recorded(&spec.allowed_namespaces),
         spec,
         is_default,
-        is_refused: false,
+        ..CatalogClass::default()
     }
 }
 
@@ -153,7 +153,7 @@ fn platform() -> Catalog {
     let main = registry(json!({}), CredentialState::BasicAuth("push".to_owned()));
     Catalog {
         registries: [("main".to_owned(), main)].into(),
-        fallback: class(json!({}), false).spec,
+        fallback: class(json!({}), false),
         namespaces: ["team-a", "team-a2", "team-b", "team"]
             .map(|name| (name.to_owned(), uid(name)))
             .into(),

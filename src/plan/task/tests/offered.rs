@@ -10,10 +10,13 @@ use crate::api::names::TaskKind;
 use crate::plan::platform::catalog::{Catalog, CredentialState};
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::pull_secrets::copy::PullSecretFault;
+use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::remote::placement::admit;
-use crate::plan::remote::site::RemoteTarget;
+use crate::plan::remote::site::{ClusterName, RemoteTarget, Site, TenantKubeconfig};
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::status;
+use crate::plan::task::tenant::ReadIdentity;
 
 /// Nothing but the hub's own renderer.
 fn nothing() -> Catalog {
@@ -284,4 +287,40 @@ proptest! {
         prop_assert_eq!(shown + more, theirs);
         prop_assert!(!reported.contains("team-b"));
     }
+}
+
+/// Holds: S1.
+#[test]
+fn a_tenants_own_cluster_gets_neither_a_pull_secret_of_the_platforms_nor_its_name() {
+    let mut catalog = platform();
+    let main = catalog.registries.get_mut("main").unwrap();
+    main.credential = CredentialState::Anonymous;
+    catalog.fallback = class(json!({"imagePullSecrets": [{"name": "pull"}]}), false);
+    catalog.fallback.pull_secrets = vec![NamedPullSecret {
+        name: "pull".to_owned(),
+        copy: Err(PullSecretFault::Missing),
+        is_by_hand: false,
+    }];
+    let named = |target: Option<RemoteTarget>| {
+        let task = task_of(spec_with(json!({})));
+        let spec = task.spec.as_ref().unwrap();
+        let resolved = catalog.resolve(&task, spec, None, target.as_ref()).unwrap();
+        (
+            resolved.pull_secrets.len(),
+            resolved.class.image_pull_secrets.len(),
+        )
+    };
+    let own = Site {
+        cluster: ClusterName::Own(TenantKubeconfig {
+            reader: ReadIdentity::Hub,
+            namespace: "team-a".to_owned(),
+            name: "edge".to_owned(),
+            key: None,
+            crosses: false,
+        }),
+        namespace: "renders".to_owned(),
+    };
+    assert_eq!(named(None), (1, 1));
+    assert_eq!(named(Some(RemoteTarget::Platform("east".to_owned()))), (1, 1));
+    assert_eq!(named(Some(RemoteTarget::Own(own))), (0, 0));
 }

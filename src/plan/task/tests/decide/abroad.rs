@@ -257,7 +257,7 @@ fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
             "write Failed JobLost",
         ),
         (running(to_east()), "read"),
-        (seen(running(to_east()), JOB, false), "rest"),
+        (seen(running(to_east()), JOB, false), "look at pods"),
         (seen(running(to_east()), JOB, true), "read"),
         (
             running(to_east()).with(|s| s.job = JobState::Gone),

@@ -38,7 +38,7 @@ fn each_step_of_a_task_that_is_not_over_is_logged_with_its_cause() {
         (to_east().with(|s| s.site = Some(down)), "WriteStatus", "WaitingForCluster"),
         (runs(JobState::Absent), "ReadJob", "JobNotSeen"),
         (runs(seen(&running(), true)), "ReadJob", "JobMayHaveEnded"),
-        (runs(seen(&running(), false)), "Rest", "Nothing"),
+        (runs(seen(&running(), false)), "LookAtPods", "JobIsSlow"),
         (runs(JobState::Gone), "WriteStatus", "JobLost"),
     ]);
 }

@@ -104,7 +104,7 @@ proptest! {
     fn in_mode_split_no_byte_of_a_tenant_but_its_namespace_is_in_a_container(
         catalog in catalogs(), task in tenants_task(),
     ) {
-        prop_assume!(catalog.fallback.mode == RendererMode::Split);
+        prop_assume!(catalog.fallback.spec.mode == RendererMode::Split);
         let containers = |task: &Task| {
             let job = made(&catalog, task).job;
             let mut pod = pod(&job).clone();
@@ -181,7 +181,7 @@ proptest! {
         let job = made(&catalog, &task).job;
         let pod = pod(&job);
         let Some([render]) = pod.init_containers.as_deref() else {
-            prop_assert_eq!(catalog.fallback.mode, RendererMode::Single);
+            prop_assert_eq!(catalog.fallback.spec.mode, RendererMode::Single);
             return Ok(());
         };
         let mounts = |c: &Container| -> Vec<String> {

@@ -4,6 +4,7 @@ use super::*;
 use crate::plan::platform::feature_gates::FeatureGates;
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::platform::tenancy::TenancyPolicy;
+use crate::plan::pull_secrets::pull_failure::PullFailure;
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::site::JobSiteState;
 use crate::plan::task::referrer::ReferrerKind;
@@ -32,6 +33,7 @@ impl World {
         if !stale {
             self.look();
         }
+        self.memory.image_pull = ObservedPull::Unseen;
         for act in 0..MAX_STEPS {
             let Some(task) = self.task.clone() else { return };
             let step = self.decide(&task);
@@ -75,6 +77,7 @@ impl World {
             job: &self.memory.job,
             secret: self.memory.secret.as_deref(),
             pod_termination: note.as_ref(),
+            image_pull: self.memory.image_pull,
             verification: self.memory.proof.as_ref(),
             catalog: &self.catalog,
             tenancy: &TenancyPolicy::default(),
@@ -147,6 +150,7 @@ impl World {
             }
             ReconcileStep::RestoreStatus => assert!(self.forged, "a write for nothing"),
             ReconcileStep::ReadJob | ReconcileStep::Rest { .. } => {}
+            ReconcileStep::LookAtPods => assert_eq!(phase, TaskPhase::Running),
             ReconcileStep::Verify(_) => {
                 let is_done =
                     matches!(&self.memory.job, JobState::Read(job) if job.progress != JobProgress::Running);
@@ -225,6 +229,18 @@ impl World {
                         created: Some(task.created),
                     })
                 });
+            }
+            ReconcileStep::LookAtPods => {
+                let failing = PullFailure {
+                    container: "render",
+                    word: "ImagePullBackOff",
+                };
+                let is_failing = self.now % 2 == 0;
+                self.memory.image_pull = if is_failing {
+                    ObservedPull::Failing(failing)
+                } else {
+                    ObservedPull::Pulled
+                };
             }
             ReconcileStep::WriteStatus(status) => {
                 // What comes back is what was stored.

@@ -1,0 +1,194 @@
+//! The pull Secrets that classes name: read when they change, and what was found published with the class. Nothing of them is kept.
+
+use super::class_images::ClassName;
+use super::state::CatalogController;
+use crate::api::RendererClassSpec;
+use crate::kubernetes::apply::{CallError, HubClient};
+use crate::plan::pull_secrets::copy::{PullCopy, PullSecretFault};
+use crate::plan::pull_secrets::image_repository::ImageRepository;
+use crate::plan::pull_secrets::named::NamedPullSecret;
+use crate::plan::pull_secrets::pull_failure::{PullReport, after_report};
+
+impl CatalogController {
+    /// Has the pull Secrets of a class read, and forgets what was said of its image.
+    pub(super) fn forget_image(&mut self, class: &str) {
+        let class = Some(class.to_owned());
+        self.images.failures.remove(&class);
+        self.images.named.remove(&class);
+        self.images.unread.insert(class);
+    }
+
+    /// Has the pull Secrets read of each class that names this one.
+    pub(super) fn handle_pull_secret(&mut self, secret: Option<&str>) {
+        let Some(secret) = secret else { return };
+        let names_it =
+            |spec: &RendererClassSpec| spec.image_pull_secrets.iter().any(|named| named.name == secret);
+        let classes: Vec<ClassName> = self
+            .stores
+            .classes
+            .matching(names_it)
+            .into_iter()
+            .map(Some)
+            .collect();
+        self.images.unread.extend(classes);
+        if names_it(&self.fallback) {
+            self.images.unread.insert(None);
+        }
+    }
+
+    /// Has the pull Secrets of all classes read.
+    pub(super) fn handle_all_pull_secrets(&mut self) {
+        let classes: Vec<ClassName> = self.stores.classes.names().cloned().map(Some).collect();
+        self.images.unread.extend(classes);
+        self.images.unread.insert(None);
+    }
+
+    /// Reads the pull Secrets that are due; those that a failed call leaves open are read later.
+    pub(super) async fn read_pull_secrets(&mut self) {
+        for class in std::mem::take(&mut self.images.unread) {
+            let spec = self.spec_of(&class);
+            let names_any = spec.is_some_and(|spec| !spec.image_pull_secrets.is_empty());
+            let read = match spec.filter(|_| names_any) {
+                None => Ok(Vec::new()),
+                Some(spec) => {
+                    let (reader, spec) = (self.pull_secret_reader(), spec.clone());
+                    reader.read_named(&spec).await
+                }
+            };
+            match read {
+                Ok(named) => self.keep_named(class, named),
+                Err(error) => {
+                    tracing::warn!(
+                        class = class.as_deref().unwrap_or("none, so the hub's own"),
+                        kind = error.kind(),
+                        stage = error.stage(),
+                        "the pull Secrets of this class are not read yet; the hub tries again"
+                    );
+                    self.images.unread.insert(class);
+                }
+            }
+        }
+    }
+
+    fn pull_secret_reader(&self) -> PullSecretReader {
+        PullSecretReader {
+            hub_client: self.hub_client.clone(),
+            namespace: self.pull_secret_namespace.clone(),
+        }
+    }
+
+    fn spec_of(&self, class: &ClassName) -> Option<&RendererClassSpec> {
+        match class {
+            None => Some(&self.fallback),
+            Some(name) => self.stores.classes.get(name)?.spec.as_ref(),
+        }
+    }
+
+    fn keep_named(&mut self, class: ClassName, named: Vec<NamedPullSecret>) {
+        if self
+            .images
+            .named
+            .get(&class)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+            == named
+        {
+            return;
+        }
+        self.has_changed = true;
+        match &class {
+            Some(name) => _ = self.stores.classes.due.insert(name.clone()),
+            None => self.report_own_renderer(&named),
+        }
+        self.images.named.insert(class, named);
+    }
+
+    /// The hub's own renderer has no object with conditions, so the log says what is wrong.
+    fn report_own_renderer(&self, named: &[NamedPullSecret]) {
+        let said = crate::plan::pull_secrets::named::condition(&self.fallback.image, named);
+        if let Some(said) = said.filter(|said| !said.status) {
+            let reason = said.reason.as_str();
+            tracing::warn!(
+                reason,
+                message = said.message,
+                "the pull Secrets of the hub's own renderer cannot all be used"
+            );
+        }
+    }
+
+    /// Records that the image of a class is not pulled, or is again.
+    pub(super) fn handle_pull_report(&mut self, report: &PullReport) {
+        let class = report.class.clone();
+        let Some(spec) = self.spec_of(&class) else { return };
+        let known = self.images.failures.get(&class).cloned();
+        let next = after_report(known.clone(), report);
+        if next == known {
+            return;
+        }
+        let named = self
+            .images
+            .named
+            .get(&class)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let name = class.as_deref().unwrap_or("none, so the hub's own");
+        if let Some(failure) = &next {
+            let message = failure.message(&spec.image, named);
+            tracing::warn!(class = name, message, "a node does not pull the image of a class");
+        } else {
+            tracing::info!(class = name, "the image of a class is pulled again");
+        }
+        if let Some(failure) = next {
+            self.images.failures.insert(class.clone(), failure);
+        } else {
+            self.images.failures.remove(&class);
+        }
+        self.has_changed = true;
+        self.stores.classes.due.extend(class);
+    }
+}
+
+/// Reads pull Secrets.
+struct PullSecretReader {
+    hub_client: HubClient,
+    /// Where they are.
+    namespace: Option<String>,
+}
+
+impl PullSecretReader {
+    async fn read_named(&self, spec: &RendererClassSpec) -> Result<Vec<NamedPullSecret>, CallError> {
+        let mut all: Vec<NamedPullSecret> = Vec::new();
+        for secret in &spec.image_pull_secrets {
+            let name = &secret.name;
+            if name.is_empty() || all.iter().any(|known| known.name == *name) {
+                continue;
+            }
+            let by_hand = self.hub_client.objects().get_secret_metadata(name).await?;
+            all.push(NamedPullSecret {
+                name: name.clone(),
+                copy: self.read_source(spec, name).await?.map(|copy| copy.id().clone()),
+                is_by_hand: by_hand.is_some(),
+            });
+        }
+        Ok(all)
+    }
+
+    async fn read_source(
+        &self,
+        spec: &RendererClassSpec,
+        name: &str,
+    ) -> Result<Result<PullCopy, PullSecretFault>, CallError> {
+        let Some(namespace) = &self.namespace else {
+            return Ok(Err(PullSecretFault::Missing));
+        };
+        let body = self.hub_client.get_secret_body(namespace, name).await?;
+        let Some(body) = body else {
+            return Ok(Err(PullSecretFault::Missing));
+        };
+        let (Some(secret), Some(image)) = (body.whole(), ImageRepository::of(&spec.image)) else {
+            return Ok(Err(PullSecretFault::Undecodable));
+        };
+        let entries = spec.image_pull_secret_entries.unwrap_or_default();
+        Ok(PullCopy::of(self.hub_client.hub_id(), &secret, &image, entries))
+    }
+}

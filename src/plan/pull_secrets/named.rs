@@ -1,0 +1,194 @@
+//! The pull Secrets that a class names: what became of each, and what is said of it.
+
+use super::copy::{PullCopyId, PullSecretFault};
+use super::image_repository::ImageRepository;
+use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
+
+/// A pull Secret that a class names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPullSecret {
+    /// Its name in the hub's release namespace.
+    pub name: String,
+    /// The copy of it for the image of the class.
+    pub copy: Result<PullCopyId, PullSecretFault>,
+    /// Whether the rendering namespace has a Secret of the name that no hub made; it is used in place of a copy.
+    pub is_by_hand: bool,
+}
+
+impl NamedPullSecret {
+    fn fault(&self) -> Option<PullSecretFault> {
+        self.copy.as_ref().err().copied().filter(|_| !self.is_by_hand)
+    }
+
+    /// What became of the Secret, for the platform operator.
+    fn outcome(&self, host: &str) -> String {
+        let name = &self.name;
+        let Some(fault) = self.fault() else {
+            return if self.is_by_hand {
+                format!("{name} (the one in the rendering namespace, as it is)")
+            } else {
+                format!("{name} (has {host})")
+            };
+        };
+        match fault {
+            PullSecretFault::Missing => format!(
+                "{name} (does not exist, neither in the hub's release namespace nor where the Jobs run)"
+            ),
+            PullSecretFault::AnotherType => {
+                format!(
+                    "{name} (is of another type than kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg)"
+                )
+            }
+            PullSecretFault::Undecodable => format!("{name} (has an entry that the kubelet cannot decode)"),
+            PullSecretFault::TooLarge => format!("{name} (would be a copy larger than 64 KiB)"),
+            PullSecretFault::NoEntry => format!("{name} (has no entry for {host})"),
+        }
+    }
+}
+
+/// The secrets in the order in which they are in the pod, each with what became of it.
+#[must_use]
+pub fn outcomes(image: &str, named: &[NamedPullSecret]) -> String {
+    let repository = ImageRepository::of(image);
+    let host = repository
+        .as_ref()
+        .map_or("the image's host", ImageRepository::host);
+    let all: Vec<String> = named.iter().map(|secret| secret.outcome(host)).collect();
+    all.join(", ")
+}
+
+/// The condition on the pull Secrets of a class; `None` where it names none.
+#[must_use]
+pub fn condition(image: &str, named: &[NamedPullSecret]) -> Option<DesiredCondition> {
+    if named.is_empty() {
+        return None;
+    }
+    let reason = reason(named);
+    let outcomes = outcomes(image, named);
+    let message = match reason {
+        Reason::Resolved => format!("the image is pulled with {outcomes}"),
+        Reason::PullSecretWithoutHost => format!(
+            "no pull Secret of the class has an entry for the host of its image: {outcomes}; add it to one of them in the hub's release \
+             namespace: the next Job uses it"
+        ),
+        _ => format!(
+            "a pull Secret of the class cannot be used: {outcomes}; correct it in the hub's release namespace: the next Job uses it"
+        ),
+    };
+    Some(DesiredCondition {
+        type_: ConditionType::PullSecretsResolved,
+        status: reason == Reason::Resolved,
+        reason,
+        message,
+    })
+}
+
+fn reason(named: &[NamedPullSecret]) -> Reason {
+    let faults = || named.iter().filter_map(NamedPullSecret::fault);
+    let is_pulled = named.iter().any(|secret| secret.fault().is_none());
+    if faults().any(|fault| fault == PullSecretFault::Missing) {
+        return Reason::PullSecretNotFound;
+    }
+    if faults().any(|fault| fault != PullSecretFault::NoEntry) {
+        return Reason::PullSecretInvalid;
+    }
+    // Of several Secrets each may have hosts of its own.
+    if is_pulled {
+        Reason::Resolved
+    } else {
+        Reason::PullSecretWithoutHost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use k8s_openapi::api::core::v1::Secret;
+
+    use super::*;
+    use crate::api::PullSecretEntries;
+    use crate::api::names::HubId;
+    use crate::plan::pull_secrets::copy::PullCopy;
+
+    fn id() -> PullCopyId {
+        let file = br#"{"auths":{"registry.example.com":{"auth":"dTpw"}}}"#;
+        let source = Secret {
+            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            data: Some([(".dockerconfigjson".to_owned(), ByteString(file.to_vec()))].into()),
+            ..Secret::default()
+        };
+        let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+        let image = ImageRepository::of("registry.example.com/renderer:1").unwrap();
+        PullCopy::of(&hub, &source, &image, PullSecretEntries::Needed)
+            .unwrap()
+            .id()
+            .clone()
+    }
+
+    fn named(name: &str, fault: Option<PullSecretFault>, is_by_hand: bool) -> NamedPullSecret {
+        NamedPullSecret {
+            name: name.to_owned(),
+            copy: fault.map_or_else(|| Ok(id()), Err),
+            is_by_hand,
+        }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one line a case")]
+    #[test]
+    fn a_class_says_which_of_its_secrets_has_the_host_and_what_is_wrong_with_the_others() {
+        use PullSecretFault::{AnotherType, Missing, NoEntry, TooLarge, Undecodable};
+        let (good, hand) = (named("a", None, false), named("b", Some(Missing), true));
+        for (all, reason, words) in [
+            (
+                vec![good.clone()],
+                Reason::Resolved,
+                "a (has registry.example.com)",
+            ),
+            (
+                vec![hand.clone(), good.clone()],
+                Reason::Resolved,
+                "b (the one in the rendering namespace",
+            ),
+            (
+                vec![good.clone(), named("c", Some(NoEntry), false)],
+                Reason::Resolved,
+                "c (has no entry for registry.example.com)",
+            ),
+            (
+                vec![named("c", Some(NoEntry), false)],
+                Reason::PullSecretWithoutHost,
+                "add it to one of them",
+            ),
+            (
+                vec![good.clone(), named("c", Some(Missing), false)],
+                Reason::PullSecretNotFound,
+                "c (does not exist",
+            ),
+            (
+                vec![named("c", Some(AnotherType), false)],
+                Reason::PullSecretInvalid,
+                "another type",
+            ),
+            (
+                vec![named("c", Some(Undecodable), false)],
+                Reason::PullSecretInvalid,
+                "cannot decode",
+            ),
+            (
+                vec![named("c", Some(TooLarge), false)],
+                Reason::PullSecretInvalid,
+                "64 KiB",
+            ),
+        ] {
+            let said = condition("registry.example.com/renderer:1", &all).unwrap();
+            assert_eq!(
+                (said.reason, said.status),
+                (reason, reason == Reason::Resolved),
+                "{}",
+                said.message
+            );
+            assert!(said.message.contains(words), "{}", said.message);
+        }
+        assert_eq!(condition("registry.example.com/renderer:1", &[]), None);
+    }
+}
