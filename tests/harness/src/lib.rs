@@ -126,6 +126,7 @@ pub mod lane;
 pub mod memory_group;
 pub mod net;
 pub mod node;
+pub mod olm;
 pub mod pki;
 mod policy;
 pub mod process;
