@@ -5,6 +5,7 @@
 //! then removes the node's directory and its control groups. Nodes need root; see [`crate::lane`] for their network.
 
 mod image;
+mod pulls;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::image::BuiltImage;
 use crate::lane::Lane;
 use crate::process::{Process, run};
 use crate::progress::Progress;
@@ -50,6 +52,14 @@ impl Node {
     /// If the machine has none.
     pub fn busybox() -> Result<&'static Path> {
         image::busybox()
+    }
+
+    /// The image of that name as files, to push it to a registry.
+    ///
+    /// # Errors
+    /// If the machine has no busybox.
+    pub fn test_image() -> Result<BuiltImage> {
+        image::write(Self::TEST_IMAGE, &rundir::fresh("images")?)
     }
 
     /// Starts a node of `plane` and waits until it is Ready. The control plane must have been made with
@@ -252,6 +262,7 @@ impl Files<'_> {
         let lane = self.plane.lane().context("no network for a node")?;
         std::fs::create_dir(self.dir.join("cni"))?;
         std::fs::create_dir(self.dir.join("state"))?;
+        std::fs::create_dir(self.dir.join(pulls::HOSTS))?;
         image::write(Node::TEST_IMAGE, self.dir)?;
         self.file("cni/pods.conflist", &cni(&lane.pods()).to_string())?;
         self.file("containerd.toml", &self.containerd())?;
@@ -290,6 +301,8 @@ sandbox_image = "{image}"
 # A container may not lower its score below ours, which fails where we may not lower it ourselves.
 restrict_oom_score_adj = true
 disable_apparmor = true
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{hosts}"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"
 conf_dir = "{cni}"
@@ -300,6 +313,7 @@ runtime_type = "io.containerd.runc.v2"
             socket = self.path("containerd.sock"),
             image = Node::TEST_IMAGE,
             cni = self.path("cni"),
+            hosts = self.path(pulls::HOSTS),
         )
     }
 

@@ -1,5 +1,9 @@
 //! A real OCI registry (CNCF distribution) with a random password, in plain HTTP or with a certificate of its own CA.
 
+mod private;
+mod push;
+
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +19,8 @@ use crate::pki::Authority;
 use crate::process::Process;
 use crate::progress::Progress;
 use crate::{Tools, net, rundir, wait_for};
+
+pub use private::{PrivateRegistry, is_pull_refused};
 
 /// How long it may take to listen; it is well below a second.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -85,7 +91,7 @@ impl Registry {
             None
         };
         if !options.anonymous {
-            let line = format!("{USERNAME}:{}\n", bcrypt::hash(&password, BCRYPT_COST)?);
+            let line = line_of(USERNAME, &password)?;
             rundir::write_private(&dir.join("htpasswd"), line.as_bytes())?;
         }
         // JSON is YAML.
@@ -165,6 +171,18 @@ impl Registry {
         json!({ "auths": { host: entry } }).to_string()
     }
 
+    /// Writes who may come in beside the one who pushes; it reads that again at the next request.
+    fn set_users(&self, passwords: &BTreeMap<String, String>) -> Result<()> {
+        let mut lines = line_of(USERNAME, &self.password)?;
+        for (user, password) in passwords {
+            lines.push_str(&line_of(user, password)?);
+        }
+        // Moved to its place, so that a request never meets half of it.
+        let fresh = self.dir.join(format!("htpasswd-{}", rundir::random_hex(4)?));
+        rundir::write_private(&fresh, lines.as_bytes())?;
+        Ok(std::fs::rename(fresh, self.dir.join("htpasswd"))?)
+    }
+
     /// Everything it logged; each request is a line with method, path and status.
     #[must_use]
     pub fn log(&self) -> String {
@@ -199,6 +217,11 @@ impl Drop for Registry {
         self.process.kill();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// A user in the form of `htpasswd`.
+fn line_of(user: &str, password: &str) -> Result<String> {
+    Ok(format!("{user}:{}\n", bcrypt::hash(password, BCRYPT_COST)?))
 }
 
 /// Writes the certificate that the registry shows, and returns that of the authority which signed it.

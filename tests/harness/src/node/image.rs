@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::image::{Entries, Layout};
+use crate::image::{BuiltImage, Entries, Layout};
 
 /// The machine's static busybox.
 pub(super) fn busybox() -> Result<&'static Path> {
@@ -14,7 +14,7 @@ pub(super) fn busybox() -> Result<&'static Path> {
 }
 
 /// Writes the image into `dir`, as the tar `busybox.tar` among others; its entrypoint sleeps for ever.
-pub(super) fn write(name: &str, dir: &Path) -> Result<()> {
+pub(super) fn write(name: &str, dir: &Path) -> Result<BuiltImage> {
     let mut root = Entries::default();
     root.file("bin/busybox", 0o755, std::fs::read(busybox()?)?);
     root.file(
@@ -28,5 +28,5 @@ pub(super) fn write(name: &str, dir: &Path) -> Result<()> {
         user: "65532:65532".to_owned(),
         root,
     };
-    layout.write(dir).map(drop)
+    layout.write(dir)
 }
