@@ -153,6 +153,7 @@ pub use identity::Identity;
 pub use islet::Islet;
 pub use memory_group::MemoryGroup;
 pub use node::Node;
+pub use olm::Olm;
 pub use registry::{PrivateRegistry, Registry, RegistryOptions};
 pub use remote::Remote;
 pub use rights::Rights;

@@ -11,6 +11,9 @@ use renderhub_harness::process::run;
 use renderhub_harness::{ControlPlane, Node, Registry, RegistryOptions, Watch, wait_for};
 use tokio::sync::OnceCell;
 
+#[path = "node/private.rs"]
+mod private;
+
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// One node for all tests here.

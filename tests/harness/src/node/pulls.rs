@@ -18,7 +18,8 @@ impl Node {
         let ca = dir.join("ca.pem");
         rundir::write_private(&ca, ca_pem.as_bytes())?;
         let (server, ca) = (json!(format!("https://{host}")), json!(ca));
-        let hosts = format!("server = {server}\ncapabilities = [\"pull\", \"resolve\"]\nca = {ca}\n");
+        // In a table of its own: containerd 1.6 reads no certificate of the server above it.
+        let hosts = format!("[host.{server}]\ncapabilities = [\"pull\", \"resolve\"]\nca = {ca}\n");
         rundir::write_private(&dir.join("hosts.toml"), hosts.as_bytes())
     }
 
@@ -33,7 +34,10 @@ impl Node {
             return Ok(());
         }
         run(self.ctr().args(["images", "remove", "--sync"]).args(&names))?;
-        ensure!(!self.images()?.iter().any(of_host), "the node keeps an image of {host}");
+        ensure!(
+            !self.images()?.iter().any(of_host),
+            "the node keeps an image of {host}"
+        );
         Ok(())
     }
 }

@@ -30,7 +30,9 @@ impl PrivateRegistry {
     /// # Errors
     /// If it does not start.
     pub async fn start(node: &Node) -> Result<Self> {
-        let options = RegistryOptions::new().with_tls().with_address(node.registry_address());
+        let options = RegistryOptions::new()
+            .with_tls()
+            .with_address(node.registry_address());
         let private = Self {
             registry: Registry::start(options).await?,
             users: Mutex::default(),

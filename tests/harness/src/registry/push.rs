@@ -68,7 +68,10 @@ impl Registry {
 async fn push_blob(client: &Client, repository: &str, digest: &str, bytes: Vec<u8>) -> Result<()> {
     let begin = Request::post(format!("/v2/{repository}/blobs/uploads/")).body(Body::from(Vec::new()))?;
     let begun = sent(client, begin, StatusCode::ACCEPTED).await?;
-    let location = begun.headers().get(header::LOCATION).context("no place to push to")?;
+    let location = begun
+        .headers()
+        .get(header::LOCATION)
+        .context("no place to push to")?;
     let location: Uri = location.to_str()?.parse()?;
     let place = location.path_and_query().context("no place to push to")?;
     let joint = if place.query().is_some() { '&' } else { '?' };
@@ -82,6 +85,9 @@ async fn sent(client: &Client, request: Request<Body>, expected: StatusCode) -> 
     let (method, path): (Method, _) = (request.method().clone(), request.uri().path().to_owned());
     let response = client.send(request).await?;
     let status = response.status();
-    ensure!(status == expected, "the registry answers {status} to {method} {path}");
+    ensure!(
+        status == expected,
+        "the registry answers {status} to {method} {path}"
+    );
     Ok(response)
 }
