@@ -112,7 +112,7 @@ impl Catalog {
         waited.await?
     }
 
-    /// A CatalogSource of it that names pull Secrets.
+    /// A `CatalogSource` of it that names pull Secrets.
     #[must_use]
     pub fn source(&self, name: &str, secrets: &[&str]) -> Value {
         json!({

@@ -66,8 +66,8 @@ impl Registry {
 }
 
 async fn push_blob(client: &Client, repository: &str, digest: &str, bytes: Vec<u8>) -> Result<()> {
-    let begin = Request::post(format!("/v2/{repository}/blobs/uploads/")).body(Body::from(Vec::new()))?;
-    let begun = sent(client, begin, StatusCode::ACCEPTED).await?;
+    let opening = Request::post(format!("/v2/{repository}/blobs/uploads/")).body(Body::from(Vec::new()))?;
+    let begun = sent(client, opening, StatusCode::ACCEPTED).await?;
     let location = begun
         .headers()
         .get(header::LOCATION)
