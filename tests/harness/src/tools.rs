@@ -31,8 +31,32 @@ pub(crate) struct Module {
     pub(crate) programs: &'static [&'static str],
     /// The flags of the linker; part of the cache key.
     pub(crate) ldflags: &'static str,
-    /// The Go module whose CRDs are kept in `crds` beside the programs.
-    pub(crate) crds_of: Option<&'static str>,
+    /// What is built otherwise than by default; part of the cache key.
+    pub(crate) flags: &'static [&'static str],
+    /// The CRDs that are kept in `crds` beside the programs.
+    pub(crate) crds: Option<Crds>,
+    /// When it is built.
+    pub(crate) when: When,
+}
+
+/// CRDs in a Go module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Crds {
+    /// The module's path.
+    pub(crate) module: &'static str,
+    /// Their directory there.
+    pub(crate) folder: &'static str,
+}
+
+/// When a module is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before all else, because most tests need it.
+    Always,
+    /// Before the tests of all kinds.
+    ForAllTests,
+    /// When a program of it is asked for, beside other tests and out of their way.
+    OnDemand,
 }
 
 const KUBERNETES: Module = Module {
@@ -50,21 +74,27 @@ const KUBERNETES: Module = Module {
     // Without these the server calls itself v0.0.0-master, and a chart's kubeVersion refuses it.
     ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
               -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36",
-    crds_of: None,
+    flags: &[],
+    crds: None,
+    when: When::Always,
 };
 const HELM: Module = Module {
     dir: "helm",
     title: "helm 4",
     programs: &["helm"],
     ldflags: "-s -w",
-    crds_of: None,
+    flags: &[],
+    crds: None,
+    when: When::Always,
 };
 const REGISTRY: Module = Module {
     dir: "registry",
     title: "the distribution registry",
     programs: &["registry"],
     ldflags: "-s -w",
-    crds_of: None,
+    flags: &[],
+    crds: None,
+    when: When::Always,
 };
 // Two modules, because what they replace one library by differs.
 const SOURCE_CONTROLLER: Module = Module {
@@ -72,16 +102,48 @@ const SOURCE_CONTROLLER: Module = Module {
     title: "Flux's source-controller",
     programs: &["source-controller"],
     ldflags: "-s -w",
-    crds_of: Some("github.com/fluxcd/source-controller"),
+    flags: &[],
+    crds: Some(Crds {
+        module: "github.com/fluxcd/source-controller",
+        folder: "config/crd/bases",
+    }),
+    when: When::ForAllTests,
 };
 const HELM_CONTROLLER: Module = Module {
     dir: "helm-controller",
     title: "Flux's helm-controller and kstatus",
     programs: &["helm-controller", "kstatus"],
     ldflags: "-s -w",
-    crds_of: Some("github.com/fluxcd/helm-controller"),
+    flags: &[],
+    crds: Some(Crds {
+        module: "github.com/fluxcd/helm-controller",
+        folder: "config/crd/bases",
+    }),
+    when: When::ForAllTests,
 };
-const MODULES: [Module; 5] = [KUBERNETES, HELM, REGISTRY, SOURCE_CONTROLLER, HELM_CONTROLLER];
+const OLM: Module = Module {
+    dir: "olm",
+    title: "OLM's catalog, olm and opm",
+    programs: &["catalog", "olm", "opm"],
+    ldflags: "-s -w",
+    // Without these tags opm wants C libraries that few machines have.
+    flags: &[
+        "-tags=containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper,json1",
+    ],
+    crds: Some(Crds {
+        module: "github.com/operator-framework/api",
+        folder: "crds",
+    }),
+    when: When::OnDemand,
+};
+const MODULES: [Module; 6] = [
+    KUBERNETES,
+    HELM,
+    REGISTRY,
+    SOURCE_CONTROLLER,
+    HELM_CONTROLLER,
+    OLM,
+];
 
 /// Programs that `KUBEBUILDER_ASSETS` may provide instead of our own builds.
 const KUBEBUILDER: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
@@ -91,12 +153,13 @@ const KUBEBUILDER: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 pub struct Tools;
 
 impl Tools {
-    /// Builds what is missing of all modules; the first time takes some minutes, then no time.
+    /// Builds what is missing of all modules but OLM's, which [`Tools::path`] builds when a test asks for it: the first time takes
+    /// some minutes, then no time.
     ///
     /// # Errors
     /// If Go is missing or a build fails.
     pub fn ensure() -> Result<()> {
-        MODULES.iter().try_for_each(|module| built(module).map(drop))
+        build_all(|when| when != When::OnDemand)
     }
 
     /// The same without Flux, which [`Tools::path`] builds when it is asked for.
@@ -104,8 +167,15 @@ impl Tools {
     /// # Errors
     /// As [`Tools::ensure`].
     pub fn ensure_without_flux() -> Result<()> {
-        let others = MODULES.iter().filter(|module| module.crds_of.is_none());
-        others.map(built).try_for_each(|done| done.map(drop))
+        build_all(|when| when == When::Always)
+    }
+
+    /// The directory of OLM's CRDs, which are there without its programs.
+    ///
+    /// # Errors
+    /// If Go is missing or cannot get them.
+    pub fn olm_crds() -> Result<PathBuf> {
+        build::crds(&sources(&OLM)?, &OLM, &cache()?)
     }
 
     /// The path of one program, e.g. `kubectl`; builds its module when it is missing.
@@ -132,6 +202,11 @@ impl Tools {
             .copied()
             .collect()
     }
+}
+
+fn build_all(wanted: impl Fn(When) -> bool) -> Result<()> {
+    let modules = MODULES.iter().filter(|module| wanted(module.when));
+    modules.map(built).try_for_each(|done| done.map(drop))
 }
 
 /// The directory of the module's programs.
