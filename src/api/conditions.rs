@@ -154,6 +154,14 @@ reasons! {
     PullSecretWithoutHost,
     /// A node does not pull the image of a container.
     ImagePullFailed,
+    /// A Secret that is no copy has the name of the copy of a pull Secret.
+    PullSecretNameConflict,
+    /// More is asked for of pull Secrets than is copied.
+    PullSecretLimitExceeded,
+    /// A namespace that gets copies of pull Secrets was deleted and made again.
+    NamespaceRecreated,
+    /// A pod made room for one that can pull its image.
+    PodEvicted,
     /// The cluster is connected.
     Connected,
     /// The first attempt to connect is under way.
@@ -308,6 +316,7 @@ impl Reason {
                 | Self::RolloutWaiting
                 | Self::VersionMade
                 | Self::VersionPushed
+                | Self::PodEvicted
         )
     }
 

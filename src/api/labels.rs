@@ -80,17 +80,17 @@ pub const DEFAULT_CLASS: &str = "renderhub.dev/is-default-class";
 /// Annotation on a `kubernetes.io/basic-auth` Secret: the registry's `host` or `host:port` that the credential is for.
 pub const REGISTRY_HOST: &str = "renderhub.dev/registry-host";
 
-/// Label on a copy of a pull secret: for whom it was made, [`PULL_SECRET_OLM`].
-pub const PULL_SECRET: &str = "renderhub.dev/pull-secret";
-/// Value of [`PULL_SECRET`]: for operators that OLM installed.
-pub const PULL_SECRET_OLM: &str = "olm";
-/// Annotation on a copy of a pull secret: namespace and name of its source, with a slash between them.
-pub const PULL_SECRET_SOURCE: &str = "renderhub.dev/source";
-/// Annotation on a copy of a pull secret: UID of its source.
-pub const PULL_SECRET_SOURCE_UID: &str = "renderhub.dev/source-uid";
-/// Annotation on a copy of a pull secret: the operators that it was made for, each as the name of the `CatalogSource` and the UID of
+/// Label on the copy of a pull Secret of a `CatalogSource`: for whom it was made, [`COPIED_FOR_OLM`].
+pub const COPIED_FOR: &str = "renderhub.dev/copied-for";
+/// Value of [`COPIED_FOR`]: for operators that OLM installed.
+pub const COPIED_FOR_OLM: &str = "olm";
+/// Annotation on such a copy: namespace and name of its source, with a slash between them.
+pub const COPY_SOURCE: &str = "renderhub.dev/source";
+/// Annotation on such a copy: UID of its source.
+pub const COPY_SOURCE_UID: &str = "renderhub.dev/source-uid";
+/// Annotation on such a copy: the operators that it was made for, each as the name of the `CatalogSource` and the UID of
 /// the `ClusterServiceVersion` with an equals sign between them, separated by commas.
-pub const PULL_SECRET_OPERATORS: &str = "renderhub.dev/operators";
+pub const COPY_OPERATORS: &str = "renderhub.dev/operators";
 
 /// Field manager of the hub's writes.
 pub const FIELD_MANAGER: &str = "renderhub";

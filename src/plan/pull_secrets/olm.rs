@@ -11,21 +11,23 @@ mod evictions;
 mod links;
 mod needs;
 mod observed;
+mod pods;
 mod record;
 mod settle;
 mod wanted;
 
 pub use changes::{CopyDeletion, CopyWrite, NamespaceChanges, changes};
-pub use complaint::{ComplaintReason, ComplaintSubject, PullSecretComplaint};
-pub use content::{MAX_PULL_SECRET_BYTES, PullSecretContent, SourceFault, content_of};
+pub use complaint::{ComplaintSubject, PullSecretComplaint};
+pub use content::{PullSecretContent, SourceFault, content_of};
 pub use decide::decide;
 pub use evictions::EvictionLimiter;
-pub use links::{LinkChange, link_change};
+pub use links::LinkChange;
 pub use observed::{
     NamespaceGrant, ObservedAccount, ObservedCatalog, ObservedCopy, ObservedCsv, ObservedNamespace,
     ObservedOlm, ObservedPod, ObservedSource, ObservedSubscription, PullSecretLimits, PullSecretState,
 };
-pub use record::{NamespaceRecord, grant_of};
+pub use pods::{PendingPods, pending_pods};
+pub use record::{NamespaceRecord, RecordedNamespace};
 pub use wanted::{PullSecretPlan, WantedCopy, WantedEviction};
 
 #[cfg(test)]

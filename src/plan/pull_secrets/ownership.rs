@@ -9,8 +9,8 @@ use kube::api::ObjectMeta;
 use sha2::{Digest, Sha256};
 
 use crate::api::labels::{
-    MANAGED_BY, MANAGED_BY_VALUE, PULL_SECRET, PULL_SECRET_OLM, PULL_SECRET_OPERATORS, PULL_SECRET_SOURCE,
-    PULL_SECRET_SOURCE_UID,
+    MANAGED_BY, MANAGED_BY_VALUE, COPIED_FOR, COPIED_FOR_OLM, COPY_OPERATORS, COPY_SOURCE,
+    COPY_SOURCE_UID,
 };
 use crate::api::names::{hex, is_dns_label};
 use crate::plan::pipeline::object::ObjectKey;
@@ -72,16 +72,16 @@ impl CopyMarks {
     pub fn read(meta: &ObjectMeta) -> Option<Self> {
         let label = |key: &str| meta.labels.as_ref()?.get(key).map(String::as_str);
         let annotation = |key: &str| meta.annotations.as_ref()?.get(key).map(String::as_str);
-        if label(MANAGED_BY) != Some(MANAGED_BY_VALUE) || label(PULL_SECRET) != Some(PULL_SECRET_OLM) {
+        if label(MANAGED_BY) != Some(MANAGED_BY_VALUE) || label(COPIED_FOR) != Some(COPIED_FOR_OLM) {
             return None;
         }
-        let (namespace, name) = annotation(PULL_SECRET_SOURCE)?.split_once('/')?;
+        let (namespace, name) = annotation(COPY_SOURCE)?.split_once('/')?;
         let source = ObjectKey::new(namespace, name);
-        let source_uid = annotation(PULL_SECRET_SOURCE_UID).filter(|uid| !uid.is_empty())?;
+        let source_uid = annotation(COPY_SOURCE_UID).filter(|uid| !uid.is_empty())?;
         if meta.name.as_deref() != Some(copy_name(&source).as_str()) {
             return None;
         }
-        let users = annotation(PULL_SECRET_OPERATORS).unwrap_or_default().split(',');
+        let users = annotation(COPY_OPERATORS).unwrap_or_default().split(',');
         let users = users.filter_map(|user| user.split_once('='));
         Some(Self {
             source,
@@ -98,7 +98,7 @@ impl CopyMarks {
     /// The labels of the copy.
     #[must_use]
     pub fn labels() -> BTreeMap<&'static str, &'static str> {
-        BTreeMap::from([(MANAGED_BY, MANAGED_BY_VALUE), (PULL_SECRET, PULL_SECRET_OLM)])
+        BTreeMap::from([(MANAGED_BY, MANAGED_BY_VALUE), (COPIED_FOR, COPIED_FOR_OLM)])
     }
 
     /// The annotations of the copy.
@@ -109,9 +109,9 @@ impl CopyMarks {
             .map(|user| format!("{}={}", user.catalog, user.csv_uid))
             .collect();
         BTreeMap::from([
-            (PULL_SECRET_SOURCE, self.source.to_string()),
-            (PULL_SECRET_SOURCE_UID, self.source_uid.clone()),
-            (PULL_SECRET_OPERATORS, users.join(",")),
+            (COPY_SOURCE, self.source.to_string()),
+            (COPY_SOURCE_UID, self.source_uid.clone()),
+            (COPY_OPERATORS, users.join(",")),
         ])
     }
 }
@@ -171,7 +171,7 @@ mod tests {
             |meta| meta.name = Some("registry-credentials".to_owned()),
             |meta| meta.name = Some(copy_name(&ObjectKey::new("olm", "other"))),
             |meta| meta.labels = None,
-            |meta| _ = meta.labels.as_mut().unwrap().remove(PULL_SECRET),
+            |meta| _ = meta.labels.as_mut().unwrap().remove(COPIED_FOR),
             |meta| {
                 _ = meta
                     .labels
@@ -180,7 +180,7 @@ mod tests {
                     .insert(MANAGED_BY.to_owned(), "Helm".to_owned());
             },
             |meta| meta.annotations = None,
-            |meta| _ = meta.annotations.as_mut().unwrap().remove(PULL_SECRET_SOURCE_UID),
+            |meta| _ = meta.annotations.as_mut().unwrap().remove(COPY_SOURCE_UID),
         ];
         for (number, forge) in forged.iter().enumerate() {
             let mut meta = metadata(&source);

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::complaint::{ComplaintReason, ComplaintSubject, PullSecretComplaint};
+use super::complaint::{ComplaintSubject, PullSecretComplaint};
 use super::evictions;
 use super::needs::{Catalogs, NamespaceNeeds, Need, needs};
 use super::observed::{NamespaceGrant, ObservedNamespace, ObservedOlm, PullSecretLimits, PullSecretState};
 use super::settle;
 use super::wanted::{PullSecretPlan, WantedCopy};
+use crate::api::conditions::Reason;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::{CopyMarks, copy_name};
 
@@ -59,7 +60,7 @@ fn recreated(namespace: &str, needs: &NamespaceNeeds) -> Vec<PullSecretComplaint
     let told: BTreeSet<&ComplaintSubject> = told.collect();
     let complaint = |subject: &ComplaintSubject| PullSecretComplaint {
         subject: subject.clone(),
-        reason: ComplaintReason::NamespaceRecreated,
+        reason: Reason::NamespaceRecreated,
         note: format!(
             "namespace {namespace} was deleted and made again since it was listed, and gets no pull secret"
         ),
@@ -102,11 +103,11 @@ impl PlanOfNamespace<'_> {
                     source.name,
                     fault.as_str()
                 );
-                Some((ComplaintReason::SourceSecretUnusable, note))
+                Some((Reason::PullSecretInvalid, note))
             }
             None => {
                 let note = format!("Secret {}, which it names, is not there", source.name);
-                Some((ComplaintReason::SourceSecretNotFound, note))
+                Some((Reason::PullSecretNotFound, note))
             }
         };
         if let Some((reason, note)) = fault {
@@ -119,7 +120,7 @@ impl PlanOfNamespace<'_> {
     fn complain(
         &mut self,
         told: impl Iterator<Item = ComplaintSubject>,
-        reason: ComplaintReason,
+        reason: Reason,
         note: &str,
     ) {
         let complaint = |subject| PullSecretComplaint {
@@ -141,7 +142,7 @@ impl PlanOfNamespace<'_> {
             let note = format!("Secret {copy}, which it needs, is there and not ours; it is left as it is");
             let complaint = |subject: &ComplaintSubject| PullSecretComplaint {
                 subject: subject.clone(),
-                reason: ComplaintReason::NameConflict,
+                reason: Reason::PullSecretNameConflict,
                 note: note.clone(),
             };
             self.plan

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::needs::NamespaceNeeds;
+use k8s_openapi::jiff::Timestamp;
+
+use super::needs::{NamespaceNeeds, Need};
 use super::observed::{ObservedAccount, ObservedNamespace, ObservedPod};
 use super::wanted::{PullSecretPlan, WantedEviction};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::queue::backoff::BackoffPolicy;
 
+/// How far behind the ServiceAccounts may be that an API server gives to new pods: it knows them from a watch.
+const ADMISSION_LAG: Duration = Duration::from_secs(5);
 /// Pods that are evicted in [`WINDOW`].
 const EVICTIONS: usize = 30;
 /// The time in which so many pods are evicted.
@@ -43,13 +47,17 @@ pub(super) fn find(
             continue;
         }
         let of_account = needs.of_sources.values().chain(needs.held.values());
-        let of_account = of_account.flat_map(|need| &need.deployments);
-        let of_account = of_account.filter(|(_, named)| *named == pod.account);
+        let of_account: Vec<&Need> = of_account
+            .filter(|need| need.deployments.iter().any(|(_, named)| *named == pod.account))
+            .collect();
+        let deployments = of_account.iter().flat_map(|need| &need.deployments);
+        let deployments = deployments.filter(|(_, named)| *named == pod.account);
         plan.evictions.push(WantedEviction {
             pod: ObjectKey::new(namespace, name),
             uid: pod.uid.clone(),
             replica_set: pod.replica_set.clone(),
-            deployments: of_account.map(|(deployment, _)| deployment.clone()).collect(),
+            deployments: deployments.map(|(deployment, _)| deployment.clone()).collect(),
+            subscription: of_account.iter().find_map(|need| need.subscriptions.first()).cloned(),
         });
     }
 }
@@ -64,8 +72,9 @@ fn is_there(seen: &ObservedNamespace, plan: &PullSecretPlan, namespace: &str, co
 /// Whether a pod may have been made before its ServiceAccount was changed. One that was made later lacks the entry because it names
 /// pull secrets of its own, and so would its successor.
 fn is_older(pod: &ObservedPod, account: &ObservedAccount) -> bool {
+    let late = |linked: Timestamp| linked.checked_add(ADMISSION_LAG).unwrap_or(Timestamp::MAX);
     pod.created
-        .is_none_or(|created| account.linked_at.is_none_or(|linked| created <= linked))
+        .is_none_or(|created| account.linked_at.is_none_or(|linked| created <= late(linked)))
 }
 
 /// Bounds how many pods are evicted.
@@ -138,6 +147,7 @@ mod tests {
             uid: pod.to_owned(),
             replica_set: (set.to_owned(), set.to_owned()),
             deployments: BTreeSet::new(),
+            subscription: None,
         }
     }
 

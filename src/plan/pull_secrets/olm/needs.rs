@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::complaint::{ComplaintReason, ComplaintSubject, PullSecretComplaint};
+use super::complaint::{ComplaintSubject, PullSecretComplaint};
 use super::observed::{ObservedCsv, ObservedNamespace, ObservedOlm, ObservedSubscription, PullSecretLimits};
+use crate::api::conditions::Reason;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::CopyUser;
 
@@ -43,7 +44,7 @@ impl<'a> Catalogs<'a> {
                 let most = limits.secrets;
                 complaints.push(PullSecretComplaint {
                     subject: ComplaintSubject::Catalog(key.clone(), catalog.uid.clone()),
-                    reason: ComplaintReason::TooManyPullSecrets,
+                    reason: Reason::PullSecretLimitExceeded,
                     note: format!("it names more than {most} Secrets; only the first {most} are copied"),
                 });
             }
@@ -161,7 +162,7 @@ fn served<'a>(
         let key = ObjectKey::new(namespace, name);
         needs.complaints.push(PullSecretComplaint {
             subject: ComplaintSubject::Subscription(key, subscription.uid.clone()),
-            reason: ComplaintReason::TooManySubscriptions,
+            reason: Reason::PullSecretLimitExceeded,
             note: format!("namespace {namespace} has {count} Subscriptions, and {most} get pull secrets; this one does not"),
         });
     }

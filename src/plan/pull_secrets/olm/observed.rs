@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 
 use super::content::{PullSecretContent, SourceFault};
 use crate::plan::pipeline::object::ObjectKey;
-use crate::plan::pull_secrets::ownership::CopyMarks;
+use crate::plan::pull_secrets::ownership::{CopyMarks, is_copy_name};
 
 /// How much is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +82,8 @@ pub enum PullSecretState {
 /// Whether a namespace is the one that was listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NamespaceGrant {
-    /// Nobody looked yet.
+    /// It is, as far as is known: before a copy is made there the namespace is read.
     #[default]
-    Unchecked,
-    /// It is.
     Granted,
     /// It was deleted and made again since.
     Recreated,
@@ -142,6 +141,25 @@ pub struct ObservedAccount {
     pub copies: BTreeMap<usize, String>,
     /// When this program changed it last, by the clock of the API server.
     pub linked_at: Option<Timestamp>,
+}
+
+impl ObservedAccount {
+    /// What is known of a ServiceAccount of which this manager may have written the list.
+    #[must_use]
+    pub fn of(account: &ServiceAccount, manager: &str) -> Option<Self> {
+        let meta = &account.metadata;
+        let list = account.image_pull_secrets.as_deref().unwrap_or_default();
+        let named = list.iter().enumerate().filter(|(_, secret)| is_copy_name(&secret.name));
+        let mut managers = meta.managed_fields.iter().flatten();
+        let written = managers.find(|entry| entry.manager.as_deref() == Some(manager));
+        Some(Self {
+            uid: meta.uid.clone()?,
+            version: meta.resource_version.as_ref()?.parse().ok()?,
+            entries: list.len(),
+            copies: named.map(|(place, secret)| (place, secret.name.clone())).collect(),
+            linked_at: written.and_then(|entry| Some(entry.time.as_ref()?.0)),
+        })
+    }
 }
 
 /// A Secret with the name of a copy.

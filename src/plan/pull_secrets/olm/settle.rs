@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::complaint::{ComplaintReason, PullSecretComplaint};
+use super::complaint::PullSecretComplaint;
 use super::needs::{Catalogs, NamespaceNeeds};
 use super::observed::ObservedOlm;
+use crate::api::conditions::Reason;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::copy_name;
 
@@ -44,7 +45,7 @@ pub(super) fn bound_destinations(
         );
         complaints.extend(catalogs.naming(&source).map(|subject| PullSecretComplaint {
             subject,
-            reason: ComplaintReason::TooManyDestinations,
+            reason: Reason::PullSecretLimitExceeded,
             note: note.clone(),
         }));
     }

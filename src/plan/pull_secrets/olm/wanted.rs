@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::complaint::PullSecretComplaint;
+use super::complaint::{ComplaintSubject, PullSecretComplaint};
 use super::content::PullSecretContent;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::CopyMarks;
@@ -44,4 +44,6 @@ pub struct WantedEviction {
     pub replica_set: (String, String),
     /// Deployments of operators with its ServiceAccount.
     pub deployments: BTreeSet<String>,
+    /// A Subscription that one of them is of; `None` where it is gone.
+    pub subscription: Option<ComplaintSubject>,
 }

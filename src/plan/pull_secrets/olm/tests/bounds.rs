@@ -26,7 +26,7 @@ fn of_many_namespaces_so_many_get_a_copy_and_those_that_have_one_keep_it() {
         assert_eq!(settle_within(&mut world, &limits), 0, "{more}");
         let complaints = decide(&world, &limits).complaints;
         let said: Vec<_> = complaints.iter().map(|complaint| complaint.reason).collect();
-        assert_eq!(said, [ComplaintReason::TooManyDestinations]);
+        assert_eq!(said, [Reason::PullSecretLimitExceeded]);
     }
 }
 
@@ -48,7 +48,7 @@ fn of_many_subscriptions_so_many_are_served_and_the_first_stay_so() {
         assert!(!said.is_empty() && said.len() <= 8 && said.len() <= more - most);
         assert!(
             said.iter()
-                .all(|complaint| complaint.reason == ComplaintReason::TooManySubscriptions)
+                .all(|complaint| complaint.reason == Reason::PullSecretLimitExceeded)
         );
     }
 }
@@ -66,6 +66,6 @@ fn of_many_secrets_of_a_catalog_the_first_are_copied() {
         assert!(decide(&world, &LIMITS).complaints.is_empty());
         add_catalog(&mut world, "main", &listed);
         assert_eq!(settle(&mut world), LIMITS.secrets + 1, "{more}");
-        assert_eq!(reasons(&world), [ComplaintReason::TooManyPullSecrets]);
+        assert_eq!(reasons(&world), [Reason::PullSecretLimitExceeded]);
     }
 }

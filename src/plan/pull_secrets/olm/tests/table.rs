@@ -150,7 +150,7 @@ fn a_secret_of_others_is_left_alone_and_said() {
     team(&mut world).copies.insert(pull(), foreign);
     assert_eq!(
         (settle(&mut world), reasons(&world)),
-        (0, vec![ComplaintReason::NameConflict])
+        (0, vec![Reason::PullSecretNameConflict])
     );
     team(&mut world).copies.clear();
     assert_eq!((settle(&mut world), reasons(&world)), (2, vec![]));
@@ -180,7 +180,7 @@ fn what_is_not_known_at_the_moment_takes_nothing_away() {
     settle(&mut unread);
     secret(&mut unread, PullSecretState::Unread);
     assert_eq!((settle(&mut unread), reasons(&unread)), (0, vec![]));
-    let table: [(&str, Change, &[ComplaintReason]); 4] = [
+    let table: [(&str, Change, &[Reason]); 4] = [
         ("the catalog is gone", |w| w.catalogs.clear(), &[]),
         (
             "catalogs are not listed",
@@ -190,7 +190,7 @@ fn what_is_not_known_at_the_moment_takes_nothing_away() {
         (
             "the Secret is gone",
             |w| w.sources.clear(),
-            &[ComplaintReason::SourceSecretNotFound],
+            &[Reason::PullSecretNotFound],
         ),
         (
             "it is none to pull with",
@@ -198,7 +198,7 @@ fn what_is_not_known_at_the_moment_takes_nothing_away() {
                 w.sources.get_mut(&key("olm", "pull")).unwrap().state =
                     PullSecretState::Faulty(SourceFault::Type);
             },
-            &[ComplaintReason::SourceSecretUnusable],
+            &[Reason::PullSecretInvalid],
         ),
     ];
     for (what, change, said) in table {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
+pub use crate::api::conditions::Reason;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::*;
 use crate::plan::pull_secrets::ownership::{CopyMarks, CopyUser, copy_name};
@@ -193,7 +194,7 @@ pub fn marks_for(name: &str, csv: &str) -> CopyMarks {
     }
 }
 
-pub fn reasons(world: &ObservedOlm) -> Vec<ComplaintReason> {
+pub fn reasons(world: &ObservedOlm) -> Vec<Reason> {
     let complaints = decide(world, &LIMITS).complaints;
     complaints.into_iter().map(|complaint| complaint.reason).collect()
 }
