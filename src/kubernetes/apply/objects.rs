@@ -34,7 +34,7 @@ use super::transport_stage::TransportStage;
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Asks for the metadata of what is written, or as a last resort for all of it: the answer to a write repeats the object, a
 /// config Secret of up to 1 MiB. An API server answers each write so since it knows this form.
-const METADATA_ONLY: HeaderValue =
+pub const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
 
 /// An answer that is not what was asked for.

@@ -60,7 +60,7 @@ pub fn pipeline_tasks(
 }
 
 /// A watch that also shows when it is refused.
-fn with_refusals<K>(
+pub(super) fn with_refusals<K>(
     api: Api<K>,
     config: watcher::Config,
     metrics: &Metrics,
