@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use renderhub::app;
-use renderhub::app::config::{HubCli, HubCommand, PreflightArgs, RunArgs, Settings, StopArgs};
+use renderhub::app::config::{
+    HubCli, HubCommand, LogFormat, PreflightArgs, PullSecretArgs, RunArgs, Settings, SettingsError, StopArgs,
+};
 use renderhub::app::probe::ProbeArgs;
 use renderhub::app::{config, probe, telemetry};
 use renderhub::base::hardening;
@@ -33,6 +35,7 @@ async fn start() -> ExitCode {
         Ok(HubCommand::Preflight(args)) => preflight(&args).await,
         Ok(HubCommand::Probe(args)) => look(&args).await,
         Ok(HubCommand::Stop(args)) => stop(&args).await,
+        Ok(HubCommand::PullSecrets(args)) => pull_secrets(&args).await,
         Err(error) => refuse(&error),
     }
 }
@@ -99,17 +102,39 @@ async fn stop(args: &StopArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+async fn pull_secrets(args: &PullSecretArgs) -> ExitCode {
+    let settings = match protected(args.log_format, args.log_level, || args.settings()) {
+        Ok(settings) => settings,
+        Err(code) => return code,
+    };
+    match app::pull_secrets(settings).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the program ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings(args: &RunArgs) -> Result<Settings, ExitCode> {
+    protected(args.log_format, args.log_level, || args.settings())
+}
+
 /// Protects the process's memory before anything secret is in it, and starts logging; the settings, or the exit code of a
 /// program that may not go on.
-fn settings(args: &RunArgs) -> Result<Settings, ExitCode> {
+fn protected<S>(
+    format: LogFormat,
+    level: tracing::Level,
+    settings: impl FnOnce() -> Result<S, SettingsError>,
+) -> Result<S, ExitCode> {
     let protected = hardening::protect_memory();
-    telemetry::start(args.log_format, args.log_level);
+    telemetry::start(format, level);
     hardening::silence_panics(|place| tracing::error!(place, "a panic"));
     if let Err(error) = protected {
-        tracing::error!(%error, "the hub ends");
+        tracing::error!(%error, "the program ends");
         return Err(ExitCode::FAILURE);
     }
-    args.settings().map_err(|error| {
+    settings().map_err(|error| {
         tracing::error!(%error, "the settings are refused");
         ExitCode::from(2)
     })

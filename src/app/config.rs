@@ -20,6 +20,7 @@ mod error;
 mod failed_jobs;
 mod parse;
 mod pipeline;
+mod pull_secrets;
 mod registries;
 mod renderer;
 mod start;
@@ -30,6 +31,7 @@ pub use clusters::{ClusterArgs, ClusterSettings};
 pub use error::{CatalogError, SettingsError};
 pub use failed_jobs::FailedJobArgs;
 pub use pipeline::PipelineArgs;
+pub use pull_secrets::{PullSecretArgs, PullSecretSettings};
 pub use registries::RegistryArgs;
 pub use renderer::RendererArgs;
 pub use start::{StartArgs, StartSettings};
@@ -74,6 +76,8 @@ pub enum HubCommand {
     Probe(ProbeArgs),
     /// End a hub that is about to be uninstalled, while it may still release its Lease.
     Stop(StopArgs),
+    /// Give operators that OLM installed the pull Secrets of their catalogs, until it is told to stop.
+    PullSecrets(PullSecretArgs),
 }
 
 /// How findings are written.

@@ -24,6 +24,7 @@ mod hub_parts;
 mod loops;
 mod preflight_loop;
 pub mod probe;
+mod pull_secrets;
 mod start;
 pub mod stop;
 pub mod telemetry;
@@ -32,6 +33,7 @@ mod unserved_namespaces;
 pub use error::AppError;
 use hub_parts::HubParts;
 use loops::DrainedTasks;
+pub use pull_secrets::pull_secrets;
 pub use start::{preflight, probe_network, stop_hub};
 
 /// Longest wait for events at the end; a successor waits as long.

@@ -322,7 +322,8 @@ pub(super) struct HubClients {
     pub anonymous: Client,
 }
 
-pub(super) async fn clients(fence: WriteFence) -> Result<HubClients, AppError> {
+/// How the hub's own cluster is reached.
+pub(super) async fn cluster_config() -> Result<Config, AppError> {
     let debugging = [
         "KUBE_RS_DEBUG_IMPERSONATE_USER",
         "KUBE_RS_DEBUG_IMPERSONATE_GROUP",
@@ -342,6 +343,11 @@ pub(super) async fn clients(fence: WriteFence) -> Result<HubClients, AppError> {
     };
     config.default_retry = false;
     config.proxy_url = None;
+    Ok(config)
+}
+
+pub(super) async fn clients(fence: WriteFence) -> Result<HubClients, AppError> {
+    let config = cluster_config().await?;
     let mut anonymous = config.clone();
     anonymous.auth_info = AuthInfo::default();
     let fenced = |config: &Config| write_fence::client(config, &fence).map_err(|_| AppError::NoCluster);

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::api::conditions::Reason;
 use crate::api::labels::{GROUP, VERSION};
+use crate::api::olm::{OLM_GROUP, OLM_VERSION};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::pipeline::object::ObjectKey;
@@ -58,6 +59,8 @@ pub enum EventSubject {
     Cluster(String, String),
     /// An object of the pipeline, of this kind and UID.
     Pipeline(&'static str, ObjectKey, String),
+    /// An object of OLM, of this kind and UID.
+    Olm(&'static str, ObjectKey, String),
 }
 
 impl EventSubject {
@@ -65,7 +68,7 @@ impl EventSubject {
     fn namespace(&self) -> &str {
         match self {
             Self::Task(task) => &task.namespace,
-            Self::Pipeline(_, key, _) => &key.namespace,
+            Self::Pipeline(_, key, _) | Self::Olm(_, key, _) => &key.namespace,
             Self::Class(..) | Self::Cluster(..) => "",
         }
     }
@@ -284,7 +287,14 @@ fn event(notice: &EventMessage) -> Event {
         },
         reason: notice.reason.as_str().to_owned(),
         note: Some(note(notice)),
-        action: "Render".to_owned(),
+        action: match notice.subject {
+            EventSubject::Olm(..) => "CopyPullSecret",
+            EventSubject::Task(_)
+            | EventSubject::Class(..)
+            | EventSubject::Cluster(..)
+            | EventSubject::Pipeline(..) => "Render",
+        }
+        .to_owned(),
         secondary: None,
     }
 }
@@ -312,11 +322,19 @@ fn reference(subject: &EventSubject) -> ObjectReference {
         EventSubject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
         EventSubject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
         EventSubject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
-        EventSubject::Pipeline(kind, key, uid) => (*kind, key.name.as_str(), uid.as_str()),
+        EventSubject::Pipeline(kind, key, uid) | EventSubject::Olm(kind, key, uid) => {
+            (*kind, key.name.as_str(), uid.as_str())
+        }
     };
     let namespace = subject.namespace();
     ObjectReference {
-        api_version: Some(format!("{GROUP}/{VERSION}")),
+        api_version: Some(match subject {
+            EventSubject::Olm(..) => format!("{OLM_GROUP}/{OLM_VERSION}"),
+            EventSubject::Task(_)
+            | EventSubject::Class(..)
+            | EventSubject::Cluster(..)
+            | EventSubject::Pipeline(..) => format!("{GROUP}/{VERSION}"),
+        }),
         kind: Some(kind.to_owned()),
         name: Some(name.to_owned()),
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),

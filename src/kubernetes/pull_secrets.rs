@@ -6,6 +6,8 @@
 mod pods;
 mod record;
 
+pub use record::RECORD;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::{CallError, METADATA_ONLY, OBJECT_MAX, SecretBody, TransportStage, fetch};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
-    LinkChange, ObservedAccount, ObservedCopy, PullSecretState, WantedCopy, content_of,
+    LinkChange, ObservedAccount, ObservedCopy, PullSecretContent, PullSecretState, WantedCopy, content_of,
 };
 use crate::plan::pull_secrets::ownership::CopyMarks;
 
@@ -48,6 +50,14 @@ pub struct ReadPullSecret {
     pub marks: Option<CopyMarks>,
     /// The value that a kubelet reads; `None` where it has none.
     pub value: Option<PullSecretValue>,
+}
+
+impl ReadPullSecret {
+    /// Whether this is in it.
+    #[must_use]
+    pub fn is(&self, content: PullSecretContent) -> bool {
+        self.state == PullSecretState::Usable(content)
+    }
 }
 
 /// The value of a pull Secret. It is wiped when it is dropped, and says nothing of itself.

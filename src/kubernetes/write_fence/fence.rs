@@ -4,11 +4,14 @@ use std::future::{self, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
+
+/// Longer than a process runs.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Until when a hub may take itself for the holder.
 #[derive(Clone, Debug)]
@@ -65,6 +68,14 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct FenceClosed;
 
 impl WriteFence {
+    /// A fence that stays open, for a program that needs no Lease: each of its writes names the object that it is meant for.
+    #[must_use]
+    pub fn without_lease() -> Self {
+        let fence = Self::default();
+        fence.open(LeaseValidity::new(watch::Sender::new(Instant::now() + FOREVER).subscribe()));
+        fence
+    }
+
     /// Opens the fence while the Lease is valid. The first validity counts; a process takes no other.
     pub fn open(&self, claim: LeaseValidity) {
         self.0.send_if_modified(|held| {

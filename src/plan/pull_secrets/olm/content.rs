@@ -22,6 +22,15 @@ pub struct PullSecretContent {
     pub digest: [u8; 32],
 }
 
+impl PullSecretContent {
+    /// That of a Secret that no kubelet can pull with: no copy should have it.
+    pub const NONE: Self = Self {
+        kind: "",
+        key: "",
+        digest: [0; 32],
+    };
+}
+
 /// Why a Secret is not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceFault {

@@ -1,0 +1,68 @@
+//! The program that gives operators the pull Secrets of their catalogs: it needs no Lease, because each of its writes names the object
+//! that it is meant for.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{AppError, LAST_EVENTS, admin, cancel_on_signal, start};
+use crate::app::config::PullSecretSettings;
+use crate::base::metrics::Metrics;
+use crate::controllers::olm::{NamespaceRecorder, OlmController, OlmControllerParts, OlmWatches};
+use crate::kubernetes::events::EventRecorder;
+use crate::kubernetes::pull_secrets::{COPY_MANAGER, PullSecretClient};
+use crate::kubernetes::write_fence::WriteFence;
+use crate::plan::lease::InstanceState;
+use crate::plan::pull_secrets::olm::PullSecretLimits;
+
+/// Runs until SIGTERM or SIGINT: it listens, watches, writes what differs, and lets writes under way end.
+///
+/// # Errors
+/// What keeps it from starting.
+pub async fn pull_secrets(settings: PullSecretSettings) -> Result<(), AppError> {
+    let fence = WriteFence::without_lease();
+    let client = start::clients(fence.clone()).await?.hub;
+    let config = start::cluster_config().await?;
+    let listener = TcpListener::bind(settings.admin_address)
+        .await
+        .map_err(AppError::Bind)?;
+    let stop = CancellationToken::new();
+    let (metrics, registry) = Metrics::new();
+    let (ready, is_ready) = watch::channel(false);
+    let state = watch::Sender::new(InstanceState::Active);
+    let mut loops = JoinSet::new();
+    loops.spawn(cancel_on_signal(stop.clone())?);
+    let health = admin::Readiness {
+        ready: is_ready,
+        state: state.subscribe(),
+        stop: stop.clone(),
+    };
+    let admin = admin::serve(listener, registry, health);
+    loops.spawn(async move { _ = admin.await });
+    let calls = PullSecretClient::new(client.clone(), metrics.clone());
+    let (destinations, catalogs) = (settings.namespaces, settings.catalog_namespaces);
+    let watches = OlmWatches::start(&config, &calls, &metrics, &destinations, &catalogs);
+    let watches = watches.map_err(|_| AppError::NoCluster)?;
+    let (events, send_events) = EventRecorder::new(client, fence, COPY_MANAGER.to_owned(), metrics);
+    let send_events = tokio::spawn(send_events);
+    let controller = OlmController::new(OlmControllerParts {
+        recorder: Arc::new(NamespaceRecorder::new(calls.clone(), settings.record_namespace)),
+        calls,
+        events,
+        limits: PullSecretLimits::with_destinations(settings.max_destinations),
+        destinations,
+        catalogs,
+        ready,
+    });
+    tracing::info!("giving operators the pull Secrets of their catalogs");
+    controller.run(watches, stop).await;
+    // It ends once it has sent the last event.
+    if tokio::time::timeout(LAST_EVENTS, send_events).await.is_err() {
+        tracing::warn!("the program stops before it has sent all its events");
+    }
+    loops.shutdown().await;
+    Ok(())
+}

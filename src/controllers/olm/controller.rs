@@ -1,0 +1,348 @@
+//! The loop: events into the store, a decision after a short while, workers for what differs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::namespace_recorder::NamespaceRecorder;
+use super::pod_looks::PodLooks;
+use super::reports::{CONDITIONS, OlmReports};
+use super::source_values::SourceValues;
+use super::store::OlmStore;
+use super::watches::OlmWatches;
+use super::work::{NamespaceWork, OlmOutcome, evict, recheck};
+use crate::kubernetes::events::EventRecorder;
+use crate::kubernetes::pull_secrets::PullSecretClient;
+use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pull_secrets::olm::{
+    EvictionLimiter, NamespaceChanges, NamespaceGrant, PullSecretLimits, PullSecretPlan, changes, decide,
+};
+use crate::plan::queue::backoff::BackoffPolicy;
+
+/// Workers: an API server is saturated at about eight writes in flight.
+const WORKERS: usize = 16;
+/// Events that are taken in before anything else is done.
+const AT_ONCE: usize = 512;
+/// Time in which events are gathered before a decision; one that takes long waits four times as long.
+const SETTLE: Duration = Duration::from_millis(30);
+/// Time between two looks at namespaces that were made again.
+const RECHECK: Duration = Duration::from_secs(3);
+/// Namespaces of one such look.
+const RECHECKED: usize = 64;
+/// Pause before a write is tried again of which the object changed meanwhile: a watch shows it in milliseconds.
+const STALE: Duration = Duration::from_millis(100);
+/// The pause after a failed call.
+const FAILED: BackoffPolicy = BackoffPolicy {
+    base: Duration::from_secs(1),
+    cap: Duration::from_secs(60),
+};
+/// Longest wait while nothing is due.
+const IDLE: Duration = Duration::from_secs(3_600);
+
+/// What a worker works on; one at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum WorkKey {
+    /// The copies and links of a namespace.
+    Namespace(String),
+    /// A Secret that is read.
+    Secret(ObjectKey),
+    /// The pods of a namespace.
+    Pods(String),
+    /// Evictions from the pods of a `ReplicaSet`, by its UID.
+    ReplicaSet(String),
+    /// The ConfigMap's conditions.
+    Report,
+    /// Namespaces that were made again.
+    Recheck,
+}
+
+/// What the loop works with.
+pub struct OlmControllerParts {
+    /// Its calls.
+    pub calls: PullSecretClient,
+    /// The record of namespaces.
+    pub recorder: Arc<NamespaceRecorder>,
+    /// Where it says what is wrong.
+    pub events: EventRecorder,
+    /// How much is served.
+    pub limits: PullSecretLimits,
+    /// The namespaces that copies may go to.
+    pub destinations: Vec<String>,
+    /// The namespaces of catalogs.
+    pub catalogs: Vec<String>,
+    /// Set once everything was seen.
+    pub ready: watch::Sender<bool>,
+}
+
+/// The loop's state.
+pub struct OlmController {
+    pub(super) calls: PullSecretClient,
+    pub(super) recorder: Arc<NamespaceRecorder>,
+    limits: PullSecretLimits,
+    ready: watch::Sender<bool>,
+    pub(super) store: OlmStore,
+    pub(super) values: SourceValues,
+    pub(super) reports: OlmReports,
+    pub(super) looks: PodLooks,
+    pub(super) evictions: EvictionLimiter,
+    pub(super) plan: PullSecretPlan,
+    /// What is to be written, as of the last decision.
+    pending: BTreeMap<String, NamespaceChanges>,
+    pub(super) workers: JoinSet<(WorkKey, OlmOutcome)>,
+    pub(super) busy: HashSet<WorkKey>,
+    /// Failures in a row, and when the next attempt is due.
+    pub(super) retries: HashMap<WorkKey, (u32, Instant)>,
+    /// When to decide; `None` while nothing changed.
+    decision_due: Option<Instant>,
+    decision_took: Duration,
+    recheck_due: Instant,
+    was_settled: bool,
+}
+
+impl OlmController {
+    /// A loop that knows nothing yet.
+    #[must_use]
+    pub fn new(parts: OlmControllerParts) -> Self {
+        Self {
+            calls: parts.calls,
+            recorder: parts.recorder,
+            limits: parts.limits,
+            ready: parts.ready,
+            store: OlmStore::new(&parts.destinations, &parts.catalogs),
+            values: SourceValues::default(),
+            reports: OlmReports::new(parts.events),
+            looks: PodLooks::default(),
+            evictions: EvictionLimiter::default(),
+            plan: PullSecretPlan::default(),
+            pending: BTreeMap::new(),
+            workers: JoinSet::new(),
+            busy: HashSet::new(),
+            retries: HashMap::new(),
+            decision_due: None,
+            decision_took: Duration::ZERO,
+            recheck_due: Instant::now(),
+            was_settled: false,
+        }
+    }
+
+    /// Runs until `stop`, and lets workers end then.
+    pub async fn run(mut self, mut watches: OlmWatches, stop: CancellationToken) {
+        if stop.run_until_cancelled(self.load_record()).await.is_none() {
+            return;
+        }
+        loop {
+            let wait = self.wait(Instant::now());
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(event) = watches.events.recv() => {
+                    self.store.handle(event);
+                    for _ in 0..AT_ONCE {
+                        let Ok(event) = watches.events.try_recv() else { break };
+                        self.store.handle(event);
+                    }
+                    self.change();
+                }
+                Some(ended) = self.workers.join_next() => self.finish(ended),
+                () = tokio::time::sleep(wait) => {}
+            }
+            self.decide_if_due(Instant::now());
+            self.dispatch(Instant::now());
+        }
+        while self.workers.join_next().await.is_some() {}
+    }
+
+    /// Reads the record, and what was wrong before; asks until the API server answers.
+    async fn load_record(&mut self) {
+        let mut failures = 0;
+        loop {
+            match self.recorder.load().await {
+                Ok(data) => {
+                    let written = data.get(CONDITIONS).cloned();
+                    self.reports.written = Some(written.unwrap_or_else(|| "[]".to_owned()));
+                    return;
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(kind = error.kind(), "the record of namespaces is not read yet; it is tried again");
+                    tokio::time::sleep(FAILED.wait(failures, &"record")).await;
+                }
+            }
+        }
+    }
+
+    /// Has a decision made in a short while.
+    pub(super) fn change(&mut self) {
+        let pause = SETTLE.max(4 * self.decision_took);
+        self.decision_due.get_or_insert_with(|| Instant::now() + pause);
+    }
+
+    /// Decides, where something changed and all namespaces were listed or refused once: what gets a copy where not all can have one
+    /// depends on all.
+    fn decide_if_due(&mut self, now: Instant) {
+        if self.decision_due.is_none_or(|due| due > now) || !self.store.is_settled() {
+            return;
+        }
+        self.decision_due = None;
+        self.plan = decide(&self.store.observed, &self.limits);
+        self.pending = changes(&self.store.observed, &self.plan);
+        self.reports.take(std::mem::take(&mut self.plan.complaints));
+        let catalogs = &self.store.observed.catalogs;
+        self.values.retain(|source| {
+            let mut there = catalogs.iter().filter(|(key, _)| key.namespace == source.namespace);
+            there.any(|(_, catalog)| catalog.secrets.contains(&source.name))
+        });
+        if !std::mem::replace(&mut self.was_settled, true) {
+            let namespaces = self.store.observed.namespaces.len();
+            tracing::info!(namespaces, "everything was seen once");
+            _ = self.ready.send(true);
+            // Pods may have come while no process was there.
+            for key in self.plan.links.keys() {
+                self.looks.start(&key.namespace, now);
+            }
+        }
+        self.decision_took = now.elapsed();
+    }
+
+    /// How long nothing is due.
+    fn wait(&self, now: Instant) -> Duration {
+        let decision = self.decision_due.filter(|_| self.store.is_settled());
+        let retries = self.retries.iter().filter(|(key, _)| !self.busy.contains(key));
+        let retry = retries.map(|(_, (_, due))| *due).filter(|due| *due > now).min();
+        let eviction = self
+            .plan
+            .evictions
+            .iter()
+            .filter_map(|eviction| self.evictions.due(eviction, now))
+            .filter(|due| *due > now)
+            .min();
+        let recheck = (!self.recreated().is_empty()).then_some(self.recheck_due.max(now + SETTLE));
+        let look = self.looks.next().map(|due| due.max(now + SETTLE));
+        let due = [decision, retry, eviction, recheck, look].into_iter().flatten().min();
+        due.map_or(IDLE, |due| due.saturating_duration_since(now))
+    }
+
+    fn recreated(&self) -> Vec<String> {
+        let all = self.store.observed.namespaces.iter();
+        let recreated = all.filter(|(_, seen)| seen.grant == NamespaceGrant::Recreated);
+        recreated.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a worker may begin with this.
+    fn is_free(&self, key: &WorkKey, now: Instant) -> bool {
+        self.workers.len() < WORKERS
+            && !self.busy.contains(key)
+            && self.retries.get(key).is_none_or(|(_, due)| *due <= now)
+    }
+
+    /// Counts a failure of this work, so that it waits.
+    pub(super) fn fail(&mut self, key: WorkKey, is_stale: bool) {
+        let failures = self.retries.get(&key).map_or(0, |(failures, _)| *failures);
+        let failures = if is_stale { failures } else { failures.saturating_add(1) };
+        let pause = if is_stale { STALE } else { FAILED.wait(failures, &key) };
+        self.retries.insert(key, (failures, Instant::now() + pause));
+        self.change();
+    }
+
+    fn spawn(&mut self, key: WorkKey, work: impl Future<Output = OlmOutcome> + Send + 'static) {
+        self.busy.insert(key.clone());
+        self.workers.spawn(async move { (key, work.await) });
+    }
+
+    /// Gives workers what is due.
+    fn dispatch(&mut self, now: Instant) {
+        if !self.was_settled {
+            return;
+        }
+        self.dispatch_reads(now);
+        self.dispatch_writes(now);
+        self.dispatch_pods(now);
+        self.dispatch_reports(now);
+    }
+
+    fn dispatch_reads(&mut self, now: Instant) {
+        for secret in self.store.unread() {
+            let key = WorkKey::Secret(secret.clone());
+            // What a worker is writing is known once it has ended.
+            let is_written = self.busy.contains(&WorkKey::Namespace(secret.namespace.clone()));
+            if is_written || !self.is_free(&key, now) {
+                continue;
+            }
+            let calls = self.calls.clone();
+            self.spawn(key, async move {
+                let read = calls.read_secret(&secret).await;
+                OlmOutcome::Read(secret, read)
+            });
+        }
+    }
+
+    fn dispatch_writes(&mut self, now: Instant) {
+        for (namespace, changes) in std::mem::take(&mut self.pending) {
+            let key = WorkKey::Namespace(namespace.clone());
+            if !self.is_free(&key, now) {
+                self.pending.insert(namespace, changes);
+                continue;
+            }
+            let mut values = BTreeMap::new();
+            for write in &changes.copies {
+                let source = &write.wanted.marks.source;
+                let kept = self.values.get(source, write.wanted.content);
+                values.extend(kept.map(|value| (source.clone(), value)));
+            }
+            let work = NamespaceWork {
+                calls: self.calls.clone(),
+                recorder: Arc::clone(&self.recorder),
+                namespace,
+                changes,
+                values,
+            };
+            self.spawn(key, async move { OlmOutcome::Written(Box::new(work.perform().await)) });
+        }
+    }
+
+    fn dispatch_pods(&mut self, now: Instant) {
+        for namespace in self.looks.due(now) {
+            let key = WorkKey::Pods(namespace.clone());
+            if self.is_free(&key, now) {
+                let calls = self.calls.clone();
+                self.spawn(key, async move {
+                    let pods = calls.pending_pods(&namespace).await;
+                    OlmOutcome::Looked(namespace, pods)
+                });
+            }
+        }
+        for eviction in self.plan.evictions.clone() {
+            let key = WorkKey::ReplicaSet(eviction.replica_set.1.clone());
+            let is_due = self.evictions.due(&eviction, now).is_some_and(|due| due <= now);
+            if is_due && self.is_free(&key, now) {
+                let calls = self.calls.clone();
+                self.spawn(key, async move {
+                    let done = evict(&calls, &eviction).await;
+                    OlmOutcome::Evicted(Box::new(eviction), done)
+                });
+            }
+        }
+    }
+
+    fn dispatch_reports(&mut self, now: Instant) {
+        if let Some(text) = self.reports.due().filter(|_| self.is_free(&WorkKey::Report, now)) {
+            let recorder = Arc::clone(&self.recorder);
+            self.spawn(WorkKey::Report, async move {
+                let written = recorder.write(CONDITIONS, text.clone()).await;
+                OlmOutcome::Reported(text, written)
+            });
+        }
+        let mut recreated = self.recreated();
+        if !recreated.is_empty() && self.recheck_due <= now && self.is_free(&WorkKey::Recheck, now) {
+            self.recheck_due = now + RECHECK;
+            recreated.truncate(RECHECKED);
+            let recorder = Arc::clone(&self.recorder);
+            self.spawn(WorkKey::Recheck, async move {
+                OlmOutcome::Rechecked(recheck(recorder, recreated).await)
+            });
+        }
+    }
+}

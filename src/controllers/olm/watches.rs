@@ -1,0 +1,183 @@
+//! The watches of all namespaces. One that is not there, or in which a right is missing, is tried again until it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::{Client, Config};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::base::metrics::Metrics;
+use crate::kubernetes::pull_secrets::PullSecretClient;
+use crate::kubernetes::watch::{CatalogEvent, DestinationEvent, catalogs, destination};
+use crate::kubernetes::watch_client::watch_client;
+
+/// Namespaces whose watches share a connection: four watches each, of the 100 that an API server allows on one.
+const OF_CONNECTION: usize = 16;
+/// Events that wait for the controller; a full channel only makes a watch wait.
+const WAITING: usize = 64;
+/// Pause before a namespace that is not there is looked for again.
+const AWAY: Duration = Duration::from_secs(2);
+/// Namespaces that are looked for again in a second, however many are away.
+const LOOKS_A_SECOND: u32 = 10;
+/// Namespaces that are looked for at a time.
+const LOOKS: usize = 8;
+
+/// What a watch shows, and in which namespace.
+#[derive(Debug)]
+pub enum OlmEvent {
+    /// In one that copies may go to.
+    Destination(Arc<str>, DestinationEvent),
+    /// In one of catalogs.
+    Catalogs(Arc<str>, CatalogEvent),
+}
+
+/// What all watches need.
+#[derive(Clone)]
+struct WatchParts {
+    calls: PullSecretClient,
+    metrics: Metrics,
+    out: mpsc::Sender<OlmEvent>,
+    looks: Arc<Semaphore>,
+    pace: Arc<Mutex<Interval>>,
+}
+
+/// The watches; they end when this is dropped.
+pub struct OlmWatches {
+    _tasks: JoinSet<()>,
+    /// What they show.
+    pub(super) events: mpsc::Receiver<OlmEvent>,
+}
+
+impl OlmWatches {
+    /// Watches these namespaces.
+    ///
+    /// # Errors
+    /// If the configuration is none that a client can be made of.
+    pub fn start(
+        config: &Config,
+        calls: &PullSecretClient,
+        metrics: &Metrics,
+        destinations: &[String],
+        sources: &[String],
+    ) -> kube::Result<Self> {
+        let (out, events) = mpsc::channel(WAITING);
+        let mut pace = interval(Duration::from_secs(1) / LOOKS_A_SECOND);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let parts = WatchParts {
+            calls: calls.clone(),
+            metrics: metrics.clone(),
+            out,
+            looks: Arc::new(Semaphore::new(LOOKS)),
+            pace: Arc::new(Mutex::new(pace)),
+        };
+        let mut tasks = JoinSet::new();
+        for some in sources.chunks(OF_CONNECTION) {
+            let client = watch_client(config)?;
+            for namespace in some {
+                let (parts, client) = (parts.clone(), client.clone());
+                tasks.spawn(parts.watch(client, Arc::from(&**namespace), WatchedPart::Catalogs));
+            }
+        }
+        for some in destinations.chunks(OF_CONNECTION) {
+            let client = watch_client(config)?;
+            for namespace in some {
+                let (parts, client) = (parts.clone(), client.clone());
+                tasks.spawn(parts.watch(client, Arc::from(&**namespace), WatchedPart::Destination));
+            }
+        }
+        Ok(Self { _tasks: tasks, events })
+    }
+}
+
+/// What is watched in a namespace.
+#[derive(Clone, Copy)]
+enum WatchedPart {
+    /// What decides about copies there.
+    Destination,
+    /// Catalogs and their Secrets.
+    Catalogs,
+}
+
+impl WatchedPart {
+    fn open(self, client: &Client, namespace: &Arc<str>, metrics: &Metrics) -> BoxStream<'static, OlmEvent> {
+        let name = Arc::clone(namespace);
+        match self {
+            Self::Destination => destination(client, namespace, metrics)
+                .map(move |event| OlmEvent::Destination(Arc::clone(&name), event))
+                .boxed(),
+            Self::Catalogs => catalogs(client, namespace, metrics)
+                .map(move |event| OlmEvent::Catalogs(Arc::clone(&name), event))
+                .boxed(),
+        }
+    }
+
+    fn refusal(self, namespace: &Arc<str>) -> OlmEvent {
+        let name = Arc::clone(namespace);
+        match self {
+            Self::Destination => OlmEvent::Destination(name, DestinationEvent::Refused),
+            Self::Catalogs => OlmEvent::Catalogs(name, CatalogEvent::Refused),
+        }
+    }
+}
+
+impl OlmEvent {
+    /// Whether it says that a watch is refused.
+    fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Destination(_, DestinationEvent::Refused) | Self::Catalogs(_, CatalogEvent::Refused)
+        )
+    }
+}
+
+impl WatchParts {
+    /// Watches a namespace until the controller ends.
+    async fn watch(self, client: Client, namespace: Arc<str>, part: WatchedPart) {
+        let mut is_said = false;
+        loop {
+            let is_open = match part {
+                WatchedPart::Destination => self.is_there(&namespace, &mut is_said).await,
+                WatchedPart::Catalogs => true,
+            };
+            if is_open {
+                let mut events = part.open(&client, &namespace, &self.metrics);
+                while let Some(event) = events.next().await {
+                    let is_refusal = event.is_refusal();
+                    if self.out.send(event).await.is_err() {
+                        return;
+                    }
+                    if is_refusal {
+                        break;
+                    }
+                }
+            } else if self.out.send(part.refusal(&namespace)).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(AWAY).await;
+            self.pace.lock().await.tick().await;
+        }
+    }
+
+    /// Whether the namespace can be read; the first time that it cannot is logged.
+    async fn is_there(&self, namespace: &str, is_said: &mut bool) -> bool {
+        let Ok(_look) = self.looks.acquire().await else {
+            return false;
+        };
+        let read = self.calls.namespace_uid(namespace).await;
+        if let Err(error) = &read
+            && !std::mem::replace(is_said, true)
+        {
+            tracing::warn!(
+                namespace,
+                kind = error.kind(),
+                "this namespace is not there, or the program may not read it; it is looked for again"
+            );
+        }
+        *is_said &= read.is_err();
+        read.is_ok()
+    }
+}
