@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
@@ -230,8 +231,18 @@ impl Scene {
 
     /// Waits until a condition of a Target is so; its message.
     pub async fn target_is(&self, name: &str, type_: &str, status: &str, reason: &str) -> Result<String> {
+        self.target_is_within(LIMIT, name, (type_, status, reason)).await
+    }
+
+    /// The same with a limit of its own.
+    pub async fn target_is_within(
+        &self,
+        limit: Duration,
+        name: &str,
+        (type_, status, reason): (&str, &str, &str),
+    ) -> Result<String> {
         let api: Api<Target> = self.api();
-        wait_for(&format!("{name}: {type_}={status} {reason}"), LIMIT, async || {
+        wait_for(&format!("{name}: {type_}={status} {reason}"), limit, async || {
             let target = api.get(name).await?;
             let generation = target.metadata.generation;
             let Some(said) = target
