@@ -8,6 +8,8 @@ mod hooks;
 mod instances;
 #[path = "chart/network.rs"]
 mod network;
+#[path = "chart/pull_secrets.rs"]
+mod pull_secrets;
 #[path = "chart/values.rs"]
 mod values;
 

@@ -186,14 +186,17 @@ async fn made_by(release: &str, sets: &[&str]) -> Result<BTreeSet<[String; 3]>> 
 /// Holds: M5.
 #[tokio::test]
 async fn two_releases_make_no_object_twice() -> Result<()> {
-    // Both read one catalog.
-    let catalog = [
+    // Both read one catalog, and copy pull Secrets between the same namespaces.
+    let common = [
         "pipeline.enabled=true",
         "controller.noCrossNamespaceRefs=false",
         "controller.catalogNamespaces={catalog}",
+        "pullSecrets.olm.enabled=true",
+        "pullSecrets.olm.namespaces={operators}",
+        "pullSecrets.olm.catalogNamespaces={olm}",
     ];
-    let first = made_by("renderhub", &[FIRST, &catalog].concat()).await?;
-    let second = made_by("renderhub-b", &[SECOND, &catalog].concat()).await?;
+    let first = made_by("renderhub", &[FIRST, &common].concat()).await?;
+    let second = made_by("renderhub-b", &[SECOND, &common].concat()).await?;
     let both: Vec<_> = first.intersection(&second).collect();
     assert!(both.is_empty(), "{both:?}");
     // Each of the values is needed, but for the list and the name, which the hubs compare.

@@ -319,3 +319,42 @@ async fn a_hub_with_bounds_reaches_api_servers_registries_and_dns_and_nothing_el
     }
     Ok(())
 }
+
+/// The pod that copies pull Secrets asks its API server and DNS, and no registry.
+#[tokio::test]
+async fn what_copies_pull_secrets_answers_on_its_admin_port_and_is_bounded_where_the_hub_is() -> Result<()> {
+    let labels = &[
+        ("app.kubernetes.io/name", "renderhub"),
+        ("app.kubernetes.io/instance", "renderhub"),
+        ("app.kubernetes.io/component", "pull-secrets"),
+    ];
+    let own = pod("10.128.0.6", HUB, labels);
+    let tenant = pod("10.128.0.9", "team-a", &[]);
+    let dns = place("10.128.0.2", "dns");
+    let of = async |more: &[&str]| -> Result<Vec<NetworkPolicy>> {
+        Ok(policies(
+            &template(&[super::pull_secrets::ON, more].concat()).await?,
+        ))
+    };
+    let all = of(&[]).await?;
+    assert!(may_enter(&all, &tenant, &own, "TCP", 8080));
+    assert!(!may_enter(&all, &tenant, &own, "TCP", 9090));
+    assert!(may_leave(&all, &own, &outside("192.0.2.10"), "TCP", 16443));
+    let all = of(&["clusters.egress.enabled=true"]).await?;
+    for (to, protocol, port, expected) in [
+        (&outside("192.0.2.10"), "TCP", 6443, true),
+        (&outside("10.96.0.1"), "TCP", 443, true),
+        (&outside("2001:db8::5"), "TCP", 6443, true),
+        (&dns, "UDP", 53, true),
+        (&outside("203.0.113.5"), "TCP", 5000, false),
+        (&outside("169.254.169.254"), "TCP", 443, false),
+        (&outside("8.8.8.8"), "UDP", 53, false),
+        (&tenant, "TCP", 8080, false),
+    ] {
+        let reached = may_leave(&all, &own, to, protocol, port);
+        assert_eq!(reached, expected, "{} {protocol} {port}", to.address);
+    }
+    let all = of(&["networkPolicy.hub=false"]).await?;
+    assert!(may_enter(&all, &tenant, &own, "TCP", 9090), "as the hub's");
+    Ok(())
+}

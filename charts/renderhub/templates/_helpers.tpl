@@ -18,6 +18,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: hub
 {{- end -}}
 
+{{/* The same for the pod of `renderhub pull-secrets`: another component, so that nothing that selects the hub's pods selects it. */}}
+{{- define "renderhub.pullSecretsSelectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: pull-secrets
+{{- end -}}
+
 {{/*
 Labels of every object of the release. Not those that the hub gives to what it makes: app.kubernetes.io/managed-by is
 Helm here, so that the hub's own sweep can never meet an object of the chart.
@@ -68,6 +75,40 @@ only look after the hub work, and never one of the system's.
 - kind: ServiceAccount
   name: {{ include "renderhub.serviceAccountName" . }}
   namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{/* Name of the program that copies the pull Secrets of OLM's catalogs; the hub itself has a Role of this name. */}}
+{{- define "renderhub.pullSecretsName" -}}
+{{- printf "%s-pull-secrets" (include "renderhub.fullname" .) -}}
+{{- end -}}
+
+{{/* That program, as the subject of a binding. */}}
+{{- define "renderhub.pullSecretsSubject" -}}
+- kind: ServiceAccount
+  name: {{ include "renderhub.pullSecretsName" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{/*
+Refuses lists of namespaces with which that program would do nothing, or have rights to the platform's credentials. The schema does
+not look for what is twice, because it tells of it by its position and not by its name.
+*/}}
+{{- define "renderhub.pullSecretsNamespaces" -}}
+{{- $rendering := include "renderhub.renderingNamespace" . -}}
+{{- range $list := list "namespaces" "catalogNamespaces" -}}
+{{- $names := get $.Values.pullSecrets.olm $list | default list -}}
+{{- if not $names -}}
+{{- fail (printf "pullSecrets.olm.enabled needs pullSecrets.olm.%s: rights to Secrets are given by namespace, never in the whole cluster" $list) -}}
+{{- end -}}
+{{- if has $rendering $names -}}
+{{- fail (printf "pullSecrets.olm.%s must not contain the rendering namespace: the program could read the platform's credentials" $list) -}}
+{{- end -}}
+{{- range $i, $name := $names -}}
+{{- if has $name (slice $names 0 $i) -}}
+{{- fail (printf "pullSecrets.olm.%s names %s twice: each namespace gets one Role, so name it once" $list $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/*
@@ -293,6 +334,47 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
       {{- toYaml $v6 | nindent 6 }}
 {{- end -}}
 
+{{/* What a program that works with an API server sends out, as rules of a NetworkPolicy: to who answers DNS. */}}
+{{- define "renderhub.egressToDNS" -}}
+{{- with .Values.networkPolicy.dns -}}
+- to:
+    {{- toYaml .to | nindent 4 }}
+  ports:
+    {{- range .ports }}
+    - protocol: UDP
+      port: {{ . }}
+    - protocol: TCP
+      port: {{ . }}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The same to API servers, that of the hub's own cluster among them. */}}
+{{- define "renderhub.egressToAPIServers" -}}
+- to:
+    {{- if .Values.clusters.egress.to }}
+    {{- toYaml .Values.clusters.egress.to | nindent 4 }}
+    {{- else }}
+    {{- include "renderhub.everywhereBut" (include "renderhub.localCIDRs" .) | nindent 4 }}
+    {{- end }}
+  ports:
+    {{- range .Values.clusters.egress.ports }}
+    - protocol: TCP
+      port: {{ . }}
+    {{- end }}
+{{- end -}}
+
+{{/* Environment of a program that lasts, by which it fits into its memory limit. */}}
+{{- define "renderhub.memoryEnv" -}}
+# One arena: the C library would keep one for each thread, and what is free in one is of no use to the others.
+- name: MALLOC_ARENA_MAX
+  value: "1"
+# What takes 128 KiB or more is given back as soon as it is free: the C library would raise this bound to the largest
+# that it ever gave back, and keep large holes between what is small and lasts.
+- name: MALLOC_MMAP_THRESHOLD_
+  value: "131072"
+{{- end -}}
+
 {{/* What these values take back of the chart's protection, a line each; nothing with the default values. */}}
 {{- define "renderhub.relaxations" -}}
 {{- include "renderhub.ownValues" . -}}
@@ -331,6 +413,9 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 {{- with .clusters.allowCidrs }}
 - clusters.allowCidrs: clusters may be where the hub connects to nothing otherwise: {{ join ", " . }}.
 {{- end -}}
+{{- with (.pullSecrets).olm }}{{- if .enabled }}
+- pullSecrets.olm.enabled: who reads Secrets in {{ join ", " .namespaces }} reads copies of the pull Secrets of catalogs in {{ join ", " .catalogNamespaces }}, and the program that makes them may read every Secret of all these namespaces.
+{{- end }}{{- end -}}
 {{- if not .policies.install }}
 - policies.install=false: unless another release installs them, nothing but the hub itself refuses a changed spec or a forged status.
 {{- end -}}
