@@ -130,6 +130,9 @@ async fn a_storm_of_writes_costs_the_hub_one_a_second() -> Result<()> {
     Ok(())
 }
 
+/// Passes for a Job that runs on: the hub looks whether its pods wait for an image after 20 s, and then after pauses that double.
+const LOOKS: u64 = 3;
+
 /// A Job in the tenant's namespace with the name and every mark of the hub's own; but for the first, a number more.
 fn forged(task: &RenderTask, ours: &Job, number: usize) -> Job {
     let (spec, mut job) = (
@@ -176,7 +179,8 @@ async fn jobs_of_a_tenant_are_not_looked_at() -> Result<()> {
     let after = stage
         .counted("renderhub_reconcile_duration_seconds_count", &[])
         .await?;
-    assert_eq!(after, before, "no pass");
+    let passes = after - before;
+    assert!(passes <= LOOKS, "{passes} passes for the Jobs of a tenant");
     let name = job_name_of(&task);
     assert_eq!(stage.asked(&name, begin).await?, (0, 0));
     stage.succeeds(&task).await?;
