@@ -49,6 +49,21 @@ impl Hub {
         args: &[S],
         env: &[(&str, &str)],
     ) -> Result<Self> {
+        Self::spawn_command(binary, "run", kubeconfig, args, env)
+    }
+
+    /// Starts another of the binary's commands that works until it is told to stop, e.g. `pull-secrets`.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn spawn_command<S: AsRef<str>>(
+        binary: impl AsRef<Path>,
+        command: &str,
+        kubeconfig: &Path,
+        args: &[S],
+        env: &[(&str, &str)],
+    ) -> Result<Self> {
+        let verb = command;
         // Not 127.0.0.1: there any client's connection may take the port before the hub does.
         let own = net::loopback();
         let admin = SocketAddr::new(own, net::free_port(own)?);
@@ -63,7 +78,7 @@ impl Hub {
             .env_remove("RUST_LOG");
         command.env("KUBECONFIG", kubeconfig).envs(env.iter().copied());
         command
-            .arg("run")
+            .arg(verb)
             .arg(format!("--admin-address={admin}"))
             .args(args.iter().map(AsRef::as_ref));
         let log = rundir::fresh("hub")?.join("hub.log");

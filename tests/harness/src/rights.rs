@@ -49,6 +49,18 @@ impl Rights {
         Self::of_objects(&objects)
     }
 
+    /// The rights of the chart's other program, which is told by its component, e.g. `pull-secrets`.
+    ///
+    /// # Errors
+    /// As [`Rights::of_chart`].
+    pub async fn of_component<S: AsRef<str>>(component: &str, values: &[S]) -> Result<Self> {
+        let mut sets = vec!["crds.install=false", "policies.install=false"];
+        sets.extend(values.iter().map(AsRef::as_ref));
+        let mut objects = helm::template(&Helm::new()?, RELEASE_NAMESPACE, &sets).await?;
+        objects.retain(|object| object["metadata"]["labels"]["app.kubernetes.io/component"] == component);
+        Self::of_objects(&objects)
+    }
+
     /// What these objects of the chart bind to the `ServiceAccount` that their Deployment runs as.
     ///
     /// # Errors
