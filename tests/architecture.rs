@@ -83,6 +83,9 @@ const MODULES: &[Module] = &[
     module("kubernetes::tenant::lookup", Pure, &["api", "plan", "kubernetes::apply::CallError", "kubernetes::tenant"],
         "it resolves what a tenant named, and cannot obtain a client"),
     module("kubernetes::seal_key", Io, &["api", "kubernetes::apply", "plan"], "fetches or makes the one secret that is the hub's own"),
+    module("kubernetes::pull_secrets", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "kubernetes::pull_secrets"],
+        "performs what a plan says of pull Secrets, each write with the object that it is meant for"),
+    module("kubernetes::watch_client", Io, &[], "it carries reads, and knows nothing of what is read"),
     // Other clusters.
     module("remote", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "kubernetes::write_fence", "kubernetes::watch", "remote"],
         "connects to other clusters, and carries what is said of Jobs there to the controllers"),

@@ -6,8 +6,8 @@ use super::within;
 const DOORS: &[(&str, &[&str], &str)] = &[
     (
         "kube::client::ClientBuilder",
-        &["kubernetes/write_fence/client.rs"],
-        "clients of the loops are made with the gate at their bottom",
+        &["kubernetes/watch_client.rs", "kubernetes/write_fence/client.rs"],
+        "clients of the loops are made with the gate at their bottom, and one sends nothing but reads",
     ),
     (
         "hyper::client",
@@ -17,18 +17,23 @@ const DOORS: &[(&str, &[&str], &str)] = &[
     (
         "hyper_util::client",
         &[
+            "kubernetes/watch_client.rs",
             "kubernetes/write_fence/client.rs",
             "kubernetes/write_fence/resolver.rs",
             "kubernetes/write_fence/socket.rs",
         ],
-        "it sends nothing but bodies that ask the gate",
+        "it sends nothing but bodies that ask the gate, and one nothing but reads",
     ),
     (
         "hyper_timeout",
         &["kubernetes/write_fence/client.rs"],
         "no other client is made",
     ),
-    ("hyper_rustls", &[], "no other client is made"),
+    (
+        "hyper_rustls",
+        &["kubernetes/watch_client.rs"],
+        "it sends nothing but reads",
+    ),
     (
         "tokio::net::TcpSocket",
         &["remote/connect.rs"],

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::ListParams;
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use kube::api::{DeleteParams, DynamicObject, ListParams};
+use kube::{Api, Client};
+use renderhub::api::olm::olm_resource;
+use renderhub::plan::pipeline::object::ObjectKey;
+use renderhub::plan::pull_secrets::ownership::copy_name;
 use renderhub_harness::olm::{Bundle, Catalog, NAMESPACE, OPERATORS};
 use renderhub_harness::registry::is_pull_refused;
-use renderhub_harness::{ControlPlane, Node, Olm, PrivateRegistry, Watch, apply, wait_for};
+use renderhub_harness::{ControlPlane, Hub, Node, Olm, PrivateRegistry, Watch, apply, wait_for};
 use serde_json::json;
+
+use crate::world::rights;
 
 /// Longest that OLM takes from a change to the pod, on a machine that is busy with other tests.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -17,6 +22,11 @@ const LIMIT: Duration = Duration::from_secs(180);
 const USER: &str = "puller";
 /// The Secret that a catalog names.
 const SECRET: &str = "pull";
+
+/// Name of the copy of a Secret of the catalogs.
+fn copy(secret: &str) -> String {
+    copy_name(&ObjectKey::new(NAMESPACE, secret))
+}
 
 /// A cluster with OLM and a registry with an operator's image; they end when they are dropped, OLM first.
 struct Scene {
@@ -55,11 +65,84 @@ impl Scene {
         ))
     }
 
-    /// Writes the Secret with the password of now, as the administrator does, where catalogs are.
-    async fn write_secret(&self) -> Result<()> {
+    async fn admin(&self) -> Result<Client> {
+        self.plane.admin().client().await
+    }
+
+    /// Starts the program as the chart does, with the rights of the chart.
+    async fn start_program(&self) -> Result<Hub> {
+        let (operators, record) = (vec![OPERATORS.to_owned()], self.plane.namespace("record").await?);
+        let rights = rights(NAMESPACE, &operators, &record).await?;
+        let user = self.plane.user_with_rights("copies", &rights).await?;
+        let flags = [
+            format!("--namespaces={OPERATORS}"),
+            format!("--catalog-namespaces={NAMESPACE}"),
+            format!("--record-namespace={record}"),
+        ];
+        let binary = env!("CARGO_BIN_EXE_renderhub");
+        let program = Hub::spawn_command(binary, "pull-secrets", &user.kubeconfig()?, &flags, &[])?;
+        program.wait_ready().await?;
+        Ok(program)
+    }
+
+    /// Waits until the copy of a Secret has the password of now.
+    async fn until_copied(&self, secret: &str) -> Result<()> {
+        let secrets: Api<Secret> = Api::namespaced(self.admin().await?, OPERATORS);
+        let config = self.registry.docker_config(USER)?;
+        wait_for(&format!("a copy of {secret} with the password of now"), LIMIT, async || {
+            let copy = secrets.get_opt(&copy(secret)).await?;
+            let value = copy.and_then(|copy| copy.data?.remove(".dockerconfigjson"));
+            Ok(value.is_some_and(|value| value.0 == config.as_bytes()).then_some(()))
+        })
+        .await
+    }
+
+    /// Waits until a ServiceAccount has the copies of these Secrets, and no other entry.
+    async fn until_linked(&self, account: &str, secrets: &[&str]) -> Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await?, OPERATORS);
+        let expected: Vec<String> = secrets.iter().map(|secret| copy(secret)).collect();
+        wait_for(&format!("{account} to have the copies of {secrets:?}"), LIMIT, async || {
+            let found = accounts.get(account).await?.image_pull_secrets.unwrap_or_default();
+            let found: Vec<String> = found.into_iter().map(|entry| entry.name).collect();
+            Ok((found == expected).then_some(()))
+        })
+        .await
+    }
+
+    /// Waits until the copy of a Secret is gone.
+    async fn until_gone(&self, secret: &str) -> Result<()> {
+        let secrets: Api<Secret> = Api::namespaced(self.admin().await?, OPERATORS);
+        wait_for(&format!("the copy of {secret} to be gone"), LIMIT, async || {
+            Ok(secrets.get_metadata_opt(&copy(secret)).await?.is_none().then_some(()))
+        })
+        .await
+    }
+
+    /// Deletes the pods of an operator, for which others come.
+    async fn replace_pods(&self, name: &str) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.admin().await?, OPERATORS);
+        let of_operator = ListParams::default().labels(&format!("app={name}"));
+        pods.delete_collection(&DeleteParams::default(), &of_operator).await?;
+        Ok(())
+    }
+
+    /// Removes an operator as OLM's documentation says: its Subscription, and its version.
+    async fn remove(&self, name: &str, version: &str) -> Result<()> {
+        let admin = self.admin().await?;
+        let olm = |kind: &str, plural: &str| -> Api<DynamicObject> {
+            Api::namespaced_with(admin.clone(), OPERATORS, &olm_resource(kind, plural))
+        };
+        let delete = DeleteParams::default();
+        olm("Subscription", "subscriptions").delete(name, &delete).await?;
+        olm("ClusterServiceVersion", "clusterserviceversions").delete(version, &delete).await?;
+        Ok(())
+    }
+
+    /// Writes a Secret with the password of now, as the administrator does, where catalogs are.
+    async fn write_secret(&self, name: &str) -> Result<()> {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": SECRET, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": NAMESPACE},
             "stringData": {".dockerconfigjson": self.registry.docker_config(USER)?},
         });
         apply::object(&self.plane.admin().client().await?, secret)
@@ -68,9 +151,9 @@ impl Scene {
     }
 
     /// Makes a source of a catalog and subscribes to its package.
-    async fn subscribe(&self, catalog: &Catalog, name: &str) -> Result<()> {
+    async fn subscribe(&self, catalog: &Catalog, name: &str, secret: &str) -> Result<()> {
         let client = self.plane.admin().client().await?;
-        apply::object(&client, catalog.source(name, &[SECRET])).await?;
+        apply::object(&client, catalog.source(name, &[secret])).await?;
         let subscription = catalog.subscription(name, OPERATORS, name);
         apply::object(&client, subscription).await.map(drop)
     }
@@ -91,20 +174,74 @@ impl Scene {
     }
 }
 
+/// Holds: S14.
 #[tokio::test]
-async fn by_itself_olm_leaves_an_operator_without_its_catalogs_pull_secret() -> Result<()> {
+async fn operators_of_real_olm_run_because_of_the_pull_secrets_of_their_catalogs() -> Result<()> {
     let scene = Scene::start().await?;
     let watch = Watch::new(&scene.plane, &[NAMESPACE, OPERATORS]);
-    scene.write_secret().await?;
-    let bundle = scene.bundle("1.0.0", "shop", "shop-controller").await?;
-    let catalog = Catalog::start("shop", &[bundle]).await?;
-    scene.subscribe(&catalog, "shop").await?;
+    scene.write_secret(SECRET).await?;
+    let first = scene.bundle("1.0.0", "shop", "shop-controller").await?;
+    let catalog = Catalog::start("shop", std::slice::from_ref(&first)).await?;
+    scene.subscribe(&catalog, "shop", SECRET).await?;
+    // Without the program.
     let pod = scene
         .until_pod("shop", "that could not be pulled", is_pull_refused)
         .await?;
     let spec = pod.spec.unwrap_or_default();
-    assert_eq!(spec.service_account_name.as_deref(), Some("shop-controller"));
-    assert!(spec.image_pull_secrets.is_none(), "OLM itself names the Secret");
+    ensure!(spec.service_account_name.as_deref() == Some("shop-controller"));
+    ensure!(spec.image_pull_secrets.is_none(), "OLM itself names the Secret");
+
+    // With it: the pod that came before is evicted, and its successor runs.
+    let program = scene.start_program().await?;
+    scene.until_pod("shop", "that runs", is_running).await?;
+    scene.until_linked("shop-controller", &[SECRET]).await?;
+
+    // The next pod pulls with the next password.
+    scene.registry.change_password(USER)?;
+    scene.write_secret(SECRET).await?;
+    scene.until_copied(SECRET).await?;
+    scene.replace_pods("shop").await?;
+    scene.until_pod("shop", "that runs with the next password", is_running).await?;
+
+    // A second catalog, whose operator was not there before: its first pod has what it needs.
+    scene.write_secret("second").await?;
+    let blog = scene.bundle("1.0.0", "blog", "blog-controller").await?;
+    let second = Catalog::start("blog", &[blog]).await?;
+    scene.subscribe(&second, "blog", "second").await?;
+    scene.until_pod("blog", "that runs", is_running).await?;
+    scene.until_linked("blog-controller", &["second"]).await?;
+    scene.until_linked("shop-controller", &[SECRET]).await?;
+
+    // The next version of the first has another ServiceAccount.
+    let next = scene.bundle("2.0.0", "shop", "shop-controller-2").await?;
+    catalog.change(&[first, next]).await?;
+    scene
+        .until_pod("shop", "of the next version that runs", |pod| {
+            let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+            account == Some("shop-controller-2") && is_running(pod)
+        })
+        .await?;
+    scene.until_linked("shop-controller-2", &[SECRET]).await?;
+
+    // With its operator each copy goes, and nothing is left.
+    scene.remove("blog", "blog.v1.0.0").await?;
+    scene.until_gone("second").await?;
+    scene.until_linked("shop-controller-2", &[SECRET]).await?;
+    scene.remove("shop", "shop.v2.0.0").await?;
+    scene.until_gone(SECRET).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(scene.admin().await?, OPERATORS);
+    for account in accounts.list(&ListParams::default()).await? {
+        let entries = account.image_pull_secrets.unwrap_or_default();
+        let ours = entries.iter().filter(|entry| entry.name.starts_with("olm-pull-"));
+        ensure!(ours.count() == 0, "a link is left");
+    }
+    ensure!(program.exit_status().is_none(), "{}", program.log());
     watch.passed();
     Ok(())
+}
+
+fn is_running(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let is_running = status.is_some_and(|status| status.phase.as_deref() == Some("Running"));
+    is_running && pod.metadata.deletion_timestamp.is_none()
 }

@@ -14,6 +14,7 @@ mod objects;
 mod options;
 mod paced;
 mod pipeline;
+mod pull_secrets;
 mod remote;
 mod report;
 mod restart;
@@ -54,6 +55,9 @@ async fn measure_all(options: &Options) -> Result<()> {
     }
     if options.pipeline.only_pipeline {
         return pipeline::measure(options).await;
+    }
+    if options.pull_secrets.only_pull_secrets {
+        return pull_secrets::measure(options).await;
     }
     let (remote, instances) = (&options.remote, &options.instances);
     let is_only_remote = remote.only_remote || remote.only_dead;

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::instances::options::InstanceOptions;
 use crate::names::NamesOptions;
 use crate::pipeline::{FleetWrites, PipelineOptions};
+use crate::pull_secrets::PullSecretOptions;
 use crate::remote::options::RemoteOptions;
 use crate::soak::SoakOptions;
 
@@ -113,6 +114,9 @@ pub struct Options {
     /// Targets and what is bound to them.
     #[command(flatten)]
     pub pipeline: PipelineOptions,
+    /// Copies of pull Secrets for operators.
+    #[command(flatten)]
+    pub pull_secrets: PullSecretOptions,
 }
 
 impl Options {
