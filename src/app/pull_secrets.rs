@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,7 +26,6 @@ use crate::plan::pull_secrets::olm::PullSecretLimits;
 pub async fn pull_secrets(settings: PullSecretSettings) -> Result<(), AppError> {
     let fence = WriteFence::without_lease();
     let client = start::clients(fence.clone()).await?.hub;
-    let config = start::cluster_config().await?;
     let listener = TcpListener::bind(settings.admin_address)
         .await
         .map_err(AppError::Bind)?;
@@ -42,12 +42,32 @@ pub async fn pull_secrets(settings: PullSecretSettings) -> Result<(), AppError> 
     };
     let admin = admin::serve(listener, registry, health);
     loops.spawn(async move { _ = admin.await });
-    let calls = PullSecretClient::new(client.clone(), metrics.clone());
+    let (events, send_events) =
+        EventRecorder::new(client.clone(), fence, COPY_MANAGER.to_owned(), metrics.clone());
+    let send_events = tokio::spawn(send_events);
+    tracing::info!("giving operators the pull Secrets of their catalogs");
+    run_controller(settings, client, metrics, events, (ready, stop)).await?;
+    // It ends once it has sent the last event.
+    if tokio::time::timeout(LAST_EVENTS, send_events).await.is_err() {
+        tracing::warn!("the program stops before it has sent all its events");
+    }
+    loops.shutdown().await;
+    Ok(())
+}
+
+/// Starts the watches, and runs the loop that they feed until `stop`.
+async fn run_controller(
+    settings: PullSecretSettings,
+    client: Client,
+    metrics: Metrics,
+    events: EventRecorder,
+    (ready, stop): (watch::Sender<bool>, CancellationToken),
+) -> Result<(), AppError> {
+    let calls = PullSecretClient::new(client, metrics.clone());
+    let config = start::cluster_config().await?;
     let (destinations, catalogs) = (settings.namespaces, settings.catalog_namespaces);
     let watches = OlmWatches::start(&config, &calls, &metrics, &destinations, &catalogs);
     let watches = watches.map_err(|_| AppError::NoCluster)?;
-    let (events, send_events) = EventRecorder::new(client, fence, COPY_MANAGER.to_owned(), metrics);
-    let send_events = tokio::spawn(send_events);
     let controller = OlmController::new(OlmControllerParts {
         recorder: Arc::new(NamespaceRecorder::new(calls.clone(), settings.record_namespace)),
         calls,
@@ -57,12 +77,6 @@ pub async fn pull_secrets(settings: PullSecretSettings) -> Result<(), AppError> 
         catalogs,
         ready,
     });
-    tracing::info!("giving operators the pull Secrets of their catalogs");
     controller.run(watches, stop).await;
-    // It ends once it has sent the last event.
-    if tokio::time::timeout(LAST_EVENTS, send_events).await.is_err() {
-        tracing::warn!("the program stops before it has sent all its events");
-    }
-    loops.shutdown().await;
     Ok(())
 }

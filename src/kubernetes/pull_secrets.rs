@@ -70,6 +70,12 @@ impl std::fmt::Debug for PullSecretValue {
     }
 }
 
+impl From<Vec<u8>> for PullSecretValue {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+}
+
 impl PullSecretValue {
     /// Its bytes.
     #[must_use]
@@ -85,7 +91,7 @@ impl PullSecretValue {
 }
 
 /// Calls for copies of pull Secrets.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PullSecretClient {
     client: Client,
     metrics: Metrics,
@@ -103,7 +109,8 @@ impl PullSecretClient {
     /// # Errors
     /// It is not there, or cannot be read.
     pub async fn namespace_uid(&self, namespace: &str) -> Result<String, CallError> {
-        let request = Request::new(Namespace::url_path(&(), None)).get_metadata(namespace, &GetParams::default());
+        let request =
+            Request::new(Namespace::url_path(&(), None)).get_metadata(namespace, &GetParams::default());
         let written = self.written("get", "namespaces", request).await?;
         Ok(written.uid)
     }
@@ -121,15 +128,20 @@ impl PullSecretClient {
         };
         let secret = body.whole().ok_or(UNREADABLE)?;
         let meta = &secret.metadata;
-        let version = meta.resource_version.as_ref().and_then(|version| version.parse().ok());
+        let version = meta
+            .resource_version
+            .as_ref()
+            .and_then(|version| version.parse().ok());
         let content = content_of(&secret);
-        let value = content.ok().and_then(|content| secret.data.as_ref()?.get(content.key));
+        let value = content
+            .ok()
+            .and_then(|content| secret.data.as_ref()?.get(content.key));
         Ok(Some(ReadPullSecret {
             uid: meta.uid.clone().ok_or(UNREADABLE)?,
             version: version.ok_or(UNREADABLE)?,
             state: content.map_or_else(PullSecretState::Faulty, PullSecretState::Usable),
             marks: CopyMarks::read(meta),
-            value: value.map(|value| PullSecretValue(Zeroizing::new(value.0.clone()))),
+            value: value.map(|value| PullSecretValue::from(value.0.clone())),
         }))
     }
 
@@ -293,7 +305,11 @@ fn operations(change: &LinkChange) -> Vec<Value> {
     if change.is_first {
         all.push(json!({"op": "add", "path": "/imagePullSecrets", "value": entries}));
     } else {
-        all.extend(entries.iter().map(|entry| json!({"op": "add", "path": "/imagePullSecrets/-", "value": entry})));
+        all.extend(
+            entries
+                .iter()
+                .map(|entry| json!({"op": "add", "path": "/imagePullSecrets/-", "value": entry})),
+        );
     }
     all
 }
@@ -338,7 +354,13 @@ mod tests {
         };
         let paths: Vec<String> = operations(&change)
             .iter()
-            .map(|operation| format!("{} {}", operation["op"].as_str().unwrap(), operation["path"].as_str().unwrap()))
+            .map(|operation| {
+                format!(
+                    "{} {}",
+                    operation["op"].as_str().unwrap(),
+                    operation["path"].as_str().unwrap()
+                )
+            })
             .collect();
         let expected = [
             "test /metadata/uid",
@@ -356,12 +378,15 @@ mod tests {
             ..change
         };
         let last = operations(&first).pop().unwrap();
-        assert_eq!(last, json!({"op": "add", "path": "/imagePullSecrets", "value": [{"name": "d"}]}));
+        assert_eq!(
+            last,
+            json!({"op": "add", "path": "/imagePullSecrets", "value": [{"name": "d"}]})
+        );
     }
 
     #[test]
     fn a_value_says_nothing_of_itself() {
-        let value = PullSecretValue(Zeroizing::new(b"canary".to_vec()));
+        let value = PullSecretValue::from(b"canary".to_vec());
         assert_eq!(format!("{value:?}"), "PullSecretValue");
         assert_eq!((value.len(), value.is_empty()), (6, false));
     }

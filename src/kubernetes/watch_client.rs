@@ -96,7 +96,11 @@ mod tests {
         let config = Config::new("http://127.0.0.1:9".parse().unwrap());
         let client = watch_client(&config).unwrap();
         let sent = async |method: Method| {
-            let request = Request::builder().method(method).uri("/api").body(Vec::new()).unwrap();
+            let request = Request::builder()
+                .method(method)
+                .uri("/api")
+                .body(Vec::new())
+                .unwrap();
             client.request_text(request).await.unwrap_err()
         };
         let refused = |error: &kube::Error| match error {

@@ -107,7 +107,7 @@ fn told(role: &str, namespace: &str, rules: &[impl serde::Serialize]) -> Result<
     };
     let mut all = Vec::new();
     for rule in rules {
-        let rule = serde_json::to_value(rule)?;
+        let one = serde_json::to_value(rule)?;
         let names = list(&rule["resourceNames"]).join(",");
         let names = if names == namespace { "{namespace}" } else { &names };
         let or_dash = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();

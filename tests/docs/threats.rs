@@ -227,7 +227,7 @@ const COUNTS: [(char, usize); 14] = [
     ('M', 7),
     ('B', 37),
     ('F', 18),
-    ('S', 5),
+    ('S', 14),
 ];
 
 /// The ids are the model's own: none is left out, doubled or out of order, and each row says something.

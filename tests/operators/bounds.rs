@@ -19,9 +19,13 @@ async fn of_more_namespaces_than_get_a_copy_those_that_have_one_keep_it() -> Res
         world.until_copied(team, PULL, "1").await?;
     }
     world.install(&teams[2], "etcd", "main", "etcd").await?;
-    let said = world.until_conditions(&["CatalogSource main PullSecretLimitExceeded"]).await?;
+    let said = world
+        .until_conditions(&["CatalogSource main PullSecretLimitExceeded"])
+        .await?;
     ensure!(said.contains("--max-destinations"), "{said}");
-    world.until_event(&world.catalogs, "main", "PullSecretLimitExceeded").await?;
+    world
+        .until_event(&world.catalogs, "main", "PullSecretLimitExceeded")
+        .await?;
     world.until_no_copy(&teams[2]).await?;
     for team in &teams[..2] {
         world.until_copied(team, PULL, "1").await?;
@@ -73,6 +77,12 @@ async fn of_more_secrets_than_are_copied_the_first_are() -> Result<()> {
     world
         .until_conditions(&["CatalogSource main PullSecretLimitExceeded"])
         .await?;
-    ensure!(world.secrets(&team).get_metadata_opt(&world.copy("s-16")).await?.is_none());
+    ensure!(
+        world
+            .secrets(&team)
+            .get_metadata_opt(&world.copy("s-16"))
+            .await?
+            .is_none()
+    );
     world.passed_with_its_rights().await
 }

@@ -19,7 +19,12 @@ async fn an_operator_gets_the_pull_secrets_of_its_catalog_and_they_follow() -> R
     world.subscribe(&team, "etcd", "main", "etcd").await?;
     let copy = world.until_copied(&team, PULL, "1").await?;
     ensure!(copy.type_.as_deref() == Some("kubernetes.io/dockerconfigjson"));
-    ensure!(copy.labels().get("app.kubernetes.io/managed-by").map(String::as_str) == Some("renderhub"));
+    ensure!(
+        copy.labels()
+            .get("app.kubernetes.io/managed-by")
+            .map(String::as_str)
+            == Some("renderhub")
+    );
     let linked = |more: &[&str]| -> Vec<String> {
         let first = ["mine", "", "other"].map(str::to_owned).to_vec();
         let ours = more.iter().map(|secret| world.copy(secret));
@@ -34,16 +39,25 @@ async fn an_operator_gets_the_pull_secrets_of_its_catalog_and_they_follow() -> R
     world.until_copied(&team, PULL, "2").await?;
     world.until_copied(&world.teams[1], PULL, "2").await?;
     let writes = world.writes(mark).await?;
-    ensure!(writes.len() == 2 && writes.iter().all(|write| write.starts_with("patch secrets")), "{writes:?}");
+    ensure!(
+        writes.len() == 2 && writes.iter().all(|write| write.starts_with("patch secrets")),
+        "{writes:?}"
+    );
 
     let mark = world.mark().await?;
-    world.secrets(&team).delete(&world.copy(PULL), &DeleteParams::default()).await?;
+    world
+        .secrets(&team)
+        .delete(&world.copy(PULL), &DeleteParams::default())
+        .await?;
     world.until_copied(&team, PULL, "2").await?;
     let writes = world.writes(mark).await?;
     ensure!(writes.len() == 1, "{writes:?}");
 
     let mark = world.mark().await?;
-    world.accounts(&team).delete("etcd", &DeleteParams::default()).await?;
+    world
+        .accounts(&team)
+        .delete("etcd", &DeleteParams::default())
+        .await?;
     world.write_account(&team, "etcd", &["mine", "", "other"]).await?;
     world.until_entries(&team, "etcd", &linked(&[PULL])).await?;
     let writes = world.writes(mark).await?;
@@ -63,10 +77,14 @@ async fn an_operator_gets_the_pull_secrets_of_its_catalog_and_they_follow() -> R
     .await?;
     world.write_catalog("main", &["more"]).await?;
     world.until_entries(&team, "etcd", &linked(&["more"])).await?;
-    wait_for("the copy of what is not named any more to be gone", LIMIT, async || {
-        let there = world.secrets(&team).get_metadata_opt(&world.copy(PULL)).await?;
-        Ok(there.is_none().then_some(()))
-    })
+    wait_for(
+        "the copy of what is not named any more to be gone",
+        LIMIT,
+        async || {
+            let there = world.secrets(&team).get_metadata_opt(&world.copy(PULL)).await?;
+            Ok(there.is_none().then_some(()))
+        },
+    )
     .await?;
 
     // Nothing changed, and nothing is written, by a process that was killed too.
@@ -77,8 +95,13 @@ async fn an_operator_gets_the_pull_secrets_of_its_catalog_and_they_follow() -> R
     world.until_copied(&team, PULL, "2").await?;
     let writes = world.writes(mark).await?;
     let copies = writes.iter().filter(|write| write.starts_with("create secrets"));
-    let links = writes.iter().filter(|write| write.starts_with("patch serviceaccounts"));
-    ensure!(copies.count() == 2 && links.count() <= 2 + world.teams.len() && writes.len() <= 5, "{writes:?}");
+    let links = writes
+        .iter()
+        .filter(|write| write.starts_with("patch serviceaccounts"));
+    ensure!(
+        copies.count() == 2 && links.count() <= 2 + world.teams.len() && writes.len() <= 5,
+        "{writes:?}"
+    );
     ensure!(world.entries(&team, "etcd").await?[..3] == expected[..3]);
     world.passed_with_its_rights().await
 }
@@ -92,14 +115,18 @@ async fn a_process_that_was_killed_writes_nothing_where_nothing_changed() -> Res
     }
     // One condition that is written down, so that it is not written again either.
     world.write_catalog("main", &[PULL, "away"]).await?;
-    world.until_conditions(&["CatalogSource main PullSecretNotFound"]).await?;
+    world
+        .until_conditions(&["CatalogSource main PullSecretNotFound"])
+        .await?;
     let mark = world.mark().await?;
     world.restart().await?;
     // It has read every copy, and so decided with all that it knows.
     let program = world.programs.last().expect("a program");
     wait_for("the copies to be read", LIMIT, async || {
         let metrics = program.metrics().await?;
-        let reads = metrics.lines().find(|line| line.contains("verb=\"get\",resource=\"secrets\",code=\"200\""));
+        let reads = metrics
+            .lines()
+            .find(|line| line.contains("verb=\"get\",resource=\"secrets\",code=\"200\""));
         let reads = reads.and_then(|line| line.rsplit(' ').next()?.parse::<u32>().ok());
         Ok((reads >= Some(3)).then_some(()))
     })
@@ -109,6 +136,7 @@ async fn a_process_that_was_killed_writes_nothing_where_nothing_changed() -> Res
     world.passed_with_its_rights().await
 }
 
+/// Holds: S9.
 #[tokio::test]
 async fn copies_and_links_go_with_the_last_of_subscription_and_version() -> Result<()> {
     let world = World::start("removal", 2).await?;
@@ -116,7 +144,10 @@ async fn copies_and_links_go_with_the_last_of_subscription_and_version() -> Resu
     world.install(&team, "etcd", "main", "etcd").await?;
     world.until_entries(&team, "etcd", &[world.copy(PULL)]).await?;
     // Secrets of others with marks that make them look like copies: one has a copy's name, but another's.
-    for (name, source) in [("olm-pull-x-0123456789abcdef", "olm/x"), ("registry-credentials", "olm/y")] {
+    for (name, source) in [
+        ("olm-pull-x-0123456789abcdef", "olm/x"),
+        ("registry-credentials", "olm/y"),
+    ] {
         world
             .apply(json!({
                 "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": team,
@@ -128,7 +159,10 @@ async fn copies_and_links_go_with_the_last_of_subscription_and_version() -> Resu
     }
     world.remove_subscription(&team, "etcd").await?;
     world.until_seen().await?;
-    ensure!(world.entries(&team, "etcd").await? == [world.copy(PULL)], "the operator still runs");
+    ensure!(
+        world.entries(&team, "etcd").await? == [world.copy(PULL)],
+        "the operator still runs"
+    );
     world.write_secret(PULL, "2").await?;
     world.until_copied(&team, PULL, "2").await?;
     world.remove_version(&team, "etcd").await?;
@@ -164,12 +198,16 @@ async fn an_upgrade_a_second_catalog_and_a_shared_account_are_kept_apart() -> Re
     world.until_entries(&team, "etcd-2", &[world.copy(PULL)]).await?;
     ensure!(world.entries(&team, "etcd").await?.len() == 2);
     world.remove_version(&team, "etcd.v1").await?;
-    world.until_entries(&team, "etcd", &[world.copy("second")]).await?;
+    world
+        .until_entries(&team, "etcd", &[world.copy("second")])
+        .await?;
     world.passed_with_its_rights().await
 }
 
+/// Holds: S8.
 #[tokio::test]
-async fn a_namespace_may_come_later_and_one_that_was_made_again_gets_nothing_until_it_is_granted() -> Result<()> {
+async fn a_namespace_may_come_later_and_one_that_was_made_again_gets_nothing_until_it_is_granted()
+-> Result<()> {
     let mut world = World::prepare("again", 1).await?;
     let later = format!("again-later-{}", rundir::random_hex(4)?);
     world.teams.push(later.clone());
@@ -185,7 +223,10 @@ async fn a_namespace_may_come_later_and_one_that_was_made_again_gets_nothing_unt
     world.install(&later, "etcd", "main", "etcd").await?;
     world.until_entries(&later, "etcd", &[world.copy(PULL)]).await?;
     let first = namespaces.get_metadata(&later).await?.uid();
-    ensure!(world.recorded().await?.get(&later) == first.as_ref(), "its UID is written down");
+    ensure!(
+        world.recorded().await?.get(&later) == first.as_ref(),
+        "its UID is written down"
+    );
 
     namespaces.delete(&later, &DeleteParams::default()).await?;
     wait_for("the namespace to be gone", LIMIT, async || {
@@ -194,19 +235,26 @@ async fn a_namespace_may_come_later_and_one_that_was_made_again_gets_nothing_unt
     .await?;
     make(&world).await?;
     world.install(&later, "etcd", "main", "etcd").await?;
-    world.until_conditions(&["Subscription etcd NamespaceRecreated"]).await?;
+    world
+        .until_conditions(&["Subscription etcd NamespaceRecreated"])
+        .await?;
     world.until_event(&later, "etcd", "NamespaceRecreated").await?;
     world.until_no_copy(&later).await?;
     ensure!(world.entries(&later, "etcd").await?.is_empty());
 
     // The platform operator means it.
     let patch = json!({"data": {&later: null}});
-    let records: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(world.admin.clone(), &world.record);
+    let records: Api<k8s_openapi::api::core::v1::ConfigMap> =
+        Api::namespaced(world.admin.clone(), &world.record);
     let patch = kube::api::Patch::Merge(&patch);
     records
-        .patch("renderhub-pull-secrets", &kube::api::PatchParams::default(), &patch)
+        .patch(
+            "renderhub-pull-secrets",
+            &kube::api::PatchParams::default(),
+            &patch,
+        )
         .await?;
     world.until_entries(&later, "etcd", &[world.copy(PULL)]).await?;
     world.until_conditions(&[]).await?;
-    world.passed().await
+    world.passed()
 }

@@ -13,7 +13,7 @@ use crate::world::{LIMIT, PULL, World, config};
 /// Writes of another writer.
 const WRITES: usize = 1_000;
 
-/// Holds: S6, S7, S8.
+/// Holds: S6, S7.
 #[tokio::test]
 async fn what_no_catalog_gave_and_where_nothing_is_listed_nothing_goes() -> Result<()> {
     let world = World::start("nothing", 2).await?;
@@ -42,12 +42,15 @@ async fn what_no_catalog_gave_and_where_nothing_is_listed_nothing_goes() -> Resu
         .await?;
     let status = json!({"status": {"installedCSV": "own", "lastUpdated": "2026-01-01T00:00:00Z"}});
     let api = world.olm("Subscription", "subscriptions", &team);
-    api.patch_status("own", &PatchParams::default(), &Patch::Merge(&status)).await?;
+    api.patch_status("own", &PatchParams::default(), &Patch::Merge(&status))
+        .await?;
     // Copies of versions of another namespace are ignored.
     world.write_version(&team, "copied", "copied").await?;
     let label = json!({"metadata": {"labels": {"olm.copiedFrom": "operators"}}});
     let versions = world.olm("ClusterServiceVersion", "clusterserviceversions", &team);
-    versions.patch("copied", &PatchParams::default(), &Patch::Merge(&label)).await?;
+    versions
+        .patch("copied", &PatchParams::default(), &Patch::Merge(&label))
+        .await?;
     world.write_account(&team, "copied", &[]).await?;
     world.subscribe(&team, "copied", "main", "copied").await?;
 
@@ -58,7 +61,10 @@ async fn what_no_catalog_gave_and_where_nothing_is_listed_nothing_goes() -> Resu
         ensure!(world.entries(&team, account).await?.is_empty(), "{account}");
     }
     let there = world.requests().await?;
-    ensure!(there.iter().all(|request| request.namespace != other), "nothing is even read there");
+    ensure!(
+        there.iter().all(|request| request.namespace != other),
+        "nothing is even read there"
+    );
     world.passed_with_its_rights().await
 }
 
@@ -75,17 +81,27 @@ async fn a_secret_that_has_the_copys_name_is_left_alone_and_both_are_told() -> R
         .await?;
     let before = world.secrets(&team).get_metadata(&name).await?.resource_version();
     world.install(&team, "etcd", "main", "etcd").await?;
-    let said = world.until_conditions(&["Subscription etcd PullSecretNameConflict"]).await?;
+    let said = world
+        .until_conditions(&["Subscription etcd PullSecretNameConflict"])
+        .await?;
     ensure!(said.contains(&name), "{said}");
     let note = world.until_event(&team, "etcd", "PullSecretNameConflict").await?;
     ensure!(note.contains(&name), "{note}");
     world.write_secret(PULL, "2").await?;
     world.until_seen().await?;
-    ensure!(world.entries(&team, "etcd").await?.is_empty(), "no link leads to what is not ours");
+    ensure!(
+        world.entries(&team, "etcd").await?.is_empty(),
+        "no link leads to what is not ours"
+    );
     ensure!(world.secrets(&team).get_metadata(&name).await?.resource_version() == before);
-    world.secrets(&team).delete(&name, &DeleteParams::default()).await?;
+    world
+        .secrets(&team)
+        .delete(&name, &DeleteParams::default())
+        .await?;
     world.until_copied(&team, PULL, "2").await?;
-    world.until_entries(&team, "etcd", std::slice::from_ref(&name)).await?;
+    world
+        .until_entries(&team, "etcd", std::slice::from_ref(&name))
+        .await?;
     world.until_conditions(&[]).await?;
     world.passed_with_its_rights().await
 }
@@ -109,7 +125,10 @@ async fn beside_another_writer_of_the_same_list_no_entry_is_lost() -> Result<()>
                 } else {
                     list.retain(|entry| entry.name != "theirs");
                 }
-                match api.replace("etcd", &kube::api::PostParams::default(), &account).await {
+                match api
+                    .replace("etcd", &kube::api::PostParams::default(), &account)
+                    .await
+                {
                     Ok(_) => break,
                     Err(kube::Error::Api(status)) if status.code == 409 => {}
                     Err(error) => return Err(anyhow::Error::from(error)),
@@ -138,7 +157,9 @@ async fn beside_another_writer_of_the_same_list_no_entry_is_lost() -> Result<()>
         }
     }
     other.await??;
-    world.until_entries(&team, "etcd", &["first".to_owned(), world.copy(PULL)]).await?;
+    world
+        .until_entries(&team, "etcd", &["first".to_owned(), world.copy(PULL)])
+        .await?;
     world.passed_with_its_rights().await
 }
 
@@ -158,31 +179,55 @@ async fn odd_secrets_are_not_copied_and_the_catalog_is_told() -> Result<()> {
         ..Secret::default()
     };
     let post = kube::api::PostParams::default();
-    secrets.create(&post, &secret("opaque", "Opaque", ".dockerconfigjson", b"{}".to_vec())).await?;
+    secrets
+        .create(
+            &post,
+            &secret("opaque", "Opaque", ".dockerconfigjson", b"{}".to_vec()),
+        )
+        .await?;
     // As large as a Secret can be: it is a pull Secret like any other.
     let (start, end) = ("{\"auths\":{}", "}");
     let large = format!("{start}{}{end}", " ".repeat((1 << 20) - start.len() - end.len()));
     let kind = "kubernetes.io/dockerconfigjson";
-    secrets.create(&post, &secret("large", kind, ".dockerconfigjson", large.clone().into_bytes())).await?;
-    world.write_catalog("main", &["opaque", "large", "away", PULL]).await?;
+    secrets
+        .create(
+            &post,
+            &secret("large", kind, ".dockerconfigjson", large.clone().into_bytes()),
+        )
+        .await?;
+    world
+        .write_catalog("main", &["opaque", "large", "away", PULL])
+        .await?;
     world.install(&team, "etcd", "main", "etcd").await?;
     world
-        .until_conditions(&["CatalogSource main PullSecretNotFound", "CatalogSource main PullSecretInvalid"])
+        .until_conditions(&[
+            "CatalogSource main PullSecretNotFound",
+            "CatalogSource main PullSecretInvalid",
+        ])
         .await?;
-    world.until_event(&world.catalogs, "main", "PullSecretInvalid").await?;
-    world.until_event(&world.catalogs, "main", "PullSecretNotFound").await?;
+    world
+        .until_event(&world.catalogs, "main", "PullSecretInvalid")
+        .await?;
+    world
+        .until_event(&world.catalogs, "main", "PullSecretNotFound")
+        .await?;
     world.until_copied(&team, PULL, "1").await?;
     let copy = wait_for("the large copy", LIMIT, async || {
         Ok(world.secrets(&team).get_opt(&world.copy("large")).await?)
     })
     .await?;
     ensure!(copy.data.unwrap_or_default()[".dockerconfigjson"].0 == large.into_bytes());
-    ensure!(world.entries(&team, "etcd").await?.len() == 2, "what is copied is linked, and nothing else");
+    ensure!(
+        world.entries(&team, "etcd").await?.len() == 2,
+        "what is copied is linked, and nothing else"
+    );
     // A Secret that became one to pull with.
     secrets.delete("opaque", &DeleteParams::default()).await?;
     world.write_secret("opaque", "9").await?;
     world.until_copied(&team, "opaque", "9").await?;
-    world.until_conditions(&["CatalogSource main PullSecretNotFound"]).await?;
+    world
+        .until_conditions(&["CatalogSource main PullSecretNotFound"])
+        .await?;
     ensure!(!world.recorded().await?["conditions.json"].contains(&config("1")));
     world.passed_with_its_rights().await
 }

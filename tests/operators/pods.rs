@@ -21,21 +21,25 @@ async fn make_pod(world: &World, name: &str, deployment: &str, account: &str) ->
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {
         "serviceAccountName": account, "containers": [{"name": "c", "image": "registry.test/c"}],
     }});
-    let owned = |kind: &str, name: &str, uid: &str| {
-        json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true}])
-    };
+    let owned_by = |kind: &str, name: &str, uid: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
     let spec = json!({"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template});
     let deployments: Api<Deployment> = Api::namespaced(world.admin.clone(), team);
     let made = deployments
-        .create(&post, &object(json!({"metadata": {"name": deployment}, "spec": spec}))?)
+        .create(
+            &post,
+            &object(json!({"metadata": {"name": deployment}, "spec": spec}))?,
+        )
         .await?;
     let sets: Api<ReplicaSet> = Api::namespaced(world.admin.clone(), team);
-    let owner = owned("Deployment", deployment, &made.uid().unwrap_or_default());
+    let owner = owned_by("Deployment", deployment, &made.uid().unwrap_or_default());
     let set = sets
-        .create(&post, &object(json!({"metadata": {"name": name, "ownerReferences": owner}, "spec": spec}))?)
+        .create(
+            &post,
+            &object(json!({"metadata": {"name": name, "ownerReferences": owner}, "spec": spec}))?,
+        )
         .await?;
     let pods: Api<Pod> = Api::namespaced(world.admin.clone(), team);
-    let owner = owned("ReplicaSet", name, &set.uid().unwrap_or_default());
+    let owner = owned_by("ReplicaSet", name, &set.uid().unwrap_or_default());
     let pod = json!({
         "metadata": {"name": name, "labels": {"app": name}, "ownerReferences": owner},
         "spec": template["spec"],
@@ -45,7 +49,8 @@ async fn make_pod(world: &World, name: &str, deployment: &str, account: &str) ->
         "name": "c", "image": "registry.test/c", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ErrImagePull"}},
     }]}});
-    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await?;
+    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+        .await?;
     Ok(())
 }
 
@@ -64,6 +69,7 @@ pub async fn until_evicted(world: &World, name: &str) -> Result<()> {
     .await
 }
 
+/// Holds: S14.
 #[tokio::test]
 async fn a_pod_of_the_operator_that_was_made_too_early_is_evicted_and_no_other() -> Result<()> {
     let world = World::prepare("pods", 1).await?;

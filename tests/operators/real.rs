@@ -89,11 +89,17 @@ impl Scene {
     async fn until_copied(&self, secret: &str) -> Result<()> {
         let secrets: Api<Secret> = Api::namespaced(self.admin().await?, OPERATORS);
         let config = self.registry.docker_config(USER)?;
-        wait_for(&format!("a copy of {secret} with the password of now"), LIMIT, async || {
-            let copy = secrets.get_opt(&copy(secret)).await?;
-            let value = copy.and_then(|copy| copy.data?.remove(".dockerconfigjson"));
-            Ok(value.is_some_and(|value| value.0 == config.as_bytes()).then_some(()))
-        })
+        wait_for(
+            &format!("a copy of {secret} with the password of now"),
+            LIMIT,
+            async || {
+                let copy = secrets.get_opt(&copy(secret)).await?;
+                let value = copy.and_then(|copy| copy.data?.remove(".dockerconfigjson"));
+                Ok(value
+                    .is_some_and(|value| value.0 == config.as_bytes())
+                    .then_some(()))
+            },
+        )
         .await
     }
 
@@ -101,11 +107,19 @@ impl Scene {
     async fn until_linked(&self, account: &str, secrets: &[&str]) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await?, OPERATORS);
         let expected: Vec<String> = secrets.iter().map(|secret| copy(secret)).collect();
-        wait_for(&format!("{account} to have the copies of {secrets:?}"), LIMIT, async || {
-            let found = accounts.get(account).await?.image_pull_secrets.unwrap_or_default();
-            let found: Vec<String> = found.into_iter().map(|entry| entry.name).collect();
-            Ok((found == expected).then_some(()))
-        })
+        wait_for(
+            &format!("{account} to have the copies of {secrets:?}"),
+            LIMIT,
+            async || {
+                let found = accounts
+                    .get(account)
+                    .await?
+                    .image_pull_secrets
+                    .unwrap_or_default();
+                let found: Vec<String> = found.into_iter().map(|entry| entry.name).collect();
+                Ok((found == expected).then_some(()))
+            },
+        )
         .await
     }
 
@@ -113,7 +127,11 @@ impl Scene {
     async fn until_gone(&self, secret: &str) -> Result<()> {
         let secrets: Api<Secret> = Api::namespaced(self.admin().await?, OPERATORS);
         wait_for(&format!("the copy of {secret} to be gone"), LIMIT, async || {
-            Ok(secrets.get_metadata_opt(&copy(secret)).await?.is_none().then_some(()))
+            Ok(secrets
+                .get_metadata_opt(&copy(secret))
+                .await?
+                .is_none()
+                .then_some(()))
         })
         .await
     }
@@ -122,7 +140,8 @@ impl Scene {
     async fn replace_pods(&self, name: &str) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.admin().await?, OPERATORS);
         let of_operator = ListParams::default().labels(&format!("app={name}"));
-        pods.delete_collection(&DeleteParams::default(), &of_operator).await?;
+        pods.delete_collection(&DeleteParams::default(), &of_operator)
+            .await?;
         Ok(())
     }
 
@@ -134,7 +153,9 @@ impl Scene {
         };
         let delete = DeleteParams::default();
         olm("Subscription", "subscriptions").delete(name, &delete).await?;
-        olm("ClusterServiceVersion", "clusterserviceversions").delete(version, &delete).await?;
+        olm("ClusterServiceVersion", "clusterserviceversions")
+            .delete(version, &delete)
+            .await?;
         Ok(())
     }
 
@@ -201,7 +222,9 @@ async fn operators_of_real_olm_run_because_of_the_pull_secrets_of_their_catalogs
     scene.write_secret(SECRET).await?;
     scene.until_copied(SECRET).await?;
     scene.replace_pods("shop").await?;
-    scene.until_pod("shop", "that runs with the next password", is_running).await?;
+    scene
+        .until_pod("shop", "that runs with the next password", is_running)
+        .await?;
 
     // A second catalog, whose operator was not there before: its first pod has what it needs.
     scene.write_secret("second").await?;
@@ -217,7 +240,10 @@ async fn operators_of_real_olm_run_because_of_the_pull_secrets_of_their_catalogs
     catalog.change(&[first, next]).await?;
     scene
         .until_pod("shop", "of the next version that runs", |pod| {
-            let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+            let account = pod
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.service_account_name.as_deref());
             account == Some("shop-controller-2") && is_running(pod)
         })
         .await?;

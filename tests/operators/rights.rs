@@ -12,13 +12,18 @@ async fn each_right_of_the_chart_is_used_and_no_other_is_needed() -> Result<()> 
     let team = world.team().to_owned();
     world.write_catalog("main", &[PULL, "away"]).await?;
     world.install(&team, "etcd", "main", "etcd").await?;
-    world.until_event(&world.catalogs, "main", "PullSecretNotFound").await?;
+    world
+        .until_event(&world.catalogs, "main", "PullSecretNotFound")
+        .await?;
     world.until_entries(&team, "etcd", &[world.copy(PULL)]).await?;
     world.write_secret(PULL, "2").await?;
     world.until_copied(&team, PULL, "2").await?;
     pods::refused_pod(&world, "etcd").await?;
     pods::until_evicted(&world, "etcd").await?;
-    world.secrets(&world.catalogs).delete(PULL, &DeleteParams::default()).await?;
+    world
+        .secrets(&world.catalogs)
+        .delete(PULL, &DeleteParams::default())
+        .await?;
     world.remove_subscription(&team, "etcd").await?;
     world.remove_version(&team, "etcd").await?;
     world.until_no_copy(&team).await?;

@@ -13,10 +13,20 @@ use crate::api::names::is_dns_label;
 #[derive(Debug, ClapArgs)]
 pub struct PullSecretArgs {
     /// Namespaces that copies of pull Secrets may go to, comma-separated.
-    #[arg(long, env = "RENDERHUB_OLM_NAMESPACES", value_delimiter = ',', required = true)]
+    #[arg(
+        long,
+        env = "RENDERHUB_OLM_NAMESPACES",
+        value_delimiter = ',',
+        required = true
+    )]
     pub namespaces: Vec<String>,
     /// Namespaces of `CatalogSources` and their pull Secrets, comma-separated.
-    #[arg(long, env = "RENDERHUB_OLM_CATALOG_NAMESPACES", value_delimiter = ',', required = true)]
+    #[arg(
+        long,
+        env = "RENDERHUB_OLM_CATALOG_NAMESPACES",
+        value_delimiter = ',',
+        required = true
+    )]
     pub catalog_namespaces: Vec<String>,
     /// Namespace of the ConfigMap with what is wrong and with the namespaces that were used.
     #[arg(long, env = "RENDERHUB_OLM_RECORD_NAMESPACE")]
@@ -117,7 +127,10 @@ mod tests {
             ]
         };
         let good = settings(&flags("b, a,,a", "olm", "renderhub")).unwrap();
-        assert_eq!((good.namespaces, good.catalog_namespaces), (vec!["a".to_owned(), "b".to_owned()], vec!["olm".to_owned()]));
+        assert_eq!(
+            (good.namespaces, good.catalog_namespaces),
+            (vec!["a".to_owned(), "b".to_owned()], vec!["olm".to_owned()])
+        );
         for (namespaces, catalogs, record, flag) in [
             (",", "olm", "renderhub", "namespaces"),
             ("*", "olm", "renderhub", "namespaces"),
@@ -125,11 +138,20 @@ mod tests {
             ("a", "olm", "a.b", "record-namespace"),
         ] {
             let error = settings(&flags(namespaces, catalogs, record)).unwrap_err();
-            assert!(matches!(error, SettingsError::NotALabel { flag: named, .. } if named == flag), "{error}");
+            assert!(
+                matches!(error, SettingsError::NotALabel { flag: named, .. } if named == flag),
+                "{error}"
+            );
         }
         let mut none = flags("a", "olm", "renderhub").to_vec();
         none.extend(["--max-destinations", "0"]);
-        assert_eq!(settings(&none).unwrap_err(), SettingsError::Zero("max-destinations"));
-        assert!(HubCli::try_parse_from(["renderhub", "pull-secrets"]).is_err(), "no list means no namespace");
+        assert_eq!(
+            settings(&none).unwrap_err(),
+            SettingsError::Zero("max-destinations")
+        );
+        assert!(
+            HubCli::try_parse_from(["renderhub", "pull-secrets"]).is_err(),
+            "no list means no namespace"
+        );
     }
 }

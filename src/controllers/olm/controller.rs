@@ -167,7 +167,10 @@ impl OlmController {
                 }
                 Err(error) => {
                     failures += 1;
-                    tracing::warn!(kind = error.kind(), "the record of namespaces is not read yet; it is tried again");
+                    tracing::warn!(
+                        kind = error.kind(),
+                        "the record of namespaces is not read yet; it is tried again"
+                    );
                     tokio::time::sleep(FAILED.wait(failures, &"record")).await;
                 }
             }
@@ -192,7 +195,9 @@ impl OlmController {
         self.reports.take(std::mem::take(&mut self.plan.complaints));
         let catalogs = &self.store.observed.catalogs;
         self.values.retain(|source| {
-            let mut there = catalogs.iter().filter(|(key, _)| key.namespace == source.namespace);
+            let mut there = catalogs
+                .iter()
+                .filter(|(key, _)| key.namespace == source.namespace);
             there.any(|(_, catalog)| catalog.secrets.contains(&source.name))
         });
         if !std::mem::replace(&mut self.was_settled, true) {
@@ -221,7 +226,10 @@ impl OlmController {
             .min();
         let recheck = (!self.recreated().is_empty()).then_some(self.recheck_due.max(now + SETTLE));
         let look = self.looks.next().map(|due| due.max(now + SETTLE));
-        let due = [decision, retry, eviction, recheck, look].into_iter().flatten().min();
+        let due = [decision, retry, eviction, recheck, look]
+            .into_iter()
+            .flatten()
+            .min();
         due.map_or(IDLE, |due| due.saturating_duration_since(now))
     }
 
@@ -241,8 +249,16 @@ impl OlmController {
     /// Counts a failure of this work, so that it waits.
     pub(super) fn fail(&mut self, key: WorkKey, is_stale: bool) {
         let failures = self.retries.get(&key).map_or(0, |(failures, _)| *failures);
-        let failures = if is_stale { failures } else { failures.saturating_add(1) };
-        let pause = if is_stale { STALE } else { FAILED.wait(failures, &key) };
+        let failures = if is_stale {
+            failures
+        } else {
+            failures.saturating_add(1)
+        };
+        let pause = if is_stale {
+            STALE
+        } else {
+            FAILED.wait(failures, &key)
+        };
         self.retries.insert(key, (failures, Instant::now() + pause));
         self.change();
     }
@@ -299,7 +315,10 @@ impl OlmController {
                 changes,
                 values,
             };
-            self.spawn(key, async move { OlmOutcome::Written(Box::new(work.perform().await)) });
+            self.spawn(
+                key,
+                async move { OlmOutcome::Written(Box::new(work.perform().await)) },
+            );
         }
     }
 

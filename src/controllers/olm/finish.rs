@@ -84,7 +84,8 @@ impl OlmController {
             }
         }
         for (name, account) in written.accounts {
-            self.store.take_account(&ObjectKey::new(&namespace, &name), account);
+            self.store
+                .take_account(&ObjectKey::new(&namespace, &name), account);
         }
         if written.has_linked {
             self.looks.start(&namespace, Instant::now());
@@ -127,7 +128,12 @@ impl OlmController {
             Eviction::NotOurs => self.evictions.never(eviction, now),
             Eviction::Failed(error) => {
                 let (namespace, pod) = (&eviction.pod.namespace, &eviction.pod.name);
-                tracing::warn!(namespace, pod, kind = error.kind(), "a pod is not evicted; it is tried again");
+                tracing::warn!(
+                    namespace,
+                    pod,
+                    kind = error.kind(),
+                    "a pod is not evicted; it is tried again"
+                );
                 self.evictions.note(eviction, false, now);
             }
         }

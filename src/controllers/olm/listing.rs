@@ -70,7 +70,10 @@ mod tests {
 
     #[test]
     fn what_a_list_does_not_show_is_gone_at_its_end_and_not_before() {
-        let (mut listing, mut known) = (Listing::default(), BTreeMap::from([("a", 1), ("b", 2)].map(|(n, v)| (n.to_owned(), v))));
+        let (mut listing, mut known) = (
+            Listing::default(),
+            BTreeMap::from([("a", 1), ("b", 2)].map(|(n, v)| (n.to_owned(), v))),
+        );
         let mut handle = |listing: &mut Listing<i32>, event: Event<(&str, i32)>| {
             listing.handle(
                 &mut known,
@@ -80,13 +83,25 @@ mod tests {
             );
             known.clone().into_iter().collect::<Vec<_>>()
         };
-        let is = |all: &[(&str, i32)]| -> Vec<(String, i32)> { all.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect() };
+        let is = |all: &[(&str, i32)]| -> Vec<(String, i32)> {
+            all.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect()
+        };
         assert_eq!(handle(&mut listing, Event::Init), is(&[("a", 1), ("b", 2)]));
-        assert_eq!(handle(&mut listing, Event::InitApply(("a", 0))), is(&[("a", 1), ("b", 2)]));
+        assert_eq!(
+            handle(&mut listing, Event::InitApply(("a", 0))),
+            is(&[("a", 1), ("b", 2)])
+        );
         assert!(!listing.is_listed());
-        assert_eq!(handle(&mut listing, Event::InitDone), is(&[("a", 1)]), "the newer one stays");
+        assert_eq!(
+            handle(&mut listing, Event::InitDone),
+            is(&[("a", 1)]),
+            "the newer one stays"
+        );
         assert!(listing.is_listed());
-        assert_eq!(handle(&mut listing, Event::Apply(("c", 3))), is(&[("a", 1), ("c", 3)]));
+        assert_eq!(
+            handle(&mut listing, Event::Apply(("c", 3))),
+            is(&[("a", 1), ("c", 3)])
+        );
         assert_eq!(handle(&mut listing, Event::Delete(("a", 1))), is(&[("c", 3)]));
     }
 }

@@ -75,8 +75,20 @@ impl OlmReports {
             if written.iter().any(is_same) {
                 continue;
             }
-            let WrittenCondition { kind, namespace, name, reason, message } = new;
-            tracing::warn!(kind, namespace, name, reason, "a pull Secret is not where it should be: {message}");
+            let WrittenCondition {
+                kind,
+                namespace,
+                name,
+                reason,
+                message,
+            } = new;
+            tracing::warn!(
+                kind,
+                namespace,
+                name,
+                reason,
+                "a pull Secret is not where it should be: {message}"
+            );
             self.record(&complaint.subject, complaint.reason, true, complaint.note.clone());
         }
         self.known = now;
@@ -117,7 +129,11 @@ impl OlmReports {
 }
 
 fn text(complaints: &BTreeSet<PullSecretComplaint>) -> String {
-    let all: Vec<_> = complaints.iter().take(WRITTEN).map(WrittenCondition::of).collect();
+    let all: Vec<_> = complaints
+        .iter()
+        .take(WRITTEN)
+        .map(WrittenCondition::of)
+        .collect();
     serde_json::to_string_pretty(&all).unwrap_or_default()
 }
 
@@ -129,7 +145,10 @@ mod tests {
     #[test]
     fn of_what_is_wrong_so_much_is_written_down() {
         let complaint = |number: usize| PullSecretComplaint {
-            subject: ComplaintSubject::Catalog(ObjectKey::new("olm", &format!("c{number:03}")), "u".to_owned()),
+            subject: ComplaintSubject::Catalog(
+                ObjectKey::new("olm", &format!("c{number:03}")),
+                "u".to_owned(),
+            ),
             reason: Reason::PullSecretNotFound,
             note: "Secret pull, which it names, is not there".to_owned(),
         };

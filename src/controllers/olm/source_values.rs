@@ -30,8 +30,41 @@ impl SourceValues {
         (*kept == content).then(|| value.clone())
     }
 
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.0.values().map(|(_, value)| value.len()).sum()
+    }
+
     /// Drops what no catalog names any more.
     pub fn retain(&mut self, is_named: impl Fn(&ObjectKey) -> bool) {
         self.0.retain(|source, _| is_named(source));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let content = |number: u8| PullSecretContent {
+            kind: "kubernetes.io/dockercfg",
+            key: ".dockercfg",
+            digest: [number; 32],
+        };
+        let key = |number: u8| ObjectKey::new("olm", &number.to_string());
+        let mut values = SourceValues::default();
+        for number in 0..10 {
+            values.keep(
+                &key(number),
+                content(number),
+                PullSecretValue::from(vec![number; 1 << 20]),
+            );
+            assert!(values.bytes() <= KEPT_BYTES, "{number}");
+            assert!(values.get(&key(number), content(number)).is_some());
+        }
+        assert!(values.get(&key(9), content(8)).is_none(), "another content");
+        values.retain(|source| source.name != "9");
+        assert!(values.get(&key(9), content(9)).is_none());
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::Event;
 
 use super::listing::Listing;
 use super::watches::OlmEvent;
@@ -119,12 +118,16 @@ impl OlmStore {
             CatalogEvent::Catalog(event) => {
                 lists
                     .catalogs
-                    .handle(&mut lists.known_catalogs, event, named, |object, _| catalog(object));
+                    .handle(&mut lists.known_catalogs, event, named, |object, _| {
+                        catalog(object)
+                    });
             }
             CatalogEvent::Source(event) => {
                 lists
                     .sources
-                    .handle(&mut lists.known_sources, event, named, |object, known| source(&object, known));
+                    .handle(&mut lists.known_sources, event, named, |object, known| {
+                        source(&object, known)
+                    });
             }
         }
         if lists.catalogs.is_listed() && lists.sources.is_listed() {
@@ -144,19 +147,28 @@ impl OlmStore {
         observed.sources.retain(|key, _| key.namespace != name);
         for (catalog, known) in &lists.known_catalogs {
             for secret in &known.secrets {
-                observed.copy_names.insert(copy_name(&ObjectKey::new(name, secret)));
+                observed
+                    .copy_names
+                    .insert(copy_name(&ObjectKey::new(name, secret)));
             }
-            observed.catalogs.insert(ObjectKey::new(name, catalog), known.clone());
+            observed
+                .catalogs
+                .insert(ObjectKey::new(name, catalog), known.clone());
         }
         for (secret, known) in &lists.known_sources {
-            observed.sources.insert(ObjectKey::new(name, secret), known.clone());
+            observed
+                .sources
+                .insert(ObjectKey::new(name, secret), known.clone());
         }
     }
 
     /// The Secrets that catalogs name and that were not read in their version, and the copies.
     pub fn unread(&self) -> Vec<ObjectKey> {
         let named = self.observed.catalogs.iter().flat_map(|(key, catalog)| {
-            catalog.secrets.iter().map(|secret| ObjectKey::new(&key.namespace, secret))
+            catalog
+                .secrets
+                .iter()
+                .map(|secret| ObjectKey::new(&key.namespace, secret))
         });
         let is_unread = |key: &ObjectKey| {
             let source = self.observed.sources.get(key);
@@ -251,30 +263,28 @@ impl Destination {
         match event {
             DestinationEvent::Subscription(event) => {
                 self.subscriptions
-                    .handle(&mut seen.subscriptions, event, named, |object, _| subscription(object));
+                    .handle(&mut seen.subscriptions, event, named, |object, _| {
+                        subscription(object)
+                    });
             }
             DestinationEvent::Csv(event) => {
                 self.csvs
                     .handle(&mut seen.csvs, event, named, |object, _| csv(object));
             }
-            DestinationEvent::Account(event) => self.handle_account(seen, event),
-            DestinationEvent::Copy(event) => self.handle_copy(seen, event),
+            DestinationEvent::Account(event) => {
+                self.accounts
+                    .handle(&mut seen.accounts, event, named, |object, known| {
+                        account(&object, known)
+                    });
+            }
+            DestinationEvent::Copy(event) => {
+                self.copies
+                    .handle(&mut seen.copies, event, copy_named, |object, known| {
+                        copy(&object, known)
+                    });
+            }
             DestinationEvent::Refused => {}
         }
-    }
-
-    fn handle_account(&mut self, seen: &mut ObservedNamespace, event: Event<ServiceAccount>) {
-        let read = |account: ServiceAccount, known: Option<&ObservedAccount>| {
-            let new = ObservedAccount::of(&account, COPY_MANAGER)?;
-            let known = known.filter(|known| known.uid == new.uid && known.version > new.version);
-            Some(known.cloned().unwrap_or(new))
-        };
-        self.accounts.handle(&mut seen.accounts, event, named, read);
-    }
-
-    fn handle_copy(&mut self, seen: &mut ObservedNamespace, event: Event<PartialObjectMeta<Secret>>) {
-        self.copies
-            .handle(&mut seen.copies, event, copy_named, |object, known| copy(&object, known));
     }
 }
 
@@ -287,6 +297,12 @@ fn copy_named(secret: &PartialObjectMeta<Secret>) -> Option<String> {
     secret.metadata.name.clone().filter(|name| is_copy_name(name))
 }
 
+fn account(account: &ServiceAccount, known: Option<&ObservedAccount>) -> Option<ObservedAccount> {
+    let new = ObservedAccount::of(account, COPY_MANAGER)?;
+    let known = known.filter(|known| known.uid == new.uid && known.version > new.version);
+    Some(known.cloned().unwrap_or(new))
+}
+
 fn subscription(object: LabelledObject) -> Option<ObservedSubscription> {
     let (_, read) = object.into_object::<SubscriptionSpec, SubscriptionStatus>()?;
     let (spec, status) = (read.spec.unwrap_or_default(), read.status);
@@ -294,7 +310,11 @@ fn subscription(object: LabelledObject) -> Option<ObservedSubscription> {
     Some(ObservedSubscription {
         uid: read.uid,
         catalog: ObjectKey::new(&spec.source_namespace, &spec.source),
-        csvs: csvs.into_iter().flatten().filter(|name| !name.is_empty()).collect(),
+        csvs: csvs
+            .into_iter()
+            .flatten()
+            .filter(|name| !name.is_empty())
+            .collect(),
     })
 }
 
@@ -323,7 +343,9 @@ fn catalog(object: LabelledObject) -> Option<ObservedCatalog> {
 fn source(secret: &PartialObjectMeta<Secret>, known: Option<&ObservedSource>) -> Option<ObservedSource> {
     let meta = &secret.metadata;
     let version = meta.resource_version.as_ref()?.parse().ok()?;
-    if let Some(known) = known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version) {
+    if let Some(known) =
+        known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version)
+    {
         return Some(known.clone());
     }
     Some(ObservedSource {
@@ -337,7 +359,9 @@ fn source(secret: &PartialObjectMeta<Secret>, known: Option<&ObservedSource>) ->
 fn copy(secret: &PartialObjectMeta<Secret>, known: Option<&ObservedCopy>) -> Option<ObservedCopy> {
     let meta = &secret.metadata;
     let version = meta.resource_version.as_ref()?.parse().ok()?;
-    if let Some(known) = known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version) {
+    if let Some(known) =
+        known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version)
+    {
         return Some(known.clone());
     }
     Some(ObservedCopy {

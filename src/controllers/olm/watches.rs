@@ -89,7 +89,10 @@ impl OlmWatches {
                 tasks.spawn(parts.watch(client, Arc::from(&**namespace), WatchedPart::Destination));
             }
         }
-        Ok(Self { _tasks: tasks, events })
+        Ok(Self {
+            _tasks: tasks,
+            events,
+        })
     }
 }
 

@@ -99,7 +99,10 @@ impl NamespaceWork {
     async fn write_all(&mut self, done: &mut WrittenNamespace) -> Result<(), WorkFailure> {
         let changes = std::mem::take(&mut self.changes);
         // What is changed has a UID, which does not outlive its namespace; only what is made could land in another one.
-        let makes_any = changes.copies.iter().any(|write| write.existing.is_none() || write.replaces);
+        let makes_any = changes
+            .copies
+            .iter()
+            .any(|write| write.existing.is_none() || write.replaces);
         if makes_any && !self.recorder.is_granted(&self.namespace).await? {
             return Err(WorkFailure::Recreated);
         }
@@ -118,8 +121,13 @@ impl NamespaceWork {
         for deletion in &changes.deletions {
             let key = self.key(&deletion.name);
             self.calls.delete_copy(&key, &deletion.uid).await?;
-            tracing::info!(namespace = self.namespace, copy = deletion.name, "the copy of a pull Secret is deleted");
-            done.copies.push((deletion.name.clone(), Err(deletion.uid.clone())));
+            tracing::info!(
+                namespace = self.namespace,
+                copy = deletion.name,
+                "the copy of a pull Secret is deleted"
+            );
+            done.copies
+                .push((deletion.name.clone(), Err(deletion.uid.clone())));
         }
         Ok(())
     }
@@ -128,7 +136,11 @@ impl NamespaceWork {
         ObjectKey::new(&self.namespace, name)
     }
 
-    async fn write_copy(&mut self, write: &CopyWrite, done: &mut WrittenNamespace) -> Result<(), WorkFailure> {
+    async fn write_copy(
+        &mut self,
+        write: &CopyWrite,
+        done: &mut WrittenNamespace,
+    ) -> Result<(), WorkFailure> {
         let (key, value) = (self.key(&write.name), self.value(write).await?);
         let existing = match &write.existing {
             Some(uid) if write.replaces => {
@@ -145,7 +157,12 @@ impl NamespaceWork {
         match copy {
             Ok(copy) => {
                 let (namespace, source) = (&self.namespace, &write.wanted.marks.source);
-                tracing::info!(namespace, copy = write.name, source = source.name, "a pull Secret is copied");
+                tracing::info!(
+                    namespace,
+                    copy = write.name,
+                    source = source.name,
+                    "a pull Secret is copied"
+                );
                 done.copies.push((write.name.clone(), Ok(copy)));
                 Ok(())
             }
@@ -178,7 +195,13 @@ impl NamespaceWork {
     ) -> Result<(), WorkFailure> {
         let linked = self.calls.link(&self.namespace, account, change).await?;
         let (added, removed) = (change.added.len(), change.removed.len());
-        tracing::info!(namespace = self.namespace, account, added, removed, "a ServiceAccount is linked to its copies");
+        tracing::info!(
+            namespace = self.namespace,
+            account,
+            added,
+            removed,
+            "a ServiceAccount is linked to its copies"
+        );
         done.has_linked |= added > 0;
         done.accounts.push((account.to_owned(), linked));
         Ok(())
@@ -199,7 +222,10 @@ pub(super) async fn evict(calls: &PullSecretClient, eviction: &WantedEviction) -
 }
 
 /// Looks whether namespaces that were made again are granted by now.
-pub(super) async fn recheck(recorder: Arc<NamespaceRecorder>, namespaces: Vec<String>) -> Vec<(String, bool)> {
+pub(super) async fn recheck(
+    recorder: Arc<NamespaceRecorder>,
+    namespaces: Vec<String>,
+) -> Vec<(String, bool)> {
     let mut all = Vec::new();
     if recorder.load().await.is_err() {
         return all;

@@ -81,8 +81,8 @@ impl PullSecretClient {
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": eviction.uid}},
         });
-        let request = of::<Pod>(&pod.namespace).create_subresource("eviction", &pod.name, &created(), bytes(&body));
+        let request =
+            of::<Pod>(&pod.namespace).create_subresource("eviction", &pod.name, &created(), bytes(&body));
         self.call("create", "pods/eviction", request, 0).await.map(drop)
     }
 }
-

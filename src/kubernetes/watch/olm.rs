@@ -44,9 +44,14 @@ pub enum CatalogEvent {
 
 /// Watches a namespace that copies may go to.
 #[must_use]
-pub fn destination(client: &Client, namespace: &str, metrics: &Metrics) -> BoxStream<'static, DestinationEvent> {
+pub fn destination(
+    client: &Client,
+    namespace: &str,
+    metrics: &Metrics,
+) -> BoxStream<'static, DestinationEvent> {
     use DestinationEvent::{Account, Copy, Csv, Refused, Subscription};
-    let of_olm = |resource: &ApiResource| Api::<LabelledObject>::namespaced_with(client.clone(), namespace, resource);
+    let of_olm =
+        |resource: &ApiResource| Api::<LabelledObject>::namespaced_with(client.clone(), namespace, resource);
     let subscriptions = of_olm(&olm_resource("Subscription", "subscriptions"));
     let subscriptions = with_refusals(subscriptions, of_tenants(), metrics, "subscriptions");
     let csvs = of_olm(&olm_resource("ClusterServiceVersion", "clusterserviceversions"));
@@ -58,7 +63,9 @@ pub fn destination(client: &Client, namespace: &str, metrics: &Metrics) -> BoxSt
     let labelled = Config::default().labels(&format!("{COPIED_FOR}={COPIED_FOR_OLM}"));
     let copies = with_refusals(copies, labelled, metrics, "secrets");
     let all = [
-        subscriptions.map(|seen| said(seen, Subscription, Refused)).boxed(),
+        subscriptions
+            .map(|seen| said(seen, Subscription, Refused))
+            .boxed(),
         csvs.map(|seen| said(seen, Csv, Refused)).boxed(),
         accounts.map(|seen| said(seen, Account, Refused)).boxed(),
         copies.map(|seen| said(seen, Copy, Refused)).boxed(),

@@ -72,7 +72,9 @@ impl WriteFence {
     #[must_use]
     pub fn without_lease() -> Self {
         let fence = Self::default();
-        fence.open(LeaseValidity::new(watch::Sender::new(Instant::now() + FOREVER).subscribe()));
+        fence.open(LeaseValidity::new(
+            watch::Sender::new(Instant::now() + FOREVER).subscribe(),
+        ));
         fence
     }
 

@@ -9,8 +9,7 @@ use kube::api::ObjectMeta;
 use sha2::{Digest, Sha256};
 
 use crate::api::labels::{
-    MANAGED_BY, MANAGED_BY_VALUE, COPIED_FOR, COPIED_FOR_OLM, COPY_OPERATORS, COPY_SOURCE,
-    COPY_SOURCE_UID,
+    COPIED_FOR, COPIED_FOR_OLM, COPY_OPERATORS, COPY_SOURCE, COPY_SOURCE_UID, MANAGED_BY, MANAGED_BY_VALUE,
 };
 use crate::api::names::{hex, is_dns_label};
 use crate::plan::pipeline::object::ObjectKey;

@@ -40,7 +40,7 @@ pub struct PullSecretOptions {
     /// Measures the copies of pull Secrets for operators and nothing else; no other run does.
     #[arg(long, conflicts_with_all = ["only_remote", "only_instances", "only_names", "only_pipeline"])]
     pub only_pull_secrets: bool,
-    /// Namespaces with an operator, each with two Deployments and their ServiceAccounts.
+    /// Namespaces with an operator, each with two Deployments and their `ServiceAccounts`.
     #[arg(long, default_value_t = 500)]
     pull_secret_namespaces: usize,
     /// Catalogs that name the Secret.
@@ -103,22 +103,10 @@ async fn figures(fleet: &OperatorFleet, ground: Ground, sizes: &PullSecretOption
     fleet.until_linked().await?;
     let install_seconds = begin.elapsed().as_secs_f64();
     let install = fleet.writes(mark).await?.len();
-    let mut rotations = Vec::new();
-    {
-        let _progress = Progress::start("rotations");
-        for round in 1..=ROUNDS {
-            rotations.push(rotate(fleet, &format!("rotation-{round}")).await?);
-        }
-    }
+    let rotations = rotate_all(fleet).await?;
     let before = memory(program.pid())?;
     drop(program);
-    let mut bare = Vec::new();
-    {
-        let _progress = Progress::start("the same writes without the program");
-        for round in 1..=ROUNDS {
-            bare.push(fleet.write_bare(&format!("bare-{round}")).await?);
-        }
-    }
+    let bare = write_all_bare(fleet).await?;
     // The bare writer's last value is the Secret's, so that a program that starts finds everything as it should be.
     fleet.write_secret(&format!("bare-{ROUNDS}")).await?;
     let (mark, begin) = (fleet.mark().await?, Instant::now());
@@ -142,6 +130,25 @@ async fn figures(fleet: &OperatorFleet, ground: Ground, sizes: &PullSecretOption
     })
 }
 
+async fn rotate_all(fleet: &OperatorFleet) -> Result<Vec<Rotation>> {
+    let _progress = Progress::start("rotations");
+    let mut rotations = Vec::new();
+    for round in 1..=ROUNDS {
+        rotations.push(rotate(fleet, &format!("rotation-{round}")).await?);
+    }
+    Ok(rotations)
+}
+
+/// The seconds of each rotation without the program.
+async fn write_all_bare(fleet: &OperatorFleet) -> Result<Vec<f64>> {
+    let _progress = Progress::start("the same writes without the program");
+    let mut all = Vec::new();
+    for round in 1..=ROUNDS {
+        all.push(fleet.write_bare(&format!("bare-{round}")).await?);
+    }
+    Ok(all)
+}
+
 /// Has the program follow another value.
 async fn rotate(fleet: &OperatorFleet, value: &str) -> Result<Rotation> {
     let mark = fleet.mark().await?;
@@ -149,13 +156,21 @@ async fn rotate(fleet: &OperatorFleet, value: &str) -> Result<Rotation> {
     fleet.write_secret(value).await?;
     fleet.until_copied(value).await?;
     let writes = fleet.writes(mark).await?;
-    let copies: Vec<&Event> = writes.iter().filter(|event| event.resource == "secrets").collect();
-    ensure!(copies.len() >= fleet.namespaces.len(), "only {} copies", copies.len());
+    let copies: Vec<&Event> = writes
+        .iter()
+        .filter(|event| event.resource == "secrets")
+        .collect();
+    ensure!(
+        copies.len() >= fleet.namespaces.len(),
+        "only {} copies",
+        copies.len()
+    );
     let mut of_namespace = BTreeMap::new();
     for event in &writes {
         *of_namespace.entry(event.namespace.clone()).or_insert(0) += 1;
     }
-    let latency = |event: &&Event| Duration::try_from(event.reached.duration_since(begin)).unwrap_or_default();
+    let latency =
+        |event: &&Event| Duration::try_from(event.reached.duration_since(begin)).unwrap_or_default();
     Ok(Rotation {
         seconds: seconds(&copies)?,
         copies: copies.iter().map(latency).collect(),
@@ -191,7 +206,13 @@ impl Figures {
     }
 
     fn writes(&self) -> f64 {
-        number(self.rotations.iter().map(|rotation| rotation.writes).max().unwrap_or_default())
+        number(
+            self.rotations
+                .iter()
+                .map(|rotation| rotation.writes)
+                .max()
+                .unwrap_or_default(),
+        )
     }
 
     fn to_json(&self) -> Value {
@@ -219,19 +240,52 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (namespaces, catalogs) = (self.namespaces, self.catalogs);
         writeln!(f, "\n{}", self.ground)?;
-        writeln!(f, "One Secret that {catalogs} catalogs name, operators in {namespaces} namespaces, two accounts each")?;
+        writeln!(
+            f,
+            "One Secret that {catalogs} catalogs name, operators in {namespaces} namespaces, two accounts each"
+        )?;
         let rows = [
-            Row::new("from nothing to all links, seconds", format!("{:.1}", self.install_seconds)),
-            Row::new("writes for each namespace meanwhile", format!("{:.2}", self.install_writes)),
-            Row::new("rotation, p99 of copies, seconds", format!("{:.2}", self.p99())).at_most(P99, self.p99(), ""),
-            Row::new("rotation, first write to last, seconds", format!("{:.2}", self.rotation_seconds())),
-            Row::new("the same by the bare writer", format!("{:.2}", median(self.bare.clone()))),
+            Row::new(
+                "from nothing to all links, seconds",
+                format!("{:.1}", self.install_seconds),
+            ),
+            Row::new(
+                "writes for each namespace meanwhile",
+                format!("{:.2}", self.install_writes),
+            ),
+            Row::new("rotation, p99 of copies, seconds", format!("{:.2}", self.p99())).at_most(
+                P99,
+                self.p99(),
+                "",
+            ),
+            Row::new(
+                "rotation, first write to last, seconds",
+                format!("{:.2}", self.rotation_seconds()),
+            ),
+            Row::new(
+                "the same by the bare writer",
+                format!("{:.2}", median(self.bare.clone())),
+            ),
             Row::new("ratio", format!("{:.2}", self.ratio())).at_least(RATIO, self.ratio(), ""),
-            Row::new("writes in one namespace, most", format!("{:.0}", self.writes())).at_most(WRITES, self.writes(), ""),
-            Row::new("restart, seconds until all is read", format!("{:.1}", self.restart_seconds)),
-            Row::new("writes after a restart", self.restart_writes.to_string())
-                .at_most(0.0, number(self.restart_writes), ""),
-            Row::new("resident memory, MiB", format!("{:.1}", self.rss_mib)).at_most(RSS_MIB, self.rss_mib, ""),
+            Row::new("writes in one namespace, most", format!("{:.0}", self.writes())).at_most(
+                WRITES,
+                self.writes(),
+                "",
+            ),
+            Row::new(
+                "restart, seconds until all is read",
+                format!("{:.1}", self.restart_seconds),
+            ),
+            Row::new("writes after a restart", self.restart_writes.to_string()).at_most(
+                0.0,
+                number(self.restart_writes),
+                "",
+            ),
+            Row::new("resident memory, MiB", format!("{:.1}", self.rss_mib)).at_most(
+                RSS_MIB,
+                self.rss_mib,
+                "",
+            ),
             Row::new("at most, MiB", format!("{:.1}", self.peak_mib)),
         ];
         rows.iter().try_for_each(|row| writeln!(f, "{row}"))

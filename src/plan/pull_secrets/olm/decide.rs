@@ -117,12 +117,7 @@ impl PlanOfNamespace<'_> {
         self.hold(&copy, need);
     }
 
-    fn complain(
-        &mut self,
-        told: impl Iterator<Item = ComplaintSubject>,
-        reason: Reason,
-        note: &str,
-    ) {
+    fn complain(&mut self, told: impl Iterator<Item = ComplaintSubject>, reason: Reason, note: &str) {
         let complaint = |subject| PullSecretComplaint {
             subject,
             reason,

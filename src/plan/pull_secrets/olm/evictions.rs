@@ -11,7 +11,7 @@ use super::wanted::{PullSecretPlan, WantedEviction};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::queue::backoff::BackoffPolicy;
 
-/// How far behind the ServiceAccounts may be that an API server gives to new pods: it knows them from a watch.
+/// How far behind the `ServiceAccounts` may be that an API server gives to new pods: it knows them from a watch.
 const ADMISSION_LAG: Duration = Duration::from_secs(5);
 /// Pods that are evicted in [`WINDOW`].
 const EVICTIONS: usize = 30;
@@ -57,7 +57,10 @@ pub(super) fn find(
             uid: pod.uid.clone(),
             replica_set: pod.replica_set.clone(),
             deployments: deployments.map(|(deployment, _)| deployment.clone()).collect(),
-            subscription: of_account.iter().find_map(|need| need.subscriptions.first()).cloned(),
+            subscription: of_account
+                .iter()
+                .find_map(|need| need.subscriptions.first())
+                .cloned(),
         });
     }
 }

@@ -149,14 +149,19 @@ impl ObservedAccount {
     pub fn of(account: &ServiceAccount, manager: &str) -> Option<Self> {
         let meta = &account.metadata;
         let list = account.image_pull_secrets.as_deref().unwrap_or_default();
-        let named = list.iter().enumerate().filter(|(_, secret)| is_copy_name(&secret.name));
+        let named = list
+            .iter()
+            .enumerate()
+            .filter(|(_, secret)| is_copy_name(&secret.name));
         let mut managers = meta.managed_fields.iter().flatten();
         let written = managers.find(|entry| entry.manager.as_deref() == Some(manager));
         Some(Self {
             uid: meta.uid.clone()?,
             version: meta.resource_version.as_ref()?.parse().ok()?,
             entries: list.len(),
-            copies: named.map(|(place, secret)| (place, secret.name.clone())).collect(),
+            copies: named
+                .map(|(place, secret)| (place, secret.name.clone()))
+                .collect(),
             linked_at: written.and_then(|entry| Some(entry.time.as_ref()?.0)),
         })
     }

@@ -72,9 +72,7 @@ mod tests {
 
     #[test]
     fn pods_of_a_replica_set_wait_for_an_image_or_may_yet() {
-        let owner = |kind: &str, controller: bool| {
-            json!({"apiVersion": "apps/v1", "kind": kind, "name": "set", "uid": "set-uid", "controller": controller})
-        };
+        let owner = |kind: &str, controller: bool| json!({"apiVersion": "apps/v1", "kind": kind, "name": "set", "uid": "set-uid", "controller": controller});
         let pending = pending_pods(&[
             pod("refused", &owner("ReplicaSet", true), "ErrImagePull"),
             pod("backing-off", &owner("ReplicaSet", true), "ImagePullBackOff"),

@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn a_name_is_the_namespace_that_had_it_first() {
-        let data = [("team", "1"), ("conditions.json", "2")].map(|(key, uid)| (key.to_owned(), uid.to_owned()));
+        let data =
+            [("team", "1"), ("conditions.json", "2")].map(|(key, uid)| (key.to_owned(), uid.to_owned()));
         let mut record = NamespaceRecord::of(BTreeMap::from(data));
         let table = [
             ("team", "1", RecordedNamespace::Same),

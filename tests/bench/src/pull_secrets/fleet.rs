@@ -56,19 +56,33 @@ impl OperatorFleet {
         let admin = plane.admin().client().await?;
         apply_crds(&admin).await?;
         let _progress = Progress::start(format!("operators in {namespaces} namespaces"));
-        let names: Vec<String> = (0..namespaces).map(|number| format!("team-{number:04}")).collect();
+        let names: Vec<String> = (0..namespaces)
+            .map(|number| format!("team-{number:04}"))
+            .collect();
         make_namespace(&admin, RELEASE_NAMESPACE).await?;
         make_namespace(&admin, CATALOGS).await?;
         write_secret(&admin, "first").await?;
         for number in 0..catalogs {
-            make(&admin, "CatalogSource", "catalogsources", CATALOGS, json!({
-                "metadata": {"name": format!("catalog-{number}")},
-                "spec": {"sourceType": "grpc", "address": "127.0.0.1:1", "secrets": [PULL]},
-            }))
+            make(
+                &admin,
+                "CatalogSource",
+                "catalogsources",
+                CATALOGS,
+                json!({
+                    "metadata": {"name": format!("catalog-{number}")},
+                    "spec": {"sourceType": "grpc", "address": "127.0.0.1:1", "secrets": [PULL]},
+                }),
+            )
             .await?;
         }
-        let made = names.iter().enumerate().map(|(number, name)| make_team(&admin, name, number % catalogs.max(1)));
-        stream::iter(made).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let made = names
+            .iter()
+            .enumerate()
+            .map(|(number, name)| make_team(&admin, name, number % catalogs.max(1)));
+        stream::iter(made)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
         let values = [
             "pullSecrets.olm.enabled=true".to_owned(),
             format!("pullSecrets.olm.catalogNamespaces={{{CATALOGS}}}"),
@@ -94,7 +108,13 @@ impl OperatorFleet {
             format!("--catalog-namespaces={CATALOGS}"),
             format!("--record-namespace={RELEASE_NAMESPACE}"),
         ];
-        let hub = Hub::spawn_command(program, "pull-secrets", &self.user.kubeconfig()?, &flags, AS_INSTALLED)?;
+        let hub = Hub::spawn_command(
+            program,
+            "pull-secrets",
+            &self.user.kubeconfig()?,
+            &flags,
+            AS_INSTALLED,
+        )?;
         hub.wait_ready().await?;
         Ok(hub)
     }
@@ -145,7 +165,10 @@ impl OperatorFleet {
             tokio::time::sleep(PAUSE).await;
             let all = secrets.list(&copies).await?.items;
             let is_so = |secret: &&Secret| {
-                let value = secret.data.as_ref().and_then(|data| data.get(".dockerconfigjson"));
+                let value = secret
+                    .data
+                    .as_ref()
+                    .and_then(|data| data.get(".dockerconfigjson"));
                 value.is_some_and(|value| value.0 == expected.as_bytes())
             };
             Ok((all.iter().filter(is_so).count() == self.namespaces.len()).then_some(()))
@@ -161,7 +184,10 @@ impl OperatorFleet {
         let accounts: Api<ServiceAccount> = Api::all(self.admin.clone());
         wait_for("the links", LIMIT, async || {
             tokio::time::sleep(PAUSE).await;
-            let all = accounts.list(&ListParams::default().labels("app=operator")).await?.items;
+            let all = accounts
+                .list(&ListParams::default().labels("app=operator"))
+                .await?
+                .items;
             let linked = all.iter().filter(|account| account.image_pull_secrets.is_some());
             Ok((linked.count() == 2 * self.namespaces.len()).then_some(()))
         })
@@ -190,7 +216,9 @@ impl OperatorFleet {
     pub async fn write_bare(&self, value: &str) -> Result<f64> {
         let client = self.user.client().await?;
         let copies: Api<PartialObjectMeta<Secret>> = Api::all(self.admin.clone());
-        let known = copies.list_metadata(&ListParams::default().labels("renderhub.dev/copied-for=olm")).await?;
+        let known = copies
+            .list_metadata(&ListParams::default().labels("renderhub.dev/copied-for=olm"))
+            .await?;
         let name = copy_name(&ObjectKey::new(CATALOGS, PULL));
         let encoded = STANDARD.encode(config(value));
         let writes = known.items.into_iter().map(|copy| {
@@ -206,7 +234,10 @@ impl OperatorFleet {
             }
         });
         let begin = Instant::now();
-        stream::iter(writes).buffer_unordered(IN_FLIGHT).try_collect::<()>().await?;
+        stream::iter(writes)
+            .buffer_unordered(IN_FLIGHT)
+            .try_collect::<()>()
+            .await?;
         Ok(begin.elapsed().as_secs_f64())
     }
 }
@@ -252,7 +283,9 @@ async fn make_team(admin: &Client, name: &str, catalog: usize) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), name);
     for account in ["controller", "webhook"] {
         let account = json!({"metadata": {"name": account, "labels": {"app": "operator"}}});
-        accounts.create(&PostParams::default(), &serde_json::from_value(account)?).await?;
+        accounts
+            .create(&PostParams::default(), &serde_json::from_value(account)?)
+            .await?;
     }
     let deployment = |account: &str| {
         json!({"name": account, "spec": {
@@ -262,12 +295,18 @@ async fn make_team(admin: &Client, name: &str, catalog: usize) -> Result<()> {
             }},
         }})
     };
-    make(admin, "ClusterServiceVersion", "clusterserviceversions", name, json!({
-        "metadata": {"name": "operator.v1"},
-        "spec": {"displayName": "operator", "install": {"strategy": "deployment", "spec": {
-            "deployments": [deployment("controller"), deployment("webhook")],
-        }}},
-    }))
+    make(
+        admin,
+        "ClusterServiceVersion",
+        "clusterserviceversions",
+        name,
+        json!({
+            "metadata": {"name": "operator.v1"},
+            "spec": {"displayName": "operator", "install": {"strategy": "deployment", "spec": {
+                "deployments": [deployment("controller"), deployment("webhook")],
+            }}},
+        }),
+    )
     .await?;
     make(admin, "Subscription", "subscriptions", name, json!({
         "metadata": {"name": "operator"},
@@ -281,6 +320,7 @@ async fn make_team(admin: &Client, name: &str, catalog: usize) -> Result<()> {
     }});
     let resource = olm_resource("Subscription", "subscriptions");
     let api: Api<DynamicObject> = Api::namespaced_with(admin.clone(), name, &resource);
-    api.patch_status("operator", &PatchParams::default(), &Patch::Merge(&status)).await?;
+    api.patch_status("operator", &PatchParams::default(), &Patch::Merge(&status))
+        .await?;
     Ok(())
 }
