@@ -107,20 +107,20 @@ fn told(role: &str, namespace: &str, rules: &[impl serde::Serialize]) -> Result<
         items.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let mut all = Vec::new();
-    for rule in rules {
-        let rule = serde_json::to_value(rule)?;
-        let names = list(&rule["resourceNames"]).join(",");
+    for right in rules {
+        let right = serde_json::to_value(right)?;
+        let names = list(&right["resourceNames"]).join(",");
         let names = if names == namespace { "{namespace}" } else { &names };
         let or_dash = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();
-        for group in list(&rule["apiGroups"]) {
-            for resource in list(&rule["resources"]) {
+        for group in list(&right["apiGroups"]) {
+            for resource in list(&right["resources"]) {
                 let (group, names) = (or_dash(&group), or_dash(names));
                 all.push(vec![
                     role.to_owned(),
                     group,
                     resource,
                     names,
-                    list(&rule["verbs"]).join(","),
+                    list(&right["verbs"]).join(","),
                 ]);
             }
         }
