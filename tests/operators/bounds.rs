@@ -30,7 +30,7 @@ async fn of_more_namespaces_than_get_a_copy_those_that_have_one_keep_it() -> Res
     for team in &teams[..2] {
         world.until_copied(team, PULL, "1").await?;
     }
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S13.
@@ -56,7 +56,7 @@ async fn of_more_subscriptions_than_are_served_one_is_told() -> Result<()> {
         Ok((world.entries(&team, "op-64").await? == [world.copy(PULL)]).then_some(()))
     })
     .await?;
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S13.
@@ -84,5 +84,5 @@ async fn of_more_secrets_than_are_copied_the_first_are() -> Result<()> {
             .await?
             .is_none()
     );
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }

@@ -103,7 +103,7 @@ async fn an_operator_gets_the_pull_secrets_of_its_catalog_and_they_follow() -> R
         "{writes:?}"
     );
     ensure!(world.entries(&team, "etcd").await?[..3] == expected[..3]);
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_process_that_was_killed_writes_nothing_where_nothing_changed() -> Res
     .await?;
     let writes = world.writes(mark).await?;
     ensure!(writes.is_empty(), "{writes:?}");
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S9.
@@ -175,7 +175,7 @@ async fn copies_and_links_go_with_the_last_of_subscription_and_version() -> Resu
     for name in ["olm-pull-x-0123456789abcdef", "registry-credentials"] {
         world.secrets(&team).get_metadata(name).await?;
     }
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn an_upgrade_a_second_catalog_and_a_shared_account_are_kept_apart() -> Re
     world
         .until_entries(&team, "etcd", &[world.copy("second")])
         .await?;
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S8.

@@ -65,7 +65,7 @@ async fn what_no_catalog_gave_and_where_nothing_is_listed_nothing_goes() -> Resu
         there.iter().all(|request| request.namespace != other),
         "nothing is even read there"
     );
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S9.
@@ -103,7 +103,7 @@ async fn a_secret_that_has_the_copys_name_is_left_alone_and_both_are_told() -> R
         .until_entries(&team, "etcd", std::slice::from_ref(&name))
         .await?;
     world.until_conditions(&[]).await?;
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S10.
@@ -160,7 +160,7 @@ async fn beside_another_writer_of_the_same_list_no_entry_is_lost() -> Result<()>
     world
         .until_entries(&team, "etcd", &["first".to_owned(), world.copy(PULL)])
         .await?;
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S11.
@@ -229,7 +229,7 @@ async fn odd_secrets_are_not_copied_and_the_catalog_is_told() -> Result<()> {
         .until_conditions(&["CatalogSource main PullSecretNotFound"])
         .await?;
     ensure!(!world.recorded().await?["conditions.json"].contains(&config("1")));
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }
 
 /// Holds: S12.
@@ -253,5 +253,5 @@ async fn two_processes_at_once_only_lose_races() -> Result<()> {
         world.until_no_copy(team).await?;
         world.until_entries(team, "etcd", &[]).await?;
     }
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }

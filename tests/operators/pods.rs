@@ -1,61 +1,55 @@
 //! Pods that were made before their ServiceAccount had its link, as a kubelet reports them; real ones are in `real`.
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
 use crate::world::{LIMIT, PULL, World};
 
-/// Makes a pod of an operator that could not pull its image, with what owns it. It has the name of the operator.
-pub async fn refused_pod(world: &World, operator: &str) -> Result<()> {
+/// Makes the Deployment of an operator, and lets its pod be one that could not pull its image; its name.
+pub async fn refused_pod(world: &World, operator: &str) -> Result<String> {
     let deployment = format!("{operator}-controller");
-    make_pod(world, operator, &deployment, operator).await
+    make_deployment(world, &deployment, operator).await?;
+    refuse(world, &deployment).await
 }
 
-async fn make_pod(world: &World, name: &str, deployment: &str, account: &str) -> Result<()> {
-    let (team, post) = (world.team(), PostParams::default());
-    let template = json!({"metadata": {"labels": {"app": name}}, "spec": {
-        "serviceAccountName": account, "containers": [{"name": "c", "image": "registry.test/c"}],
-    }});
-    let owned_by = |kind: &str, name: &str, uid: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
-    let spec = json!({"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template});
-    let deployments: Api<Deployment> = Api::namespaced(world.admin.clone(), team);
-    let made = deployments
-        .create(
-            &post,
-            &object(json!({"metadata": {"name": deployment}, "spec": spec}))?,
-        )
-        .await?;
-    let sets: Api<ReplicaSet> = Api::namespaced(world.admin.clone(), team);
-    let owner = owned_by("Deployment", deployment, &made.uid().unwrap_or_default());
-    let set = sets
-        .create(
-            &post,
-            &object(json!({"metadata": {"name": name, "ownerReferences": owner}, "spec": spec}))?,
-        )
-        .await?;
-    let pods: Api<Pod> = Api::namespaced(world.admin.clone(), team);
-    let owner = owned_by("ReplicaSet", name, &set.uid().unwrap_or_default());
-    let pod = json!({
-        "metadata": {"name": name, "labels": {"app": name}, "ownerReferences": owner},
-        "spec": template["spec"],
-    });
-    pods.create(&post, &object(pod)?).await?;
+fn pods_of(app: &str, account: &str) -> Value {
+    json!({
+        "replicas": 1, "selector": {"matchLabels": {"app": app}},
+        "template": {"metadata": {"labels": {"app": app}}, "spec": {
+            "serviceAccountName": account, "containers": [{"name": "c", "image": "registry.test/c"}],
+        }},
+    })
+}
+
+async fn make_deployment(world: &World, name: &str, account: &str) -> Result<()> {
+    world
+        .apply(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": world.team()},
+            "spec": pods_of(name, account),
+        }))
+        .await
+}
+
+/// Lets the pod with this label be one that could not pull its image, as a kubelet says it; its name.
+async fn refuse(world: &World, app: &str) -> Result<String> {
+    let pods: Api<Pod> = Api::namespaced(world.admin.clone(), world.team());
+    let of_app = ListParams::default().labels(&format!("app={app}"));
+    let name = wait_for(&format!("a pod of {app}"), LIMIT, async || {
+        let pod = pods.list(&of_app).await?.items.pop();
+        Ok(pod.map(|pod| pod.name_any()))
+    })
+    .await?;
     let status = json!({"status": {"phase": "Pending", "containerStatuses": [{
         "name": "c", "image": "registry.test/c", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ErrImagePull"}},
     }]}});
-    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+    pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
         .await?;
-    Ok(())
-}
-
-fn object<K: serde::de::DeserializeOwned>(value: Value) -> Result<K> {
-    Ok(serde_json::from_value(value)?)
+    Ok(name)
 }
 
 /// Waits until a pod is gone.
@@ -76,21 +70,27 @@ async fn a_pod_of_the_operator_that_was_made_too_early_is_evicted_and_no_other()
     let team = world.team().to_owned();
     world.write_account(&team, "etcd", &[]).await?;
     world.write_account(&team, "operand", &[]).await?;
-    refused_pod(&world, "etcd").await?;
+    let early = refused_pod(&world, "etcd").await?;
     // Of the operator's account, but of no Deployment of it; and an operand.
-    make_pod(&world, "stray", "stray", "etcd").await?;
-    make_pod(&world, "operand", "operand", "operand").await?;
+    world
+        .apply(json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "stray", "namespace": team},
+            "spec": pods_of("stray", "etcd"),
+        }))
+        .await?;
+    make_deployment(&world, "operand", "operand").await?;
+    let others = [refuse(&world, "stray").await?, refuse(&world, "operand").await?];
     let mut world = world;
     world.spawn().await?;
     world.install(&team, "etcd", "main", "etcd").await?;
     world.until_entries(&team, "etcd", &[world.copy(PULL)]).await?;
-    until_evicted(&world, "etcd").await?;
+    until_evicted(&world, &early).await?;
     let note = world.until_event(&team, "etcd", "PodEvicted").await?;
-    ensure!(note.contains("pod etcd"), "{note}");
+    ensure!(note.contains(&early), "{note}");
     let pods: Api<Pod> = Api::namespaced(world.admin.clone(), &team);
-    for name in ["stray", "operand"] {
+    for name in &others {
         let pod = pods.get_metadata(name).await?;
         ensure!(pod.metadata.deletion_timestamp.is_none(), "{name}");
     }
-    world.passed_with_its_rights().await
+    world.passed_with_its_rights()
 }

@@ -377,7 +377,7 @@ impl World {
     }
 
     /// The same, and nothing was refused.
-    pub async fn passed_with_its_rights(&self) -> Result<()> {
+    pub fn passed_with_its_rights(&self) -> Result<()> {
         let refused = self.plane.audit()?.refused(self.user.name())?;
         ensure!(refused.is_empty(), "the chart lacks a right: {refused:#?}");
         self.passed()

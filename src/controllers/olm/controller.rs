@@ -29,7 +29,7 @@ const WORKERS: usize = 16;
 const AT_ONCE: usize = 512;
 /// Time in which events are gathered before a decision; one that takes long waits four times as long.
 const SETTLE: Duration = Duration::from_millis(30);
-/// Time between two looks at namespaces that were made again.
+/// Time between two looks at namespaces that were made again, and at Secrets of others with the name of a copy.
 const RECHECK: Duration = Duration::from_secs(3);
 /// Namespaces of one such look.
 const RECHECKED: usize = 64;
@@ -91,7 +91,7 @@ pub struct OlmController {
     pub(super) evictions: EvictionLimiter,
     pub(super) plan: PullSecretPlan,
     /// What is to be written, as of the last decision.
-    pending: BTreeMap<String, NamespaceChanges>,
+    pub(super) pending: BTreeMap<String, NamespaceChanges>,
     pub(super) workers: JoinSet<(WorkKey, OlmOutcome)>,
     pub(super) busy: HashSet<WorkKey>,
     /// Failures in a row, and when the next attempt is due.
@@ -100,6 +100,7 @@ pub struct OlmController {
     decision_due: Option<Instant>,
     decision_took: Duration,
     recheck_due: Instant,
+    foreign_due: Instant,
     was_settled: bool,
 }
 
@@ -125,6 +126,7 @@ impl OlmController {
             decision_due: None,
             decision_took: Duration::ZERO,
             recheck_due: Instant::now(),
+            foreign_due: Instant::now(),
             was_settled: false,
         }
     }
@@ -225,8 +227,9 @@ impl OlmController {
             .filter(|due| *due > now)
             .min();
         let recheck = (!self.recreated().is_empty()).then_some(self.recheck_due.max(now + SETTLE));
+        let foreign = (!self.store.foreign().is_empty()).then_some(self.foreign_due.max(now + SETTLE));
         let look = self.looks.next().map(|due| due.max(now + SETTLE));
-        let due = [decision, retry, eviction, recheck, look]
+        let due = [decision, retry, eviction, recheck, foreign, look]
             .into_iter()
             .flatten()
             .min();
@@ -280,7 +283,12 @@ impl OlmController {
     }
 
     fn dispatch_reads(&mut self, now: Instant) {
-        for secret in self.store.unread() {
+        let mut due = self.store.unread();
+        if self.foreign_due <= now {
+            self.foreign_due = now + RECHECK;
+            due.extend(self.store.foreign());
+        }
+        for secret in due {
             let key = WorkKey::Secret(secret.clone());
             // What a worker is writing is known once it has ended.
             let is_written = self.busy.contains(&WorkKey::Namespace(secret.namespace.clone()));

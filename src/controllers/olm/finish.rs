@@ -68,14 +68,19 @@ impl OlmController {
                 }
                 self.change();
             }
-            // A watch shows that it is gone.
-            Ok(None) => self.fail(key, true),
+            Ok(None) => {
+                self.retries.remove(&key);
+                self.store.drop_copy(secret, None);
+                self.change();
+            }
             Err(error) => self.log_failure(key, error),
         }
     }
 
     fn finish_written(&mut self, key: WorkKey, written: WrittenNamespace) {
         let namespace = written.namespace;
+        // What was decided while it was written rests on what was there before.
+        self.pending.remove(&namespace);
         for (name, copy) in written.copies {
             let copy_key = ObjectKey::new(&namespace, &name);
             match copy {

@@ -187,6 +187,15 @@ impl OlmStore {
         all
     }
 
+    /// Secrets of others that have the name of a copy: no watch shows them.
+    pub fn foreign(&self) -> Vec<ObjectKey> {
+        let all = self.observed.namespaces.iter().flat_map(|(namespace, seen)| {
+            let foreign = seen.copies.iter().filter(|(_, copy)| copy.marks.is_none());
+            foreign.map(move |(name, _)| ObjectKey::new(namespace, name))
+        });
+        all.collect()
+    }
+
     /// Takes in a Secret as it was read.
     pub fn take_read(&mut self, key: &ObjectKey, read: &ReadPullSecret) {
         let lists = self.catalogs.get_mut(&key.namespace);
