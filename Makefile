@@ -23,7 +23,7 @@ say = @printf '\n==> %s\n' "$(1)"
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-quickstart: build ## Start a cluster from nothing and render two charts on it; KEEP=1 leaves it running, REMOTE=1 adds a cluster that renders, FLUX=1 one that runs what was rendered
+quickstart: build ## Start a cluster from nothing and render two charts on it; KEEP=1 leaves it running, REMOTE=1 adds a cluster that renders, FLUX=1 one that runs what was rendered; OLM=1 shows an operator instead
 	@$(TARGET)/debug/examples/quickstart
 
 test: tools earlier ## Run every test, on real control planes and nodes

@@ -3,10 +3,12 @@
 //!
 //! `make quickstart` builds what it needs and runs it; with `KEEP=1` it leaves everything running, with `REMOTE=1` the same
 //! tenant renders on a second cluster as well, which then dies and comes back. With `FLUX=1` the tenant writes Releases and a Target
-//! instead of tasks, and Flux on a second cluster installs what the hub makes of them.
+//! instead of tasks, and Flux on a second cluster installs what the hub makes of them. With `OLM=1` nothing is rendered: OLM installs an
+//! operator whose image needs a password, which it gets from its catalog.
 
 mod charts;
 mod flux;
+mod olm;
 mod platform;
 mod remote;
 mod tenant;
@@ -20,6 +22,7 @@ use renderhub_harness::{Tools, rundir};
 use tokio::signal::unix::{SignalKind, signal};
 
 use flux::Shop;
+use olm::Operators;
 use platform::Platform;
 use remote::Edge;
 use tenant::Tenant;
@@ -53,9 +56,10 @@ fn ended() -> Result<()> {
 }
 
 async fn run() -> Result<()> {
+    let chosen = ["FLUX", "REMOTE", "OLM"].into_iter().filter(|name| is_set(name));
     ensure!(
-        !(is_set("FLUX") && is_set("REMOTE")),
-        "FLUX=1 and REMOTE=1 are two things to see: choose one"
+        chosen.count() <= 1,
+        "FLUX=1, REMOTE=1 and OLM=1 are different things to see: choose one"
     );
     let begin = Instant::now();
     step("programs of Kubernetes (built once, in about ten minutes, then reused)");
@@ -74,6 +78,9 @@ async fn run() -> Result<()> {
     };
     let outcome = match other {
         Other::Shop(_) => "the app runs what its Release and its Target say",
+        Other::Operators(_) => {
+            "the operator runs, because its image is pulled with the Secret of its catalog"
+        }
         _ => "the charts are what was asked for",
     };
     println!("\nDone in {} s: {outcome}.", begin.elapsed().as_secs());
@@ -98,6 +105,8 @@ enum Other {
     Edge(Box<Edge>),
     /// Flux installs on it.
     Shop(Box<Shop>),
+    /// None: OLM installs an operator on the first one.
+    Operators(Box<Operators>),
 }
 
 /// From a Release to a pod on a second cluster.
@@ -112,10 +121,26 @@ async fn show_pipeline(platform: &Platform) -> Result<Other> {
     Ok(Other::Shop(Box::new(shop)))
 }
 
+/// From a Subscription to an operator that runs.
+async fn show_operators(platform: &Platform) -> Result<Other> {
+    let operators = Operators::start(platform).await?;
+    let values = Operators::values();
+    let words: Vec<&str> = values
+        .iter()
+        .flat_map(|value| ["--set", value.as_str()])
+        .collect();
+    platform.install(&words).await?;
+    operators.show(platform).await?;
+    Ok(Other::Operators(Box::new(operators)))
+}
+
 /// What the platform does, what the tenant does, and what comes of it.
 async fn show(platform: &Platform) -> Result<Other> {
     if is_set("FLUX") {
         return show_pipeline(platform).await;
+    }
+    if is_set("OLM") {
+        return show_operators(platform).await;
     }
     platform.install(&[]).await?;
 
@@ -150,14 +175,20 @@ fn say_how_to_look_around(platform: &Platform, other: &Other) -> Result<()> {
     println!("\nLook around:");
     println!("  export KUBECONFIG={}", platform.kubeconfig().display());
     println!("  alias kubectl={}", kubectl.display());
-    println!("  kubectl get rendertasks --all-namespaces");
+    if !matches!(other, Other::Operators(_)) {
+        println!("  kubectl get rendertasks --all-namespaces");
+    }
     match other {
+        Other::Operators(_) => {
+            println!("  kubectl --namespace renderhub-system logs deployment/renderhub-pull-secrets");
+            println!("  kubectl --namespace operators get secrets,serviceaccounts,pods");
+        }
         Other::Shop(_) => println!("  kubectl --namespace team-a describe target edge"),
         _ => println!("  kubectl --namespace team-a describe rendertask web"),
     }
     println!("  kubectl --namespace renderhub-system logs deployment/renderhub");
     match other {
-        Other::None => {}
+        Other::None | Other::Operators(_) => {}
         Other::Edge(edge) => {
             println!("  kubectl get renderclusters");
             let kubeconfig = edge.kubeconfig()?;

@@ -105,6 +105,11 @@ impl Platform {
         &self.plane
     }
 
+    /// Its node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// Helm as the administrator, logged in to the registry.
     pub fn helm(&self) -> &Helm {
         &self.helm

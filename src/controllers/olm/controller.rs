@@ -38,8 +38,10 @@ const STALE: Duration = Duration::from_millis(100);
 /// The pause after a failed call.
 const FAILED: BackoffPolicy = BackoffPolicy {
     base: Duration::from_secs(1),
-    cap: Duration::from_secs(60),
+    cap: Duration::from_secs(10),
 };
+/// After so long without an attempt a failure is forgotten: what failed is gone.
+const FORGOTTEN: Duration = Duration::from_secs(120);
 /// Longest wait while nothing is due.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -192,6 +194,7 @@ impl OlmController {
             return;
         }
         self.decision_due = None;
+        self.retries.retain(|_, (_, due)| now < *due + FORGOTTEN);
         self.plan = decide(&self.store.observed, &self.limits);
         self.pending = changes(&self.store.observed, &self.plan);
         self.reports.take(std::mem::take(&mut self.plan.complaints));

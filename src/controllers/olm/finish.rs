@@ -130,6 +130,7 @@ impl OlmController {
                 self.reports.evicted(eviction);
                 self.looks.start(&eviction.pod.namespace, now);
             }
+            Eviction::Gone => self.evictions.note(eviction, true, now),
             Eviction::NotOurs => self.evictions.never(eviction, now),
             Eviction::Failed(error) => {
                 let (namespace, pod) = (&eviction.pod.namespace, &eviction.pod.name);

@@ -31,8 +31,10 @@ pub(super) enum OlmOutcome {
 /// What came of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
-    /// The pod is gone by it, or was before.
+    /// The pod is gone by it.
     Done,
+    /// It was gone before.
+    Gone,
     /// It is no pod of an operator.
     NotOurs,
     /// It stays for now.
@@ -216,7 +218,8 @@ pub(super) async fn evict(calls: &PullSecretClient, eviction: &WantedEviction) -
         Err(error) => return Eviction::Failed(error),
     }
     match calls.evict(eviction).await {
-        Ok(()) | Err(CallError::NotFound | CallError::Conflict) => Eviction::Done,
+        Ok(()) => Eviction::Done,
+        Err(CallError::NotFound | CallError::Conflict) => Eviction::Gone,
         Err(error) => Eviction::Failed(error),
     }
 }

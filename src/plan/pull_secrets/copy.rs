@@ -29,9 +29,9 @@ const HASH_BYTES: usize = 16;
 const NAME: &str = "renderhub-pull-";
 
 /// Type of a Secret with docker's file of credentials, and the key of that file.
-const DOCKER_CONFIG: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
+pub(super) const DOCKER_CONFIG: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 /// The same of the older file.
-const LEGACY_CONFIG: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
+pub(super) const LEGACY_CONFIG: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
 
 /// Base64 as the kubelet takes it: with or without the padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

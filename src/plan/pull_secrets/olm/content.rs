@@ -3,13 +3,12 @@
 use k8s_openapi::api::core::v1::Secret;
 use sha2::{Digest, Sha256};
 
+use crate::plan::pull_secrets::copy::{DOCKER_CONFIG, LEGACY_CONFIG};
+
 /// Bytes of a pull secret: an API server takes no Secret with more.
 pub const MAX_PULL_SECRET_BYTES: usize = 1 << 20;
 /// The types of pull secrets, and the key of each that a kubelet reads.
-const TYPES: [(&str, &str); 2] = [
-    ("kubernetes.io/dockerconfigjson", ".dockerconfigjson"),
-    ("kubernetes.io/dockercfg", ".dockercfg"),
-];
+const TYPES: [(&str, &str); 2] = [DOCKER_CONFIG, LEGACY_CONFIG];
 
 /// What is in a pull secret, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
