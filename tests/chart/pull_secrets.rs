@@ -386,13 +386,21 @@ async fn lists_that_cannot_be_meant_are_refused_and_only_where_it_is_enabled() -
 }
 
 #[tokio::test]
-async fn values_that_it_does_not_have_are_refused_and_so_is_the_rendering_namespace_by_any_name() -> Result<()>
-{
+async fn values_that_it_does_not_have_are_refused_and_so_are_namespaces_of_the_platforms_secrets()
+-> Result<()> {
     for (set, said) in [
         ("pullSecrets.olm.maxDestinations=0", "maxDestinations"),
         ("pullSecrets.olm.replicas=2", "replicas"),
         ("pullSecrets.other.enabled=true", "other"),
         ("renderingNamespace.name=olm", "must not contain"),
+        (
+            "clusters.namespace=olm",
+            "must not contain olm, where kubeconfigs",
+        ),
+        (
+            "renderer.pullSecretNamespace=olm",
+            "must not contain olm, where kubeconfigs",
+        ),
     ] {
         let refused = template(&[ON, &[set]].concat()).await.err();
         let refused = refused.with_context(|| format!("{set} is accepted"))?;

@@ -103,6 +103,11 @@ not look for what is twice, because it tells of it by its position and not by it
 {{- if has $rendering $names -}}
 {{- fail (printf "pullSecrets.olm.%s must not contain the rendering namespace: the program could read the platform's credentials" $list) -}}
 {{- end -}}
+{{- range $own := list (include "renderhub.clusterNamespace" $) (include "renderhub.pullSecretNamespace" $) -}}
+{{- if has $own $names -}}
+{{- fail (printf "pullSecrets.olm.%s must not contain %s, where kubeconfigs or pull Secrets of the platform are: the program could read them" $list $own) -}}
+{{- end -}}
+{{- end -}}
 {{- range $i, $name := $names -}}
 {{- if has $name (slice $names 0 $i) -}}
 {{- fail (printf "pullSecrets.olm.%s names %s twice: each namespace gets one Role, so name it once" $list $name) -}}

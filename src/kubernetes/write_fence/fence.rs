@@ -156,8 +156,6 @@ pub async fn log_transitions(gate: WriteFence) {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const LONG: Duration = Duration::from_secs(3600);
@@ -173,6 +171,15 @@ pub(crate) mod tests {
         let gate = WriteFence::default();
         gate.open(LeaseValidity::new(until));
         (gate, renewed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fence_of_a_program_without_a_lease_is_open_and_stays_so() {
+        let fence = WriteFence::without_lease();
+        fence.opened().await;
+        assert_eq!(fence.admit(), Ok(()));
+        let closed = tokio::time::timeout(24 * LONG, fence.closed()).await;
+        assert!(closed.is_err(), "a day later it is open");
     }
 
     #[test]

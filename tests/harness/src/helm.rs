@@ -156,9 +156,14 @@ pub async fn template_as(helm: &Helm, release: &str, namespace: &str, sets: &[&s
 /// # Errors
 /// If it is no YAML.
 pub fn documents(text: &str) -> Result<Vec<Value>> {
-    let all: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| anyhow::anyhow!("this is no YAML: {error}"))?;
-    Ok(all.into_iter().filter(|document| !document.is_null()).collect())
+    let mut all = Vec::new();
+    // One by one, because the decoder takes a thousand of them at most.
+    for part in text.split("\n---\n") {
+        let read: Vec<Value> =
+            serde_saphyr::from_multiple(part).map_err(|error| anyhow::anyhow!("this is no YAML: {error}"))?;
+        all.extend(read.into_iter().filter(|document| !document.is_null()));
+    }
+    Ok(all)
 }
 
 /// The directory of this repository's own chart.
