@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use kube::runtime::watcher::Event;
 use kube::{Client, Config};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -23,7 +24,7 @@ const WAITING: usize = 64;
 const AWAY: Duration = Duration::from_secs(2);
 /// Namespaces that are looked for again in a second, however many are away.
 const LOOKS_A_SECOND: u32 = 10;
-/// Namespaces that are looked for at a time.
+/// Namespaces that are looked for and listed at a time.
 const LOOKS: usize = 8;
 
 /// What a watch shows, and in which namespace.
@@ -118,6 +119,14 @@ impl WatchedPart {
         }
     }
 
+    /// Lists that come before all is known.
+    const fn lists(self) -> usize {
+        match self {
+            Self::Destination => 4,
+            Self::Catalogs => 2,
+        }
+    }
+
     fn refusal(self, namespace: &Arc<str>) -> OlmEvent {
         let name = Arc::clone(namespace);
         match self {
@@ -128,6 +137,23 @@ impl WatchedPart {
 }
 
 impl OlmEvent {
+    /// Whether it is the end of a list.
+    fn ends_list(&self) -> bool {
+        match self {
+            Self::Destination(_, event) => matches!(
+                event,
+                DestinationEvent::Subscription(Event::InitDone)
+                    | DestinationEvent::Csv(Event::InitDone)
+                    | DestinationEvent::Account(Event::InitDone)
+                    | DestinationEvent::Copy(Event::InitDone)
+            ),
+            Self::Catalogs(_, event) => matches!(
+                event,
+                CatalogEvent::Catalog(Event::InitDone) | CatalogEvent::Source(Event::InitDone)
+            ),
+        }
+    }
+
     /// Whether it says that a watch is refused.
     fn is_refusal(&self) -> bool {
         matches!(
@@ -142,14 +168,21 @@ impl WatchParts {
     async fn watch(self, client: Client, namespace: Arc<str>, part: WatchedPart) {
         let mut is_said = false;
         loop {
+            // Held until everything there was listed, because lists take memory that a process does not give back.
+            let mut look = self.looks.acquire().await.ok();
             let is_open = match part {
                 WatchedPart::Destination => self.is_there(&namespace, &mut is_said).await,
                 WatchedPart::Catalogs => true,
             };
             if is_open {
                 let mut events = part.open(&client, &namespace, &self.metrics);
+                let mut unlisted = part.lists();
                 while let Some(event) = events.next().await {
                     let is_refusal = event.is_refusal();
+                    unlisted -= usize::from(event.ends_list() && unlisted > 0);
+                    if unlisted == 0 {
+                        look = None;
+                    }
                     if self.out.send(event).await.is_err() {
                         return;
                     }
@@ -160,6 +193,7 @@ impl WatchParts {
             } else if self.out.send(part.refusal(&namespace)).await.is_err() {
                 return;
             }
+            drop(look);
             tokio::time::sleep(AWAY).await;
             self.pace.lock().await.tick().await;
         }
@@ -167,9 +201,6 @@ impl WatchParts {
 
     /// Whether the namespace can be read; the first time that it cannot is logged.
     async fn is_there(&self, namespace: &str, is_said: &mut bool) -> bool {
-        let Ok(_look) = self.looks.acquire().await else {
-            return false;
-        };
         let read = self.calls.namespace_uid(namespace).await;
         if let Err(error) = &read
             && !std::mem::replace(is_said, true)
