@@ -106,7 +106,7 @@ enum Other {
     /// Flux installs on it.
     Shop(Box<Shop>),
     /// None: OLM installs an operator on the first one.
-    Operators(Box<Operators>),
+    Operators(#[expect(dead_code, reason = "OLM ends when it is dropped")] Box<Operators>),
 }
 
 /// From a Release to a pod on a second cluster.

@@ -4,6 +4,8 @@
 //! [`plan::pull_secrets::olm`]: crate::plan::pull_secrets::olm
 
 mod controller;
+mod decoded;
+mod dispatch;
 mod finish;
 mod listing;
 mod namespace_recorder;

@@ -12,7 +12,6 @@ mod headers;
 pub mod jobs;
 pub mod kubeconfig;
 pub mod limits;
-mod line_decoder;
 pub mod memory_budget;
 mod rate_limiter;
 pub mod resolve;

@@ -14,25 +14,23 @@ use super::reports::{CONDITIONS, OlmReports};
 use super::source_values::SourceValues;
 use super::store::OlmStore;
 use super::watches::OlmWatches;
-use super::work::{NamespaceWork, OlmOutcome, evict, recheck};
+use super::work::OlmOutcome;
 use crate::kubernetes::events::EventRecorder;
 use crate::kubernetes::pull_secrets::PullSecretClient;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
-    EvictionLimiter, NamespaceChanges, NamespaceGrant, PullSecretLimits, PullSecretPlan, changes, decide,
+    EvictionLimiter, NamespaceChanges, PullSecretLimits, PullSecretPlan, changes, decide,
 };
 use crate::plan::queue::backoff::BackoffPolicy;
 
 /// Workers: an API server is saturated at about eight writes in flight.
-const WORKERS: usize = 16;
+pub(super) const WORKERS: usize = 16;
 /// Events that are taken in before anything else is done.
 const AT_ONCE: usize = 512;
 /// Time in which events are gathered before a decision; one that takes long waits four times as long.
 const SETTLE: Duration = Duration::from_millis(30);
 /// Time between two looks at namespaces that were made again, and at Secrets of others with the name of a copy.
-const RECHECK: Duration = Duration::from_secs(3);
-/// Namespaces of one such look.
-const RECHECKED: usize = 64;
+pub(super) const RECHECK: Duration = Duration::from_secs(3);
 /// Pause before a write is tried again of which the object changed meanwhile: a watch shows it in milliseconds.
 const STALE: Duration = Duration::from_millis(100);
 /// The pause after a failed call.
@@ -60,6 +58,17 @@ pub(super) enum WorkKey {
     Report,
     /// Namespaces that were made again.
     Recheck,
+}
+
+/// What is to be looked at, besides what is to be written.
+#[derive(Default)]
+pub(super) struct FoundWork {
+    /// Secrets that were not read in their version.
+    pub unread: Vec<ObjectKey>,
+    /// Secrets of others with the name of a copy.
+    pub foreign: Vec<ObjectKey>,
+    /// Namespaces that were made again.
+    pub recreated: Vec<String>,
 }
 
 /// What the loop works with.
@@ -92,6 +101,8 @@ pub struct OlmController {
     pub(super) looks: PodLooks,
     pub(super) evictions: EvictionLimiter,
     pub(super) plan: PullSecretPlan,
+    /// What the last decision found, so that no worker that ends makes it be looked for again.
+    pub(super) found: FoundWork,
     /// What is to be written, as of the last decision.
     pub(super) pending: BTreeMap<String, NamespaceChanges>,
     pub(super) workers: JoinSet<(WorkKey, OlmOutcome)>,
@@ -101,9 +112,9 @@ pub struct OlmController {
     /// When to decide; `None` while nothing changed.
     decision_due: Option<Instant>,
     decision_took: Duration,
-    recheck_due: Instant,
-    foreign_due: Instant,
-    was_settled: bool,
+    pub(super) recheck_due: Instant,
+    pub(super) foreign_due: Instant,
+    pub(super) was_settled: bool,
 }
 
 impl OlmController {
@@ -121,6 +132,7 @@ impl OlmController {
             looks: PodLooks::default(),
             evictions: EvictionLimiter::default(),
             plan: PullSecretPlan::default(),
+            found: FoundWork::default(),
             pending: BTreeMap::new(),
             workers: JoinSet::new(),
             busy: HashSet::new(),
@@ -198,6 +210,11 @@ impl OlmController {
         self.plan = decide(&self.store.observed, &self.limits);
         self.pending = changes(&self.store.observed, &self.plan);
         self.reports.take(std::mem::take(&mut self.plan.complaints));
+        self.found = FoundWork {
+            unread: self.store.unread(),
+            foreign: self.store.foreign(),
+            recreated: self.store.recreated(),
+        };
         let catalogs = &self.store.observed.catalogs;
         self.values.retain(|source| {
             let mut there = catalogs
@@ -229,27 +246,14 @@ impl OlmController {
             .filter_map(|eviction| self.evictions.due(eviction, now))
             .filter(|due| *due > now)
             .min();
-        let recheck = (!self.recreated().is_empty()).then_some(self.recheck_due.max(now + SETTLE));
-        let foreign = (!self.store.foreign().is_empty()).then_some(self.foreign_due.max(now + SETTLE));
+        let recheck = (!self.found.recreated.is_empty()).then_some(self.recheck_due.max(now + SETTLE));
+        let foreign = (!self.found.foreign.is_empty()).then_some(self.foreign_due.max(now + SETTLE));
         let look = self.looks.next().map(|due| due.max(now + SETTLE));
         let due = [decision, retry, eviction, recheck, foreign, look]
             .into_iter()
             .flatten()
             .min();
         due.map_or(IDLE, |due| due.saturating_duration_since(now))
-    }
-
-    fn recreated(&self) -> Vec<String> {
-        let all = self.store.observed.namespaces.iter();
-        let recreated = all.filter(|(_, seen)| seen.grant == NamespaceGrant::Recreated);
-        recreated.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Whether a worker may begin with this.
-    fn is_free(&self, key: &WorkKey, now: Instant) -> bool {
-        self.workers.len() < WORKERS
-            && !self.busy.contains(key)
-            && self.retries.get(key).is_none_or(|(_, due)| *due <= now)
     }
 
     /// Counts a failure of this work, so that it waits.
@@ -267,112 +271,5 @@ impl OlmController {
         };
         self.retries.insert(key, (failures, Instant::now() + pause));
         self.change();
-    }
-
-    fn spawn(&mut self, key: WorkKey, work: impl Future<Output = OlmOutcome> + Send + 'static) {
-        self.busy.insert(key.clone());
-        self.workers.spawn(async move { (key, work.await) });
-    }
-
-    /// Gives workers what is due.
-    fn dispatch(&mut self, now: Instant) {
-        if !self.was_settled {
-            return;
-        }
-        self.dispatch_reads(now);
-        self.dispatch_writes(now);
-        self.dispatch_pods(now);
-        self.dispatch_reports(now);
-    }
-
-    fn dispatch_reads(&mut self, now: Instant) {
-        let mut due = self.store.unread();
-        if self.foreign_due <= now {
-            self.foreign_due = now + RECHECK;
-            due.extend(self.store.foreign());
-        }
-        for secret in due {
-            let key = WorkKey::Secret(secret.clone());
-            // What a worker is writing is known once it has ended.
-            let is_written = self.busy.contains(&WorkKey::Namespace(secret.namespace.clone()));
-            if is_written || !self.is_free(&key, now) {
-                continue;
-            }
-            let calls = self.calls.clone();
-            self.spawn(key, async move {
-                let read = calls.read_secret(&secret).await;
-                OlmOutcome::Read(secret, read)
-            });
-        }
-    }
-
-    fn dispatch_writes(&mut self, now: Instant) {
-        for (namespace, changes) in std::mem::take(&mut self.pending) {
-            let key = WorkKey::Namespace(namespace.clone());
-            if !self.is_free(&key, now) {
-                self.pending.insert(namespace, changes);
-                continue;
-            }
-            let mut values = BTreeMap::new();
-            for write in &changes.copies {
-                let source = &write.wanted.marks.source;
-                let kept = self.values.get(source, write.wanted.content);
-                values.extend(kept.map(|value| (source.clone(), value)));
-            }
-            let work = NamespaceWork {
-                calls: self.calls.clone(),
-                recorder: Arc::clone(&self.recorder),
-                namespace,
-                changes,
-                values,
-            };
-            self.spawn(
-                key,
-                async move { OlmOutcome::Written(Box::new(work.perform().await)) },
-            );
-        }
-    }
-
-    fn dispatch_pods(&mut self, now: Instant) {
-        for namespace in self.looks.due(now) {
-            let key = WorkKey::Pods(namespace.clone());
-            if self.is_free(&key, now) {
-                let calls = self.calls.clone();
-                self.spawn(key, async move {
-                    let pods = calls.pending_pods(&namespace).await;
-                    OlmOutcome::Looked(namespace, pods)
-                });
-            }
-        }
-        for eviction in self.plan.evictions.clone() {
-            let key = WorkKey::ReplicaSet(eviction.replica_set.1.clone());
-            let is_due = self.evictions.due(&eviction, now).is_some_and(|due| due <= now);
-            if is_due && self.is_free(&key, now) {
-                let calls = self.calls.clone();
-                self.spawn(key, async move {
-                    let done = evict(&calls, &eviction).await;
-                    OlmOutcome::Evicted(Box::new(eviction), done)
-                });
-            }
-        }
-    }
-
-    fn dispatch_reports(&mut self, now: Instant) {
-        if let Some(text) = self.reports.due().filter(|_| self.is_free(&WorkKey::Report, now)) {
-            let recorder = Arc::clone(&self.recorder);
-            self.spawn(WorkKey::Report, async move {
-                let written = recorder.write(CONDITIONS, text.clone()).await;
-                OlmOutcome::Reported(text, written)
-            });
-        }
-        let mut recreated = self.recreated();
-        if !recreated.is_empty() && self.recheck_due <= now && self.is_free(&WorkKey::Recheck, now) {
-            self.recheck_due = now + RECHECK;
-            recreated.truncate(RECHECKED);
-            let recorder = Arc::clone(&self.recorder);
-            self.spawn(WorkKey::Recheck, async move {
-                OlmOutcome::Rechecked(recheck(recorder, recreated).await)
-            });
-        }
     }
 }

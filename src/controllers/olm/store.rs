@@ -2,25 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::ResourceExt;
-use kube::core::PartialObjectMeta;
-
+use super::decoded::{account, catalog, copy, copy_as_read, copy_named, csv, named, source, subscription};
 use super::listing::Listing;
 use super::watches::OlmEvent;
-use crate::api::olm::{
-    COPIED, COPIED_FROM, CatalogSourceSpec, ClusterServiceVersionSpec, ClusterServiceVersionStatus,
-    SubscriptionSpec, SubscriptionStatus,
-};
-use crate::kubernetes::object::LabelledObject;
-use crate::kubernetes::pull_secrets::{COPY_MANAGER, ReadPullSecret};
+use crate::kubernetes::pull_secrets::ReadPullSecret;
 use crate::kubernetes::watch::{CatalogEvent, DestinationEvent};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
     NamespaceGrant, ObservedAccount, ObservedCatalog, ObservedCopy, ObservedCsv, ObservedNamespace,
-    ObservedOlm, ObservedSource, ObservedSubscription, PullSecretContent, PullSecretState,
+    ObservedOlm, ObservedSource, ObservedSubscription, PullSecretState,
 };
-use crate::plan::pull_secrets::ownership::{CopyMarks, copy_name, is_copy_name};
+use crate::plan::pull_secrets::ownership::copy_name;
 
 /// What the watches showed.
 #[derive(Debug, Default)]
@@ -196,6 +188,13 @@ impl OlmStore {
         all.collect()
     }
 
+    /// Namespaces that were made again since they were recorded.
+    pub fn recreated(&self) -> Vec<String> {
+        let all = self.observed.namespaces.iter();
+        let recreated = all.filter(|(_, seen)| seen.grant == NamespaceGrant::Recreated);
+        recreated.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Takes in a Secret as it was read.
     pub fn take_read(&mut self, key: &ObjectKey, read: &ReadPullSecret) {
         let lists = self.catalogs.get_mut(&key.namespace);
@@ -294,103 +293,5 @@ impl Destination {
             }
             DestinationEvent::Refused => {}
         }
-    }
-}
-
-fn named<K: ResourceExt>(object: &K) -> Option<String> {
-    object.meta().name.clone()
-}
-
-/// The name of a Secret that can be a copy.
-fn copy_named(secret: &PartialObjectMeta<Secret>) -> Option<String> {
-    secret.metadata.name.clone().filter(|name| is_copy_name(name))
-}
-
-fn account(account: &ServiceAccount, known: Option<&ObservedAccount>) -> Option<ObservedAccount> {
-    let new = ObservedAccount::of(account, COPY_MANAGER)?;
-    let known = known.filter(|known| known.uid == new.uid && known.version > new.version);
-    Some(known.cloned().unwrap_or(new))
-}
-
-fn subscription(object: LabelledObject) -> Option<ObservedSubscription> {
-    let (_, read) = object.into_object::<SubscriptionSpec, SubscriptionStatus>()?;
-    let (spec, status) = (read.spec.unwrap_or_default(), read.status);
-    let csvs = [status.installed_csv, status.current_csv];
-    Some(ObservedSubscription {
-        uid: read.uid,
-        catalog: ObjectKey::new(&spec.source_namespace, &spec.source),
-        csvs: csvs
-            .into_iter()
-            .flatten()
-            .filter(|name| !name.is_empty())
-            .collect(),
-    })
-}
-
-fn csv(object: LabelledObject) -> Option<ObservedCsv> {
-    let (_, read) = object.into_object::<ClusterServiceVersionSpec, ClusterServiceVersionStatus>()?;
-    let deployments = read.spec.unwrap_or_default().install.spec.deployments;
-    let deployments = deployments.iter().flatten();
-    Some(ObservedCsv {
-        uid: read.uid,
-        is_copied: read.labels.contains_key(COPIED_FROM) || read.status.reason.as_deref() == Some(COPIED),
-        deployments: deployments
-            .map(|deployment| (deployment.name.clone(), deployment.account().to_owned()))
-            .collect(),
-    })
-}
-
-fn catalog(object: LabelledObject) -> Option<ObservedCatalog> {
-    let (_, read) = object.into_object::<CatalogSourceSpec, ()>()?;
-    Some(ObservedCatalog {
-        uid: read.uid,
-        secrets: read.spec.unwrap_or_default().secrets.unwrap_or_default(),
-    })
-}
-
-/// A Secret of a namespace of catalogs; what was read of it counts for its version.
-fn source(secret: &PartialObjectMeta<Secret>, known: Option<&ObservedSource>) -> Option<ObservedSource> {
-    let meta = &secret.metadata;
-    let version = meta.resource_version.as_ref()?.parse().ok()?;
-    if let Some(known) =
-        known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version)
-    {
-        return Some(known.clone());
-    }
-    Some(ObservedSource {
-        uid: meta.uid.clone()?,
-        version,
-        state: PullSecretState::Unread,
-    })
-}
-
-/// The same of a copy.
-fn copy(secret: &PartialObjectMeta<Secret>, known: Option<&ObservedCopy>) -> Option<ObservedCopy> {
-    let meta = &secret.metadata;
-    let version = meta.resource_version.as_ref()?.parse().ok()?;
-    if let Some(known) =
-        known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version)
-    {
-        return Some(known.clone());
-    }
-    Some(ObservedCopy {
-        uid: meta.uid.clone()?,
-        version,
-        marks: CopyMarks::read(meta),
-        content: None,
-    })
-}
-
-/// A Secret with the name of a copy, as it was read.
-pub(super) fn copy_as_read(read: &ReadPullSecret) -> ObservedCopy {
-    ObservedCopy {
-        uid: read.uid.clone(),
-        version: read.version,
-        marks: read.marks.clone(),
-        content: match read.state {
-            PullSecretState::Usable(content) => Some(content),
-            // It differs from what any copy should have.
-            PullSecretState::Faulty(_) | PullSecretState::Unread => Some(PullSecretContent::NONE),
-        },
     }
 }

@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
-use kube::runtime::watcher::Event;
 use kube::{Client, Config};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -13,7 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::base::metrics::Metrics;
 use crate::kubernetes::pull_secrets::PullSecretClient;
-use crate::kubernetes::watch::{CatalogEvent, DestinationEvent, catalogs, destination};
+use crate::kubernetes::watch::{CatalogEvent, DestinationEvent, LeanWatchEnd, OlmWatchScope};
 use crate::kubernetes::watch_client::watch_client;
 
 /// Namespaces whose watches share a connection: four watches each, of the 100 that an API server allows on one.
@@ -24,7 +21,7 @@ const WAITING: usize = 64;
 const AWAY: Duration = Duration::from_secs(2);
 /// Namespaces that are looked for again in a second, however many are away.
 const LOOKS_A_SECOND: u32 = 10;
-/// Namespaces that are looked for and listed at a time.
+/// Namespaces that are looked for at a time.
 const LOOKS: usize = 8;
 
 /// What a watch shows, and in which namespace.
@@ -107,23 +104,18 @@ enum WatchedPart {
 }
 
 impl WatchedPart {
-    fn open(self, client: &Client, namespace: &Arc<str>, metrics: &Metrics) -> BoxStream<'static, OlmEvent> {
-        let name = Arc::clone(namespace);
+    /// Watches a namespace until a watch is refused, or the channel closes.
+    async fn run(self, scope: OlmWatchScope<'_>, out: &mpsc::Sender<OlmEvent>) -> LeanWatchEnd {
+        let name: Arc<str> = Arc::from(scope.namespace);
         match self {
-            Self::Destination => destination(client, namespace, metrics)
-                .map(move |event| OlmEvent::Destination(Arc::clone(&name), event))
-                .boxed(),
-            Self::Catalogs => catalogs(client, namespace, metrics)
-                .map(move |event| OlmEvent::Catalogs(Arc::clone(&name), event))
-                .boxed(),
-        }
-    }
-
-    /// Lists that come before all is known.
-    const fn lists(self) -> usize {
-        match self {
-            Self::Destination => 4,
-            Self::Catalogs => 2,
+            Self::Destination => {
+                let event = |event| OlmEvent::Destination(Arc::clone(&name), event);
+                scope.destination(out, event).await
+            }
+            Self::Catalogs => {
+                let event = |event| OlmEvent::Catalogs(Arc::clone(&name), event);
+                scope.catalogs(out, event).await
+            }
         }
     }
 
@@ -136,64 +128,31 @@ impl WatchedPart {
     }
 }
 
-impl OlmEvent {
-    /// Whether it is the end of a list.
-    fn ends_list(&self) -> bool {
-        match self {
-            Self::Destination(_, event) => matches!(
-                event,
-                DestinationEvent::Subscription(Event::InitDone)
-                    | DestinationEvent::Csv(Event::InitDone)
-                    | DestinationEvent::Account(Event::InitDone)
-                    | DestinationEvent::Copy(Event::InitDone)
-            ),
-            Self::Catalogs(_, event) => matches!(
-                event,
-                CatalogEvent::Catalog(Event::InitDone) | CatalogEvent::Source(Event::InitDone)
-            ),
-        }
-    }
-
-    /// Whether it says that a watch is refused.
-    fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Destination(_, DestinationEvent::Refused) | Self::Catalogs(_, CatalogEvent::Refused)
-        )
-    }
-}
-
 impl WatchParts {
     /// Watches a namespace until the controller ends.
     async fn watch(self, client: Client, namespace: Arc<str>, part: WatchedPart) {
         let mut is_said = false;
         loop {
-            // Held until everything there was listed, because lists take memory that a process does not give back.
-            let mut look = self.looks.acquire().await.ok();
             let is_open = match part {
                 WatchedPart::Destination => self.is_there(&namespace, &mut is_said).await,
                 WatchedPart::Catalogs => true,
             };
             if is_open {
-                let mut events = part.open(&client, &namespace, &self.metrics);
-                let mut unlisted = part.lists();
-                while let Some(event) = events.next().await {
-                    let is_refusal = event.is_refusal();
-                    unlisted -= usize::from(event.ends_list() && unlisted > 0);
-                    if unlisted == 0 {
-                        look = None;
-                    }
-                    if self.out.send(event).await.is_err() {
-                        return;
-                    }
-                    if is_refusal {
-                        break;
-                    }
-                }
-            } else if self.out.send(part.refusal(&namespace)).await.is_err() {
+                let scope = OlmWatchScope {
+                    client: &client,
+                    metrics: &self.metrics,
+                    namespace: &namespace,
+                };
+                _ = part.run(scope, &self.out).await;
+                tracing::warn!(
+                    namespace = &*namespace,
+                    "a watch of this namespace is refused; grant the rights, as the chart does: it is opened again until then"
+                );
+            }
+            // The channel closes with the controller.
+            if self.out.send(part.refusal(&namespace)).await.is_err() {
                 return;
             }
-            drop(look);
             tokio::time::sleep(AWAY).await;
             self.pace.lock().await.tick().await;
         }
@@ -201,6 +160,9 @@ impl WatchParts {
 
     /// Whether the namespace can be read; the first time that it cannot is logged.
     async fn is_there(&self, namespace: &str, is_said: &mut bool) -> bool {
+        let Ok(_look) = self.looks.acquire().await else {
+            return false;
+        };
         let read = self.calls.namespace_uid(namespace).await;
         if let Err(error) = &read
             && !std::mem::replace(is_said, true)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::decoded::copy_as_read;
 use super::namespace_recorder::NamespaceRecorder;
-use super::store::copy_as_read;
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::pull_secrets::{PullSecretClient, PullSecretValue, ReadPullSecret};
 use crate::plan::pipeline::object::ObjectKey;

@@ -1,20 +1,17 @@
 //! The watches of what decides about pull Secrets of operators: OLM's kinds, `ServiceAccounts`, and Secrets by metadata.
 
-use futures::StreamExt;
-use futures::stream::{BoxStream, select_all};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Client;
-use kube::api::{Api, ApiResource};
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::Event;
+use tokio::sync::mpsc;
 
 use crate::api::labels::{COPIED_FOR, COPIED_FOR_OLM};
-use crate::api::olm::{COPIED_FROM, olm_resource};
+use crate::api::olm::{COPIED_FROM, OLM_GROUP, OLM_VERSION};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::LabelledObject;
 
-use super::pipeline::{PipelineWatch, with_refusals};
-use super::tenant_objects::of_tenants;
+use super::lean::{LeanWatch, LeanWatchEnd};
 
 /// What the watches of a namespace that copies may go to show.
 #[derive(Debug)]
@@ -42,59 +39,80 @@ pub enum CatalogEvent {
     Refused,
 }
 
-/// Watches a namespace that copies may go to.
-#[must_use]
-pub fn destination(
-    client: &Client,
-    namespace: &str,
-    metrics: &Metrics,
-) -> BoxStream<'static, DestinationEvent> {
-    use DestinationEvent::{Account, Copy, Csv, Refused, Subscription};
-    let of_olm =
-        |resource: &ApiResource| Api::<LabelledObject>::namespaced_with(client.clone(), namespace, resource);
-    let subscriptions = of_olm(&olm_resource("Subscription", "subscriptions"));
-    let subscriptions = with_refusals(subscriptions, of_tenants(), metrics, "subscriptions");
-    let csvs = of_olm(&olm_resource("ClusterServiceVersion", "clusterserviceversions"));
-    let own = of_tenants().labels(&format!("!{COPIED_FROM}"));
-    let csvs = with_refusals(csvs, own, metrics, "clusterserviceversions");
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    let accounts = with_refusals(accounts, of_tenants(), metrics, "serviceaccounts");
-    let copies: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
-    let labelled = Config::default().labels(&format!("{COPIED_FOR}={COPIED_FOR_OLM}"));
-    let copies = with_refusals(copies, labelled, metrics, "secrets");
-    let all = [
-        subscriptions
-            .map(|seen| said(seen, Subscription, Refused))
-            .boxed(),
-        csvs.map(|seen| said(seen, Csv, Refused)).boxed(),
-        accounts.map(|seen| said(seen, Account, Refused)).boxed(),
-        copies.map(|seen| said(seen, Copy, Refused)).boxed(),
-    ];
-    select_all(all).boxed()
+/// Watches of a namespace.
+#[derive(Clone, Copy)]
+pub struct OlmWatchScope<'a> {
+    /// Sends the requests.
+    pub client: &'a Client,
+    /// Where broken watches are counted.
+    pub metrics: &'a Metrics,
+    /// The namespace.
+    pub namespace: &'a str,
 }
 
-/// Watches a namespace of catalogs.
-#[must_use]
-pub fn catalogs(client: &Client, namespace: &str, metrics: &Metrics) -> BoxStream<'static, CatalogEvent> {
-    let resource = olm_resource("CatalogSource", "catalogsources");
-    let catalogs: Api<LabelledObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let catalogs = with_refusals(catalogs, of_tenants(), metrics, "catalogsources");
-    let sources: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
-    let sources = with_refusals(sources, Config::default(), metrics, "secrets");
-    let all = [
-        catalogs
-            .map(|seen| said(seen, CatalogEvent::Catalog, CatalogEvent::Refused))
-            .boxed(),
-        sources
-            .map(|seen| said(seen, CatalogEvent::Source, CatalogEvent::Refused))
-            .boxed(),
-    ];
-    select_all(all).boxed()
+impl OlmWatchScope<'_> {
+    /// Watches a namespace that copies may go to, until one watch is refused or the channel closes.
+    pub async fn destination<E>(
+        self,
+        out: &mpsc::Sender<E>,
+        event: impl Fn(DestinationEvent) -> E + Sync,
+    ) -> LeanWatchEnd {
+        use DestinationEvent::{Account, Copy, Csv, Subscription};
+        let subscriptions = self.of_olm("subscriptions", "");
+        let csvs = self.of_olm(
+            "clusterserviceversions",
+            &format!("?labelSelector=%21{COPIED_FROM}"),
+        );
+        let accounts = self.of_core("serviceaccounts", "", false);
+        let label = COPIED_FOR.replace('/', "%2F");
+        let copies = self.of_core(
+            "secrets",
+            &format!("?labelSelector={label}%3D{COPIED_FOR_OLM}"),
+            true,
+        );
+        tokio::select! {
+            end = subscriptions.run(out, |seen| event(Subscription(seen))) => end,
+            end = csvs.run(out, |seen| event(Csv(seen))) => end,
+            end = accounts.run(out, |seen| event(Account(seen))) => end,
+            end = copies.run(out, |seen| event(Copy(seen))) => end,
+        }
+    }
+
+    /// Watches a namespace of catalogs in the same way.
+    pub async fn catalogs<E>(
+        self,
+        out: &mpsc::Sender<E>,
+        event: impl Fn(CatalogEvent) -> E + Sync,
+    ) -> LeanWatchEnd {
+        let catalogs = self.of_olm("catalogsources", "");
+        let sources = self.of_core("secrets", "", true);
+        tokio::select! {
+            end = catalogs.run(out, |seen| event(CatalogEvent::Catalog(seen))) => end,
+            end = sources.run(out, |seen| event(CatalogEvent::Source(seen))) => end,
+        }
+    }
 }
 
-fn said<K, E>(seen: PipelineWatch<K>, event: impl FnOnce(Event<K>) -> E, refused: E) -> E {
-    match seen {
-        PipelineWatch::Event(seen) => event(seen),
-        PipelineWatch::Refused => refused,
+impl<'a> OlmWatchScope<'a> {
+    fn of_olm(self, resource: &'static str, query: &str) -> LeanWatch<'a> {
+        let namespace = self.namespace;
+        let path = format!("/apis/{OLM_GROUP}/{OLM_VERSION}/namespaces/{namespace}/{resource}{query}");
+        self.watch(resource, path, false)
+    }
+
+    fn of_core(self, resource: &'static str, query: &str, metadata_only: bool) -> LeanWatch<'a> {
+        let namespace = self.namespace;
+        let path = format!("/api/v1/namespaces/{namespace}/{resource}{query}");
+        self.watch(resource, path, metadata_only)
+    }
+
+    fn watch(self, name: &'static str, path: String, metadata_only: bool) -> LeanWatch<'a> {
+        LeanWatch {
+            client: self.client,
+            metrics: self.metrics,
+            name,
+            path,
+            metadata_only,
+        }
     }
 }

@@ -60,7 +60,7 @@ pub fn pipeline_tasks(
 }
 
 /// A watch that also shows when it is refused.
-pub(super) fn with_refusals<K>(
+fn with_refusals<K>(
     api: Api<K>,
     config: watcher::Config,
     metrics: &Metrics,

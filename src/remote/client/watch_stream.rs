@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::state::RemoteClient;
 use crate::kubernetes::apply::CallError;
+use crate::kubernetes::watch::LineDecoder;
 use crate::remote::body;
 use crate::remote::connection_pool::{RemoteResponse, RequestSender};
-use crate::remote::line_decoder::LineDecoder;
 use crate::remote::memory_budget::MemoryShare;
 use crate::remote::rate_limiter::RateLimiter;
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::slim::{JobFilter, JobPage, WatchLine, WatchLineEvent};
 use crate::api::names::HubId;
 use crate::kubernetes::watch::JobMetadata;
-use crate::remote::line_decoder::LineDecoder;
+use crate::kubernetes::watch::LineDecoder;
 
 /// The decoded content of one page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]

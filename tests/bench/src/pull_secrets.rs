@@ -234,6 +234,28 @@ impl Figures {
             "peak_mib": self.peak_mib,
         })
     }
+
+    fn rows(&self) -> Vec<Row> {
+        let row = |what: &str, measured: f64| Row::new(what, format!("{measured:.2}"));
+        let bare = median(self.bare.clone());
+        vec![
+            row("from nothing to all links, seconds", self.install_seconds),
+            row("writes for each namespace meanwhile", self.install_writes),
+            row("rotation, p99 of copies, seconds", self.p99()).at_most(P99, self.p99(), ""),
+            row("rotation, first write to last, seconds", self.rotation_seconds()),
+            row("the same by the bare writer", bare),
+            row("ratio", self.ratio()).at_least(RATIO, self.ratio(), ""),
+            row("writes in one namespace, most", self.writes()).at_most(WRITES, self.writes(), ""),
+            row("restart, seconds until all is read", self.restart_seconds),
+            row("writes after a restart", number(self.restart_writes)).at_most(
+                0.0,
+                number(self.restart_writes),
+                "",
+            ),
+            row("resident memory, MiB", self.rss_mib).at_most(RSS_MIB, self.rss_mib, ""),
+            row("at most, MiB", self.peak_mib),
+        ]
+    }
 }
 
 impl fmt::Display for Figures {
@@ -244,50 +266,6 @@ impl fmt::Display for Figures {
             f,
             "One Secret that {catalogs} catalogs name, operators in {namespaces} namespaces, two accounts each"
         )?;
-        let rows = [
-            Row::new(
-                "from nothing to all links, seconds",
-                format!("{:.1}", self.install_seconds),
-            ),
-            Row::new(
-                "writes for each namespace meanwhile",
-                format!("{:.2}", self.install_writes),
-            ),
-            Row::new("rotation, p99 of copies, seconds", format!("{:.2}", self.p99())).at_most(
-                P99,
-                self.p99(),
-                "",
-            ),
-            Row::new(
-                "rotation, first write to last, seconds",
-                format!("{:.2}", self.rotation_seconds()),
-            ),
-            Row::new(
-                "the same by the bare writer",
-                format!("{:.2}", median(self.bare.clone())),
-            ),
-            Row::new("ratio", format!("{:.2}", self.ratio())).at_least(RATIO, self.ratio(), ""),
-            Row::new("writes in one namespace, most", format!("{:.0}", self.writes())).at_most(
-                WRITES,
-                self.writes(),
-                "",
-            ),
-            Row::new(
-                "restart, seconds until all is read",
-                format!("{:.1}", self.restart_seconds),
-            ),
-            Row::new("writes after a restart", self.restart_writes.to_string()).at_most(
-                0.0,
-                number(self.restart_writes),
-                "",
-            ),
-            Row::new("resident memory, MiB", format!("{:.1}", self.rss_mib)).at_most(
-                RSS_MIB,
-                self.rss_mib,
-                "",
-            ),
-            Row::new("at most, MiB", format!("{:.1}", self.peak_mib)),
-        ];
-        rows.iter().try_for_each(|row| writeln!(f, "{row}"))
+        self.rows().iter().try_for_each(|row| writeln!(f, "{row}"))
     }
 }

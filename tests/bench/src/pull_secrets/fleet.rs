@@ -55,34 +55,10 @@ impl OperatorFleet {
             .await?;
         let admin = plane.admin().client().await?;
         apply_crds(&admin).await?;
-        let _progress = Progress::start(format!("operators in {namespaces} namespaces"));
         let names: Vec<String> = (0..namespaces)
             .map(|number| format!("team-{number:04}"))
             .collect();
-        make_namespace(&admin, RELEASE_NAMESPACE).await?;
-        make_namespace(&admin, CATALOGS).await?;
-        write_secret(&admin, "first").await?;
-        for number in 0..catalogs {
-            make(
-                &admin,
-                "CatalogSource",
-                "catalogsources",
-                CATALOGS,
-                json!({
-                    "metadata": {"name": format!("catalog-{number}")},
-                    "spec": {"sourceType": "grpc", "address": "127.0.0.1:1", "secrets": [PULL]},
-                }),
-            )
-            .await?;
-        }
-        let made = names
-            .iter()
-            .enumerate()
-            .map(|(number, name)| make_team(&admin, name, number % catalogs.max(1)));
-        stream::iter(made)
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<()>()
-            .await?;
+        make_all(&admin, &names, catalogs).await?;
         let values = [
             "pullSecrets.olm.enabled=true".to_owned(),
             format!("pullSecrets.olm.catalogNamespaces={{{CATALOGS}}}"),
@@ -242,6 +218,36 @@ impl OperatorFleet {
     }
 }
 
+/// Makes the namespaces, the catalogs and the operators.
+async fn make_all(admin: &Client, names: &[String], catalogs: usize) -> Result<()> {
+    let _progress = Progress::start(format!("operators in {} namespaces", names.len()));
+    make_namespace(admin, RELEASE_NAMESPACE).await?;
+    make_namespace(admin, CATALOGS).await?;
+    write_secret(admin, "first").await?;
+    for number in 0..catalogs {
+        make(
+            admin,
+            "CatalogSource",
+            "catalogsources",
+            CATALOGS,
+            json!({
+                "metadata": {"name": format!("catalog-{number}")},
+                "spec": {"sourceType": "grpc", "address": "127.0.0.1:1", "secrets": [PULL]},
+            }),
+        )
+        .await?;
+    }
+    let made = names
+        .iter()
+        .enumerate()
+        .map(|(number, name)| make_team(admin, name, number % catalogs.max(1)));
+    stream::iter(made)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    Ok(())
+}
+
 async fn make_namespace(admin: &Client, name: &str) -> Result<()> {
     let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
     let api: Api<Namespace> = Api::all(admin.clone());
@@ -287,25 +293,12 @@ async fn make_team(admin: &Client, name: &str, catalog: usize) -> Result<()> {
             .create(&PostParams::default(), &serde_json::from_value(account)?)
             .await?;
     }
-    let deployment = |account: &str| {
-        json!({"name": account, "spec": {
-            "selector": {"matchLabels": {"app": account}},
-            "template": {"metadata": {"labels": {"app": account}}, "spec": {
-                "serviceAccountName": account, "containers": [{"name": "c", "image": "registry.test/c"}],
-            }},
-        }})
-    };
     make(
         admin,
         "ClusterServiceVersion",
         "clusterserviceversions",
         name,
-        json!({
-            "metadata": {"name": "operator.v1"},
-            "spec": {"displayName": "operator", "install": {"strategy": "deployment", "spec": {
-                "deployments": [deployment("controller"), deployment("webhook")],
-            }}},
-        }),
+        version(),
     )
     .await?;
     make(admin, "Subscription", "subscriptions", name, json!({
@@ -323,4 +316,22 @@ async fn make_team(admin: &Client, name: &str, catalog: usize) -> Result<()> {
     api.patch_status("operator", &PatchParams::default(), &Patch::Merge(&status))
         .await?;
     Ok(())
+}
+
+/// A version of an operator with two Deployments.
+fn version() -> Value {
+    let deployment = |account: &str| {
+        json!({"name": account, "spec": {
+            "selector": {"matchLabels": {"app": account}},
+            "template": {"metadata": {"labels": {"app": account}}, "spec": {
+                "serviceAccountName": account, "containers": [{"name": "c", "image": "registry.test/c"}],
+            }},
+        }})
+    };
+    json!({
+        "metadata": {"name": "operator.v1"},
+        "spec": {"displayName": "operator", "install": {"strategy": "deployment", "spec": {
+            "deployments": [deployment("controller"), deployment("webhook")],
+        }}},
+    })
 }

@@ -4,11 +4,11 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// A line is longer than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LineTooLong;
+pub struct LineTooLong;
 
 /// Joins parts into lines. Between two lines it holds nothing.
 #[derive(Debug, Default)]
-pub(super) struct LineDecoder {
+pub struct LineDecoder {
     /// The rest of the last part.
     part: Bytes,
     /// The beginning of a line.
@@ -17,12 +17,12 @@ pub(super) struct LineDecoder {
 
 impl LineDecoder {
     /// Takes the next part; the previous one must be used up.
-    pub(super) fn push(&mut self, part: Bytes) {
+    pub fn push(&mut self, part: Bytes) {
         self.part = part;
     }
 
     /// Bytes of the incomplete line.
-    pub(super) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.begin.len()
     }
 
@@ -30,7 +30,7 @@ impl LineDecoder {
     ///
     /// # Errors
     /// If a line has more bytes than `max`.
-    pub(super) fn next(&mut self, max: usize) -> Result<Option<Bytes>, LineTooLong> {
+    pub fn next(&mut self, max: usize) -> Result<Option<Bytes>, LineTooLong> {
         loop {
             let end = self.part.iter().position(|byte| *byte == b'\n');
             let len = self.begin.len() + end.unwrap_or(self.part.len());
