@@ -18,6 +18,7 @@ mod admin;
 mod clusters;
 mod error;
 mod failed_jobs;
+mod log_format;
 mod parse;
 mod pipeline;
 mod pull_secrets;
@@ -30,6 +31,7 @@ pub use admin::AdminArgs;
 pub use clusters::{ClusterArgs, ClusterSettings};
 pub use error::{CatalogError, SettingsError};
 pub use failed_jobs::FailedJobArgs;
+pub use log_format::LogFormat;
 pub use pipeline::PipelineArgs;
 pub use pull_secrets::{PullSecretArgs, PullSecretSettings};
 pub use registries::RegistryArgs;
@@ -98,15 +100,6 @@ pub struct PreflightArgs {
     /// How the findings are written.
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     pub output: OutputFormat,
-}
-
-/// How logs are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// One JSON object a line.
-    Json,
-    /// For people.
-    Plain,
 }
 
 /// How the hub becomes the ServiceAccount of a task.

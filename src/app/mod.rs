@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +24,7 @@ mod loops;
 mod preflight_loop;
 pub mod probe;
 mod pull_secrets;
+mod signals;
 mod start;
 pub mod stop;
 pub mod telemetry;
@@ -34,6 +34,7 @@ pub use error::AppError;
 use hub_parts::HubParts;
 use loops::DrainedTasks;
 pub use pull_secrets::pull_secrets;
+use signals::cancel_on_signal;
 pub use start::{preflight, probe_network, stop_hub};
 
 /// Longest wait for events at the end; a successor waits as long.
@@ -81,20 +82,6 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     };
     let tasks = loops::start(&mut loops, hub, started.key, ready, started.namespaces)?;
     supervise(loops, lease, tasks, &stop, grace_period).await
-}
-
-/// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
-fn cancel_on_signal(stop: CancellationToken) -> Result<impl Future<Output = ()> + use<>, AppError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        stop.cancel();
-        std::future::pending::<()>().await;
-    })
 }
 
 /// Publishes the state of the instance as a metric.

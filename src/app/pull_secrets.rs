@@ -2,6 +2,7 @@
 //! that it is meant for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use tokio::net::TcpListener;
@@ -9,7 +10,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, LAST_EVENTS, admin, cancel_on_signal, start};
+use super::error::AppError;
+use super::signals::cancel_on_signal;
+use super::{admin, start};
 use crate::app::config::PullSecretSettings;
 use crate::base::metrics::Metrics;
 use crate::controllers::olm::{NamespaceRecorder, OlmController, OlmControllerParts, OlmWatches};
@@ -18,6 +21,9 @@ use crate::kubernetes::pull_secrets::{COPY_MANAGER, PullSecretClient};
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::lease::InstanceState;
 use crate::plan::pull_secrets::olm::PullSecretLimits;
+
+/// Longest wait for events at the end.
+const LAST_EVENTS: Duration = Duration::from_millis(500);
 
 /// Runs until SIGTERM or SIGINT: it listens, watches, writes what differs, and lets writes under way end.
 ///

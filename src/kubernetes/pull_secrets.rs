@@ -6,8 +6,6 @@
 mod pods;
 mod record;
 
-pub use record::RECORD;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -34,6 +32,8 @@ use crate::plan::pull_secrets::ownership::CopyMarks;
 
 /// Field manager of these writes: by it a process knows when a ServiceAccount was linked, after a restart too.
 pub const COPY_MANAGER: &str = "renderhub-pull-secrets";
+/// Name of the ConfigMap in which it writes down which namespaces it used, and what is wrong.
+pub const RECORD: &str = "renderhub-pull-secrets";
 /// Longest a call may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -235,12 +235,12 @@ impl PullSecretClient {
         verb: &'static str,
         resource: &'static str,
         mut request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<WrittenMetadata, CallError> {
+    ) -> Result<AnsweredMetadata, CallError> {
         if let Ok(request) = &mut request {
             request.headers_mut().insert(ACCEPT, METADATA_ONLY);
         }
         let body = self.call(verb, resource, request, OBJECT_MAX).await?;
-        let written: Written = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
+        let written: MetadataAnswer = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         Ok(written.metadata)
     }
 
@@ -268,18 +268,18 @@ const INTERNAL: CallError = CallError::Transport(TransportStage::Internal);
 
 /// The answer to a write.
 #[derive(Deserialize)]
-struct Written {
-    metadata: WrittenMetadata,
+struct MetadataAnswer {
+    metadata: AnsweredMetadata,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenMetadata {
+struct AnsweredMetadata {
     uid: String,
     resource_version: String,
 }
 
-impl WrittenMetadata {
+impl AnsweredMetadata {
     fn copy(self, wanted: &WantedCopy) -> ObservedCopy {
         ObservedCopy {
             uid: self.uid,
@@ -318,8 +318,8 @@ fn of<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
-fn bytes(body: &Value) -> Vec<u8> {
-    body.to_string().into_bytes()
+fn bytes(json: &Value) -> Vec<u8> {
+    json.to_string().into_bytes()
 }
 
 fn created() -> PostParams {

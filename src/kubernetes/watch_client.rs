@@ -59,7 +59,7 @@ pub fn watch_client(config: &Config) -> kube::Result<Client> {
 pub struct WriteRefused;
 
 /// What a sender or this client fails with.
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxedSendError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends reads, and refuses all else.
 #[derive(Clone)]
@@ -67,13 +67,13 @@ struct ReadsOnly<C>(Sender<C, Body>);
 
 impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for ReadsOnly<C> {
     type Response = Response<Incoming>;
-    type Error = BoxError;
+    type Error = BoxedSendError;
     type Future = Either<
-        futures::future::MapErr<ResponseFuture, fn(Error) -> BoxError>,
-        futures::future::Ready<Result<Response<Incoming>, BoxError>>,
+        futures::future::MapErr<ResponseFuture, fn(Error) -> BoxedSendError>,
+        futures::future::Ready<Result<Response<Incoming>, BoxedSendError>>,
     >;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxedSendError>> {
         Poll::Ready(Ok(()))
     }
 
@@ -82,7 +82,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Read
         if request.method() != Method::GET {
             return Either::Right(futures::future::ready(Err(WriteRefused.into())));
         }
-        let boxed: fn(Error) -> BoxError = |error| error.into();
+        let boxed: fn(Error) -> BoxedSendError = |error| error.into();
         Either::Left(self.0.request(request).map_err(boxed))
     }
 }

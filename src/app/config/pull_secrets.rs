@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use clap::Args as ClapArgs;
 
-use super::LogFormat;
 use super::error::SettingsError;
+use super::log_format::LogFormat;
 use super::parse::{level, trimmed};
 use crate::api::names::is_dns_label;
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::controller::{OlmController, RECHECK, WORKERS, WorkKey};
 use super::reports::CONDITIONS;
-use super::work::{NamespaceWork, OlmOutcome, evict, recheck};
+use super::work::{CopyWork, OlmOutcome, evict, recheck};
 
 /// Namespaces of one look at those that were made again.
 const RECHECKED: usize = 64;
@@ -77,7 +77,7 @@ impl OlmController {
                 let kept = self.values.get(source, write.wanted.content);
                 values.extend(kept.map(|value| (source.clone(), value)));
             }
-            let work = NamespaceWork {
+            let work = CopyWork {
                 calls: self.calls.clone(),
                 recorder: Arc::clone(&self.recorder),
                 namespace,

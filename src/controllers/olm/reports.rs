@@ -75,19 +75,13 @@ impl OlmReports {
             if written.iter().any(is_same) {
                 continue;
             }
-            let WrittenCondition {
-                kind,
-                namespace,
-                name,
-                reason,
-                message,
-            } = new;
+            let (key, reason, note) = (complaint.subject.key(), complaint.reason, &complaint.note);
             tracing::warn!(
-                kind,
-                namespace,
-                name,
-                reason,
-                "a pull Secret is not where it should be: {message}"
+                kind = complaint.subject.kind(),
+                namespace = key.namespace,
+                name = key.name,
+                %reason,
+                "a pull Secret is not where it should be: {note}"
             );
             self.record(&complaint.subject, complaint.reason, true, complaint.note.clone());
         }

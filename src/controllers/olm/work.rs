@@ -75,7 +75,7 @@ pub(super) struct WrittenNamespace {
 }
 
 /// Changes of a namespace to be written.
-pub(super) struct NamespaceWork {
+pub(super) struct CopyWork {
     pub calls: PullSecretClient,
     pub recorder: Arc<NamespaceRecorder>,
     pub namespace: String,
@@ -84,7 +84,7 @@ pub(super) struct NamespaceWork {
     pub values: BTreeMap<ObjectKey, PullSecretValue>,
 }
 
-impl NamespaceWork {
+impl CopyWork {
     /// Writes the changes: copies, links, deletions.
     pub async fn perform(mut self) -> WrittenNamespace {
         let mut done = WrittenNamespace {

@@ -7,11 +7,8 @@ use kube::api::{GetParams, Patch};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{NamesByKey, PullSecretClient, UNREADABLE, bytes, created, of, patched};
+use super::{NamesByKey, PullSecretClient, RECORD, UNREADABLE, bytes, created, of, patched};
 use crate::kubernetes::apply::{CallError, OBJECT_MAX};
-
-/// Name of the ConfigMap.
-pub const RECORD: &str = "renderhub-pull-secrets";
 
 impl PullSecretClient {
     /// The data of the ConfigMap; empty where there is none.
