@@ -9,6 +9,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "kubernetes/watch/endless.rs REOPEN_PAUSE",
         "plan/queue/backoff.rs REQUEUE::base",
         "plan/pull_secrets/olm/evictions.rs PAUSE::base",
+        "controllers/olm/controller.rs BUSY_SETTLE",
         "controllers/olm/controller.rs FAILED::base",
         "controllers/olm/controller.rs FAILED::cap",
         "controllers/olm/controller.rs FORGOTTEN",

@@ -27,8 +27,10 @@ use crate::plan::queue::backoff::BackoffPolicy;
 pub(super) const WORKERS: usize = 16;
 /// Events that are taken in before anything else is done.
 const AT_ONCE: usize = 512;
-/// Time in which events are gathered before a decision; one that takes long waits four times as long.
+/// Time in which events are gathered before a decision.
 const SETTLE: Duration = Duration::from_millis(30);
+/// The same while all workers are busy, who have enough to do by the last decision; one that takes long waits eight times as long.
+const BUSY_SETTLE: Duration = Duration::from_millis(100);
 /// Time between two looks at namespaces that were made again, and at Secrets of others with the name of a copy.
 pub(super) const RECHECK: Duration = Duration::from_secs(3);
 /// Pause before a write is tried again of which the object changed meanwhile: a watch shows it in milliseconds.
@@ -195,7 +197,9 @@ impl OlmController {
 
     /// Has a decision made in a short while.
     pub(super) fn change(&mut self) {
-        let pause = SETTLE.max(4 * self.decision_took);
+        let is_busy = self.workers.len() + 1 >= WORKERS;
+        let least = if is_busy { BUSY_SETTLE } else { SETTLE };
+        let pause = least.max(8 * self.decision_took);
         self.decision_due.get_or_insert_with(|| Instant::now() + pause);
     }
 
