@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::api::{DeleteParams, DynamicObject, ListParams};
-use kube::{Api, Client};
-use renderhub::api::olm::olm_resource;
+use kube::{Api, Client, ResourceExt};
+use renderhub::api::olm::{COPIED_FROM, olm_resource};
 use renderhub::plan::pipeline::object::ObjectKey;
 use renderhub::plan::pull_secrets::ownership::copy_name;
 use renderhub_harness::olm::{Bundle, Catalog, NAMESPACE, OPERATORS};
@@ -22,6 +22,12 @@ const LIMIT: Duration = Duration::from_secs(180);
 const USER: &str = "puller";
 /// The Secret that a catalog names.
 const SECRET: &str = "pull";
+/// A namespace whose operators look after itself.
+const OWN: &str = "own";
+/// A namespace whose operators look after [`WATCHED`].
+const SINGLE: &str = "single";
+/// A namespace without a Subscription.
+const WATCHED: &str = "watched";
 
 /// Name of the copy of a Secret of the catalogs.
 fn copy(secret: &str) -> String {
@@ -43,6 +49,11 @@ impl Scene {
         let registry = PrivateRegistry::start(&node).await?;
         registry.change_password(USER)?;
         let olm = Olm::start(&plane).await?;
+        let admin = plane.admin().client().await?;
+        for namespace in [OWN, SINGLE, WATCHED] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            apply::object(&admin, namespace).await?;
+        }
         Ok(Self {
             olm,
             registry,
@@ -71,11 +82,12 @@ impl Scene {
 
     /// Starts the program as the chart does, with the rights of the chart.
     async fn start_program(&self) -> Result<Hub> {
-        let (operators, record) = (vec![OPERATORS.to_owned()], self.plane.namespace("record").await?);
-        let rights = rights(NAMESPACE, &operators, &record).await?;
+        let listed = [OPERATORS, OWN, SINGLE, WATCHED].map(str::to_owned);
+        let record = self.plane.namespace("record").await?;
+        let rights = rights(NAMESPACE, &listed, &record).await?;
         let user = self.plane.user_with_rights("copies", &rights).await?;
         let flags = [
-            format!("--namespaces={OPERATORS}"),
+            format!("--namespaces={}", listed.join(",")),
             format!("--catalog-namespaces={NAMESPACE}"),
             format!("--record-namespace={record}"),
         ];
@@ -136,6 +148,27 @@ impl Scene {
         .await
     }
 
+    /// OLM copied versions to the namespace that operators look after, and nothing else came there.
+    async fn got_copies_only(&self) -> Result<()> {
+        let admin = self.admin().await?;
+        let resource = olm_resource("ClusterServiceVersion", "clusterserviceversions");
+        let versions: Api<DynamicObject> = Api::namespaced_with(admin.clone(), WATCHED, &resource);
+        let secrets: Api<Secret> = Api::namespaced(admin, WATCHED);
+        wait_for("versions that OLM copied", LIMIT, async || {
+            let copied = versions
+                .list_metadata(&ListParams::default().labels(COPIED_FROM))
+                .await?;
+            Ok((!copied.items.is_empty()).then_some(()))
+        })
+        .await?;
+        let all = secrets.list_metadata(&ListParams::default()).await?.items;
+        ensure!(
+            all.iter()
+                .all(|secret| !secret.name_any().starts_with("olm-pull-"))
+        );
+        Ok(())
+    }
+
     /// Deletes the pods of an operator, for which others come.
     async fn replace_pods(&self, name: &str) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.admin().await?, OPERATORS);
@@ -179,11 +212,33 @@ impl Scene {
         apply::object(&client, subscription).await.map(drop)
     }
 
-    /// Waits until a pod of an operator is as it is asked for.
+    /// Subscribes to it in another namespace, whose operators look after one namespace.
+    async fn subscribe_in(&self, catalog: &Catalog, name: &str, namespace: &str, target: &str) -> Result<()> {
+        let group = json!({
+            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+            "metadata": {"name": "group", "namespace": namespace}, "spec": {"targetNamespaces": [target]},
+        });
+        for object in [group, catalog.subscription(name, namespace, name)] {
+            apply::object(&self.admin().await?, object).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a pod of an operator for all namespaces is as it is asked for.
     async fn until_pod(&self, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Result<Pod> {
-        let pods: Api<Pod> = Api::namespaced(self.plane.admin().client().await?, OPERATORS);
+        self.until_pod_in(OPERATORS, name, what, is_so).await
+    }
+
+    async fn until_pod_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(&Pod) -> bool,
+    ) -> Result<Pod> {
+        let pods: Api<Pod> = Api::namespaced(self.plane.admin().client().await?, namespace);
         let of_operator = ListParams::default().labels(&format!("app={name}"));
-        let what = format!("a pod of {name} {what}");
+        let what = format!("a pod of {name} in {namespace} {what}");
         let waited = wait_for(&what, LIMIT, async || {
             if let Err(ended) = self.olm.check_running() {
                 return Ok(Some(Err(ended)));
@@ -234,6 +289,19 @@ async fn operators_of_real_olm_run_because_of_the_pull_secrets_of_their_catalogs
     scene.until_pod("blog", "that runs", is_running).await?;
     scene.until_linked("blog-controller", &["second"]).await?;
     scene.until_linked("shop-controller", &[SECRET]).await?;
+
+    // Groups for one namespace: its own, and another one, which has a copy of the version and gets nothing.
+    let solo = scene.bundle("1.0.0", "solo", "solo-controller").await?;
+    let third = Catalog::start("solo", &[solo]).await?;
+    apply::object(&scene.admin().await?, third.source("solo", &["second"])).await?;
+    scene.subscribe_in(&third, "solo", OWN, OWN).await?;
+    scene.subscribe_in(&third, "solo", SINGLE, WATCHED).await?;
+    for namespace in [OWN, SINGLE] {
+        scene
+            .until_pod_in(namespace, "solo", "that runs", is_running)
+            .await?;
+    }
+    scene.got_copies_only().await?;
 
     // The next version of the first has another ServiceAccount.
     let next = scene.bundle("2.0.0", "shop", "shop-controller-2").await?;

@@ -1,6 +1,7 @@
 //! What the program costs that gives operators the pull Secrets of their catalogs: a rotation beside the same writes without it, and a
 //! restart.
 
+mod clusters;
 mod fleet;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use renderhub_harness::audit::Event;
 use renderhub_harness::progress::Progress;
 use serde_json::{Value, json};
 
+use clusters::ClusterRotation;
 use fleet::OperatorFleet;
 
 use crate::measure::{Latency, load, memory, number};
@@ -46,6 +48,9 @@ pub struct PullSecretOptions {
     /// Catalogs that name the Secret.
     #[arg(long, default_value_t = 20)]
     pull_secret_catalogs: usize,
+    /// Clusters that render while the pull Secret of their Jobs is rotated.
+    #[arg(long, default_value_t = 100)]
+    pull_secret_clusters: usize,
     /// File that the figures are written to as JSON [default: bench/pull-secrets.json in cargo's target directory].
     #[arg(long)]
     pull_secret_output: Option<PathBuf>,
@@ -71,6 +76,8 @@ struct Figures {
     install_seconds: f64,
     rotations: Vec<Rotation>,
     bare: Vec<f64>,
+    /// Of the renderers' half; `None` before it is measured.
+    clusters: Option<ClusterRotation>,
     restart_writes: usize,
     restart_seconds: f64,
     peak_mib: f64,
@@ -88,7 +95,9 @@ pub async fn measure(options: &Options) -> Result<()> {
     };
     let sizes = &options.pull_secrets;
     let fleet = OperatorFleet::make(sizes.pull_secret_namespaces, sizes.pull_secret_catalogs).await?;
-    let figures = figures(&fleet, ground, sizes).await?;
+    let mut figures = figures(&fleet, ground, sizes).await?;
+    drop(fleet);
+    figures.clusters = Some(clusters::measure(options, sizes.pull_secret_clusters).await?);
     println!("{figures}");
     let path = sizes
         .pull_secret_output
@@ -123,6 +132,7 @@ async fn figures(fleet: &OperatorFleet, ground: Ground, sizes: &PullSecretOption
         install_seconds,
         rotations,
         bare,
+        clusters: None,
         restart_writes: fleet.writes(mark).await?.len(),
         restart_seconds,
         peak_mib: before.peak_mib.max(after.peak_mib),
@@ -228,6 +238,8 @@ impl Figures {
             "bare_rotation_seconds": self.bare,
             "rotation_ratio": self.ratio(),
             "writes_per_destination": self.writes(),
+            "clusters": self.clusters.as_ref().map(|rotation| rotation.clusters),
+            "cluster_rotation_failed": self.clusters.as_ref().map(|rotation| rotation.failed),
             "restart_seconds": self.restart_seconds,
             "restart_writes": self.restart_writes,
             "rss_mib": self.rss_mib,
@@ -238,6 +250,10 @@ impl Figures {
     fn rows(&self) -> Vec<Row> {
         let row = |what: &str, measured: f64| Row::new(what, format!("{measured:.2}"));
         let bare = median(self.bare.clone());
+        let failed = self
+            .clusters
+            .as_ref()
+            .map_or(f64::NAN, |rotation| number(rotation.failed));
         vec![
             row("from nothing to all links, seconds", self.install_seconds),
             row("writes for each namespace meanwhile", self.install_writes),
@@ -254,6 +270,7 @@ impl Figures {
             ),
             row("resident memory, MiB", self.rss_mib).at_most(RSS_MIB, self.rss_mib, ""),
             row("at most, MiB", self.peak_mib),
+            row("failed of a rotation on clusters that render", failed).at_most(0.0, failed, ""),
         ]
     }
 }

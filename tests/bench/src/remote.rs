@@ -8,7 +8,7 @@ mod dead;
 pub mod follow;
 pub mod gate;
 mod idle;
-mod load;
+pub mod load;
 pub mod options;
 mod pair;
 mod report;

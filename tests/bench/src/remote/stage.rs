@@ -13,12 +13,13 @@ use renderhub::api::RenderCluster;
 use renderhub::api::labels::HUB_ID;
 pub use renderhub::remote::connection_registry::RateLimit;
 use renderhub_harness::progress::Progress;
-use renderhub_harness::{ControlPlane, Hub, Identity, Remote, wait_for};
+use renderhub_harness::{ControlPlane, Hub, Identity, Remote, Rights, wait_for};
 use serde_json::{Value, json};
 
 use super::load::Made;
 use crate::objects;
 use crate::options::Options;
+use crate::rights;
 use crate::wire::IN_FLIGHT;
 use crate::world::World;
 
@@ -55,7 +56,18 @@ impl Stage {
     /// # Errors
     /// If one does not start.
     pub async fn start(options: &Options) -> Result<Self> {
-        let world = World::start(options, true).await?;
+        Self::start_with(options, rights::hub).await
+    }
+
+    /// The same with other rights of the hub, by its rendering namespace.
+    ///
+    /// # Errors
+    /// If one does not start.
+    pub async fn start_with(
+        options: &Options,
+        rights: impl AsyncFnOnce(&str) -> Result<Rights>,
+    ) -> Result<Self> {
+        let world = World::start_with(options, true, rights).await?;
         let plane = ControlPlane::builder().without_job_controller().start().await?;
         let admin = plane.admin().client().await?;
         Ok(Self { world, plane, admin })
