@@ -29,7 +29,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Starts OLM, and subscribes to an operator whose image nobody gave it the password for.
+    /// Starts OLM, and subscribes to an operator for whose image it has no password.
     pub async fn start(platform: &Platform) -> Result<Self> {
         step("OLM: catalog-operator and olm-operator beside the cluster");
         let olm = Olm::start(platform.plane()).await?;

@@ -138,7 +138,7 @@ impl Here<'_> {
     }
 }
 
-/// What makes the copy what it should be; `None` where it is, and where nobody read it yet.
+/// What makes the copy what it should be; `None` where it is, and where it was not read yet.
 fn write(name: &str, wanted: &WantedCopy, there: Option<&ObservedCopy>) -> Option<CopyWrite> {
     let write = |wanted: WantedCopy, existing: Option<String>, replaces| CopyWrite {
         name: name.to_owned(),

@@ -126,7 +126,7 @@ impl PlanOfNamespace<'_> {
         self.plan.complaints.extend(told.map(complaint));
     }
 
-    /// Wants this copy and its links, unless a Secret of somebody else has the name.
+    /// Wants this copy and its links, unless a Secret of another writer has the name.
     fn place(&mut self, copy: &str, wanted: WantedCopy, need: &Need) {
         if self
             .seen

@@ -1,4 +1,4 @@
-//! How the `imagePullSecrets` of one ServiceAccount change. The list is atomic, so whoever writes it writes the place of each entry:
+//! How the `imagePullSecrets` of one ServiceAccount change. The list is atomic, so a writer of it writes the place of each entry:
 //! entries of others are never among those that are named here.
 
 use std::collections::BTreeSet;
