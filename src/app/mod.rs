@@ -34,11 +34,9 @@ pub use error::AppError;
 use hub_parts::HubParts;
 use loops::DrainedTasks;
 pub use pull_secrets::pull_secrets;
-use signals::cancel_on_signal;
+use signals::{LAST_EVENTS, cancel_on_signal};
 pub use start::{preflight, probe_network, stop_hub};
 
-/// Longest wait for events at the end; a successor waits as long.
-const LAST_EVENTS: Duration = Duration::from_millis(500);
 /// Longest wait for the release of the Lease at the end.
 const LAST_WRITE: Duration = Duration::from_secs(5);
 

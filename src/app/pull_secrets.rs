@@ -2,7 +2,6 @@
 //! that it is meant for.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
 use tokio::net::TcpListener;
@@ -11,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
-use super::signals::cancel_on_signal;
+use super::signals::{LAST_EVENTS, cancel_on_signal};
 use super::{admin, start};
 use crate::app::config::PullSecretSettings;
 use crate::base::metrics::Metrics;
@@ -21,9 +20,6 @@ use crate::kubernetes::pull_secrets::{COPY_MANAGER, PullSecretClient};
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::lease::InstanceState;
 use crate::plan::pull_secrets::olm::PullSecretLimits;
-
-/// Longest wait for events at the end.
-const LAST_EVENTS: Duration = Duration::from_millis(500);
 
 /// Runs until SIGTERM or SIGINT: it listens, watches, writes what differs, and lets writes under way end.
 ///

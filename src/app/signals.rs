@@ -1,9 +1,14 @@
 //! The signals that ask a program to end.
 
+use std::time::Duration;
+
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
+
+/// Longest wait for events at the end; a successor waits as long.
+pub(super) const LAST_EVENTS: Duration = Duration::from_millis(500);
 
 /// Cancels the token on the first signal that asks the hub to end, and then waits for ever, as every loop does.
 pub(super) fn cancel_on_signal(

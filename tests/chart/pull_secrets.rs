@@ -292,7 +292,7 @@ async fn its_pod_is_placed_and_described_as_the_hubs_but_for_what_is_about_the_h
     // What keeps instances of the hub apart would keep this one from their nodes.
     assert_eq!(program["spec"]["affinity"], json!({"nodeAffinity": {"x": "y"}}));
     assert_eq!(program["spec"]["serviceAccountName"], "renderhub-pull-secrets");
-    // Whoever has no affinity at all has none here.
+    // A hub without any affinity gives this pod none.
     split(&[ON, &["affinity=null"]].concat()).await?;
     Ok(())
 }

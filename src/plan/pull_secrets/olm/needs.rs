@@ -15,7 +15,7 @@ const TOLD: usize = 8;
 pub(super) enum CatalogList<'a> {
     /// These Secrets.
     Named(&'a [ObjectKey]),
-    /// Nobody knows at the moment.
+    /// It is not known at the moment.
     Unknown,
     /// It is none that counts.
     Elsewhere,
