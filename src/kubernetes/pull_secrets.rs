@@ -210,7 +210,7 @@ impl PullSecretClient {
     /// Changes the list of a ServiceAccount in the version that the change is for.
     ///
     /// # Errors
-    /// [`CallError::Conflict`] where it has another version by now.
+    /// [`CallError::Conflict`] or [`CallError::Invalid`] where it has another version by now.
     pub async fn link(
         &self,
         namespace: &str,
@@ -220,11 +220,7 @@ impl PullSecretClient {
         let operations = serde_json::from_value(Value::Array(operations(change))).map_err(|_| INTERNAL)?;
         let patch = Patch::Json::<()>(operations);
         let request = of::<ServiceAccount>(namespace).patch(account, &patched(), &patch);
-        let body = match self.call("patch", "serviceaccounts", request, OBJECT_MAX).await {
-            // A test of the patch failed.
-            Err(CallError::Invalid) => return Err(CallError::Conflict),
-            answer => answer?,
-        };
+        let body = self.call("patch", "serviceaccounts", request, OBJECT_MAX).await?;
         let account: ServiceAccount = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         ObservedAccount::of(&account, COPY_MANAGER).ok_or(UNREADABLE)
     }

@@ -359,7 +359,7 @@ pub const FAMILIES: &[Family] = &[
         row("S4", "Labels are forged, so that the hub removes a Secret of others as one of its copies.",
             "A copy has its hash both in its name and in its label, a name that no other Secret of the platform has; a Secret whose name and label do not fit is none."),
         row("S5", "What a registry or a node says of an image that is not pulled is repeated to a tenant, or holds a credential.",
-            "Of a pod only the kubelet's own words for a missing image are read, from a fixed list. A task says the container and the word; host and Secrets are on the class alone."),
+            "Of a pod only the kubelet's own words for a missing image are read, from a fixed list. The rest of the message is the platform's own: the host of the image, and names of Secrets with what is wrong with them. A task on a tenant's own cluster has no name of a Secret."),
         row("S6", "A Subscription in a namespace that is not listed, or to a catalog that is in none of the listed namespaces, gets the Secrets of a catalog.",
             "Copies go to the listed namespaces alone, and from the listed catalog namespaces alone; elsewhere the program has no right at all."),
         row("S7", "A tenant makes a ClusterServiceVersion by hand that names a ServiceAccount, or marks one as a copy, so that pods of the tenant's choice are pulled with the platform's Secrets.",

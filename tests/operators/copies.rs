@@ -212,6 +212,8 @@ async fn a_namespace_may_come_later_and_one_that_was_made_again_gets_nothing_unt
     let later = format!("again-later-{}", rundir::random_hex(4)?);
     world.teams.push(later.clone());
     world.spawn().await?;
+    let away = format!("Namespace {later} Forbidden");
+    world.until_conditions(&[&away]).await?;
     let namespaces: Api<Namespace> = Api::all(world.admin.clone());
     let make = async |world: &World| {
         let namespace = serde_json::from_value(json!({"metadata": {"name": later}}))?;
@@ -222,6 +224,7 @@ async fn a_namespace_may_come_later_and_one_that_was_made_again_gets_nothing_unt
     make(&world).await?;
     world.install(&later, "etcd", "main", "etcd").await?;
     world.until_entries(&later, "etcd", &[world.copy(PULL)]).await?;
+    world.until_conditions(&[]).await?;
     let first = namespaces.get_metadata(&later).await?.uid();
     ensure!(
         world.recorded().await?.get(&later) == first.as_ref(),

@@ -2,11 +2,14 @@
 
 use anyhow::{Result, ensure};
 use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub_harness::wait_for;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{LIMIT, PULL, World, config};
 
@@ -106,6 +109,111 @@ async fn a_secret_that_has_the_copys_name_is_left_alone_and_both_are_told() -> R
     world.passed_with_its_rights()
 }
 
+/// What binds an admission policy that refuses to change, or to make, this kind in a namespace.
+fn refusing(namespace: &str, resource: &str, operation: &str) -> [Value; 2] {
+    let name = format!("no-{resource}-{namespace}");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource],
+                }],
+            },
+            "validations": [{"expression": "false", "message": "canary-policy"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    [policy, binding]
+}
+
+/// Has the API server refuse to change, or to make, this kind in a namespace, and waits until it does, or does no more.
+async fn refuse(world: &World, resource: &str, operation: &str, is_refused: bool) -> Result<()> {
+    let team = world.team();
+    for object in refusing(team, resource, operation) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if is_refused {
+            world.apply(object).await?;
+        } else if object["kind"] == "ValidatingAdmissionPolicy" {
+            let api: Api<ValidatingAdmissionPolicy> = Api::all(world.admin.clone());
+            api.delete(&name, &DeleteParams::default()).await?;
+        } else {
+            let api: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.admin.clone());
+            api.delete(&name, &DeleteParams::default()).await?;
+        }
+    }
+    let probe = json!({"metadata": {"name": "probe"}});
+    let (secrets, accounts) = (world.secrets(team), world.accounts(team));
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let patch = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let change = json!({"metadata": {"labels": {"probe": "probe"}}});
+    wait_for("the API server to decide so", LIMIT, async || {
+        let is_done = if resource == "secrets" {
+            let probe: Secret = serde_json::from_value(probe.clone())?;
+            secrets.create(&dry_run, &probe).await.is_ok()
+        } else {
+            accounts
+                .patch("etcd", &patch, &Patch::Merge(&change))
+                .await
+                .is_ok()
+        };
+        Ok((is_done != is_refused).then_some(()))
+    })
+    .await
+}
+
+/// Holds: S9.
+#[tokio::test]
+async fn what_the_api_server_refuses_is_said_and_tried_again_after_growing_pauses() -> Result<()> {
+    let world = World::start("refused", 2).await?;
+    let team = world.team().to_owned();
+    world.write_account(&team, "etcd", &[]).await?;
+    for (resource, operation, verb) in [
+        ("secrets", "CREATE", "create"),
+        ("serviceaccounts", "UPDATE", "patch"),
+    ] {
+        refuse(&world, resource, operation, true).await?;
+        let begin = world.mark().await?;
+        world.install(&team, "etcd", "main", "etcd").await?;
+        let said = world
+            .until_conditions(&["Subscription etcd CreateRefused"])
+            .await?;
+        let note = world.until_event(&team, "etcd", "CreateRefused").await?;
+        ensure!(said.contains(&team) && note.contains(&team), "{said} {note}");
+        ensure!(
+            !said.contains("canary") && !note.contains("canary"),
+            "{said} {note}"
+        );
+        // Others are served meanwhile, and it is not tried as fast as the API server answers.
+        world.until_seen().await?;
+        let all = world.plane.audit()?.since_with(begin, world.user.name()).await?;
+        let tried = all
+            .iter()
+            .filter(|event| (event.verb.as_str(), event.resource.as_str()) == (verb, resource))
+            .filter(|event| event.namespace == team && event.stage == "ResponseComplete");
+        let tried = tried.count();
+        ensure!((4..=30).contains(&tried), "{tried} attempts");
+        refuse(&world, resource, operation, false).await?;
+        world.until_entries(&team, "etcd", &[world.copy(PULL)]).await?;
+        world.until_conditions(&[]).await?;
+        world.remove_subscription(&team, "etcd").await?;
+        world.remove_version(&team, "etcd").await?;
+        world.until_no_copy(&team).await?;
+        world.until_entries(&team, "etcd", &[]).await?;
+    }
+    world.passed()
+}
+
 /// Holds: S10.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_another_writer_of_the_same_list_no_entry_is_lost() -> Result<()> {
@@ -126,7 +234,7 @@ async fn beside_another_writer_of_the_same_list_no_entry_is_lost() -> Result<()>
                     list.retain(|entry| entry.name != "theirs");
                 }
                 match api
-                    .replace("etcd", &kube::api::PostParams::default(), &account)
+                    .replace("etcd", &PostParams::default(), &account)
                     .await
                 {
                     Ok(_) => break,
@@ -178,7 +286,7 @@ async fn odd_secrets_are_not_copied_and_the_catalog_is_told() -> Result<()> {
         data: Some([(key.to_owned(), ByteString(value))].into()),
         ..Secret::default()
     };
-    let post = kube::api::PostParams::default();
+    let post = PostParams::default();
     secrets
         .create(
             &post,

@@ -133,31 +133,28 @@ impl Scene {
         .await
     }
 
-    /// Both users are told what they may know.
-    async fn nothing_is_pulled_without_the_secret(&self) -> Result<()> {
-        let waits = self.submit("waits", None).await?;
+    /// Waits until a task says that its image is not pulled; the message.
+    async fn image_pull_of(&self, task: &RenderTask) -> Result<String> {
         let status = self
             .stage
-            .condition(&waits, Ready, "False", "ImagePullFailed")
+            .condition(task, Ready, "False", "ImagePullFailed")
             .await?;
-        let ready = status
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == Ready.as_str());
-        let said = &ready.context("it has the condition")?.message;
-        ensure!(
-            said.contains("container render") && said.contains("ImagePullBackOff"),
-            "{said}"
-        );
-        ensure!(
-            !said.contains(&self.images.host()) && !said.contains("pull ("),
-            "{said}"
-        );
-        let message = self.until_class_says("pull (does not exist").await?;
-        ensure!(
-            message.contains(&self.images.host()) && message.contains("container render"),
-            "{message}"
-        );
+        let mut conditions = status.conditions.into_iter();
+        let ready = conditions.find(|condition| condition.type_ == Ready.as_str());
+        Ok(ready.context("it has the condition")?.message)
+    }
+
+    /// Task and class say which Secret was tried, and that it is missing.
+    async fn nothing_is_pulled_without_the_secret(&self) -> Result<()> {
+        let waits = self.submit("waits", None).await?;
+        let said = self.image_pull_of(&waits).await?;
+        let of_class = self.until_class_says("pull (does not exist").await?;
+        for said in [said, of_class] {
+            let from = format!("from {} with pull (does not exist", self.images.host());
+            for words in ["container render", "ImagePullBackOff", &from] {
+                ensure!(said.contains(words), "{words}: {said}");
+            }
+        }
         self.stage.delete(&waits).await?;
         Ok(())
     }
@@ -179,13 +176,17 @@ async fn an_image_behind_a_password_is_pulled_here_and_on_a_second_cluster_and_a
     // The registry takes the old password no more, and the class says that its Secret has the host.
     scene.images.change_password(USER)?;
     let refused = scene.submit("refused", None).await?;
-    scene
-        .stage
-        .condition(&refused, Ready, "False", "ImagePullFailed")
-        .await?;
+    let refused_there = scene.submit("refused-there", Some(&east)).await?;
+    for task in [&refused, &refused_there] {
+        let said = scene.image_pull_of(task).await?;
+        let has = format!("with pull (has {})", scene.images.host());
+        ensure!(said.contains(&has), "{said}");
+    }
     let message = scene.until_class_says("pull (has ").await?;
     ensure!(!message.contains(&scene.images.docker_config(USER)?), "{message}");
-    scene.stage.delete(&refused).await?;
+    for task in [&refused, &refused_there] {
+        scene.stage.delete(task).await?;
+    }
     scene.put_secret().await?;
     scene.renders("rotated", &east).await?;
     scene.stage.passed();

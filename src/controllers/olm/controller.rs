@@ -33,10 +33,13 @@ const SETTLE: Duration = Duration::from_millis(30);
 const BUSY_SETTLE: Duration = Duration::from_millis(100);
 /// Time between two looks at namespaces that were made again, and at Secrets of others with the name of a copy.
 pub(super) const RECHECK: Duration = Duration::from_secs(3);
-/// Pause before a write is tried again of which the object changed meanwhile: a watch shows it in milliseconds.
-const STALE: Duration = Duration::from_millis(100);
+/// The pause before a write is tried again of which the object changed meanwhile: a watch shows it in milliseconds.
+pub(super) const STALE: BackoffPolicy = BackoffPolicy {
+    base: Duration::from_millis(100),
+    cap: Duration::from_secs(3),
+};
 /// The pause after a failed call.
-const FAILED: BackoffPolicy = BackoffPolicy {
+pub(super) const FAILED: BackoffPolicy = BackoffPolicy {
     base: Duration::from_secs(1),
     cap: Duration::from_secs(10),
 };
@@ -111,6 +114,8 @@ pub struct OlmController {
     pub(super) busy: HashSet<WorkKey>,
     /// Failures in a row, and when the next attempt is due.
     pub(super) retries: HashMap<WorkKey, (u32, Instant)>,
+    /// Refused writes in a row by namespace, with the version of the ServiceAccount that one of them was for.
+    pub(super) refusals: HashMap<String, (Option<u64>, u32)>,
     /// When to decide; `None` while nothing changed.
     decision_due: Option<Instant>,
     decision_took: Duration,
@@ -139,6 +144,7 @@ impl OlmController {
             workers: JoinSet::new(),
             busy: HashSet::new(),
             retries: HashMap::new(),
+            refusals: HashMap::new(),
             decision_due: None,
             decision_took: Duration::ZERO,
             recheck_due: Instant::now(),
@@ -214,6 +220,7 @@ impl OlmController {
         self.plan = decide(&self.store.observed, &self.limits);
         self.pending = changes(&self.store.observed, &self.plan);
         self.reports.take(std::mem::take(&mut self.plan.complaints));
+        self.forget_refusals();
         self.found = FoundWork {
             unread: self.store.unread(),
             foreign: self.store.foreign(),
@@ -236,6 +243,18 @@ impl OlmController {
             }
         }
         self.decision_took = now.elapsed();
+    }
+
+    /// Forgets that writes were refused where nothing is to be written any more.
+    fn forget_refusals(&mut self) {
+        self.refusals
+            .retain(|namespace, _| self.pending.contains_key(namespace));
+        for namespace in self.store.refused() {
+            if !self.pending.contains_key(&namespace) {
+                self.store.set_refused(&namespace, false);
+                self.decision_due.get_or_insert_with(Instant::now);
+            }
+        }
     }
 
     /// How long nothing is due.
@@ -261,19 +280,11 @@ impl OlmController {
     }
 
     /// Counts a failure of this work, so that it waits.
-    pub(super) fn fail(&mut self, key: WorkKey, is_stale: bool) {
-        let failures = self.retries.get(&key).map_or(0, |(failures, _)| *failures);
-        let failures = if is_stale {
-            failures
-        } else {
-            failures.saturating_add(1)
-        };
-        let pause = if is_stale {
-            STALE
-        } else {
-            FAILED.wait(failures, &key)
-        };
-        self.retries.insert(key, (failures, Instant::now() + pause));
+    pub(super) fn fail(&mut self, key: WorkKey, pause: BackoffPolicy) {
+        let before = self.retries.get(&key).map_or(0, |(failures, _)| *failures);
+        let failures = before.saturating_add(1);
+        let due = Instant::now() + pause.wait(failures, &key);
+        self.retries.insert(key, (failures, due));
         self.change();
     }
 }

@@ -4,13 +4,16 @@ use std::time::Instant;
 
 use tokio::task::JoinError;
 
-use super::controller::{OlmController, WorkKey};
+use super::controller::{FAILED, OlmController, STALE, WorkKey};
 use super::pod_looks::has_all_linked;
 use super::work::{Eviction, OlmOutcome, WorkFailure, WrittenNamespace};
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::pull_secrets::ReadPullSecret;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{NamespaceGrant, PendingPods, PullSecretState, WantedEviction};
+
+/// Refusals in a row after which the API server counts as refusing.
+const REFUSED: u32 = 4;
 
 impl OlmController {
     /// Takes in what a worker brought back.
@@ -48,7 +51,7 @@ impl OlmController {
     fn log_failure(&mut self, key: WorkKey, error: CallError) {
         let (kind, stage) = (error.kind(), error.stage());
         tracing::warn!(work = ?key, kind, stage, "a call about pull Secrets failed; it is made again");
-        self.fail(key, false);
+        self.fail(key, FAILED);
     }
 
     fn finish_read(
@@ -98,14 +101,44 @@ impl OlmController {
         match written.failure {
             None => {
                 self.retries.remove(&key);
+                self.refusals.remove(&namespace);
+                self.store.set_refused(&namespace, false);
                 self.change();
             }
-            Some(WorkFailure::Stale) => self.fail(key, true),
-            Some(WorkFailure::Call(error)) => self.log_failure(key, error),
+            Some(WorkFailure::Stale) => self.fail(key, STALE),
+            Some(WorkFailure::PatchRefused(version)) => {
+                self.count_refusal(&namespace, Some(version));
+                self.fail(key, STALE);
+            }
+            Some(WorkFailure::Call(error)) => {
+                if matches!(error, CallError::Forbidden | CallError::Invalid) {
+                    self.count_refusal(&namespace, None);
+                }
+                self.log_failure(key, error);
+            }
             Some(WorkFailure::Recreated) => {
                 self.store.set_grant(&namespace, NamespaceGrant::Recreated);
                 self.change();
             }
+        }
+    }
+
+    /// Counts a refused write, of a ServiceAccount in this version. What is refused again and again is no race with another writer, and
+    /// no namespace that is being deleted.
+    fn count_refusal(&mut self, namespace: &str, version: Option<u64>) {
+        let (before, count) = self.refusals.entry(namespace.to_owned()).or_insert((version, 0));
+        if *before != version {
+            (*before, *count) = (version, 0);
+        }
+        *count += 1;
+        if *count == REFUSED {
+            tracing::warn!(
+                namespace,
+                "the API server refuses what is to be written in this namespace; look for a quota, an admission policy or a missing right"
+            );
+        }
+        if *count >= REFUSED {
+            self.store.set_refused(namespace, true);
         }
     }
 

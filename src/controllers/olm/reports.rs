@@ -112,7 +112,8 @@ impl OlmReports {
     }
 
     fn record(&self, subject: &ComplaintSubject, reason: Reason, is_warning: bool, note: String) {
-        let subject = EventSubject::Olm(subject.kind(), subject.key().clone(), subject.uid().to_owned());
+        let Some(uid) = subject.uid() else { return };
+        let subject = EventSubject::Olm(subject.kind(), subject.key().clone(), uid.to_owned());
         self.events.record(EventMessage {
             subject,
             is_warning,

@@ -83,6 +83,7 @@ impl OlmStore {
                 ..Destination::default()
             };
             self.observed.namespaces.remove(name);
+            self.observed.unreadable.insert(name.to_owned());
             return;
         }
         let listed = self.observed.namespaces.get_mut(name);
@@ -92,6 +93,7 @@ impl OlmStore {
             lists.is_known = true;
             let seen = std::mem::take(&mut lists.unlisted);
             self.observed.namespaces.insert(name.to_owned(), seen);
+            self.observed.unreadable.remove(name);
         }
     }
 
@@ -106,6 +108,7 @@ impl OlmStore {
                     ..CatalogNamespace::default()
                 };
                 self.observed.catalog_namespaces.insert(name.to_owned(), false);
+                self.observed.unreadable.insert(name.to_owned());
             }
             CatalogEvent::Catalog(event) => {
                 lists
@@ -125,6 +128,7 @@ impl OlmStore {
         if lists.catalogs.is_listed() && lists.sources.is_listed() {
             lists.is_known = true;
             self.observed.catalog_namespaces.insert(name.to_owned(), true);
+            self.observed.unreadable.remove(name);
         }
         self.publish_catalogs(name);
     }
@@ -248,6 +252,20 @@ impl OlmStore {
                 seen.copies.remove(&key.name);
             }
         }
+    }
+
+    /// Says whether the API server refuses what is to be written in a namespace.
+    pub fn set_refused(&mut self, namespace: &str, is_refused: bool) {
+        if let Some(seen) = self.observed.namespaces.get_mut(namespace) {
+            seen.is_refused = is_refused;
+        }
+    }
+
+    /// Namespaces in which the API server refuses what is to be written.
+    pub fn refused(&self) -> Vec<String> {
+        let all = self.observed.namespaces.iter();
+        let refused = all.filter(|(_, seen)| seen.is_refused);
+        refused.map(|(name, _)| name.clone()).collect()
     }
 
     /// Says whether a namespace is the one that was recorded.

@@ -50,6 +50,8 @@ pub(super) enum WorkFailure {
     Recreated,
     /// Something is there that was not known: the next decision knows it.
     Stale,
+    /// The patch of a ServiceAccount of this version was refused: it has another version by now, or a rule refuses the patch.
+    PatchRefused(u64),
 }
 
 impl From<CallError> for WorkFailure {
@@ -195,7 +197,11 @@ impl CopyWork {
         change: &LinkChange,
         done: &mut WrittenNamespace,
     ) -> Result<(), WorkFailure> {
-        let linked = self.calls.link(&self.namespace, account, change).await?;
+        let linked = match self.calls.link(&self.namespace, account, change).await {
+            // A test of the patch failed, or an admission policy refuses it: the answers are the same.
+            Err(CallError::Invalid) => return Err(WorkFailure::PatchRefused(change.version)),
+            answer => answer?,
+        };
         let (added, removed) = (change.added.len(), change.removed.len());
         tracing::info!(
             namespace = self.namespace,

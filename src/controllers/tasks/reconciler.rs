@@ -206,7 +206,7 @@ impl Reconciler<'_> {
             job: &self.view.job,
             secret: self.view.secret.as_deref(),
             pod_termination: self.pod_termination.as_ref(),
-            image_pull: self.image_pull,
+            image_pull: &self.image_pull,
             verification: self.verification.as_ref(),
             catalog: &self.offers.catalog,
             tenancy: &self.context.tenancy,

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus,
+    ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, LocalObjectReference,
+    Pod, PodSpec, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
@@ -17,6 +18,8 @@ use super::lean::{BoundedItem, BoundedList, LeanMetadata, ShortText};
 pub(super) const PODS: u16 = 100;
 /// Containers of a pod that are read. Its own are two; admission may add others.
 const CONTAINERS: usize = 16;
+/// Pull Secrets of a pod that are read: a class names no more, and admission may add others.
+const PULL_SECRETS: usize = 16;
 /// Conditions of a Job that are read: one of either kind.
 const CONDITIONS: usize = 2;
 
@@ -105,11 +108,41 @@ pub(super) struct LeanPods {
 struct LeanPod {
     #[serde(default)]
     metadata: LeanMetadata,
+    spec: Option<LeanPodSpec>,
     status: Option<LeanPodStatus>,
 }
 
 impl BoundedItem for LeanPod {
     const MOST: usize = PODS as usize;
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeanPodSpec {
+    image_pull_secrets: Option<BoundedList<LeanReference>>,
+}
+
+#[derive(Deserialize)]
+struct LeanReference {
+    #[serde(default)]
+    name: ShortText,
+}
+
+impl BoundedItem for LeanReference {
+    const MOST: usize = PULL_SECRETS;
+}
+
+impl LeanPodSpec {
+    fn spec(self) -> PodSpec {
+        let names = self.image_pull_secrets.unwrap_or_default().kept.into_iter();
+        let reference = |named: LeanReference| LocalObjectReference {
+            name: named.name.0.unwrap_or_default(),
+        };
+        PodSpec {
+            image_pull_secrets: Some(names.map(reference).collect()),
+            ..PodSpec::default()
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -194,8 +227,8 @@ impl LeanPod {
         });
         Pod {
             metadata: self.metadata.read().0,
+            spec: self.spec.map(LeanPodSpec::spec),
             status,
-            ..Pod::default()
         }
     }
 }

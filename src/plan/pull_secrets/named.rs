@@ -23,37 +23,66 @@ impl NamedPullSecret {
     /// What became of the Secret, for the platform operator.
     fn outcome(&self, host: &str) -> String {
         let name = &self.name;
-        let Some(fault) = self.fault() else {
-            return if self.is_by_hand {
-                format!("{name} (the one in the rendering namespace, as it is)")
-            } else {
-                format!("{name} (has {host})")
-            };
-        };
-        match fault {
-            PullSecretFault::Missing => format!(
-                "{name} (does not exist, neither in the hub's release namespace nor where the Jobs run)"
-            ),
-            PullSecretFault::AnotherType => {
-                format!(
-                    "{name} (is of another type than kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg)"
-                )
-            }
-            PullSecretFault::Undecodable => format!("{name} (has an entry that the kubelet cannot decode)"),
-            PullSecretFault::TooLarge => format!("{name} (would be a copy larger than 64 KiB)"),
-            PullSecretFault::NoEntry => format!("{name} (has no entry for {host})"),
+        match self.fault() {
+            Some(fault) => format!("{name} ({})", phrase(fault, host)),
+            None if self.is_by_hand => format!("{name} (the one in the rendering namespace, as it is)"),
+            None => format!("{name} (has {host})"),
         }
     }
+
+    /// What a pod of a `RenderCluster` pulled with. Only a read would tell whether a Secret that the pod names itself was made there by hand.
+    fn outcome_on_cluster(&self, host: &str, is_copied: bool) -> String {
+        let name = &self.name;
+        match self.copy {
+            Ok(_) if is_copied => format!("{name} (has {host})"),
+            Ok(_) => format!("{name} (the one that was made by hand on the cluster, as it is)"),
+            Err(PullSecretFault::Missing) => format!(
+                "{name} (does not exist in the hub's release namespace; one of that name on the cluster is used as it is)"
+            ),
+            Err(fault) => format!("{name} ({})", phrase(fault, host)),
+        }
+    }
+}
+
+fn phrase(fault: PullSecretFault, host: &str) -> String {
+    let words = match fault {
+        PullSecretFault::Missing => {
+            "does not exist, neither in the hub's release namespace nor where the Jobs run"
+        }
+        PullSecretFault::AnotherType => {
+            "is of another type than kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg"
+        }
+        PullSecretFault::Undecodable => "has an entry that the kubelet cannot decode",
+        PullSecretFault::TooLarge => "would be a copy larger than 64 KiB",
+        PullSecretFault::NoEntry => return format!("has no entry for {host}"),
+    };
+    words.to_owned()
 }
 
 /// The secrets in the order in which they are in the pod, each with what became of it.
 #[must_use]
 pub fn outcomes(image: &str, named: &[NamedPullSecret]) -> String {
+    of_each(image, named, NamedPullSecret::outcome)
+}
+
+/// The same for a pod of a `RenderCluster` that names these without a copy.
+#[must_use]
+pub fn outcomes_on_cluster(image: &str, named: &[NamedPullSecret], uncopied: &[String]) -> String {
+    of_each(image, named, |secret, host| {
+        secret.outcome_on_cluster(host, !uncopied.contains(&secret.name))
+    })
+}
+
+fn of_each(
+    image: &str,
+    named: &[NamedPullSecret],
+    outcome: impl Fn(&NamedPullSecret, &str) -> String,
+) -> String {
     let repository = ImageRepository::of(image);
     let host = repository
         .as_ref()
         .map_or("the image's host", ImageRepository::host);
-    let all: Vec<String> = named.iter().map(|secret| secret.outcome(host)).collect();
+    let all: Vec<String> = named.iter().map(|secret| outcome(secret, host)).collect();
     all.join(", ")
 }
 

@@ -1,9 +1,9 @@
-//! An image that a node does not pull: what of it is known, and what is said to the platform operator.
+//! An image that a node does not pull: what of it is known, and what is said to the tenant and the platform operator.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::image_repository::ImageRepository;
-use super::named::{NamedPullSecret, outcomes};
+use super::named::{NamedPullSecret, outcomes, outcomes_on_cluster};
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::plan::task::job_state::{RENDER_CONTAINER, RENDERER_CONTAINER};
 
@@ -22,50 +22,109 @@ const WORDS: &[(&str, &str)] = &[
 const ANOTHER: &str = "that another writer put into the pod";
 
 /// A container that waits for its image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFailure {
     /// Which one.
     pub container: &'static str,
     /// Why, in the kubelet's word.
     pub word: &'static str,
+    /// Pull Secrets of the class that the pod names by their own names, and not by the name of a copy.
+    pub uncopied: Vec<String>,
 }
 
 impl PullFailure {
-    /// The first container of a pod that waits for its image.
+    /// The first container of a pod that waits for its image; the pod's class names these pull Secrets.
     #[must_use]
-    pub fn of(pod: &Pod) -> Option<Self> {
+    pub fn of(pod: &Pod, named: &[NamedPullSecret]) -> Option<Self> {
         let status = pod.status.as_ref()?;
         let all = status
             .init_container_statuses
             .iter()
             .chain(&status.container_statuses);
-        all.flatten().find_map(Self::of_container)
-    }
-
-    fn of_container(container: &ContainerStatus) -> Option<Self> {
-        let reason = container.state.as_ref()?.waiting.as_ref()?.reason.as_deref()?;
-        let (_, word) = WORDS.iter().find(|(word, _)| *word == reason)?;
-        let own = [RENDER_CONTAINER, RENDERER_CONTAINER];
-        let container = own.into_iter().find(|name| *name == container.name);
+        let (container, word) = all.flatten().find_map(of_container)?;
+        let pulled_with = pod
+            .spec
+            .iter()
+            .flat_map(|spec| &spec.image_pull_secrets)
+            .flatten();
+        let in_pod: Vec<&str> = pulled_with.map(|secret| secret.name.as_str()).collect();
+        let uncopied = named.iter().map(|secret| &secret.name);
         Some(Self {
-            container: container.unwrap_or(ANOTHER),
+            container,
             word,
+            uncopied: uncopied
+                .filter(|name| in_pod.contains(&name.as_str()))
+                .cloned()
+                .collect(),
         })
     }
 
-    /// The message to the owner of a task. The host and the names of Secrets are the platform's.
+    /// The message to the owner of a task.
     #[must_use]
-    pub fn message(self) -> String {
-        let Self { container, word } = self;
+    pub fn message(&self, source: &PullSource<'_>) -> String {
+        let (container, word, tried) = (self.container, self.word, source.tried(self));
         format!(
-            "the renderer Job waits: the image of container {container} is not pulled ({word}); the task goes on by itself once it is; if this \
-             stays, ask the platform operator, who finds the host and the Secrets in the ImagePulled condition of the renderer class"
+            "the renderer Job waits: the image of container {container} is not pulled ({word}) {tried}; the task goes on by itself once it \
+             is; if this stays, ask the platform operator, who finds the same in the ImagePulled condition of the renderer class"
         )
     }
 }
 
-/// What the pods of a Job turned out to wait for.
+fn of_container(container: &ContainerStatus) -> Option<(&'static str, &'static str)> {
+    let reason = container.state.as_ref()?.waiting.as_ref()?.reason.as_deref()?;
+    let (_, word) = WORDS.iter().find(|(word, _)| *word == reason)?;
+    let own = [RENDER_CONTAINER, RENDERER_CONTAINER];
+    let container = own.into_iter().find(|name| *name == container.name);
+    Some((container.unwrap_or(ANOTHER), word))
+}
+
+/// Whose cluster a pod is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullPlace {
+    /// The hub's own.
+    Hub,
+    /// A `RenderCluster`.
+    RenderCluster,
+    /// A tenant's own, which no Secret of the platform goes to, not even by name.
+    TenantCluster,
+}
+
+/// Where the image of a class comes from, as far as one place is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct PullSource<'a> {
+    /// The image.
+    pub image: &'a str,
+    /// The pull Secrets of the class.
+    pub named: &'a [NamedPullSecret],
+    /// Where the pod is.
+    pub place: PullPlace,
+}
+
+impl PullSource<'_> {
+    /// The host that was asked, and the Secrets it was asked with.
+    fn tried(&self, failure: &PullFailure) -> String {
+        let Self { image, named, place } = *self;
+        let repository = ImageRepository::of(image);
+        let host = repository.as_ref().map_or(
+            "no host, because it is not the name of an image",
+            ImageRepository::host,
+        );
+        let secrets = match place {
+            PullPlace::TenantCluster => {
+                "without a Secret, because none of the platform's goes to a tenant's own cluster".to_owned()
+            }
+            _ if named.is_empty() => "without a Secret, because the class names none".to_owned(),
+            PullPlace::Hub => format!("with {}", outcomes(image, named)),
+            PullPlace::RenderCluster => {
+                format!("with {}", outcomes_on_cluster(image, named, &failure.uncopied))
+            }
+        };
+        format!("from {host} {secrets}")
+    }
+}
+
+/// What the pods of a Job turned out to wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservedPull {
     /// They were not looked at.
     Unseen,
@@ -92,7 +151,7 @@ pub struct PullReport {
 pub fn after_report(known: Option<ClassPullFailure>, report: &PullReport) -> Option<ClassPullFailure> {
     match known {
         Some(known) if known.cluster != report.cluster => Some(known),
-        _ => report.failure.map(|failure| ClassPullFailure {
+        _ => report.failure.clone().map(|failure| ClassPullFailure {
             cluster: report.cluster.clone(),
             failure,
         }),
@@ -112,24 +171,16 @@ impl ClassPullFailure {
     /// The message to the platform operator: where, which container, why, from which host, and with which Secrets.
     #[must_use]
     pub fn message(&self, image: &str, named: &[NamedPullSecret]) -> String {
-        let PullFailure { container, word } = self.failure;
-        let place = match &self.cluster {
-            None => "on the hub's cluster".to_owned(),
-            Some(cluster) => format!("on cluster {cluster}"),
+        let (container, word) = (self.failure.container, self.failure.word);
+        let (on, place) = match &self.cluster {
+            None => ("on the hub's cluster".to_owned(), PullPlace::Hub),
+            Some(cluster) => (format!("on cluster {cluster}"), PullPlace::RenderCluster),
         };
-        let repository = ImageRepository::of(image);
-        let host = repository.as_ref().map_or(
-            "no host, because it is not the name of an image",
-            ImageRepository::host,
-        );
-        let tried = if named.is_empty() {
-            "without a Secret, because the class names none".to_owned()
-        } else {
-            format!("with {}", outcomes(image, named))
-        };
+        let source = PullSource { image, named, place };
+        let tried = source.tried(&self.failure);
         format!(
-            "{place} the image of container {container} is not pulled ({word}) from {host} {tried}; correct the image, its registry or the \
-             Secret: the kubelet tries again by itself, and a changed Secret counts for the next Job"
+            "{on} the image of container {container} is not pulled ({word}) {tried}; correct the image, its registry or the Secret: the \
+             kubelet tries again by itself, and a changed Secret counts for the next Job"
         )
     }
 
@@ -147,10 +198,14 @@ impl ClassPullFailure {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::ByteString;
+    use k8s_openapi::api::core::v1::Secret;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::pull_secrets::copy::PullSecretFault;
+    use crate::api::PullSecretEntries;
+    use crate::api::names::HubId;
+    use crate::plan::pull_secrets::copy::{PullCopy, PullCopyId, PullSecretFault};
 
     fn pod(init: &Value, main: &Value) -> Pod {
         let container = |name: &str, state: &Value| json!([{"name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);
@@ -167,8 +222,9 @@ mod tests {
     /// Holds: S5.
     #[test]
     fn only_the_kubelets_words_for_a_missing_image_are_read() {
-        let found =
-            |init: &Value, main: &Value| PullFailure::of(&pod(init, main)).map(|f| (f.container, f.word));
+        let found = |init: &Value, main: &Value| {
+            PullFailure::of(&pod(init, main), &[]).map(|f| (f.container, f.word))
+        };
         let other = waiting("PodInitializing");
         for (word, reported) in WORDS {
             assert_eq!(found(&waiting(word), &other), Some(("render", *reported)));
@@ -186,12 +242,17 @@ mod tests {
         ] {
             assert_eq!(found(state, state), None, "{state}");
         }
-        assert_eq!(PullFailure::of(&Pod::default()), None);
+        assert_eq!(PullFailure::of(&Pod::default(), &[]), None);
         let mut injected = pod(&waiting("ErrImagePull"), &other);
         let status = injected.status.as_mut().unwrap();
         status.init_container_statuses.as_mut().unwrap()[0].name = "canary".to_owned();
-        let failure = PullFailure::of(&injected).unwrap();
-        assert!(!failure.message().contains("canary"), "{}", failure.message());
+        let spec = json!({"containers": [], "imagePullSecrets": [{"name": "canary"}, {"name": "pull"}]});
+        injected.spec = serde_json::from_value(spec).unwrap();
+        let named = [named(Err(PullSecretFault::Missing))];
+        let failure = PullFailure::of(&injected, &named).unwrap();
+        assert_eq!(failure.uncopied, ["pull"]);
+        let said = failure.message(&source(&named, PullPlace::RenderCluster));
+        assert!(!said.contains("canary"), "{said}");
     }
 
     #[test]
@@ -202,6 +263,7 @@ mod tests {
             failure: word.map(|word| PullFailure {
                 container: "render",
                 word,
+                uncopied: Vec::new(),
             }),
         };
         let mut known = None;
@@ -219,38 +281,123 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_platform_operator_reads_where_why_from_which_host_and_with_which_secrets() {
-        let failure = ClassPullFailure {
-            cluster: Some("edge-1".to_owned()),
-            failure: PullFailure {
-                container: "render",
-                word: "ImagePullBackOff",
-            },
-        };
-        let named = [NamedPullSecret {
+    fn named(copy: Result<PullCopyId, PullSecretFault>) -> NamedPullSecret {
+        NamedPullSecret {
             name: "pull".to_owned(),
-            copy: Err(PullSecretFault::NoEntry),
+            copy,
             is_by_hand: false,
-        }];
-        let said = failure.condition("registry.example.com:5000/renderer:1", &named);
-        assert_eq!((said.status, said.reason), (false, Reason::ImagePullFailed));
-        for words in [
-            "edge-1",
-            "render",
-            "ImagePullBackOff",
-            "registry.example.com:5000",
-            "pull (has no entry for",
-        ] {
-            assert!(said.message.contains(words), "{}", said.message);
         }
-        let said = failure.message("busybox", &[]);
-        assert!(said.contains("from docker.io without a Secret"), "{said}");
-        // And nothing of the platform's is in what a tenant reads.
-        let said = failure.failure.message();
+    }
+
+    fn copied() -> PullCopyId {
+        let file = json!({"auths": {"registry.example.com:5000": {"auth": "dTpw"}}}).to_string();
+        let secret: Secret = serde_json::from_value(json!({
+            "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": ByteString(file.into_bytes())},
+        }))
+        .unwrap();
+        let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+        let image = ImageRepository::of(IMAGE).unwrap();
+        let copy = PullCopy::of(&hub, &secret, &image, PullSecretEntries::Needed).unwrap();
+        copy.id().clone()
+    }
+
+    const IMAGE: &str = "registry.example.com:5000/renderer:1";
+
+    fn source(named: &[NamedPullSecret], place: PullPlace) -> PullSource<'_> {
+        PullSource {
+            image: IMAGE,
+            named,
+            place,
+        }
+    }
+
+    fn failure(uncopied: &[&str]) -> PullFailure {
+        PullFailure {
+            container: "render",
+            word: "ImagePullBackOff",
+            uncopied: uncopied.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// A Secret, whether the pod names it without a copy, where the pod is, and what is said of it.
+    fn situations() -> Vec<(NamedPullSecret, bool, PullPlace, &'static str)> {
+        let by_hand = NamedPullSecret {
+            is_by_hand: true,
+            ..named(Ok(copied()))
+        };
+        let (fine, bad) = (named(Ok(copied())), |fault| named(Err(fault)));
+        let (hub, cluster) = (PullPlace::Hub, PullPlace::RenderCluster);
+        let (has, by_name) = (
+            "(has registry.example.com:5000)",
+            "(does not exist in the hub's release namespace; one of",
+        );
+        let no_entry = "(has no entry for registry.example.com:5000)";
+        let missing = "(does not exist, neither in the hub's release namespace nor";
+        vec![
+            (fine.clone(), false, hub, has),
+            (bad(PullSecretFault::NoEntry), true, hub, no_entry),
+            (bad(PullSecretFault::Missing), true, hub, missing),
+            (by_hand.clone(), true, hub, "(the one in the rendering namespace,"),
+            (by_hand, false, cluster, has),
+            (
+                fine,
+                true,
+                cluster,
+                "(the one that was made by hand on the cluster,",
+            ),
+            (bad(PullSecretFault::Missing), true, cluster, by_name),
+            (bad(PullSecretFault::NoEntry), true, cluster, no_entry),
+        ]
+    }
+
+    #[test]
+    fn task_and_class_say_where_why_from_which_host_and_with_which_secrets() {
+        for (secret, is_uncopied, place, words) in situations() {
+            let failure = failure(if is_uncopied { &["pull"] } else { &[] });
+            let is_cluster = place == PullPlace::RenderCluster;
+            let of_class = ClassPullFailure {
+                cluster: is_cluster.then(|| "edge-1".to_owned()),
+                failure: failure.clone(),
+            };
+            let named = [secret];
+            let of_class = of_class.condition(IMAGE, &named);
+            assert_eq!(
+                (of_class.status, of_class.reason),
+                (false, Reason::ImagePullFailed)
+            );
+            assert_eq!(of_class.message.contains("on cluster edge-1"), is_cluster);
+            let with = format!("from registry.example.com:5000 with pull {words}");
+            for said in [of_class.message, failure.message(&source(&named, place))] {
+                for words in ["container render", "ImagePullBackOff", &with] {
+                    assert!(said.contains(words), "{words}: {said}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_secret_the_reason_is_said_and_a_tenants_cluster_gets_no_name_of_the_platforms() {
+        let failure = failure(&[]);
+        let bare = PullSource {
+            image: "busybox",
+            ..source(&[], PullPlace::Hub)
+        };
+        let said = failure.message(&bare);
         assert!(
-            said.contains("render") && said.contains("ImagePullBackOff") && !said.contains("example.com"),
+            said.contains("from docker.io without a Secret, because the class names none"),
             "{said}"
         );
+        let said = failure.message(&PullSource { image: "", ..bare });
+        assert!(
+            said.contains("from no host, because it is not the name of an image"),
+            "{said}"
+        );
+        let all = [named(Ok(copied()))];
+        let said = failure.message(&source(&all, PullPlace::TenantCluster));
+        assert!(
+            said.contains("from registry.example.com:5000 without a Secret"),
+            "{said}"
+        );
+        assert!(!said.contains("with pull"), "{said}");
     }
 }

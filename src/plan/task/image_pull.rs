@@ -7,7 +7,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::observed::ObservedTask;
 use super::status;
 use super::step::ReconcileStep;
-use crate::plan::pull_secrets::pull_failure::ObservedPull;
+use crate::plan::pull_secrets::pull_failure::{ObservedPull, PullPlace, PullSource};
+use crate::plan::remote::site::RemoteTarget;
 
 /// Age of a Job at which its pod is looked at: most Jobs have ended by then.
 const FIRST_LOOK: SignedDuration = SignedDuration::from_secs(20);
@@ -22,13 +23,28 @@ pub(super) fn watch_over(o: &ObservedTask<'_>) -> ReconcileStep {
         ObservedPull::Unseen if age >= FIRST_LOOK => return ReconcileStep::LookAtPods,
         ObservedPull::Unseen => return rest(o, FIRST_LOOK.checked_sub(age).unwrap_or(FIRST_LOOK)),
         ObservedPull::Pulled => None,
-        ObservedPull::Failing(failure) => Some(failure),
+        ObservedPull::Failing(failure) => Some(failure.message(&source(o))),
     };
-    let wanted = status::waiting_for_image(o.task, failure, o.now);
+    let wanted = status::waiting_for_image(o.task, failure.as_deref(), o.now);
     if wanted != o.task.status {
         return ReconcileStep::WriteStatus(Box::new(wanted));
     }
     rest(o, age.clamp(FIRST_LOOK, LONGEST))
+}
+
+/// Where the image of the task's class comes from.
+fn source<'a>(o: &ObservedTask<'a>) -> PullSource<'a> {
+    let class = o.task.spec.as_ref().and_then(|spec| o.catalog.class_of(spec));
+    let place = match o.target {
+        Some(Ok(RemoteTarget::Own(_))) => PullPlace::TenantCluster,
+        Some(_) => PullPlace::RenderCluster,
+        None => PullPlace::Hub,
+    };
+    PullSource {
+        image: class.map_or("", |class| &class.spec.image),
+        named: class.map_or(&[], |class| &class.pull_secrets),
+        place,
+    }
 }
 
 fn rest(o: &ObservedTask<'_>, pause: SignedDuration) -> ReconcileStep {

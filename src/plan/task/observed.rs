@@ -33,7 +33,7 @@ pub struct ObservedTask<'a> {
     /// The last pod that ended.
     pub pod_termination: Option<&'a PodTermination>,
     /// What its pods wait for.
-    pub image_pull: ObservedPull,
+    pub image_pull: &'a ObservedPull,
     /// The state of its verification, once that was started.
     pub verification: Option<&'a VerificationState>,
     /// What the platform offers.

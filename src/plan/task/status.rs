@@ -9,7 +9,6 @@ use crate::api::{FailurePhase, RenderTaskStatus, TaskFailure, TaskObjectReferenc
 
 use super::advice::advice;
 use super::job_state::{ObservedJob, PodKillReason, PodTermination};
-use crate::plan::pull_secrets::pull_failure::PullFailure;
 use crate::plan::task::model::{Task, TaskPhase, phase_of};
 use crate::plan::task::refusal::Refusal;
 
@@ -55,16 +54,11 @@ pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTask
     status
 }
 
-/// The status of a task whose Job runs, and whose pod waits for an image or does not.
+/// The status of a task whose Job runs, and whose pod waits for an image, as this says, or does not.
 #[must_use]
-pub fn waiting_for_image(task: &Task, failure: Option<PullFailure>, now: Timestamp) -> RenderTaskStatus {
+pub fn waiting_for_image(task: &Task, failure: Option<&str>, now: Timestamp) -> RenderTaskStatus {
     let ready = match failure {
-        Some(failure) => want(
-            ConditionType::Ready,
-            false,
-            Reason::ImagePullFailed,
-            &failure.message(),
-        ),
+        Some(failure) => want(ConditionType::Ready, false, Reason::ImagePullFailed, failure),
         None => want(ConditionType::Ready, false, Reason::JobScheduled, RUNS),
     };
     after_last_write(task, &[ready], &[], now)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::LocalObjectReference;
+use k8s_openapi::api::core::v1::{LocalObjectReference, Pod};
 
 use crate::controllers::pull_copies::{PullCopyHold, TakenPullSecret, UsedPullSecret};
 use crate::kubernetes::apply::CallError;
@@ -64,12 +64,16 @@ impl Reconciler<'_> {
     /// Reads what the pods of a task's Job wait for, and reports it to the class. A cluster that lets the hub read no pods says nothing.
     pub(super) async fn look_at_pods(&mut self, task: &Task) -> Result<(), ReconcileError> {
         let objects = self.objects()?;
-        let waiting = match objects.list_pods(&task.id.uid, PullFailure::of).await {
+        let spec = task.spec.as_ref();
+        let class = spec.and_then(|spec| self.offers.catalog.class_of(spec));
+        let named = class.map_or(&[][..], |class| &class.pull_secrets);
+        let of_pod = |pod: &Pod| PullFailure::of(pod, named);
+        let waiting = match objects.list_pods(&task.id.uid, of_pod).await {
             Err(CallError::Forbidden) => Vec::new(),
             read => read?,
         };
-        let failure = waiting.first().copied();
-        self.report_image_pull(task, failure);
+        let failure = waiting.into_iter().next();
+        self.report_image_pull(task, failure.clone());
         self.image_pull = failure.map_or(ObservedPull::Pulled, ObservedPull::Failing);
         Ok(())
     }
@@ -89,8 +93,9 @@ impl Reconciler<'_> {
             cluster: self.placement.cluster.clone(),
             failure,
         };
-        let class = class.map_or(Some(&catalog.fallback), |name| catalog.classes.get(name));
-        let known = class.and_then(|class| class.pull_failure.clone());
+        let known = catalog
+            .class_of(spec)
+            .and_then(|class| class.pull_failure.clone());
         if after_report(known.clone(), &report) != known {
             _ = self.context.pull_reports.try_send(report);
         }

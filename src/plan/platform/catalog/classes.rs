@@ -19,6 +19,15 @@ impl Catalog {
         self.named_class(spec).map(|(name, _)| name.as_str())
     }
 
+    /// The class of a task with this spec, for any namespace; nothing where there is none of that name.
+    #[must_use]
+    pub fn class_of(&self, spec: &RenderTaskSpec) -> Option<&CatalogClass> {
+        match self.named_class(spec) {
+            Some((_, class)) => Some(class),
+            None => spec.renderer_class_name.is_none().then_some(&self.fallback),
+        }
+    }
+
     fn named_class(&self, spec: &RenderTaskSpec) -> Option<(&String, &CatalogClass)> {
         match &spec.renderer_class_name {
             Some(name) => self.classes.get_key_value(name),

@@ -3,13 +3,15 @@
 use crate::api::conditions::Reason;
 use crate::plan::pipeline::object::ObjectKey;
 
-/// The object that an event about it is attached to.
+/// The object that it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ComplaintSubject {
     /// A `CatalogSource`, with its UID.
     Catalog(ObjectKey, String),
     /// A `Subscription`, with its UID.
     Subscription(ObjectKey, String),
+    /// A namespace that is listed, and cannot be read: no event is attached to it.
+    Namespace(ObjectKey),
 }
 
 impl ComplaintSubject {
@@ -19,21 +21,24 @@ impl ComplaintSubject {
         match self {
             Self::Catalog(..) => "CatalogSource",
             Self::Subscription(..) => "Subscription",
+            Self::Namespace(_) => "Namespace",
         }
     }
 
-    /// Its namespace and name.
+    /// Its namespace, which is empty for a namespace, and its name.
     #[must_use]
     pub const fn key(&self) -> &ObjectKey {
-        let (Self::Catalog(key, _) | Self::Subscription(key, _)) = self;
+        let (Self::Catalog(key, _) | Self::Subscription(key, _) | Self::Namespace(key)) = self;
         key
     }
 
-    /// Its UID.
+    /// Its UID; `None` where no event can be attached to it.
     #[must_use]
-    pub fn uid(&self) -> &str {
-        let (Self::Catalog(_, uid) | Self::Subscription(_, uid)) = self;
-        uid
+    pub fn uid(&self) -> Option<&str> {
+        match self {
+            Self::Catalog(_, uid) | Self::Subscription(_, uid) => Some(uid),
+            Self::Namespace(_) => None,
+        }
     }
 }
 

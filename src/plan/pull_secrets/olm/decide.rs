@@ -22,12 +22,14 @@ pub fn decide(observed: &ObservedOlm, limits: &PullSecretLimits) -> PullSecretPl
     for (name, seen) in &observed.namespaces {
         let of_namespace = needs(name, seen, &catalogs, limits);
         plan.complaints.extend(of_namespace.complaints.iter().cloned());
-        if seen.grant == NamespaceGrant::Recreated {
-            plan.complaints.extend(recreated(name, &of_namespace));
-        } else {
+        plan.complaints
+            .extend(of_whole_namespace(name, seen, &of_namespace));
+        if seen.grant == NamespaceGrant::Granted {
             all.insert(name, of_namespace);
         }
     }
+    let unreadable = observed.unreadable.iter().map(|name| unreadable(name));
+    plan.complaints.extend(unreadable);
     plan.complaints.extend(settle::bound_destinations(
         &mut all,
         observed,
@@ -54,18 +56,41 @@ pub fn decide(observed: &ObservedOlm, limits: &PullSecretLimits) -> PullSecretPl
     plan
 }
 
-/// The complaints about a namespace that was deleted and made again.
-fn recreated(namespace: &str, needs: &NamespaceNeeds) -> Vec<PullSecretComplaint> {
-    let told = needs.of_sources.values().flat_map(|need| &need.subscriptions);
-    let told: BTreeSet<&ComplaintSubject> = told.collect();
+/// What is wrong with a namespace, to each of its Subscriptions that need a copy.
+fn of_whole_namespace(
+    name: &str,
+    seen: &ObservedNamespace,
+    needs: &NamespaceNeeds,
+) -> BTreeSet<PullSecretComplaint> {
+    let (reason, note) = if seen.grant == NamespaceGrant::Recreated {
+        let note = format!(
+            "namespace {name} was deleted and made again since it was listed, and gets no pull secret"
+        );
+        (Reason::NamespaceRecreated, note)
+    } else if seen.is_refused {
+        let note = format!(
+            "the API server refuses a copy or a link in namespace {name}; look for a quota, an admission policy or a missing right; the \
+             program tries again"
+        );
+        (Reason::CreateRefused, note)
+    } else {
+        return BTreeSet::new();
+    };
+    let all = needs.of_sources.values().flat_map(|need| &need.subscriptions);
     let complaint = |subject: &ComplaintSubject| PullSecretComplaint {
         subject: subject.clone(),
-        reason: Reason::NamespaceRecreated,
-        note: format!(
-            "namespace {namespace} was deleted and made again since it was listed, and gets no pull secret"
-        ),
+        reason,
+        note: note.clone(),
     };
-    told.into_iter().map(complaint).collect()
+    all.map(complaint).collect()
+}
+
+fn unreadable(namespace: &str) -> PullSecretComplaint {
+    PullSecretComplaint {
+        subject: ComplaintSubject::Namespace(ObjectKey::new("", namespace)),
+        reason: Reason::Forbidden,
+        note: "it is listed, and is not there, or the program may not read what the chart lets it read; the program looks again".to_owned(),
+    }
 }
 
 /// The plan for one namespace.

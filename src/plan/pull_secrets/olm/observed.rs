@@ -44,6 +44,8 @@ pub struct ObservedOlm {
     pub sources: BTreeMap<ObjectKey, ObservedSource>,
     /// The namespaces that copies may go to, as far as they were listed.
     pub namespaces: BTreeMap<String, ObservedNamespace>,
+    /// Namespaces of either list that are not there, or that the program may not read.
+    pub unreadable: BTreeSet<String>,
     /// Names of copies of Secrets of the catalog namespaces that were there, or named, at some time.
     pub copy_names: BTreeSet<String>,
 }
@@ -94,6 +96,8 @@ pub enum NamespaceGrant {
 pub struct ObservedNamespace {
     /// Whether it is the one that was listed.
     pub grant: NamespaceGrant,
+    /// Whether the API server refuses what is to be written there.
+    pub is_refused: bool,
     /// Subscriptions by name.
     pub subscriptions: BTreeMap<String, ObservedSubscription>,
     /// `ClusterServiceVersions` by name.

@@ -25,7 +25,7 @@ pub fn pending_pods(pods: &[Pod]) -> PendingPods {
         let Some((name, observed)) = observed(pod) else {
             continue;
         };
-        if PullFailure::of(pod).is_some() {
+        if PullFailure::of(pod, &[]).is_some() {
             pending.waiting.insert(name, observed);
         } else {
             pending.starting.push(observed);

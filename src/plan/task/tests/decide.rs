@@ -132,7 +132,7 @@ impl Situation {
             job: &self.job,
             secret: self.secret,
             pod_termination: self.note.as_ref(),
-            image_pull: self.pull,
+            image_pull: &self.pull,
             verification: self.proof.as_ref(),
             catalog: &self.catalog,
             tenancy: &self.tenancy,

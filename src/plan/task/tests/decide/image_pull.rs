@@ -6,6 +6,7 @@ use crate::plan::pull_secrets::pull_failure::PullFailure;
 const FAILING: ObservedPull = ObservedPull::Failing(PullFailure {
     container: "render",
     word: "ImagePullBackOff",
+    uncopied: Vec::new(),
 });
 
 /// A task whose Job was made at second 100, at another time.

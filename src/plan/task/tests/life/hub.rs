@@ -77,7 +77,7 @@ impl World {
             job: &self.memory.job,
             secret: self.memory.secret.as_deref(),
             pod_termination: note.as_ref(),
-            image_pull: self.memory.image_pull,
+            image_pull: &self.memory.image_pull,
             verification: self.memory.proof.as_ref(),
             catalog: &self.catalog,
             tenancy: &TenancyPolicy::default(),
@@ -234,6 +234,7 @@ impl World {
                 let failing = PullFailure {
                     container: "render",
                     word: "ImagePullBackOff",
+                    uncopied: Vec::new(),
                 };
                 let is_failing = self.now % 2 == 0;
                 self.memory.image_pull = if is_failing {
