@@ -233,10 +233,7 @@ async fn beside_another_writer_of_the_same_list_no_entry_is_lost() -> Result<()>
                 } else {
                     list.retain(|entry| entry.name != "theirs");
                 }
-                match api
-                    .replace("etcd", &PostParams::default(), &account)
-                    .await
-                {
+                match api.replace("etcd", &PostParams::default(), &account).await {
                     Ok(_) => break,
                     Err(kube::Error::Api(status)) if status.code == 409 => {}
                     Err(error) => return Err(anyhow::Error::from(error)),
