@@ -37,13 +37,6 @@ const FLOOD: usize = 300;
 const AT_ONCE: usize = 32;
 
 impl Stage {
-    async fn scheduled(&self, name: &str) -> Result<RenderTask> {
-        let task = self.submit(self.task(name)).await?;
-        self.condition(&task, JobScheduled, "True", "JobScheduled")
-            .await?;
-        Ok(task)
-    }
-
     async fn succeeds(&self, task: &RenderTask) -> Result<()> {
         self.complete(task).await?;
         self.condition(task, JobSucceeded, "True", "JobSucceeded").await?;

@@ -259,7 +259,7 @@ fn page() -> String {
                 "the API server refuses the write; where it does not, the status is not the hub's, and the hub writes its own anew",
                 "the schema",
                 (
-                    "tests/status_forgery.rs",
+                    "tests/tenancy/status_forgery.rs",
                     "lies_about_a_task_that_waits_are_put_right_and_it_runs_once",
                 ),
             ),
@@ -267,7 +267,7 @@ fn page() -> String {
                 most,
                 "the API server refuses the task",
                 "the schema",
-                ("tests/limits.rs", "each_bound_holds"),
+                ("tests/api/limits.rs", "each_bound_holds"),
             ),
             (None, None) => panic!("{path}: the schema does not bound it, nor does FIELDS"),
         };

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 
 use super::{files, read, root};
 
@@ -36,11 +35,10 @@ const WORLDS: &[(&str, char)] = &[
     ("tests/hostile_pod.rs", 'N'),
     ("tests/installation.rs", 'N'),
     ("tests/kubeconfig.rs", 'U'),
-    ("tests/renderer_cli.rs", 'L'),
-    ("tests/renderer_helm.rs", 'L'),
-    ("tests/renderer_hostile.rs", 'L'),
-    ("tests/renderer_registry.rs", 'L'),
-    ("tests/schema.rs", 'U'),
+    ("tests/operators/real.rs", 'N'),
+    ("tests/own_node.rs", 'N'),
+    ("tests/renderer.rs", 'L'),
+    ("tests/api/schema.rs", 'U'),
 ];
 
 /// A test that says which rows it holds.
@@ -102,12 +100,11 @@ fn level_of(file: &str) -> char {
     if file.starts_with("src/") {
         return 'U';
     }
-    let program = |path: &str| match Path::new(path).parent().and_then(Path::to_str) {
-        Some("tests") | None => path.to_owned(),
-        Some(folder) => format!("{folder}.rs"),
-    };
-    let known = |path: &str| WORLDS.iter().find(|(known, _)| *known == path);
-    known(&program(file)).map_or('A', |(_, level)| *level)
+    let program = file.strip_prefix("tests/").and_then(|path| path.split_once('/'));
+    let program = program.map(|(program, _)| format!("tests/{program}.rs"));
+    let of = |path: &str| WORLDS.iter().find(|(known, _)| *known == path);
+    let known = of(file).or_else(|| of(&program?));
+    known.map_or('A', |(_, level)| *level)
 }
 
 /// Every row with the tests that say they hold it.
@@ -324,10 +321,10 @@ fn a_line_that_holds_nothing_is_refused() {
 fn a_part_of_a_program_has_the_world_of_the_program() {
     for (file, level) in [
         ("src/plan/task/orphans.rs", 'U'),
-        ("tests/life.rs", 'A'),
-        ("tests/renderer_hostile.rs", 'L'),
-        ("tests/renderer_hostile/matrix.rs", 'L'),
-        ("tests/disclosure/planted.rs", 'A'),
+        ("tests/tasks/life.rs", 'A'),
+        ("tests/renderer/hostile.rs", 'L'),
+        ("tests/renderer/hostile/matrix.rs", 'L'),
+        ("tests/tenancy/disclosure/planted.rs", 'A'),
         ("tests/hostile_pod/world.rs", 'N'),
     ] {
         assert_eq!(level_of(file), level, "{file}");

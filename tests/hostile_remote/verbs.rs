@@ -70,6 +70,11 @@ const PLACES: &[(&str, &str, &str)] = &[
         "{}",
         "]}}",
     ),
+    (
+        r#"{"metadata":{"uid":"u"},"spec":{"imagePullSecrets":["#,
+        r#"{"name":"p"}"#,
+        "]}}",
+    ),
     (r#"{"metadata":{"uid":"u","managedFields":["#, "{}", "]}}"),
     (
         r#"{"metadata":{"uid":"u","managedFields":[{"fieldsV1":{"f:x":["#,

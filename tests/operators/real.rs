@@ -117,7 +117,11 @@ impl Scene {
 
     /// Waits until a ServiceAccount has the copies of these Secrets, and no other entry.
     async fn until_linked(&self, account: &str, secrets: &[&str]) -> Result<()> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await?, OPERATORS);
+        self.until_linked_in(OPERATORS, account, secrets).await
+    }
+
+    async fn until_linked_in(&self, namespace: &str, account: &str, secrets: &[&str]) -> Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await?, namespace);
         let expected: Vec<String> = secrets.iter().map(|secret| copy(secret)).collect();
         wait_for(
             &format!("{account} to have the copies of {secrets:?}"),
@@ -290,16 +294,28 @@ async fn operators_of_real_olm_run_because_of_the_pull_secrets_of_their_catalogs
     scene.until_linked("blog-controller", &["second"]).await?;
     scene.until_linked("shop-controller", &[SECRET]).await?;
 
-    // Groups for one namespace: its own, and another one, which has a copy of the version and gets nothing.
+    // Groups for one namespace: its own, and another one, which has a copy of the version and gets nothing. OLM installs what the
+    // operator depends on from another catalog, and each has what its own catalog names.
+    let base = scene.bundle("1.0.0", "base", "base-controller").await?;
     let solo = scene.bundle("1.0.0", "solo", "solo-controller").await?;
-    let third = Catalog::start("solo", &[solo]).await?;
-    apply::object(&scene.admin().await?, third.source("solo", &["second"])).await?;
+    let third = Catalog::start("solo", &[solo.requiring("base")]).await?;
+    let fourth = Catalog::start("base", &[base]).await?;
+    for source in [
+        third.source("solo", &[SECRET]),
+        fourth.source("base", &["second"]),
+    ] {
+        apply::object(&scene.admin().await?, source).await?;
+    }
     scene.subscribe_in(&third, "solo", OWN, OWN).await?;
     scene.subscribe_in(&third, "solo", SINGLE, WATCHED).await?;
     for namespace in [OWN, SINGLE] {
-        scene
-            .until_pod_in(namespace, "solo", "that runs", is_running)
-            .await?;
+        for (operator, secret) in [("solo", SECRET), ("base", "second")] {
+            scene
+                .until_pod_in(namespace, operator, "that runs", is_running)
+                .await?;
+            let account = format!("{operator}-controller");
+            scene.until_linked_in(namespace, &account, &[secret]).await?;
+        }
     }
     scene.got_copies_only().await?;
 

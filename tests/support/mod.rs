@@ -362,6 +362,23 @@ impl Stage {
         Ok(job)
     }
 
+    /// Submits a usable task and waits until its Job is made.
+    pub async fn scheduled(&self, name: &str) -> Result<RenderTask> {
+        let task = self.submit(self.task(name)).await?;
+        self.condition(&task, ConditionType::JobScheduled, "True", "JobScheduled")
+            .await?;
+        Ok(task)
+    }
+
+    /// Submits a usable task and completes it.
+    pub async fn succeeded(&self, name: &str) -> Result<RenderTask> {
+        let task = self.submit(self.task(name)).await?;
+        self.complete(&task).await?;
+        self.condition(&task, ConditionType::JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        Ok(task)
+    }
+
     /// Fails the task's Job with a pod that ended so.
     pub async fn fail(&self, task: &RenderTask, exit: Exit, reason: &str) -> Result<Job> {
         let job = self.job_of(task).await?;

@@ -3,6 +3,7 @@
 
 mod clusters;
 mod fleet;
+mod follow;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use clusters::ClusterRotation;
 use fleet::OperatorFleet;
+use follow::FollowedChange;
 
 use crate::measure::{Latency, load, memory, number};
 use crate::options::{Options, beside_program};
@@ -29,6 +31,8 @@ const ROUNDS: u32 = 3;
 const WATCHED: Duration = Duration::from_secs(5);
 /// Seconds from a rotation to all but one copy in a hundred, at most.
 const P99: f64 = 5.0;
+/// Seconds from any other change to the last write that follows it, at most.
+const FOLLOWED: f64 = 5.0;
 /// A rotation of the bare writer as a part of the program's, at least.
 const RATIO: f64 = 0.8;
 /// Memory of the program, at most.
@@ -76,6 +80,7 @@ struct Figures {
     install_seconds: f64,
     rotations: Vec<Rotation>,
     bare: Vec<f64>,
+    followed: Vec<FollowedChange>,
     /// Of the renderers' half; `None` before it is measured.
     clusters: Option<ClusterRotation>,
     restart_writes: usize,
@@ -113,6 +118,7 @@ async fn figures(fleet: &OperatorFleet, ground: Ground, sizes: &PullSecretOption
     let install_seconds = begin.elapsed().as_secs_f64();
     let install = fleet.writes(mark).await?.len();
     let rotations = rotate_all(fleet).await?;
+    let followed = fleet.follow_all().await?;
     let before = memory(program.pid())?;
     drop(program);
     let bare = write_all_bare(fleet).await?;
@@ -132,6 +138,7 @@ async fn figures(fleet: &OperatorFleet, ground: Ground, sizes: &PullSecretOption
         install_seconds,
         rotations,
         bare,
+        followed,
         clusters: None,
         restart_writes: fleet.writes(mark).await?.len(),
         restart_seconds,
@@ -226,7 +233,7 @@ impl Figures {
     }
 
     fn to_json(&self) -> Value {
-        json!({
+        let mut json = json!({
             "namespaces": self.namespaces,
             "catalogs": self.catalogs,
             "cores": self.ground.cores,
@@ -244,7 +251,11 @@ impl Figures {
             "restart_writes": self.restart_writes,
             "rss_mib": self.rss_mib,
             "peak_mib": self.peak_mib,
-        })
+        });
+        for change in &self.followed {
+            json[change.key] = json!(change.seconds);
+        }
+        json
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -254,7 +265,10 @@ impl Figures {
             .clusters
             .as_ref()
             .map_or(f64::NAN, |rotation| number(rotation.failed));
-        vec![
+        let followed = self.followed.iter();
+        let followed =
+            followed.map(|change| row(change.what, change.seconds).at_most(FOLLOWED, change.seconds, ""));
+        let mut rows = vec![
             row("from nothing to all links, seconds", self.install_seconds),
             row("writes for each namespace meanwhile", self.install_writes),
             row("rotation, p99 of copies, seconds", self.p99()).at_most(P99, self.p99(), ""),
@@ -271,7 +285,9 @@ impl Figures {
             row("resident memory, MiB", self.rss_mib).at_most(RSS_MIB, self.rss_mib, ""),
             row("at most, MiB", self.peak_mib),
             row("failed of a rotation on clusters that render", failed).at_most(0.0, failed, ""),
-        ]
+        ];
+        rows.extend(followed);
+        rows
     }
 }
 

@@ -22,24 +22,27 @@ use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, Rights, wait_fo
 use serde_json::{Value, json};
 
 /// Namespace of the catalogs.
-const CATALOGS: &str = "catalogs";
+pub(super) const CATALOGS: &str = "catalogs";
 /// The Secret that they name.
-const PULL: &str = "pull";
+pub(super) const PULL: &str = "pull";
 /// Objects that are made at once.
 const AT_ONCE: usize = 16;
 /// Writes of the bare writer at once: as the program's workers.
 const IN_FLIGHT: usize = 16;
 /// Longest wait for what the program does.
-const LIMIT: Duration = Duration::from_secs(300);
+pub(super) const LIMIT: Duration = Duration::from_secs(300);
 /// Between two looks at many objects.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// The control plane, and what is on it.
 pub struct OperatorFleet {
     plane: ControlPlane,
-    admin: Client,
+    pub(super) admin: Client,
     user: Identity,
+    rights: Rights,
     pub namespaces: Vec<String>,
+    /// Number of catalogs: each namespace has its operator from the next one.
+    pub(super) catalogs: usize,
 }
 
 impl OperatorFleet {
@@ -69,7 +72,9 @@ impl OperatorFleet {
             user: plane.user_with_rights("copies", &rights).await?,
             admin,
             plane,
+            rights,
             namespaces: names,
+            catalogs: catalogs.max(1),
         })
     }
 
@@ -93,6 +98,14 @@ impl OperatorFleet {
         )?;
         hub.wait_ready().await?;
         Ok(hub)
+    }
+
+    /// Gives the program its rights once more, as the platform operator does for a namespace that was made again.
+    ///
+    /// # Errors
+    /// If they cannot be given.
+    pub(super) async fn renew_rights(&self) -> Result<()> {
+        self.plane.set_rights(&self.user, &self.rights).await
     }
 
     /// A place in the audit log.
@@ -127,7 +140,7 @@ impl OperatorFleet {
     /// # Errors
     /// If it cannot be written.
     pub async fn write_secret(&self, value: &str) -> Result<()> {
-        write_secret(&self.admin, value).await
+        write_secret(&self.admin, PULL, value).await
     }
 
     /// Waits until each copy has this value.
@@ -223,7 +236,7 @@ async fn make_all(admin: &Client, names: &[String], catalogs: usize) -> Result<(
     let _progress = Progress::start(format!("operators in {} namespaces", names.len()));
     make_namespace(admin, RELEASE_NAMESPACE).await?;
     make_namespace(admin, CATALOGS).await?;
-    write_secret(admin, "first").await?;
+    write_secret(admin, PULL, "first").await?;
     for number in 0..catalogs {
         make(
             admin,
@@ -255,14 +268,14 @@ async fn make_namespace(admin: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn write_secret(admin: &Client, value: &str) -> Result<()> {
+pub(super) async fn write_secret(admin: &Client, name: &str, value: &str) -> Result<()> {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": PULL, "namespace": CATALOGS}, "stringData": {".dockerconfigjson": config(value)},
+        "metadata": {"name": name, "namespace": CATALOGS}, "stringData": {".dockerconfigjson": config(value)},
     });
     let api: Api<Secret> = Api::namespaced(admin.clone(), CATALOGS);
     let apply = PatchParams::apply("bench").force();
-    api.patch(PULL, &apply, &Patch::Apply(&secret)).await?;
+    api.patch(name, &apply, &Patch::Apply(&secret)).await?;
     Ok(())
 }
 
@@ -283,15 +296,21 @@ async fn make(admin: &Client, kind: &str, plural: &str, namespace: &str, mut obj
     Ok(())
 }
 
+/// A ServiceAccount of an operator.
+pub(super) async fn make_account(admin: &Client, namespace: &str, name: &str) -> Result<()> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
+    let account = json!({"metadata": {"name": name, "labels": {"app": "operator"}}});
+    accounts
+        .create(&PostParams::default(), &serde_json::from_value(account)?)
+        .await?;
+    Ok(())
+}
+
 /// A namespace with an operator of two Deployments.
-async fn make_team(admin: &Client, name: &str, catalog: usize) -> Result<()> {
+pub(super) async fn make_team(admin: &Client, name: &str, catalog: usize) -> Result<()> {
     make_namespace(admin, name).await?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), name);
     for account in ["controller", "webhook"] {
-        let account = json!({"metadata": {"name": account, "labels": {"app": "operator"}}});
-        accounts
-            .create(&PostParams::default(), &serde_json::from_value(account)?)
-            .await?;
+        make_account(admin, name, account).await?;
     }
     make(
         admin,

@@ -29,6 +29,8 @@ pub struct Bundle {
     pub version: String,
     /// Its Deployments: name, ServiceAccount and image of each.
     pub deployments: Vec<(String, String, String)>,
+    /// Packages that OLM installs with it, of any version.
+    pub requires: Vec<String>,
 }
 
 impl Bundle {
@@ -39,7 +41,15 @@ impl Bundle {
         Self {
             version: version.to_owned(),
             deployments: vec![deployment],
+            requires: Vec::new(),
         }
+    }
+
+    /// The same with a package that OLM installs with it.
+    #[must_use]
+    pub fn requiring(mut self, package: &str) -> Self {
+        self.requires.push(package.to_owned());
+        self
     }
 }
 
@@ -162,10 +172,14 @@ fn write(dir: &std::path::Path, package: &str, bundles: &[Bundle]) -> Result<()>
     for (at, bundle) in bundles.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| bundles.get(before)).map(name);
         let version = csv(&name(bundle), before, bundle);
-        let properties = json!([
-            {"type": "olm.package", "value": {"packageName": package, "version": bundle.version}},
-            {"type": "olm.bundle.object", "value": {"data": STANDARD.encode(version.to_string())}},
-        ]);
+        let mut properties = vec![
+            json!({"type": "olm.package", "value": {"packageName": package, "version": bundle.version}}),
+            json!({"type": "olm.bundle.object", "value": {"data": STANDARD.encode(version.to_string())}}),
+        ];
+        let required = bundle.requires.iter();
+        properties.extend(required.map(|package| {
+            json!({"type": "olm.package.required", "value": {"packageName": package, "versionRange": ">=0.0.0"}})
+        }));
         let blob = json!({
             "schema": "olm.bundle", "package": package, "name": name(bundle), "image": "", "properties": properties,
         });

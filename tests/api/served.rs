@@ -1,0 +1,156 @@
+//! A task gets the hub's finalizer where a hub serves it, and only there: elsewhere its maker is warned, and it can be deleted.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use renderhub_harness::helm::{Helm, documents, renderhub_chart};
+use renderhub_harness::{ControlPlane, apply, commands, process, rundir, wait_for};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const FINALIZER: &str = "renderhub.dev/cleanup";
+
+/// The admission policies and bindings of a release with these values.
+async fn admission_of(release: &str, sets: &[&str]) -> Result<Vec<Value>> {
+    let chart = renderhub_chart().display().to_string();
+    let mut words = vec!["template", release, &chart, "--namespace=renderhub-system"];
+    words.push("--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy");
+    words.extend(["--set", "crds.install=false"]);
+    words.extend(sets.iter().flat_map(|set| ["--set", set]));
+    let mut objects = documents(&Helm::new()?.run(&words).await?)?;
+    objects.retain(|object| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        kind.contains("AdmissionPolicy") && !name.ends_with("-namespace-deletion")
+    });
+    Ok(objects)
+}
+
+/// Two releases that divide the namespaces.
+const TWO: &[(&str, &[&str])] = &[
+    ("one", &["controller.watchNamespaces={team-a}"]),
+    (
+        "two",
+        &[
+            "controller.watchNamespaces={team-b}",
+            "controller.shardName=two",
+            "policies.install=false",
+            "renderingNamespace.name=two-rendering",
+        ],
+    ),
+];
+
+struct Served {
+    plane: ControlPlane,
+}
+
+impl Served {
+    async fn start(releases: &[(&str, &[&str])]) -> Result<Self> {
+        let plane = ControlPlane::start().await?;
+        crate::api_support::install_crds(&plane).await?;
+        let admin = plane.admin().client().await?;
+        for (release, sets) in releases {
+            for object in admission_of(release, sets).await? {
+                apply::object(&admin, object).await?;
+            }
+        }
+        for namespace in ["team-a", "team-b", "team-c"] {
+            let made =
+                serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            apply::object(&admin, made).await?;
+        }
+        Ok(Self { plane })
+    }
+
+    /// Makes a task as a user would; what kubectl says besides.
+    fn make(&self, kind: &str, namespace: &str, name: &str) -> Result<String> {
+        let mut task = crate::api_support::release(kind, name);
+        if kind == "RenderTask" {
+            task["metadata"]["namespace"] = namespace.into();
+        }
+        let file = self.plane.dir().join(format!("{namespace}-{name}.json"));
+        std::fs::write(&file, task.to_string())?;
+        let mut kubectl = commands::kubectl(self.plane.admin())?;
+        kubectl.arg("create").arg("-f").arg(&file);
+        let output = kubectl.output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "{said}");
+        Ok(said)
+    }
+
+    fn finalizers(&self, resource: &str, namespace: &str, name: &str) -> Result<String> {
+        let mut kubectl = commands::kubectl(self.plane.admin())?;
+        kubectl.args(["get", resource, name, "--namespace", namespace]);
+        kubectl.arg("--output=jsonpath={.metadata.finalizers}");
+        process::run(&mut kubectl)
+    }
+
+    fn delete(&self, resource: &str, namespace: &str, name: &str) -> Result<()> {
+        let mut kubectl = commands::kubectl(self.plane.admin())?;
+        kubectl.args([
+            "delete",
+            resource,
+            name,
+            "--namespace",
+            namespace,
+            "--timeout=20s",
+        ]);
+        process::run(&mut kubectl)?;
+        Ok(())
+    }
+}
+
+/// Holds: B27.
+#[tokio::test]
+async fn a_task_that_no_hub_serves_is_warned_of_and_can_be_deleted() -> Result<()> {
+    let served = Served::start(TWO).await?;
+    // Both bindings and the policy that warns are in force some seconds after they were made.
+    wait_for("the policies to be in force", LIMIT, async || {
+        let probe = format!("probe-{}", rundir::random_hex(4)?);
+        let warned = served.make("RenderTask", "team-c", &probe)?.contains("no hub");
+        served.make("RenderTask", "team-a", &probe)?;
+        served.make("RenderTask", "team-b", &probe)?;
+        let first = served.finalizers("rendertasks", "team-a", &probe)?;
+        let second = served.finalizers("rendertasks", "team-b", &probe)?;
+        Ok((warned && first.contains(FINALIZER) && second.contains(FINALIZER)).then_some(()))
+    })
+    .await?;
+    for namespace in ["team-a", "team-b"] {
+        let said = served.make("RenderTask", namespace, "served")?;
+        ensure!(!said.contains("Warning"), "{namespace}: {said}");
+    }
+    for (kind, resource) in [
+        ("RenderTask", "rendertasks"),
+        ("ClusterRenderTask", "clusterrendertasks"),
+    ] {
+        let said = served.make(kind, "team-c", "unserved")?;
+        ensure!(
+            said.contains("Warning") && said.contains("ask the platform operator"),
+            "{said}"
+        );
+        let finalizers = served.finalizers(resource, "team-c", "unserved")?;
+        ensure!(finalizers.is_empty(), "{kind}: {finalizers}");
+        served.delete(resource, "team-c", "unserved")?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hub_of_all_namespaces_binds_the_policy_everywhere_but_where_its_jobs_run() -> Result<()> {
+    let served = Served::start(&[("renderhub", &["renderingNamespace.name=team-c"])]).await?;
+    wait_for("the policy to be in force", LIMIT, async || {
+        let probe = format!("probe-{}", rundir::random_hex(4)?);
+        served.make("RenderTask", "team-a", &probe)?;
+        served.make("ClusterRenderTask", "", &probe)?;
+        let first = served.finalizers("rendertasks", "team-a", &probe)?;
+        let second = served.finalizers("clusterrendertasks", "", &probe)?;
+        Ok((first.contains(FINALIZER) && second.contains(FINALIZER)).then_some(()))
+    })
+    .await?;
+    served.make("RenderTask", "team-c", "unserved")?;
+    let finalizers = served.finalizers("rendertasks", "team-c", "unserved")?;
+    ensure!(finalizers.is_empty(), "{finalizers}");
+    served
+        .delete("rendertasks", "team-c", "unserved")
+        .context("it stays")
+}

@@ -1,0 +1,12 @@
+//! The renderer: its command line, its charts, and registries that are hostile.
+
+mod renderer_support;
+
+#[path = "renderer/cli.rs"]
+mod cli;
+#[path = "renderer/helm.rs"]
+mod helm;
+#[path = "renderer/hostile.rs"]
+mod hostile;
+#[path = "renderer/registry.rs"]
+mod registry;
