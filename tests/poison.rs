@@ -309,7 +309,13 @@ async fn a_spec_that_is_changed_while_its_job_is_made_runs_never_again() -> Resu
             .await?;
         stage.cleared(&task).await?;
         let jobs = stage.successes("create jobs", &job_name_of(&task)).await?;
-        assert_eq!(jobs, usize::from(write > 1), "write {write}");
+        // A hub that hears of the change before it makes the Job makes none, which is early enough at the second write.
+        let expected = match write {
+            1 => 0..=0,
+            2 => 0..=1,
+            _ => 1..=1,
+        };
+        assert!(expected.contains(&jobs), "write {write}: {jobs} Jobs");
         stage.passed();
     }
     Ok(())

@@ -178,17 +178,18 @@ async fn what_the_api_server_refuses_is_said_and_tried_again_after_growing_pause
     let world = World::start("refused", 2).await?;
     let team = world.team().to_owned();
     world.write_account(&team, "etcd", &[]).await?;
-    for (resource, operation, verb) in [
-        ("secrets", "CREATE", "create"),
-        ("serviceaccounts", "UPDATE", "patch"),
+    for (name, resource, operation, verb) in [
+        ("first", "secrets", "CREATE", "create"),
+        ("second", "serviceaccounts", "UPDATE", "patch"),
     ] {
         refuse(&world, resource, operation, true).await?;
         let begin = world.mark().await?;
-        world.install(&team, "etcd", "main", "etcd").await?;
+        world.write_version(&team, name, "etcd").await?;
+        world.subscribe(&team, name, "main", name).await?;
         let said = world
-            .until_conditions(&["Subscription etcd CreateRefused"])
+            .until_conditions(&[&format!("Subscription {name} CreateRefused")])
             .await?;
-        let note = world.until_event(&team, "etcd", "CreateRefused").await?;
+        let note = world.until_event(&team, name, "CreateRefused").await?;
         ensure!(said.contains(&team) && note.contains(&team), "{said} {note}");
         ensure!(
             !said.contains("canary") && !note.contains("canary"),
@@ -206,11 +207,25 @@ async fn what_the_api_server_refuses_is_said_and_tried_again_after_growing_pause
         refuse(&world, resource, operation, false).await?;
         world.until_entries(&team, "etcd", &[world.copy(PULL)]).await?;
         world.until_conditions(&[]).await?;
-        world.remove_subscription(&team, "etcd").await?;
-        world.remove_version(&team, "etcd").await?;
+        world.remove_subscription(&team, name).await?;
+        world.remove_version(&team, name).await?;
         world.until_no_copy(&team).await?;
         world.until_entries(&team, "etcd", &[]).await?;
     }
+    // What can be done is done beside a copy that is refused: with another Secret in its place the one of before goes.
+    world.install(&team, "third", "main", "etcd").await?;
+    world.until_entries(&team, "etcd", &[world.copy(PULL)]).await?;
+    refuse(&world, "secrets", "CREATE", true).await?;
+    world.write_secret("more", "1").await?;
+    world.write_catalog("main", &["more"]).await?;
+    world.until_no_copy(&team).await?;
+    world.until_entries(&team, "etcd", &[]).await?;
+    world
+        .until_conditions(&["Subscription third CreateRefused"])
+        .await?;
+    refuse(&world, "secrets", "CREATE", false).await?;
+    world.until_entries(&team, "etcd", &[world.copy("more")]).await?;
+    world.until_conditions(&[]).await?;
     world.passed()
 }
 

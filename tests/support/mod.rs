@@ -40,7 +40,7 @@ pub use scan::CANARY;
 
 /// Longest wait for anything that normally takes moments: far below the minutes after which the hub would reconcile a waiting
 /// task anyway, and more than a machine with several clusters on two cores takes.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(120);
 /// A digest as the renderer would report it.
 pub const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
@@ -56,6 +56,9 @@ pub struct Stage {
     watch: Option<Watch>,
     flags: Vec<String>,
     may_be_refused: AtomicBool,
+    /// Whether its end is checked for secrets and refusals, which happens by itself.
+    is_checked: bool,
+    has_passed: bool,
     /// Namespaces that the hub serves besides the tenant's.
     others: Vec<String>,
     /// The log of every hub that was started.
@@ -105,6 +108,8 @@ impl Stage {
             watch: Some(watch),
             flags,
             may_be_refused: AtomicBool::new(false),
+            is_checked: true,
+            has_passed: false,
             others: Vec::new(),
             logs: Vec::new(),
         };
@@ -180,29 +185,25 @@ impl Stage {
         self.hub.as_ref().expect("the hub was started")
     }
 
-    /// Ends the test: it has passed if no secret shows and the hub asked for nothing that the chart does not allow; nothing is
-    /// printed then.
-    ///
-    /// # Panics
-    /// If a secret shows somewhere, if that cannot be checked, or if the hub was refused something.
+    /// Ends the test, which has passed if the checks of every stage find nothing; nothing is printed then.
     pub fn passed(mut self) {
+        self.has_passed = true;
+    }
+
+    /// This test plants secrets and sees to them itself.
+    pub fn plants_leaks(&mut self) {
+        self.is_checked = false;
+    }
+
+    /// No secret shows, and the hub asked for nothing that the chart does not allow.
+    fn check(&self) {
         self.was_refused_nothing();
         // A test's runtime may be busy with servers of the test, so another one looks.
-        let looked = std::thread::scope(|scope| scope.spawn(|| scan_now(&self)).join());
+        let looked = std::thread::scope(|scope| scope.spawn(|| scan_now(self)).join());
         let hits = looked
             .expect("the look itself is sound")
             .expect("what is looked at can be read");
         assert!(hits.is_empty(), "a secret shows: {}", scan::told(&hits));
-        if let Some(watch) = self.watch.take() {
-            watch.passed();
-        }
-    }
-
-    /// The test has passed, and planted secrets itself; nothing is printed.
-    pub fn passed_with_leaks(mut self) {
-        if let Some(watch) = self.watch.take() {
-            watch.passed();
-        }
     }
 
     /// Makes the registry and its credential.
@@ -435,6 +436,26 @@ impl Stage {
             Ok(found.is_none_or(|t| t.uid() != task.uid()).then_some(()))
         })
         .await
+    }
+}
+
+impl Drop for Stage {
+    /// Checks a stage whose test did not fail by a panic.
+    ///
+    /// # Panics
+    /// If a secret shows somewhere, if that cannot be checked, or if the hub was refused something.
+    fn drop(&mut self) {
+        if self.is_checked && !std::thread::panicking() {
+            if !self.has_passed {
+                eprintln!(
+                    "the test does not say that it passed: it may have returned an error of its own besides what follows"
+                );
+            }
+            self.check();
+        }
+        if let Some(watch) = self.watch.take().filter(|_| self.has_passed) {
+            watch.passed();
+        }
     }
 }
 

@@ -114,8 +114,8 @@ pub struct OlmController {
     pub(super) busy: HashSet<WorkKey>,
     /// Failures in a row, and when the next attempt is due.
     pub(super) retries: HashMap<WorkKey, (u32, Instant)>,
-    /// Refused writes in a row by namespace, with the version of the ServiceAccount that one of them was for.
-    pub(super) refusals: HashMap<String, (Option<u64>, u32)>,
+    /// Since when writes are refused in a row, by namespace, with the version of the ServiceAccount that one of them was for.
+    pub(super) refusals: HashMap<String, (Option<u64>, Instant)>,
     /// When to decide; `None` while nothing changed.
     decision_due: Option<Instant>,
     decision_took: Duration,
@@ -220,12 +220,12 @@ impl OlmController {
         self.plan = decide(&self.store.observed, &self.limits);
         self.pending = changes(&self.store.observed, &self.plan);
         self.reports.take(std::mem::take(&mut self.plan.complaints));
-        self.forget_refusals();
         self.found = FoundWork {
             unread: self.store.unread(),
             foreign: self.store.foreign(),
             recreated: self.store.recreated(),
         };
+        self.forget_refusals();
         let catalogs = &self.store.observed.catalogs;
         self.values.retain(|source| {
             let mut there = catalogs
@@ -245,8 +245,11 @@ impl OlmController {
         self.decision_took = now.elapsed();
     }
 
-    /// Forgets that writes were refused where nothing is to be written any more.
+    /// Forgets that writes were refused where nothing is to be written any more. What rests on a Secret that is to be read may be.
     fn forget_refusals(&mut self) {
+        if !self.found.unread.is_empty() {
+            return;
+        }
         self.refusals
             .retain(|namespace, _| self.pending.contains_key(namespace));
         for namespace in self.store.refused() {

@@ -1,6 +1,6 @@
 //! What a worker brought back, and what is to be done about it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinError;
 
@@ -12,8 +12,9 @@ use crate::kubernetes::pull_secrets::ReadPullSecret;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{NamespaceGrant, PendingPods, PullSecretState, WantedEviction};
 
-/// Refusals in a row after which the API server counts as refusing.
-const REFUSED: u32 = 4;
+/// How long writes are refused before the API server counts as refusing: a race with another writer, or a watch that is behind, is
+/// over by then.
+const REFUSED: Duration = Duration::from_secs(5);
 
 impl OlmController {
     /// Takes in what a worker brought back.
@@ -107,15 +108,14 @@ impl OlmController {
             }
             Some(WorkFailure::Stale) => self.fail(key, STALE),
             Some(WorkFailure::PatchRefused(version)) => {
-                self.count_refusal(&namespace, Some(version));
-                self.fail(key, STALE);
+                let is_refused = self.is_refused(&namespace, Some(version));
+                self.fail(key, if is_refused { FAILED } else { STALE });
             }
-            Some(WorkFailure::Call(error)) => {
-                if matches!(error, CallError::Forbidden | CallError::Invalid) {
-                    self.count_refusal(&namespace, None);
-                }
+            Some(WorkFailure::Refused(error)) => {
+                self.is_refused(&namespace, None);
                 self.log_failure(key, error);
             }
+            Some(WorkFailure::Call(error)) => self.log_failure(key, error),
             Some(WorkFailure::Recreated) => {
                 self.store.set_grant(&namespace, NamespaceGrant::Recreated);
                 self.change();
@@ -123,23 +123,24 @@ impl OlmController {
         }
     }
 
-    /// Counts a refused write, of a ServiceAccount in this version. What is refused again and again is no race with another writer, and
-    /// no namespace that is being deleted.
-    fn count_refusal(&mut self, namespace: &str, version: Option<u64>) {
-        let (before, count) = self.refusals.entry(namespace.to_owned()).or_insert((version, 0));
+    /// Notes a refused write, of a ServiceAccount in this version; whether the API server counts as refusing by now.
+    fn is_refused(&mut self, namespace: &str, version: Option<u64>) -> bool {
+        let now = Instant::now();
+        let (before, since) = self
+            .refusals
+            .entry(namespace.to_owned())
+            .or_insert((version, now));
         if *before != version {
-            (*before, *count) = (version, 0);
+            (*before, *since) = (version, now);
         }
-        *count += 1;
-        if *count == REFUSED {
+        let is_refused = now.duration_since(*since) >= REFUSED;
+        if is_refused && self.store.set_refused(namespace, true) {
             tracing::warn!(
                 namespace,
                 "the API server refuses what is to be written in this namespace; look for a quota, an admission policy or a missing right"
             );
         }
-        if *count >= REFUSED {
-            self.store.set_refused(namespace, true);
-        }
+        is_refused
     }
 
     fn finish_look(&mut self, namespace: &str, pods: Result<PendingPods, CallError>) {

@@ -108,7 +108,6 @@ impl OlmStore {
                     ..CatalogNamespace::default()
                 };
                 self.observed.catalog_namespaces.insert(name.to_owned(), false);
-                self.observed.unreadable.insert(name.to_owned());
             }
             CatalogEvent::Catalog(event) => {
                 lists
@@ -128,7 +127,6 @@ impl OlmStore {
         if lists.catalogs.is_listed() && lists.sources.is_listed() {
             lists.is_known = true;
             self.observed.catalog_namespaces.insert(name.to_owned(), true);
-            self.observed.unreadable.remove(name);
         }
         self.publish_catalogs(name);
     }
@@ -254,11 +252,10 @@ impl OlmStore {
         }
     }
 
-    /// Says whether the API server refuses what is to be written in a namespace.
-    pub fn set_refused(&mut self, namespace: &str, is_refused: bool) {
-        if let Some(seen) = self.observed.namespaces.get_mut(namespace) {
-            seen.is_refused = is_refused;
-        }
+    /// Says whether the API server refuses what is to be written in a namespace; whether that is new.
+    pub fn set_refused(&mut self, namespace: &str, is_refused: bool) -> bool {
+        let seen = self.observed.namespaces.get_mut(namespace);
+        seen.is_some_and(|seen| std::mem::replace(&mut seen.is_refused, is_refused) != is_refused)
     }
 
     /// Namespaces in which the API server refuses what is to be written.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::base::metrics::Metrics;
+use crate::kubernetes::apply::CallError;
 use crate::kubernetes::pull_secrets::PullSecretClient;
 use crate::kubernetes::watch::{CatalogEvent, DestinationEvent, LeanWatchEnd, OlmWatchScope};
 use crate::kubernetes::watch_client::watch_client;
@@ -133,11 +134,11 @@ impl WatchParts {
     async fn watch(self, client: Client, namespace: Arc<str>, part: WatchedPart) {
         let mut is_said = false;
         loop {
-            let is_open = match part {
-                WatchedPart::Destination => self.is_there(&namespace, &mut is_said).await,
-                WatchedPart::Catalogs => true,
+            let look = match part {
+                WatchedPart::Destination => self.look(&namespace, &mut is_said).await,
+                WatchedPart::Catalogs => NamespaceLook::There,
             };
-            if is_open {
+            if look == NamespaceLook::There {
                 let scope = OlmWatchScope {
                     client: &client,
                     metrics: &self.metrics,
@@ -150,7 +151,7 @@ impl WatchParts {
                 );
             }
             // The channel closes with the controller.
-            if self.out.send(part.refusal(&namespace)).await.is_err() {
+            if look != NamespaceLook::Unanswered && self.out.send(part.refusal(&namespace)).await.is_err() {
                 return;
             }
             tokio::time::sleep(AWAY).await;
@@ -158,10 +159,10 @@ impl WatchParts {
         }
     }
 
-    /// Whether the namespace can be read; the first time that it cannot is logged.
-    async fn is_there(&self, namespace: &str, is_said: &mut bool) -> bool {
+    /// Looks at a namespace; the first time that it cannot be read is logged.
+    async fn look(&self, namespace: &str, is_said: &mut bool) -> NamespaceLook {
         let Ok(_look) = self.looks.acquire().await else {
-            return false;
+            return NamespaceLook::Unanswered;
         };
         let read = self.calls.namespace_uid(namespace).await;
         if let Err(error) = &read
@@ -174,6 +175,21 @@ impl WatchParts {
             );
         }
         *is_said &= read.is_err();
-        read.is_ok()
+        match read {
+            Ok(_) => NamespaceLook::There,
+            Err(CallError::NotFound | CallError::Forbidden) => NamespaceLook::Refused,
+            Err(_) => NamespaceLook::Unanswered,
+        }
     }
+}
+
+/// What a look at a namespace showed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NamespaceLook {
+    /// It is there.
+    There,
+    /// It is not, or the program may not read it.
+    Refused,
+    /// Nothing.
+    Unanswered,
 }

@@ -1,6 +1,6 @@
 //! What workers do: read a Secret, write what differs in a namespace, look at its pods, evict one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::decoded::copy_as_read;
@@ -9,7 +9,8 @@ use crate::kubernetes::apply::CallError;
 use crate::kubernetes::pull_secrets::{PullSecretClient, PullSecretValue, ReadPullSecret};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
-    CopyWrite, LinkChange, NamespaceChanges, ObservedAccount, ObservedCopy, PendingPods, WantedEviction,
+    CopyDeletion, CopyWrite, LinkChange, NamespaceChanges, ObservedAccount, ObservedCopy, PendingPods,
+    WantedEviction,
 };
 
 /// What a worker was asked for, and what came of it.
@@ -46,6 +47,8 @@ pub(super) enum Eviction {
 pub(super) enum WorkFailure {
     /// A call failed.
     Call(CallError),
+    /// The API server refuses a copy or a link: a right is missing, a quota is used up, or an admission policy denies it.
+    Refused(CallError),
     /// It is not the namespace that was recorded.
     Recreated,
     /// Something is there that was not known: the next decision knows it.
@@ -60,6 +63,14 @@ impl From<CallError> for WorkFailure {
             CallError::Conflict | CallError::NotFound => Self::Stale,
             error => Self::Call(error),
         }
+    }
+}
+
+/// Why a copy or a link was not written.
+fn refused(error: CallError) -> WorkFailure {
+    match error {
+        CallError::Forbidden | CallError::Invalid => WorkFailure::Refused(error),
+        error => error.into(),
     }
 }
 
@@ -110,29 +121,43 @@ impl CopyWork {
         if makes_any && !self.recorder.is_granted(&self.namespace).await? {
             return Err(WorkFailure::Recreated);
         }
-        for write in &changes.copies {
-            self.write_copy(write, done).await?;
-        }
         let mut failed = None;
-        for (account, change) in &changes.links {
-            if let Err(error) = self.link(account, change, done).await {
+        let mut unwritten = BTreeSet::new();
+        for write in &changes.copies {
+            if let Err(error) = self.write_copy(write, done).await {
                 failed = Some(error);
+                unwritten.insert(write.name.as_str());
             }
         }
-        if let Some(failed) = failed {
-            return Err(failed);
+        let mut has_links = true;
+        for (account, change) in &changes.links {
+            // A link leads to a copy that is there.
+            let Some(change) = change.without(&unwritten) else {
+                continue;
+            };
+            if let Err(error) = self.link(account, &change, done).await {
+                (failed, has_links) = (Some(error), false);
+            }
         }
-        for deletion in &changes.deletions {
-            let key = self.key(&deletion.name);
-            self.calls.delete_copy(&key, &deletion.uid).await?;
-            tracing::info!(
-                namespace = self.namespace,
-                copy = deletion.name,
-                "the copy of a pull Secret is deleted"
-            );
-            done.copies
-                .push((deletion.name.clone(), Err(deletion.uid.clone())));
+        if has_links {
+            for deletion in &changes.deletions {
+                self.delete(deletion, done).await?;
+            }
         }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn delete(&self, deletion: &CopyDeletion, done: &mut WrittenNamespace) -> Result<(), WorkFailure> {
+        self.calls
+            .delete_copy(&self.key(&deletion.name), &deletion.uid)
+            .await?;
+        tracing::info!(
+            namespace = self.namespace,
+            copy = deletion.name,
+            "the copy of a pull Secret is deleted"
+        );
+        done.copies
+            .push((deletion.name.clone(), Err(deletion.uid.clone())));
         Ok(())
     }
 
@@ -176,7 +201,7 @@ impl CopyWork {
                 }
                 Err(WorkFailure::Stale)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(refused(error)),
         }
     }
 
@@ -200,7 +225,7 @@ impl CopyWork {
         let linked = match self.calls.link(&self.namespace, account, change).await {
             // A test of the patch failed, or an admission policy refuses it: the answers are the same.
             Err(CallError::Invalid) => return Err(WorkFailure::PatchRefused(change.version)),
-            answer => answer?,
+            answer => answer.map_err(refused)?,
         };
         let (added, removed) = (change.added.len(), change.removed.len());
         tracing::info!(

@@ -30,16 +30,28 @@ impl NamedPullSecret {
         }
     }
 
-    /// What a pod of a `RenderCluster` pulled with. Only a read would tell whether a Secret that the pod names itself was made there by hand.
-    fn outcome_on_cluster(&self, host: &str, is_copied: bool) -> String {
+    /// What a pod was given for it: a copy, or its name. Of a name only a read would tell whether there is such a Secret where the pod is;
+    /// of the rendering namespace the hub knows it.
+    fn outcome_in_pod(&self, host: &str, is_copied: bool, is_on_hub: bool) -> String {
         let name = &self.name;
+        if is_on_hub && self.is_by_hand && !is_copied {
+            return format!("{name} (the one in the rendering namespace, as it is)");
+        }
+        let or_by_hand = if is_on_hub {
+            ""
+        } else {
+            "; one that was made by hand on the cluster is used as it is"
+        };
         match self.copy {
             Ok(_) if is_copied => format!("{name} (has {host})"),
-            Ok(_) => format!("{name} (the one that was made by hand on the cluster, as it is)"),
-            Err(PullSecretFault::Missing) => format!(
-                "{name} (does not exist in the hub's release namespace; one of that name on the cluster is used as it is)"
-            ),
-            Err(fault) => format!("{name} ({})", phrase(fault, host)),
+            Ok(_) => {
+                format!("{name} (could not be copied when the Job was made, and can be now{or_by_hand})")
+            }
+            Err(fault) if is_on_hub => format!("{name} ({})", phrase(fault, host)),
+            Err(PullSecretFault::Missing) => {
+                format!("{name} (does not exist in the hub's release namespace{or_by_hand})")
+            }
+            Err(fault) => format!("{name} ({}{or_by_hand})", phrase(fault, host)),
         }
     }
 }
@@ -65,11 +77,16 @@ pub fn outcomes(image: &str, named: &[NamedPullSecret]) -> String {
     of_each(image, named, NamedPullSecret::outcome)
 }
 
-/// The same for a pod of a `RenderCluster` that names these without a copy.
+/// The same for a pod that names these by their own names, and not by the name of a copy.
 #[must_use]
-pub fn outcomes_on_cluster(image: &str, named: &[NamedPullSecret], uncopied: &[String]) -> String {
+pub fn outcomes_in_pod(
+    image: &str,
+    named: &[NamedPullSecret],
+    uncopied: &[String],
+    is_on_hub: bool,
+) -> String {
     of_each(image, named, |secret, host| {
-        secret.outcome_on_cluster(host, !uncopied.contains(&secret.name))
+        secret.outcome_in_pod(host, !uncopied.contains(&secret.name), is_on_hub)
     })
 }
 

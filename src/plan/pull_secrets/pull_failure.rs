@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::image_repository::ImageRepository;
-use super::named::{NamedPullSecret, outcomes, outcomes_on_cluster};
+use super::named::{NamedPullSecret, outcomes_in_pod};
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::plan::task::job_state::{RENDER_CONTAINER, RENDERER_CONTAINER};
 
@@ -64,8 +64,8 @@ impl PullFailure {
     pub fn message(&self, source: &PullSource<'_>) -> String {
         let (container, word, tried) = (self.container, self.word, source.tried(self));
         format!(
-            "the renderer Job waits: the image of container {container} is not pulled ({word}) {tried}; the task goes on by itself once it \
-             is; if this stays, ask the platform operator, who finds the same in the ImagePulled condition of the renderer class"
+            "the renderer Job waits: the image of container {container} is not pulled ({word}){tried}; the task goes on by itself once it \
+             is; if this stays, ask the platform operator"
         )
     }
 }
@@ -101,9 +101,12 @@ pub struct PullSource<'a> {
 }
 
 impl PullSource<'_> {
-    /// The host that was asked, and the Secrets it was asked with.
+    /// The host that was asked, and the Secrets it was asked with; nothing for the container of another writer, whose image is not known.
     fn tried(&self, failure: &PullFailure) -> String {
         let Self { image, named, place } = *self;
+        if failure.container == ANOTHER {
+            return String::new();
+        }
         let repository = ImageRepository::of(image);
         let host = repository.as_ref().map_or(
             "no host, because it is not the name of an image",
@@ -111,15 +114,18 @@ impl PullSource<'_> {
         );
         let secrets = match place {
             PullPlace::TenantCluster => {
-                "without a Secret, because none of the platform's goes to a tenant's own cluster".to_owned()
+                "without a Secret of the platform's, because none goes to a tenant's own cluster".to_owned()
             }
-            _ if named.is_empty() => "without a Secret, because the class names none".to_owned(),
-            PullPlace::Hub => format!("with {}", outcomes(image, named)),
-            PullPlace::RenderCluster => {
-                format!("with {}", outcomes_on_cluster(image, named, &failure.uncopied))
+            _ if named.is_empty() => {
+                "without a Secret of the platform's, because the class names none".to_owned()
+            }
+            PullPlace::Hub | PullPlace::RenderCluster => {
+                let is_on_hub = place == PullPlace::Hub;
+                let outcomes = outcomes_in_pod(image, named, &failure.uncopied, is_on_hub);
+                format!("with {outcomes}")
             }
         };
-        format!("from {host} {secrets}")
+        format!(" from {host} {secrets}")
     }
 }
 
@@ -145,12 +151,12 @@ pub struct PullReport {
     pub failure: Option<PullFailure>,
 }
 
-/// What is known of a class after a report. Of several clusters the first one counts until its image is pulled, so that the status
-/// does not alternate.
+/// What is known of a class after a report. Of several clusters the first one counts until its image is pulled, and of several pods
+/// the first one, so that the status does not alternate.
 #[must_use]
 pub fn after_report(known: Option<ClassPullFailure>, report: &PullReport) -> Option<ClassPullFailure> {
     match known {
-        Some(known) if known.cluster != report.cluster => Some(known),
+        Some(known) if known.cluster != report.cluster || known.is_repeated_by(report) => Some(known),
         _ => report.failure.clone().map(|failure| ClassPullFailure {
             cluster: report.cluster.clone(),
             failure,
@@ -168,6 +174,15 @@ pub struct ClassPullFailure {
 }
 
 impl ClassPullFailure {
+    /// Whether a report says no more than is known; one of a pod with more copies does.
+    fn is_repeated_by(&self, report: &PullReport) -> bool {
+        let known = &self.failure;
+        report.failure.as_ref().is_some_and(|failure| {
+            (failure.container, failure.word) == (known.container, known.word)
+                && failure.uncopied.len() >= known.uncopied.len()
+        })
+    }
+
     /// The message to the platform operator: where, which container, why, from which host, and with which Secrets.
     #[must_use]
     pub fn message(&self, image: &str, named: &[NamedPullSecret]) -> String {
@@ -179,7 +194,7 @@ impl ClassPullFailure {
         let source = PullSource { image, named, place };
         let tried = source.tried(&self.failure);
         format!(
-            "{on} the image of container {container} is not pulled ({word}) {tried}; correct the image, its registry or the Secret: the \
+            "{on} the image of container {container} is not pulled ({word}){tried}; correct the image, its registry or the Secret: the \
              kubelet tries again by itself, and a changed Secret counts for the next Job"
         )
     }
@@ -252,32 +267,40 @@ mod tests {
         let failure = PullFailure::of(&injected, &named).unwrap();
         assert_eq!(failure.uncopied, ["pull"]);
         let said = failure.message(&source(&named, PullPlace::RenderCluster));
-        assert!(!said.contains("canary"), "{said}");
+        assert!(
+            !said.contains("canary") && !said.contains("registry.example.com"),
+            "{said}"
+        );
     }
 
     #[test]
-    fn the_first_cluster_counts_until_its_image_is_pulled() {
-        let report = |cluster: &str, word: Option<&'static str>| PullReport {
+    fn the_first_cluster_counts_until_its_image_is_pulled_and_there_the_pod_with_most_copies() {
+        let report = |cluster: &str, word: Option<&'static str>, uncopied: &[&str]| PullReport {
             class: None,
             cluster: Some(cluster.to_owned()),
             failure: word.map(|word| PullFailure {
-                container: "render",
                 word,
-                uncopied: Vec::new(),
+                ..failure(uncopied)
             }),
         };
+        let (refused, invalid) = (Some("ImagePullBackOff"), Some("InvalidImageName"));
         let mut known = None;
-        for (report, cluster) in [
-            (report("a", None), None),
-            (report("a", Some("ImagePullBackOff")), Some("a")),
-            (report("b", Some("ImagePullBackOff")), Some("a")),
-            (report("b", None), Some("a")),
-            (report("a", None), None),
-            (report("b", Some("InvalidImageName")), Some("b")),
+        for (cluster, word, uncopied, expected) in [
+            ("a", None, &[][..], None),
+            ("a", refused, &["pull"], Some(("a", 1))),
+            ("a", refused, &[], Some(("a", 0))),
+            ("a", refused, &["pull"], Some(("a", 0))),
+            ("b", refused, &[], Some(("a", 0))),
+            ("b", None, &[], Some(("a", 0))),
+            ("a", None, &[], None),
+            ("b", invalid, &["pull"], Some(("b", 1))),
         ] {
-            known = after_report(known, &report);
-            let found = known.as_ref().and_then(|known| known.cluster.as_deref());
-            assert_eq!(found, cluster, "{report:?}");
+            known = after_report(known, &report(cluster, word, uncopied));
+            let found = known.as_ref().map(|known| {
+                let cluster = known.cluster.as_deref().unwrap_or_default();
+                (cluster, known.failure.uncopied.len())
+            });
+            assert_eq!(found, expected, "{cluster} {word:?} {uncopied:?}");
         }
     }
 
@@ -319,40 +342,65 @@ mod tests {
         }
     }
 
-    /// A Secret, whether the pod names it without a copy, where the pod is, and what is said of it.
-    fn situations() -> Vec<(NamedPullSecret, bool, PullPlace, &'static str)> {
-        let by_hand = NamedPullSecret {
+    /// A Secret, whether the pod names it without a copy, and what is said of it on the hub's cluster.
+    fn situations_here() -> Vec<(NamedPullSecret, bool, &'static str)> {
+        vec![
+            (named(Ok(copied())), false, "(has registry.example.com:5000)"),
+            (
+                named(Ok(copied())),
+                true,
+                "(could not be copied when the Job was made, and can be now)",
+            ),
+            (
+                named(Err(PullSecretFault::NoEntry)),
+                true,
+                "(has no entry for registry.example.com:5000)",
+            ),
+            (
+                named(Err(PullSecretFault::Missing)),
+                true,
+                "(does not exist, neither in the hub's release namespace nor where",
+            ),
+            (by_hand(), true, "(the one in the rendering namespace, as it is)"),
+        ]
+    }
+
+    /// The same on a `RenderCluster`.
+    fn situations_there() -> Vec<(NamedPullSecret, bool, &'static str)> {
+        vec![
+            (by_hand(), false, "(has registry.example.com:5000)"),
+            (
+                named(Ok(copied())),
+                true,
+                "(could not be copied when the Job was made, and can be now; one that was made by hand on the cluster is used as it is)",
+            ),
+            (
+                named(Err(PullSecretFault::Missing)),
+                true,
+                "(does not exist in the hub's release namespace; one that was made by hand",
+            ),
+            (
+                named(Err(PullSecretFault::NoEntry)),
+                true,
+                "(has no entry for registry.example.com:5000; one that was made by hand",
+            ),
+        ]
+    }
+
+    fn by_hand() -> NamedPullSecret {
+        NamedPullSecret {
             is_by_hand: true,
             ..named(Ok(copied()))
-        };
-        let (fine, bad) = (named(Ok(copied())), |fault| named(Err(fault)));
-        let (hub, cluster) = (PullPlace::Hub, PullPlace::RenderCluster);
-        let (has, by_name) = (
-            "(has registry.example.com:5000)",
-            "(does not exist in the hub's release namespace; one of",
-        );
-        let no_entry = "(has no entry for registry.example.com:5000)";
-        let missing = "(does not exist, neither in the hub's release namespace nor";
-        vec![
-            (fine.clone(), false, hub, has),
-            (bad(PullSecretFault::NoEntry), true, hub, no_entry),
-            (bad(PullSecretFault::Missing), true, hub, missing),
-            (by_hand.clone(), true, hub, "(the one in the rendering namespace,"),
-            (by_hand, false, cluster, has),
-            (
-                fine,
-                true,
-                cluster,
-                "(the one that was made by hand on the cluster,",
-            ),
-            (bad(PullSecretFault::Missing), true, cluster, by_name),
-            (bad(PullSecretFault::NoEntry), true, cluster, no_entry),
-        ]
+        }
     }
 
     #[test]
     fn task_and_class_say_where_why_from_which_host_and_with_which_secrets() {
-        for (secret, is_uncopied, place, words) in situations() {
+        let here = situations_here().into_iter().map(|said| (PullPlace::Hub, said));
+        let there = situations_there()
+            .into_iter()
+            .map(|said| (PullPlace::RenderCluster, said));
+        for (place, (secret, is_uncopied, words)) in here.chain(there) {
             let failure = failure(if is_uncopied { &["pull"] } else { &[] });
             let is_cluster = place == PullPlace::RenderCluster;
             let of_class = ClassPullFailure {
@@ -384,7 +432,7 @@ mod tests {
         };
         let said = failure.message(&bare);
         assert!(
-            said.contains("from docker.io without a Secret, because the class names none"),
+            said.contains("from docker.io without a Secret of the platform's, because the class names none"),
             "{said}"
         );
         let said = failure.message(&PullSource { image: "", ..bare });
@@ -395,7 +443,7 @@ mod tests {
         let all = [named(Ok(copied()))];
         let said = failure.message(&source(&all, PullPlace::TenantCluster));
         assert!(
-            said.contains("from registry.example.com:5000 without a Secret"),
+            said.contains("from registry.example.com:5000 without a Secret of the platform's"),
             "{said}"
         );
         assert!(!said.contains("with pull"), "{said}");

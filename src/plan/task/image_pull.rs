@@ -36,9 +36,9 @@ pub(super) fn watch_over(o: &ObservedTask<'_>) -> ReconcileStep {
 fn source<'a>(o: &ObservedTask<'a>) -> PullSource<'a> {
     let class = o.task.spec.as_ref().and_then(|spec| o.catalog.class_of(spec));
     let place = match o.target {
-        Some(Ok(RemoteTarget::Own(_))) => PullPlace::TenantCluster,
-        Some(_) => PullPlace::RenderCluster,
         None => PullPlace::Hub,
+        Some(Ok(RemoteTarget::Platform(_))) => PullPlace::RenderCluster,
+        Some(Ok(RemoteTarget::Own(_)) | Err(_)) => PullPlace::TenantCluster,
     };
     PullSource {
         image: class.map_or("", |class| &class.spec.image),

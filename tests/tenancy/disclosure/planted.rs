@@ -165,6 +165,7 @@ async fn a_leak_in_an_object_is_found() -> Result<()> {
 #[tokio::test]
 async fn a_leak_beside_the_objects_is_found() -> Result<()> {
     let mut stage = Stage::without_hub("planted", &[]).await?;
+    stage.plants_leaks();
     let hub = stage.spawn_hub_with(&stage.hub_user.kubeconfig()?, &[("X", &format!("a{CANARY}"))])?;
     hub.wait_ready().await?;
     let environ = format!("/proc/{}/environ", hub.pid());
@@ -194,7 +195,7 @@ async fn a_leak_beside_the_objects_is_found() -> Result<()> {
     )?;
     let places: Vec<_> = stage.hits().await?.into_iter().map(|hit| hit.place).collect();
     ensure!(places.iter().any(|place| place == "the hub's log"), "{places:?}");
-    stage.passed_with_leaks();
+    stage.passed();
     Ok(())
 }
 

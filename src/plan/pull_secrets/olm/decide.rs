@@ -28,8 +28,7 @@ pub fn decide(observed: &ObservedOlm, limits: &PullSecretLimits) -> PullSecretPl
             all.insert(name, of_namespace);
         }
     }
-    let unreadable = observed.unreadable.iter().map(|name| unreadable(name));
-    plan.complaints.extend(unreadable);
+    plan.complaints.extend(unreadable(observed));
     plan.complaints.extend(settle::bound_destinations(
         &mut all,
         observed,
@@ -85,12 +84,25 @@ fn of_whole_namespace(
     all.map(complaint).collect()
 }
 
-fn unreadable(namespace: &str) -> PullSecretComplaint {
-    PullSecretComplaint {
-        subject: ComplaintSubject::Namespace(ObjectKey::new("", namespace)),
+/// The listed namespaces that cannot be read.
+fn unreadable(observed: &ObservedOlm) -> BTreeSet<PullSecretComplaint> {
+    let catalogs = observed.catalog_namespaces.iter();
+    let unlisted = catalogs
+        .filter(|(_, is_listed)| !**is_listed)
+        .map(|(name, _)| name);
+    let complaint = |name: &String| {
+        PullSecretComplaint {
+        subject: ComplaintSubject::Namespace(ObjectKey::new("", name)),
         reason: Reason::Forbidden,
         note: "it is listed, and is not there, or the program may not read what the chart lets it read; the program looks again".to_owned(),
     }
+    };
+    observed
+        .unreadable
+        .iter()
+        .chain(unlisted)
+        .map(complaint)
+        .collect()
 }
 
 /// The plan for one namespace.

@@ -20,6 +20,16 @@ pub struct LinkChange {
     pub added: Vec<String>,
 }
 
+impl LinkChange {
+    /// The change without the entries of these copies; `None` where nothing is left of it.
+    #[must_use]
+    pub fn without(&self, unwritten: &BTreeSet<&str>) -> Option<Self> {
+        let mut left = self.clone();
+        left.added.retain(|name| !unwritten.contains(name.as_str()));
+        (!left.added.is_empty() || !left.removed.is_empty()).then_some(left)
+    }
+}
+
 /// The change that gives a ServiceAccount these copies, and takes off those that may go; `None` where there is nothing to change.
 #[must_use]
 pub fn link_change(

@@ -44,7 +44,7 @@ pub struct ObservedOlm {
     pub sources: BTreeMap<ObjectKey, ObservedSource>,
     /// The namespaces that copies may go to, as far as they were listed.
     pub namespaces: BTreeMap<String, ObservedNamespace>,
-    /// Namespaces of either list that are not there, or that the program may not read.
+    /// Namespaces that copies may go to and that are not there, or that the program may not read.
     pub unreadable: BTreeSet<String>,
     /// Names of copies of Secrets of the catalog namespaces that were there, or named, at some time.
     pub copy_names: BTreeSet<String>,
