@@ -3,8 +3,6 @@
 mod renderer_support;
 mod support;
 
-#[path = "tasks/budget.rs"]
-mod budget;
 #[path = "tasks/crash.rs"]
 mod crash;
 #[path = "tasks/deletion.rs"]

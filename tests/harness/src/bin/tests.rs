@@ -24,6 +24,8 @@ const THREADS: &str = "RUST_TEST_THREADS";
 const IN_TURNS: &[&str] = &["failover", "shards", "storms"];
 /// Programs that nothing else runs beside, because they show that a deadline is kept.
 const ALONE: &[&str] = &["hostile_remote"];
+/// How many times as many tests of one of [`ALONE`] run at a time: they wait for deadlines and leave the machine idle.
+const WAITERS: usize = 4;
 /// Where the seconds of the last run are, beside the Kubernetes programs, so that a fresh clone knows which tests are the longest.
 const SECONDS: &str = "test-seconds.json";
 
@@ -97,7 +99,7 @@ fn run() -> Result<bool> {
     let (at_a_time, threads) = (number(AT_A_TIME, cores)?, number(THREADS, cores + 1)?);
     let is_alone = |program: &Program| ALONE.contains(&program.name.as_str());
     let (alone, others): (Vec<_>, Vec<_>) = programs.into_iter().partition(is_alone);
-    let mut ended = run_all(alone, &logs, 1, threads)?;
+    let mut ended = run_all(alone, &logs, 1, threads * WAITERS)?;
     ended.extend(run_all(in_order(others, &before), &logs, at_a_time, threads)?);
     let lasted: BTreeMap<String, f64> = ended.iter().map(|e| (e.name.clone(), e.seconds)).collect();
     fs::write(last_run, serde_json::to_string(&lasted)?)?;

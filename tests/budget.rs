@@ -1,9 +1,9 @@
 //! What a task costs the API server, counted in its audit log; writes are the currency.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::instances::until_renewed;
-use crate::support::{DIGEST, LIMIT, Stage, plane};
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
@@ -15,6 +15,8 @@ use renderhub::api::labels::FINALIZER;
 use renderhub_harness::audit::Mark;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
+use support::instances::until_renewed;
+use support::{DIGEST, LIMIT, Stage, plane};
 
 /// Tasks whose writes are counted.
 const TASKS: usize = 8;
