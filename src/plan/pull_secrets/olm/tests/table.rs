@@ -185,7 +185,7 @@ fn what_is_not_known_at_the_moment_takes_nothing_away() {
         (
             "catalogs are not listed",
             |w| _ = w.catalog_namespaces.insert("olm".to_owned(), false),
-            &[],
+            &[Reason::Forbidden],
         ),
         (
             "the Secret is gone",
@@ -244,4 +244,28 @@ fn a_pod_that_was_made_before_the_link_is_evicted_once_the_link_is_there() {
         change(team(&mut world).pods.get_mut("p").unwrap(), later);
         assert!(decide(&world, &LIMITS).evictions.is_empty(), "{number}");
     }
+}
+
+#[test]
+fn of_a_namespace_that_takes_no_copy_the_gravest_reason_is_said() {
+    let said = |change: fn(&mut ObservedOlm)| {
+        let mut world = world();
+        change(&mut world);
+        let complaints = decide(&world, &LIMITS).complaints.into_iter();
+        let said = complaints.map(|c| (c.subject.kind(), c.subject.key().name.clone(), c.reason));
+        said.collect::<Vec<_>>()
+    };
+    assert_eq!(said(|_| ()), []);
+    let on_etcd = |reason| [("Subscription", "etcd".to_owned(), reason)];
+    assert_eq!(
+        said(|w| team(w).is_refused = true),
+        on_etcd(Reason::CreateRefused)
+    );
+    let recreated = said(|w| {
+        team(w).is_refused = true;
+        team(w).grant = NamespaceGrant::Recreated;
+    });
+    assert_eq!(recreated, on_etcd(Reason::NamespaceRecreated));
+    let unreadable = said(|w| _ = w.unreadable.insert("later".to_owned()));
+    assert_eq!(unreadable, [("Namespace", "later".to_owned(), Reason::Forbidden)]);
 }

@@ -49,7 +49,7 @@ pub(super) fn running(situation: Situation) -> Situation {
     })
 }
 
-fn seen(situation: Situation, uid: &str, may_have_ended: bool) -> Situation {
+pub(super) fn seen(situation: Situation, uid: &str, may_have_ended: bool) -> Situation {
     situation.with(|s| {
         s.job = JobState::Seen {
             uid: uid.to_owned(),

@@ -1,6 +1,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
+use crate::plan::pull_secrets::copy::PullSecretFault;
+use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::pull_secrets::pull_failure::PullFailure;
 
 const FAILING: ObservedPull = ObservedPull::Failing(PullFailure {
@@ -51,4 +53,41 @@ fn what_is_said_of_an_image_is_said_once_and_taken_back() {
             .as_ref()
             .is_some_and(|start| start.0 < Timestamp::MAX)
     );
+}
+
+/// Holds: S1.
+#[test]
+fn a_task_names_the_secrets_of_its_class_and_on_a_tenants_own_cluster_none() {
+    let missing = NamedPullSecret {
+        name: "pull".to_owned(),
+        copy: Err(PullSecretFault::Missing),
+        is_by_hand: false,
+    };
+    let failing = |situation: Situation| {
+        let task = written(&situation.with(|s| {
+            s.catalog.fallback.spec.image = "registry.example.com/renderer".to_owned();
+            s.catalog.fallback.pull_secrets = vec![missing.clone()];
+            (s.pull, s.now) = (FAILING, at(200));
+        }));
+        let conditions = task.status.conditions.into_iter();
+        let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+        ready.next().map(|condition| condition.message).unwrap()
+    };
+    let abroad = |situation| abroad::seen(abroad::running(situation), abroad::JOB, false);
+    for (situation, words) in [
+        (running(120), "with pull (does not exist, neither"),
+        (
+            abroad(abroad::to_east()),
+            "with pull (does not exist in the hub's release namespace;",
+        ),
+        (abroad(abroad::to_own()), "without a Secret of the platform's"),
+    ] {
+        let is_own = words.starts_with("without");
+        let said = failing(situation);
+        assert!(
+            said.contains(&format!("from registry.example.com {words}")),
+            "{said}"
+        );
+        assert_eq!(said.contains("with pull"), !is_own, "{said}");
+    }
 }
