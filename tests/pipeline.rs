@@ -322,7 +322,7 @@ async fn a_target_that_is_deleted_takes_its_versions_and_tasks_along() -> Result
     assert!(scene.tasks().get_opt(&bootstrap.name_any()).await?.is_none());
     assert!(scene.versions("edge").await?.is_empty());
     scene.stage.cleared(&bootstrap).await?;
-    // The shared task is nobody's, so the hub deletes it.
+    // No Target owns the shared task, so the hub deletes it.
     wait_for("the shared task to be gone", LIMIT, async || {
         let tasks: Vec<RenderTask> = scene.all_tasks().await?;
         Ok((!tasks.iter().any(|t| t.name_any().starts_with("release-"))).then_some(()))

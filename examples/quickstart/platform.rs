@@ -100,7 +100,7 @@ impl Platform {
         Ok(())
     }
 
-    /// The control plane, for whoever speaks with it in another name.
+    /// The control plane, for a caller that speaks with it in another name.
     pub fn plane(&self) -> &ControlPlane {
         &self.plane
     }

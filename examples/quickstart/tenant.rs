@@ -20,7 +20,7 @@ const NAMESPACE: &str = "team-a";
 /// A task takes some five seconds; a machine under load several times that.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Somebody who works in `team-a`.
+/// A user who works in `team-a`.
 pub struct Tenant {
     client: Client,
     kubeconfig: PathBuf,
@@ -182,7 +182,7 @@ impl Tenant {
     }
 }
 
-/// Where the task stands: the reason of its `Ready` condition.
+/// How far the task is: the reason of its `Ready` condition.
 fn reason(task: &RenderTask) -> String {
     let conditions = task.status.iter().flat_map(|status| &status.conditions);
     let ready = conditions.filter(|condition| condition.type_ == ConditionType::Ready.as_str());

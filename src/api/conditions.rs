@@ -188,7 +188,7 @@ reasons! {
     Unrecognised,
     /// The cluster's version of Kubernetes is too old, or lacks a kind that the hub needs.
     Incompatible,
-    /// Requests as the task's ServiceAccount reach the cluster as somebody else's.
+    /// Requests as the task's ServiceAccount reach the cluster as another user's.
     ImpersonationNotEffective,
     /// A task was let go although its cluster could not be cleared.
     TeardownForced,

@@ -18,7 +18,7 @@ use super::{cluster_registry::AllowedNamespace, schema};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct QueuePolicySpec {
-    /// Namespaces that have the weight, whoever has their name; `"*"` is every namespace, and the platform's own tasks. Where
+    /// Namespaces that have the weight, whichever tenant has their name; `"*"` is every namespace, and the platform's own tasks. Where
     /// several policies match, one that names the namespace wins over `"*"`, then the larger weight wins.
     #[schemars(schema_with = "schema::allowed_namespaces")]
     pub namespaces: Vec<AllowedNamespace>,

@@ -107,11 +107,11 @@ pub struct RenderClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub active_jobs: Option<i32>,
-    /// Attempts to connect since the connection was lost; absent while it stands.
+    /// Attempts to connect since the connection was lost; absent while the hub is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub connection_attempts: Option<i32>,
-    /// When the next attempt to connect is made; absent while the connection stands.
+    /// When the next attempt to connect is made; absent while the hub is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_connection_attempt: Option<Time>,
 }

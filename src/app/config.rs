@@ -70,7 +70,7 @@ pub struct HubCli {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub enum HubCommand {
-    /// Run the hub until it is told to stop.
+    /// Run the hub until a signal stops it.
     Run(Box<RunArgs>),
     /// Look at what would keep the hub from starting, and change nothing.
     Preflight(Box<PreflightArgs>),
@@ -78,7 +78,7 @@ pub enum HubCommand {
     Probe(ProbeArgs),
     /// End a hub that is about to be uninstalled, while it may still release its Lease.
     Stop(StopArgs),
-    /// Give operators that OLM installed the pull Secrets of their catalogs, until it is told to stop.
+    /// Give operators that OLM installed the pull Secrets of their catalogs, until a signal stops it.
     PullSecrets(PullSecretArgs),
 }
 
@@ -163,7 +163,7 @@ pub struct RunArgs {
     /// Where tenants may push with registries of their own.
     #[command(flatten)]
     pub registries: RegistryArgs,
-    /// What stands in front of tasks.
+    /// Whether the hub makes tasks for Targets, and how.
     #[command(flatten)]
     pub pipeline: PipelineArgs,
     /// How the hub looks around before it starts.

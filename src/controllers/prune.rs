@@ -94,7 +94,7 @@ pub(super) struct RegistryRoute {
     token_realm: Option<Uri>,
     credential: Option<BasicCredential>,
     lookup: Option<Arc<dyn AddressLookup>>,
-    /// Whether failures are told without their cause, unless the registry asked for the credential.
+    /// Whether the hub hides the cause of a failure, unless the registry asked for the credential.
     is_hidden: bool,
 }
 
@@ -306,7 +306,7 @@ impl RegistryRoute {
         (transport, auth)
     }
 
-    /// What a failure may be told as.
+    /// What the hub may say of a failure.
     pub(super) const fn failure(&self, error: PushError, has_sent_credential: bool) -> PruneFailure {
         if self.is_hidden && !has_sent_credential {
             PruneFailure::Failed

@@ -27,8 +27,8 @@ const WAITING: FairBufferLimits = FairBufferLimits {
     of_namespace: 16,
     total: 256,
 };
-/// The same of warnings about deletions, each up to 1 KiB: they go out however long it takes, so what bounds them is 4 MiB of
-/// memory.
+/// Warnings about deletions that may wait to be sent, of a namespace and of all, each up to 1 KiB: they go out however long it
+/// takes, so what bounds them is 4 MiB of memory.
 const WAITING_WARNINGS: FairBufferLimits = FairBufferLimits {
     of_namespace: 1_024,
     total: 4_096,

@@ -224,8 +224,8 @@ async fn each_bound_holds() -> Result<()> {
     for whole in full::all() {
         assert_eq!(verdict(&client, &whole).await?, Ok(()), "{whole}");
         let kind = whole["kind"].as_str().unwrap();
-        let mut all = Vec::new();
-        probes(&spec_schema(kind), &["spec".to_owned()], &whole["spec"], &mut all);
+        let (schema, mut all) = (spec_schema(kind), Vec::new());
+        probes(&schema, &["spec".to_owned()], &whole["spec"], &mut all);
         // Of a number or a percentage, a rule leaves less room than the length does.
         let is_percentage = |probe: &&Probe| {
             probe.is_legal && probe.path.last().is_some_and(|field| field == "maxUnavailable")
@@ -240,7 +240,7 @@ async fn each_bound_holds() -> Result<()> {
                 probe.is_legal,
                 "{kind} {path}, {size} bytes: {answer:?}"
             );
-            seen.insert(format!("{kind} {}", generic(&spec_schema(kind), &probe.path)));
+            seen.insert(format!("{kind} {}", generic(&schema, &probe.path)));
         }
     }
     for crd in renderhub::api::custom_resource_definitions() {

@@ -121,7 +121,7 @@ const fn open(path: &'static str) -> Filled {
         path,
         "as text, in `config`",
         free_form,
-        "the task is told `ConfigTooLarge`, and does not start",
+        "the task gets the reason `ConfigTooLarge`, and does not start",
         "src/plan/task/validate.rs",
         FREE_FORM_TEST,
     )
@@ -139,7 +139,7 @@ const FIELDS: &[Filled] = &[
     by_server("metadata.deletionTimestamp", "as a number", || "a time".to_owned()),
     by_hub("metadata.finalizers", "how many there are, and the place of the hub's own",
         || format!("{MAX_FINALIZERS} besides the hub's own"),
-        "the task is told `InvalidSpec`, and does not start before some are taken off; one that runs goes on; it can be deleted as ever",
+        "the task gets the reason `InvalidSpec`, and does not start before some are taken off; one that runs goes on; it can be deleted as ever",
         "src/plan/task/finalizer_summary.rs", ("tests/storms/large.rs", "a_megabyte_of_finalizers_on_each_task_costs_others_nothing")),
     skipped("metadata.annotations"),
     skipped("metadata.labels"),

@@ -15,17 +15,17 @@ pub fn makes_bootstrap_task(write: &Write) -> bool {
     write.method == "POST" && name.is_some_and(|name| name.starts_with("bootstrap-"))
 }
 
-/// A release's chart was pushed, and its task is told so.
+/// A release's chart was pushed, and its task's status says so.
 pub fn says_that_a_release_is_rendered(write: &Write) -> bool {
     is_status(write, "/rendertasks/release-") && status(write)["completionTime"].is_string()
 }
 
-/// A version's chart was pushed, and the version is told so.
+/// A version's chart was pushed, and the version's status says so.
 pub fn says_that_a_version_is_pushed(write: &Write) -> bool {
     is_status(write, "/hydratedtargets/") && status(write)["pushedAt"].is_string()
 }
 
-/// A Release that names what it may not, or what is not there, is told so.
+/// The status of a Release says that it names what it may not, or what is not there.
 pub fn says_that_a_release_is_not_ready(write: &Write) -> bool {
     let mut conditions = status(write)["conditions"].as_array().into_iter().flatten();
     is_status(write, "/releases/") && conditions.any(|c| c["type"] == "Ready" && c["status"] == "False")

@@ -52,7 +52,7 @@ impl World {
         self.running.metrics.api_calls.get_or_create(&labels).get()
     }
 
-    /// The same of one Secret.
+    /// How often the hub read one Secret with its values.
     pub async fn reads_of(&self, secret: &str) -> Result<usize> {
         let events = self.hub.audit()?.since(Mark::START).await?;
         let is_read = |event: &&Event| {

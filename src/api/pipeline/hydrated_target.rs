@@ -222,6 +222,6 @@ pub enum PruneFailure {
     Unreachable,
     /// The registry answered with something else than the protocol has, or led elsewhere.
     BadAnswer,
-    /// It did not work; of a registry that a tenant chose and that asked for no credential no more is told.
+    /// It did not work; the hub says no more of a registry that a tenant chose and that asked for no credential.
     Failed,
 }

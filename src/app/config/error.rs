@@ -29,7 +29,7 @@ pub enum SettingsError {
     /// A namespace may not have more than all together.
     #[error("--max-active-jobs-per-namespace must not be larger than --max-active-jobs")]
     CapsContradict,
-    /// The same of what is kept.
+    /// A namespace may not keep more failed Jobs than all together.
     #[error("--keep-failed-jobs-per-namespace must not be larger than --keep-failed-jobs")]
     KeptContradict,
     /// A tenant with rights in the rendering namespace could read the platform's credentials.
@@ -54,7 +54,7 @@ pub enum SettingsError {
     /// A hub without this check would do damage by being there.
     #[error("--skip-preflight must not contain {0}: it cannot be left out")]
     NotSkippable(PreflightCheck),
-    /// A Lease is held by somebody.
+    /// A Lease names the instance that holds it.
     #[error("--instance-name must be 1 to 253 printable characters without spaces")]
     NoInstanceName,
     /// Something that is no gate is to be opened.

@@ -92,7 +92,7 @@ pub(super) fn source(
     })
 }
 
-/// The same of a copy.
+/// A copy of such a Secret; what was read of it counts for its version.
 pub(super) fn copy(secret: &PartialObjectMeta<Secret>, known: Option<&ObservedCopy>) -> Option<ObservedCopy> {
     let meta = &secret.metadata;
     let version = meta.resource_version.as_ref()?.parse().ok()?;

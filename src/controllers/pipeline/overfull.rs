@@ -30,7 +30,7 @@ pub(super) type RefusedObject = (&'static str, ObjectKey, String);
 pub(super) struct OverfullNamespaces {
     /// Namespaces of which an object was not kept since the last list of its kind, each with the kind.
     beyond: BTreeSet<(String, &'static str)>,
-    /// Objects of which is still to be told.
+    /// Objects that the hub has yet to write an event about.
     pub refused: Vec<RefusedObject>,
     /// Whether something went since the last list, so that the others may fit.
     pub has_shrunk: bool,

@@ -29,7 +29,7 @@ pub struct PipelinePruning {
     pub pruner: Pruner,
     /// What the platform lets tenants name.
     pub tenancy: TenancyPolicy,
-    /// Where a person is told of charts that are left.
+    /// Records the events about charts that are left.
     pub events: EventRecorder,
 }
 

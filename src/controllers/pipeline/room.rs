@@ -80,7 +80,7 @@ impl PipelineController {
     }
 }
 
-/// What is told of an object that is not kept.
+/// The event about an object that the hub does not keep.
 fn not_kept() -> PipelineReport {
     PipelineReport {
         is_warning: true,

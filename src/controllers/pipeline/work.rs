@@ -72,7 +72,7 @@ pub(super) struct TargetWork {
     decision: TargetDecision,
     /// Whether the status differs from the one that is there.
     has_new_status: bool,
-    /// What is told once the status of a version is written, and once that of the Target is.
+    /// The event after the status of a version is written, and the one after that of the Target is.
     reports: [Option<PipelineReport>; 2],
 }
 

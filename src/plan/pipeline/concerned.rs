@@ -1,4 +1,4 @@
-//! Whom a change concerns: the Targets that may be decided about otherwise, and the objects that may be told something else.
+//! Whom a change concerns: the Targets that may be decided about otherwise, and the objects whose status may change.
 //!
 //! It is asked before and after an object changes, and what both say is looked at again. It may name too many and never too few.
 

@@ -1,4 +1,4 @@
-//! The hash by which contents are told apart.
+//! The hash by which the hub tells contents apart.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What is told of a Target or a Profile in an event: what happened to it, once for each transition.
+//! What an event says of a Target or a Profile: what happened to it, once for each transition.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 

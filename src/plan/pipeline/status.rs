@@ -153,7 +153,7 @@ pub fn of_component(
     ))
 }
 
-/// The status that a version of a component should have. A Release needs no Component, so one that is missing is only told of.
+/// The status that a version of a component should have. A Release needs no Component, so only the message says that one is missing.
 #[must_use]
 pub fn of_component_version(
     key: &ObjectKey,

@@ -30,7 +30,7 @@ const NAME: &str = "renderhub-pull-";
 
 /// Type of a Secret with docker's file of credentials, and the key of that file.
 pub(super) const DOCKER_CONFIG: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
-/// The same of the older file.
+/// Type of a Secret with the older file, and the key of that file.
 pub(super) const LEGACY_CONFIG: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
 
 /// Base64 as the kubelet takes it: with or without the padding.

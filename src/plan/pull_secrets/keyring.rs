@@ -56,7 +56,7 @@ impl HostAndPath {
         })
     }
 
-    /// Whether a target is in what this glob stands for.
+    /// Whether a target is among those that this glob means.
     fn covers(&self, target: &Self) -> bool {
         let ((host, port), (target_host, target_port)) =
             (host_and_port(&self.host), host_and_port(&target.host));

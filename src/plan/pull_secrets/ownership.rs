@@ -1,7 +1,7 @@
 //! Whose a copy of a pull secret is.
 //!
-//! A Secret is a copy of ours if it has the label, names its source, and has the name that follows from that source. None of the
-//! three is enough alone: labels can be forged, and a name can be taken.
+//! A Secret is a copy of this program's if it has the label, names its source, and has the name that follows from that source. None
+//! of the three is enough alone: labels can be forged, and a name can be taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ pub struct CopyMarks {
 }
 
 impl CopyMarks {
-    /// The marks of a Secret; `None` where it is no copy of ours.
+    /// The marks of a Secret; `None` where it is no copy of this program's.
     #[must_use]
     pub fn read(meta: &ObjectMeta) -> Option<Self> {
         let label = |key: &str| meta.labels.as_ref()?.get(key).map(String::as_str);

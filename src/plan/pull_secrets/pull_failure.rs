@@ -7,8 +7,8 @@ use super::named::{NamedPullSecret, outcomes_in_pod};
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::plan::task::job_state::{RENDER_CONTAINER, RENDERER_CONTAINER};
 
-/// The kubelet's own words for an image that it does not have, each with the one that is told; no other is read. The first two
-/// alternate while it tries.
+/// The kubelet's own words for an image that it does not have, each with the one that the hub reports; it reads no other. The first
+/// two alternate while the kubelet tries.
 const WORDS: &[(&str, &str)] = &[
     ("ErrImagePull", "ImagePullBackOff"),
     ("ImagePullBackOff", "ImagePullBackOff"),

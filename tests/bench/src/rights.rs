@@ -23,7 +23,7 @@ pub async fn hub(rendering: &str) -> Result<Rights> {
     hub_of(rendering, &[]).await
 }
 
-/// The same of a hub that makes tasks for Targets.
+/// The rights of a hub that makes tasks for Targets, as the chart gives them.
 ///
 /// # Errors
 /// If the chart cannot be rendered.
@@ -38,7 +38,7 @@ pub async fn hub_with_pipeline(rendering: &str) -> Result<Rights> {
     Rights::of_chart(&values).await
 }
 
-/// The same of a hub with a list of namespaces; none is all.
+/// The rights of a hub with a list of namespaces, as the chart gives them; none is all.
 ///
 /// # Errors
 /// If the chart cannot be rendered.

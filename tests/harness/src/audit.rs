@@ -179,8 +179,8 @@ impl Audit {
         self.between(from, now)
     }
 
-    /// The same of those whose line in the log holds this text, e.g. the name of a user: the others are not parsed, and a log
-    /// that many tests share is full of them.
+    /// Those events whose line in the log holds this text, e.g. the name of a user: the others are not parsed, and a log that
+    /// many tests share is full of them.
     ///
     /// # Errors
     /// As [`Audit::since`].

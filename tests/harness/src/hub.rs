@@ -52,7 +52,7 @@ impl Hub {
         Self::spawn_command(binary, "run", kubeconfig, args, env)
     }
 
-    /// Starts another of the binary's commands that works until it is told to stop, e.g. `pull-secrets`.
+    /// Starts another of the binary's commands that works until a signal stops it, e.g. `pull-secrets`.
     ///
     /// # Errors
     /// If the program cannot be started.

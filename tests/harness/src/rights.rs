@@ -49,7 +49,7 @@ impl Rights {
         Self::of_objects(&objects)
     }
 
-    /// The rights of the chart's other program, which is told by its component, e.g. `pull-secrets`.
+    /// The rights of the chart's other program, which its component names, e.g. `pull-secrets`.
     ///
     /// # Errors
     /// As [`Rights::of_chart`].

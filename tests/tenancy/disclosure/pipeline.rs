@@ -47,7 +47,7 @@ async fn no_secret_and_no_foreign_text_is_said_of_targets() -> Result<()> {
     let version = scene.versions("edge").await?.remove(0);
     let data = json!({"token": VALUE, "profile": VALUE});
     ensure!(version.spec.userdata == Some(data), "{:?}", version.spec.userdata);
-    // Profiles that disagree are told of without what they say.
+    // The hub says that Profiles disagree, and not what they say.
     scene
         .profile(
             "others",
@@ -59,7 +59,7 @@ async fn no_secret_and_no_foreign_text_is_said_of_targets() -> Result<()> {
     scene
         .target_is("edge", "Ready", "False", "UserdataConflict")
         .await?;
-    // A chart that fails is told of without the words of its pod.
+    // The hub says that a chart failed, without the words of its pod.
     scene
         .release("blog", "1.0.0", json!({"values": {"token": VALUE}}))
         .await?;

@@ -42,7 +42,7 @@ pub enum FinalizerChange {
     Add,
     /// It is taken off, after everything else is done.
     Remove,
-    /// It is taken off although something of the Target may be left, which a person is told.
+    /// It is taken off although something of the Target may be left, which an event says.
     Force,
 }
 

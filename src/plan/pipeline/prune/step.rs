@@ -41,7 +41,7 @@ pub struct PruneInput<'o> {
 pub enum PruneStep {
     /// Nothing of it is to be deleted from a registry, so the object goes.
     Delete,
-    /// The object goes, and a person is told of its charts.
+    /// The object goes, and an event tells a person of its charts.
     GiveUp(GivenUp),
     /// Nothing before then, unless something changes.
     Wait(Timestamp),

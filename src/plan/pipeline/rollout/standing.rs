@@ -104,7 +104,7 @@ pub(super) struct RolloutSurvey<'o> {
     facts: HashMap<&'o ObjectKey, TargetFacts<'o>>,
 }
 
-/// A Target of a Profile, how it stands, and the version of the chart that it should get.
+/// A Target of a Profile, its standing, and the version of the chart that it should get.
 pub(super) type SurveyedTarget<'o> = (&'o ObjectKey, RolloutStanding, Option<String>);
 
 impl<'o> RolloutSurvey<'o> {
@@ -250,7 +250,7 @@ struct Look<'f, 'o> {
 }
 
 impl Look<'_, '_> {
-    /// How the Target stands to a Release; without a chart, it cannot be rendered for it.
+    /// The standing of the Target for a Release; without a chart, the hub cannot render the Release for it.
     fn standing(
         &self,
         profile: &SurveyedProfile<'_>,

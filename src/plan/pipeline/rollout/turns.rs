@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 /// Of so many Targets one may fail before a rollout halts.
 const ONE_IN: usize = 10;
 
-/// How a Target stands to a Release as it is now.
+/// The standing of a Target for a Release as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutStanding {
     /// Its newest version that is pushed has it.

@@ -1,4 +1,4 @@
-//! What is said of Profiles, bindings and components, and what is told in events.
+//! What statuses say of Profiles, bindings and components, and what events say.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
@@ -186,7 +186,7 @@ fn only_what_changed_is_told_to_those_whom_it_concerns() {
 /// Holds: F16.
 #[test]
 fn the_winner_has_a_name_only_for_who_may_know_it() {
-    // The namespaces of the binding, the Target and the winner, and whether its name is told.
+    // The namespaces of the binding, the Target and the winner, and whether the text has the winner's name.
     for (own, target, of_winner, is_told) in [
         ("a", "a", "a", true),
         ("a", "a", "b", true),

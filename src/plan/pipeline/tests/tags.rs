@@ -1,4 +1,4 @@
-//! Numbers of versions and tags of charts, each of which stands for one content.
+//! Numbers of versions and tags of charts, each of which means one content.
 
 use super::keeping::with_profile;
 use super::world::{World, key};

@@ -93,7 +93,7 @@ impl Here<'_> {
             .collect()
     }
 
-    /// A ServiceAccount is changed where it lacks what it should have, or has of ours what it should not.
+    /// The change of each ServiceAccount that lacks an entry that it should have, or has one of this program's that it should not.
     fn links(&self) -> Vec<(String, LinkChange)> {
         let nothing = BTreeSet::new();
         let mut all = Vec::new();
@@ -116,7 +116,7 @@ impl Here<'_> {
         is_ours.unwrap_or_else(|| self.observed.copy_names.contains(copy))
     }
 
-    /// Whether a copy of ours is of a catalog namespace that is known; `None` where it is no copy of ours.
+    /// Whether a copy is of a catalog namespace that is known; `None` where it is no copy of this program's.
     fn is_known(&self, copy: &ObservedCopy) -> Option<bool> {
         let marks = copy.marks.as_ref()?;
         let namespaces = &self.observed.catalog_namespaces;

@@ -1,4 +1,4 @@
-//! What is not as it should be, and who is told.
+//! What is not as it should be, and the object that the complaint is about.
 
 use crate::api::conditions::Reason;
 use crate::plan::pipeline::object::ObjectKey;
@@ -45,7 +45,7 @@ impl ComplaintSubject {
 /// Something that keeps a copy or a link from being where it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PullSecretComplaint {
-    /// Who is told.
+    /// The object that the complaint is about.
     pub subject: ComplaintSubject,
     /// Why.
     pub reason: Reason,

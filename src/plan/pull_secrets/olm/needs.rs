@@ -8,7 +8,7 @@ use crate::api::conditions::Reason;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::CopyUser;
 
-/// Subscriptions beyond the bound that are told so.
+/// Subscriptions beyond the bound that get a complaint.
 const TOLD: usize = 8;
 
 /// What a `CatalogSource` lists.

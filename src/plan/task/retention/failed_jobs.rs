@@ -16,8 +16,9 @@ use super::finished::FinishedTask;
 /// Failed Jobs of one namespace that are kept on a cluster where no flag says otherwise: more than people read, and a hundred
 /// namespaces reach [`KEPT_FAILURES`] together.
 pub const KEPT_FAILURES_OF_NAMESPACE: usize = 100;
-/// The same of all namespaces together: half of the 20,000 Jobs, and as many Secrets, that the chart's quota lets exist. The other
-/// half is for the 256 Jobs that run at once, for those that are being deleted, and for what another release has there.
+/// Failed Jobs of all namespaces together that are kept on a cluster where no flag says otherwise: half of the 20,000 Jobs, and as
+/// many Secrets, that the chart's quota lets exist. The other half is for the 256 Jobs that run at once, for those that are being
+/// deleted, and for what another release has there.
 pub const KEPT_FAILURES: usize = 10_000;
 /// Longest that a failed Job is kept where no flag says otherwise.
 pub const KEPT_AT_MOST: SignedDuration = SignedDuration::from_hours(24);

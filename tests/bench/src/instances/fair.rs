@@ -100,7 +100,7 @@ impl Fair {
         self.flood.hub.p50 / self.calm.hub.p50
     }
 
-    /// The same of p99.
+    /// The quiet tenant's p99 in the flood as a multiple of the one before.
     pub fn ratio_p99(&self) -> f64 {
         self.flood.hub.p99 / self.calm.hub.p99
     }

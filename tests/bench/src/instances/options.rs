@@ -31,7 +31,7 @@ pub struct InstanceOptions {
     /// Times that the hub at work is killed during a load; 0 leaves this part out.
     #[arg(long, default_value_t = 20)]
     pub kills: u32,
-    /// Seconds that a hub which stands by is watched; 0 leaves this part out.
+    /// Seconds that a standby is watched; 0 leaves this part out.
     #[arg(long, default_value_t = 30)]
     pub standby_seconds: u64,
     /// File that these figures are written to as JSON [default: bench/instances.json in cargo's target directory].

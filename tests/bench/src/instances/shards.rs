@@ -60,7 +60,7 @@ impl Shards {
         self.several.requests_per_task / self.one.requests_per_task
     }
 
-    /// The same of all requests.
+    /// All requests of several as a multiple of one's.
     pub fn all_requests(&self) -> f64 {
         self.several.all_requests_per_task / self.one.all_requests_per_task
     }

@@ -36,7 +36,7 @@ pub struct Waits {
     pub tasks: usize,
     /// From the answer to a task's creation to its Job, as a watch sees it.
     pub hub: Latency,
-    /// The same of the bare writer.
+    /// From the answer to the creation of a task of the bare writer's to its Job, as a watch sees it.
     pub bare: Latency,
     /// Tasks that had no Job in time, or did not succeed.
     pub lost: usize,
