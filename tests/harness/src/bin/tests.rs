@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use renderhub_harness::tools::cache_directory;
 use serde_json::Value;
 
-/// How many run at a time instead of one more than there are cores.
+/// How many run at a time instead of one for each core.
 const AT_A_TIME: &str = "RENDERHUB_TEST_PROGRAMS";
 /// How many tests of a program run at a time, as Rust's own test runner reads it, instead of one more than there are cores.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -96,7 +96,7 @@ fn run() -> Result<bool> {
     let before = seconds(&last_run);
     let begun = Instant::now();
     let cores = thread::available_parallelism()?.get();
-    let (at_a_time, threads) = (number(AT_A_TIME, cores + 1)?, number(THREADS, cores + 1)?);
+    let (at_a_time, threads) = (number(AT_A_TIME, cores)?, number(THREADS, cores + 1)?);
     let is_alone = |program: &Program| ALONE.contains(&program.name.as_str());
     let (alone, others): (Vec<_>, Vec<_>) = programs.into_iter().partition(is_alone);
     let mut ended = run_all(alone, &logs, 1, threads * WAITERS)?;
