@@ -226,6 +226,21 @@ async fn what_the_api_server_refuses_is_said_and_tried_again_after_growing_pause
     refuse(&world, "secrets", "CREATE", false).await?;
     world.until_entries(&team, "etcd", &[world.copy("more")]).await?;
     world.until_conditions(&[]).await?;
+    // A refusal is forgotten where another writer has done what was refused, and nothing is left to write.
+    refuse(&world, "serviceaccounts", "UPDATE", true).await?;
+    world.write_catalog("main", &["more", PULL]).await?;
+    world
+        .until_conditions(&["Subscription third CreateRefused"])
+        .await?;
+    world
+        .accounts(&team)
+        .delete("etcd", &DeleteParams::default())
+        .await?;
+    let copies = [world.copy("more"), world.copy(PULL)];
+    world
+        .write_account(&team, "etcd", &[&copies[0], &copies[1]])
+        .await?;
+    world.until_conditions(&[]).await?;
     world.passed()
 }
 

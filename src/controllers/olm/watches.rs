@@ -171,7 +171,7 @@ impl WatchParts {
             tracing::warn!(
                 namespace,
                 kind = error.kind(),
-                "this namespace is not there, or the program may not read it; it is looked for again"
+                "this namespace cannot be read; see that it is there, and that the program has the rights of the chart: it is looked for again"
             );
         }
         *is_said &= read.is_err();

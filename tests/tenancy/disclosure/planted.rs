@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub::api::labels::FIELD_MANAGER;
 use renderhub_harness::canary::Hit;
@@ -232,5 +232,19 @@ async fn a_leak_in_arguments_and_on_the_admin_port_is_found() -> Result<()> {
             .collect();
         ensure!(only_in(&hits, path), "{path}: {hits:?}");
     }
+    Ok(())
+}
+
+/// A stage that ends without a word has its checks all the same.
+#[tokio::test]
+async fn a_leak_fails_a_test_that_does_not_ask_for_its_checks() -> Result<()> {
+    let stage = Stage::without_hub("unasked", &[]).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.admin.clone(), &stage.scope.tenant);
+    let leak: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": "leak"}, "data": {"a": CANARY}}))?;
+    maps.create(&PostParams::default(), &leak).await?;
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(stage)));
+    ensure!(ended.is_err(), "the leak is not seen");
+    maps.delete("leak", &DeleteParams::default()).await?;
     Ok(())
 }
