@@ -152,9 +152,7 @@ async fn a_leak_in_an_object_is_found() -> Result<()> {
         apply::object(&client, event).await?;
         stage.finds(&format!("events {planted}")).await?;
         let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client, namespace);
-        events
-            .delete(&planted, &kube::api::DeleteParams::default())
-            .await?;
+        events.delete(&planted, &DeleteParams::default()).await?;
     }
     ensure!(stage.hits().await?.is_empty(), "everything was taken back");
     stage.passed();
