@@ -1,16 +1,20 @@
-//! What the pipeline costs: a fleet from nothing beside the same writes without a hub and beside the same tasks made by hand, one
-//! Release that changes, and a restart.
+//! What the pipeline costs: a fleet from nothing beside the same writes without a hub and beside the very tasks of it made by hand,
+//! one Release that changes, and a restart.
 
 mod bare;
 mod fleet;
 mod plan;
 mod report;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use futures::{TryStreamExt, stream};
+use kube::ResourceExt;
+use renderhub::api::RenderTask;
 use renderhub_harness::{Hub, wait_for};
 
 pub use bare::{FleetWrites, run as run_bare};
@@ -23,6 +27,7 @@ use crate::measure::{cpu_seconds, load, memory, number};
 use crate::options::{Options, beside_program};
 use crate::report::write_json;
 use crate::rights;
+use crate::wire::IN_FLIGHT;
 use crate::world::World;
 
 /// The write that says that a Target is ready.
@@ -70,6 +75,7 @@ impl Made {
 /// What a hub did with a fleet.
 struct HubRun {
     made: Made,
+    tasks: Vec<FleetTask>,
     changed: OneChanged,
     /// Writes of a hub that starts with the fleet.
     idle_writes: usize,
@@ -83,9 +89,9 @@ struct HubRun {
 /// If something cannot be measured.
 pub async fn measure(options: &Options) -> Result<()> {
     let load_before = load();
-    let by_hand = by_hand(options).await?;
     let hub = hub_run(options).await?;
     let bare = bare_run(options, &hub.made.requests).await?;
+    let by_hand = by_hand(options, &hub.tasks).await?;
     let figures = Figures {
         targets: options.pipeline.pipeline_targets,
         releases: options.pipeline.pipeline_releases,
@@ -148,7 +154,7 @@ async fn hub_run(options: &Options) -> Result<HubRun> {
     fleet.until_ready().await?;
     let (cpu_seconds, apiserver_cpu_seconds) = (cpu_seconds(&hub.pid().to_string())?, server.used()?);
     let requests = Requests::since(audit, begin, &world.hub_user).await?;
-    let tasks = all::<renderhub::api::RenderTask>(&world.admin).await?.len();
+    let tasks = tasks_of(&world).await?;
     let rss_mib = memory(hub.pid())?.now_mib;
     let changed = fleet.change_one().await?;
     drop(hub);
@@ -157,12 +163,13 @@ async fn hub_run(options: &Options) -> Result<HubRun> {
     tokio::time::sleep(WATCHED).await;
     Ok(HubRun {
         made: Made {
-            tasks,
+            tasks: tasks.len(),
             seconds: requests.seconds_until(READY_WRITE)?,
             cpu_seconds,
             apiserver_cpu_seconds,
             requests,
         },
+        tasks,
         changed,
         idle_writes: Requests::since(audit, begin, &world.hub_user).await?.all_writes,
         rss_mib,
@@ -200,20 +207,57 @@ async fn bare_run(options: &Options, of_hub: &Requests) -> Result<Made> {
     })
 }
 
-/// As many tasks as the fleet has, made before the hub starts.
-async fn by_hand(options: &Options) -> Result<Made> {
-    let tasks = wanted_tasks(options);
+/// A task that a hub made for a fleet.
+struct FleetTask {
+    name: String,
+    namespace: String,
+    /// As JSON.
+    spec: String,
+}
+
+impl FleetTask {
+    /// The same task for a namespace of another world, whose repositories have its name.
+    fn in_namespace(&self, namespace: &str) -> Result<RenderTask> {
+        let spec = self.spec.replace(&self.namespace, namespace);
+        Ok(RenderTask::new(&self.name, serde_json::from_str(&spec)?))
+    }
+}
+
+/// All tasks that there are.
+async fn tasks_of(world: &World) -> Result<Vec<FleetTask>> {
+    let tasks = all::<RenderTask>(&world.admin).await?.into_iter();
+    tasks
+        .map(|task| {
+            Ok(FleetTask {
+                name: task.name_any(),
+                namespace: task.namespace().context("a task without a namespace")?,
+                spec: serde_json::to_string(&task.spec)?,
+            })
+        })
+        .collect()
+}
+
+/// The tasks of the fleet by a tenant who makes them by hand, as fast as the API server takes them, where a hub waits for them.
+async fn by_hand(options: &Options, tasks: &[FleetTask]) -> Result<Made> {
     let world = world(options).await?;
     let _finisher = world.spawn_finisher()?;
-    world.create_tasks(tasks).await?;
+    let hub = ready_hub(&world).await?;
     let audit = world.plane.audit()?;
     let (begin, server) = (audit.mark().await?, Server::look(&world)?);
-    let hub = ready_hub(&world).await?;
-    until_succeeded(&hub, tasks).await?;
+    let fleet_namespaces: BTreeSet<&str> = tasks.iter().map(|task| task.namespace.as_str()).collect();
+    let places: BTreeMap<&str, usize> = fleet_namespaces.into_iter().zip(0..).collect();
+    stream::iter(tasks.iter().map(Ok))
+        .try_for_each_concurrent(IN_FLIGHT, async |task| {
+            let place = places[task.namespace.as_str()];
+            let object = task.in_namespace(&world.namespaces()[place])?;
+            world.create_whole_task(place, &object).await
+        })
+        .await?;
+    until_succeeded(&hub, tasks.len()).await?;
     let (cpu_seconds, apiserver_cpu_seconds) = (cpu_seconds(&hub.pid().to_string())?, server.used()?);
     let requests = Requests::since(audit, begin, &world.hub_user).await?;
     Ok(Made {
-        tasks,
+        tasks: tasks.len(),
         seconds: requests.seconds_until(ENDED)?,
         cpu_seconds,
         apiserver_cpu_seconds,

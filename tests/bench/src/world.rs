@@ -11,9 +11,9 @@ use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
-use renderhub::api::ClusterRegistry;
 use renderhub::api::labels::{FINALIZER, HUB_ID};
 use renderhub::api::names::{HubId, TaskKind};
+use renderhub::api::{ClusterRegistry, RenderTask};
 use renderhub::kubernetes::object::{SlimObject, task_resource};
 use renderhub::plan::task::model::Task;
 use renderhub_harness::hub::AS_INSTALLED;
@@ -191,6 +191,16 @@ impl World {
         let made: SlimObject = self.admin.request(request).await?;
         made.into_task(TaskKind::RenderTask)
             .context("a task without a UID")
+    }
+
+    /// Creates this task in the namespace of this number.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn create_whole_task(&self, namespace: usize, task: &RenderTask) -> Result<()> {
+        let body = serde_json::to_vec(task)?;
+        let request = self.tasks_in(namespace).create(&PostParams::default(), body);
+        wire::send(&self.admin, request).await
     }
 
     /// Creates tasks as fast as the API server takes them.

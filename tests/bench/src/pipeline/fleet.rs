@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -113,15 +113,23 @@ impl Fleet<'_> {
     /// If it takes too long.
     pub async fn until_ready(&self) -> Result<()> {
         let _progress = Progress::start("the fleet gets ready".to_owned());
-        wait_for("the fleet to be ready", LIMIT, async || {
+        let mut late = all::<Target>(&self.world.admin).await?;
+        ensure!(late.len() == self.targets, "some Targets are gone");
+        late.retain(|target| !is_ready(target));
+        // One by one: a list of all costs the API server as much as a few hundred of the hub's writes.
+        for target in late {
+            let api: Api<Target> =
+                Api::namespaced(self.world.admin.clone(), &target.namespace().unwrap_or_default());
+            wait_for("the Target to be ready", LIMIT, async || {
+                let is_done = is_ready(&api.get(&target.name_any()).await?);
+                tokio::time::sleep(if is_done { Duration::ZERO } else { PAUSE }).await;
+                Ok(is_done.then_some(()))
+            })
+            .await?;
+        }
+        wait_for("the tasks to leave nothing", LIMIT, async || {
             tokio::time::sleep(PAUSE).await;
-            let targets = all::<Target>(&self.world.admin).await?;
-            let is_ready = |target: &&Target| {
-                let status = target.status.as_ref();
-                status.is_some_and(|status| is_true(&status.conditions, ConditionType::BootstrapReady))
-            };
-            let is_done = targets.iter().filter(is_ready).count() == self.targets;
-            Ok((is_done && self.world.is_cleared().await?).then_some(()))
+            Ok(self.world.is_cleared().await?.then_some(()))
         })
         .await
     }
@@ -172,6 +180,12 @@ impl Fleet<'_> {
             .map(|target| (target.name_any(), target.resource_version()))
             .collect())
     }
+}
+
+/// Whether the newest version of a Target is pushed.
+fn is_ready(target: &Target) -> bool {
+    let status = target.status.as_ref();
+    status.is_some_and(|status| is_true(&status.conditions, ConditionType::BootstrapReady))
 }
 
 fn object(kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {
