@@ -122,7 +122,8 @@ impl HubClient {
             serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
         );
         let request = tasks(&task.id)?.patch(&task.id.name, &manager(), &patch);
-        let answer: Result<WriteResponse, _> = self.send("patch", resource(task.id.kind), request).await;
+        let answer: Result<WriteResponse, _> =
+            self.objects.write("patch", resource(task.id.kind), request).await;
         match answer {
             Ok(WriteResponse { metadata }) => Ok((metadata.resource_version, metadata.finalizers)),
             // What is named by its place is somewhere else by now.
@@ -163,7 +164,8 @@ impl HubClient {
             serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
         );
         let request = tasks(id)?.patch_subresource("status", &id.name, &manager(), &patch);
-        let answer: WriteResponse = self.send("patch", status_resource(id.kind), request).await?;
+        let resource = status_resource(id.kind);
+        let answer: WriteResponse = self.objects.write("patch", resource, request).await?;
         Ok(TaskRevision {
             resource_version: answer.metadata.resource_version,
             generation: answer.metadata.generation,
@@ -268,8 +270,11 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::api::labels::PIPELINE_BOOTSTRAP;
     use crate::api::names::TaskUid;
-    use crate::kubernetes::apply::ApiTransport;
+    use crate::api::pipeline::{Target, TargetStatus};
+    use crate::kubernetes::apply::{ApiTransport, NewObject, StatusWrite};
+    use crate::plan::pipeline::object::ObjectKey;
 
     /// Time that the API server takes for a task.
     const PAUSE: Duration = Duration::from_secs(1);
@@ -290,23 +295,70 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn few_whole_tasks_are_read_at_a_time_and_each_gets_its_turn() {
-        let wire = Arc::new(Counting::default());
+    fn hub_client(wire: Arc<dyn ApiTransport>) -> HubClient {
         let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
-        let calls = HubClient::over(TaskObjectClient::new(
-            wire.clone(),
-            None,
-            "rendering".to_owned(),
-            hub,
-        ));
-        let (begin, id) = (Instant::now(), |number: usize| TaskId {
+        HubClient::over(TaskObjectClient::new(wire, None, "rendering".to_owned(), hub))
+    }
+
+    fn task_id(number: usize) -> TaskId {
+        TaskId {
             kind: TaskKind::RenderTask,
             namespace: "team-a".to_owned(),
             name: format!("task-{number}"),
             uid: TaskUid::new("t"),
-        });
-        let ids: Vec<_> = (0..3 * READS).map(id).collect();
+        }
+    }
+
+    /// An API server that answers each request with a version, if it is asked for the metadata alone.
+    #[derive(Debug)]
+    struct MetadataAlone;
+
+    impl ApiTransport for MetadataAlone {
+        fn send(
+            &self,
+            request: HttpRequest<Vec<u8>>,
+            _: ResponseLimit,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+            let accepts = request.headers().get(http::header::ACCEPT).cloned();
+            let is_lean = accepts.is_some_and(|accepts| accepts == crate::kubernetes::apply::METADATA_ONLY);
+            let answer = Bytes::from_static(br#"{"metadata": {"resourceVersion": "7", "uid": "u"}}"#);
+            Box::pin(async move { is_lean.then_some(answer).ok_or(CallError::Invalid) })
+        }
+    }
+
+    #[tokio::test]
+    async fn of_what_a_write_made_only_the_metadata_is_asked_for() {
+        let calls = hub_client(Arc::new(MetadataAlone));
+        let status = RenderTaskStatus::default();
+        let written = calls.write_status(&task_id(0), &status).await.unwrap();
+        assert_eq!(written.resource_version, "7");
+        let (key, status) = (ObjectKey::new("team-a", "edge"), TargetStatus::default());
+        let write = StatusWrite {
+            key: &key,
+            uid: "u",
+            status: &status,
+        };
+        let written = calls
+            .write_pipeline_status::<Target, _>("targets/status", write)
+            .await;
+        assert_eq!(written.unwrap(), Some(7));
+        let new = NewObject {
+            key: &key,
+            label: PIPELINE_BOOTSTRAP,
+            target: None,
+            seal: None,
+            spec: &json!({}),
+        };
+        let made = calls.create_pipeline_object::<Target, _>("targets", new).await;
+        assert_eq!(made.unwrap(), "u");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_whole_tasks_are_read_at_a_time_and_each_gets_its_turn() {
+        let wire = Arc::new(Counting::default());
+        let calls = hub_client(wire.clone());
+        let begin = Instant::now();
+        let ids: Vec<_> = (0..3 * READS).map(task_id).collect();
         let read = join_all(ids.iter().map(|id| calls.get_task(id))).await;
         assert!(read.into_iter().all(|task| task.unwrap().is_none()));
         assert_eq!(

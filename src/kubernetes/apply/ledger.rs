@@ -90,7 +90,7 @@ impl HubClient {
             .objects
             .own::<ConfigMap>()
             .patch_metadata(&self.ledger_name(), &manager(), &body);
-        let answer: WriteResponse = self.send("patch", "configmaps", request).await?;
+        let answer: WriteResponse = self.objects.write("patch", "configmaps", request).await?;
         Ok(answer.metadata.resource_version)
     }
 
@@ -113,7 +113,7 @@ impl HubClient {
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
         let request = self.objects.own::<ConfigMap>().create(&parameters, body);
-        let answer: WriteResponse = self.send("create", "configmaps", request).await?;
+        let answer: WriteResponse = self.objects.write("create", "configmaps", request).await?;
         Ok(answer.metadata.resource_version)
     }
 

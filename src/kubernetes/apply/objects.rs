@@ -305,6 +305,19 @@ impl TaskObjectClient {
         serde_json::from_slice(&body).map_err(|_| UNREADABLE)
     }
 
+    /// Sends a write; of its answer only the metadata is asked for and read.
+    pub(super) async fn write<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        mut request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
+        if let Ok(request) = &mut request {
+            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+        }
+        self.send(verb, resource, request).await
+    }
+
     /// The body of the answer as it came, as far as it is wanted.
     pub(super) async fn exchange(
         &self,

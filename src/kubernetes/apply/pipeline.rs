@@ -124,7 +124,7 @@ impl HubClient {
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
         let request = Request::new(path).create(&parameters, body);
-        let made: CreatedObject = self.send("create", resource, request).await?;
+        let made: CreatedObject = self.objects.write("create", resource, request).await?;
         made.uid().ok_or(CallError::Transport(TransportStage::Decode))
     }
 
@@ -186,7 +186,11 @@ impl HubClient {
         );
         let request = Request::new(Target::url_path(&(), Some(&target.key.namespace)));
         let request = request.patch(&target.key.name, &manager(), &patch);
-        match found(self.send::<WriteResponse>("patch", "targets", request).await) {
+        match found(
+            self.objects
+                .write::<WriteResponse>("patch", "targets", request)
+                .await,
+        ) {
             Ok(answer) => Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok())),
             // What is named by its place is somewhere else by now.
             Err(CallError::Invalid) => Err(CallError::Conflict),
@@ -207,7 +211,7 @@ impl HubClient {
         let patch = patch.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let request = Request::new(K::url_path(&(), Some(&write.key.namespace)));
         let request = request.patch_subresource("status", &write.key.name, &manager(), &patch);
-        let answer: Option<WriteResponse> = found(self.send("patch", resource, request).await)?;
+        let answer: Option<WriteResponse> = found(self.objects.write("patch", resource, request).await)?;
         Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok()))
     }
 }

@@ -89,7 +89,7 @@ impl HubClient {
     ) -> Result<Option<String>, CallError> {
         let request = Request::new(K::url_path(&(), None));
         let request = request.patch_subresource("status", name, &manager(), &Patch::Merge(body));
-        let answer: Option<WriteResponse> = found(self.send("patch", resource, request).await)?;
+        let answer: Option<WriteResponse> = found(self.objects.write("patch", resource, request).await)?;
         Ok(answer.map(|answer| answer.metadata.resource_version))
     }
 }

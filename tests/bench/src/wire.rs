@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use http::header::ACCEPT;
 use kube::{Client, Config};
+use renderhub::kubernetes::apply::METADATA_ONLY;
 
 /// Requests in flight of a bulk writer; more only wait in the API server.
 pub const IN_FLIGHT: usize = 8;
@@ -24,12 +26,14 @@ pub async fn client() -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Sends a request and reads the answer as bytes only.
+/// Sends a request and reads the answer as bytes only. Of a write it asks for the metadata, as a hub does.
 ///
 /// # Errors
 /// If it fails, or the API server refuses.
 pub async fn send(client: &Client, request: Request) -> Result<()> {
-    let answer = client.request_text(request?);
+    let mut request = request?;
+    request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+    let answer = client.request_text(request);
     tokio::time::timeout(DEADLINE, answer)
         .await
         .context("a request took too long")??;
