@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +22,7 @@ mod hub_parts;
 mod loops;
 mod preflight_loop;
 pub mod probe;
+mod program;
 mod pull_secrets;
 mod signals;
 mod start;
@@ -33,8 +33,9 @@ mod unserved_namespaces;
 pub use error::AppError;
 use hub_parts::HubParts;
 use loops::DrainedTasks;
+use program::Program;
 pub use pull_secrets::pull_secrets;
-use signals::{LAST_EVENTS, cancel_on_signal};
+use signals::LAST_EVENTS;
 pub use start::{preflight, probe_network, stop_hub};
 
 /// Longest wait for the release of the Lease at the end.
@@ -46,24 +47,14 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 /// What keeps it from starting, or that one of its loops ended.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
     let clients = start::clients(WriteFence::default()).await?;
-    let listener = TcpListener::bind(settings.admin.admin_address)
-        .await
-        .map_err(AppError::Bind)?;
-    let stop = CancellationToken::new();
-    let (metrics, registry) = Metrics::new();
-    let (ready, is_ready) = watch::channel(false);
-    let state = watch::Sender::new(InstanceState::Starting);
-    let mut loops = JoinSet::new();
-    loops.spawn(cancel_on_signal(stop.clone())?);
-    let health = admin::Readiness {
-        ready: is_ready,
-        state: state.subscribe(),
-        stop: stop.clone(),
-    };
+    let Program {
+        mut loops,
+        stop,
+        metrics,
+        ready,
+        state,
+    } = Program::start(settings.admin.admin_address, InstanceState::Starting).await?;
     loops.spawn(publish_state(state.subscribe(), metrics.clone()));
-    let admin = admin::serve(listener, registry, health);
-    loops.spawn(async move { _ = admin.await });
-
     let Some(started) = start::start_up(&clients, &settings, &metrics, &stop, state).await? else {
         return Ok(());
     };

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use kube::Client;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
-use super::signals::{LAST_EVENTS, cancel_on_signal};
-use super::{admin, start};
+use super::program::Program;
+use super::signals::LAST_EVENTS;
+use super::start;
 use crate::app::config::PullSecretSettings;
 use crate::base::metrics::Metrics;
 use crate::controllers::olm::{NamespaceRecorder, OlmController, OlmControllerParts, OlmWatches};
@@ -28,22 +27,13 @@ use crate::plan::pull_secrets::olm::PullSecretLimits;
 pub async fn pull_secrets(settings: PullSecretSettings) -> Result<(), AppError> {
     let fence = WriteFence::without_lease();
     let client = start::clients(fence.clone()).await?.hub;
-    let listener = TcpListener::bind(settings.admin_address)
-        .await
-        .map_err(AppError::Bind)?;
-    let stop = CancellationToken::new();
-    let (metrics, registry) = Metrics::new();
-    let (ready, is_ready) = watch::channel(false);
-    let state = watch::Sender::new(InstanceState::Active);
-    let mut loops = JoinSet::new();
-    loops.spawn(cancel_on_signal(stop.clone())?);
-    let health = admin::Readiness {
-        ready: is_ready,
-        state: state.subscribe(),
-        stop: stop.clone(),
-    };
-    let admin = admin::serve(listener, registry, health);
-    loops.spawn(async move { _ = admin.await });
+    let Program {
+        mut loops,
+        stop,
+        metrics,
+        ready,
+        ..
+    } = Program::start(settings.admin_address, InstanceState::Active).await?;
     let (events, send_events) =
         EventRecorder::new(client.clone(), fence, COPY_MANAGER.to_owned(), metrics.clone());
     let send_events = tokio::spawn(send_events);
