@@ -25,6 +25,8 @@ use renderhub::kubernetes::apply::TransportStage;
 mod architecture;
 #[path = "docs/bounds.rs"]
 mod bounds;
+#[path = "docs/logs.rs"]
+mod logs;
 #[path = "docs/named.rs"]
 mod named;
 #[path = "docs/picture.rs"]

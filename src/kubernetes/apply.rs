@@ -24,5 +24,5 @@ pub use objects::{METADATA_ONLY, TaskObjectClient};
 pub use pipeline::{NewObject, SeenTarget, StatusWrite};
 pub use platform::PlatformStatusPatch;
 pub use secret::{SecretBody, SecretData};
-pub use transport::{ApiTransport, OBJECT_MAX, ResponseLimit, fetch};
+pub use transport::{ApiTransport, OBJECT_MAX, ResponseLimit, fetch, log_call};
 pub use transport_stage::TransportStage;

@@ -23,7 +23,9 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::{CallError, METADATA_ONLY, OBJECT_MAX, SecretBody, TransportStage, fetch};
+use crate::kubernetes::apply::{
+    CallError, METADATA_ONLY, OBJECT_MAX, SecretBody, TransportStage, fetch, log_call,
+};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
     LinkChange, ObservedAccount, ObservedCopy, PullSecretContent, PullSecretState, WantedCopy, content_of,
@@ -251,7 +253,7 @@ impl PullSecretClient {
         let answer = tokio::time::timeout(DEADLINE, fetch(&self.client, request, max)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout));
         let code = answer.as_ref().map_or_else(|error| error.code(), |_| 200);
-        tracing::debug!(verb, resource, code, "a call to the API server");
+        log_call(verb, resource, code, answer.as_ref().err().copied());
         self.metrics.call(verb, resource, code);
         answer
     }

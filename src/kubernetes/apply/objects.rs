@@ -27,7 +27,7 @@ use crate::plan::task::CreatePermission;
 use super::error::{CallError, CreateError, found, gone};
 use super::get::{CreatedObject, FetchedJob, LeanJob, LeanObject, LeanPods, PODS};
 use super::response::{delete, manager};
-use super::transport::{ApiTransport, ResponseLimit};
+use super::transport::{ApiTransport, ResponseLimit, log_call};
 use super::transport_stage::TransportStage;
 
 /// Longest a call to the hub's own API server may take.
@@ -335,14 +335,7 @@ impl TaskObjectClient {
 
     fn count(&self, verb: &'static str, resource: &'static str, answer: Result<&Bytes, CallError>) {
         let (code, error) = (answer.map_or_else(CallError::code, |_| 200), answer.err());
-        tracing::debug!(
-            verb,
-            resource,
-            code,
-            kind = error.map(CallError::kind),
-            stage = error.and_then(CallError::stage),
-            "a call to an API server"
-        );
+        log_call(verb, resource, code, error);
         if let Some(metrics) = &self.metrics {
             metrics.call(verb, resource, code);
         }

@@ -50,6 +50,18 @@ pub trait ApiTransport: fmt::Debug + Send + Sync {
     }
 }
 
+/// Says at `debug` what became of a call; of one that failed also how, and where on its way.
+pub fn log_call(verb: &'static str, resource: &'static str, code: u16, error: Option<CallError>) {
+    tracing::debug!(
+        verb,
+        resource,
+        code,
+        kind = error.map(CallError::kind),
+        stage = error.and_then(CallError::stage),
+        "a call to an API server"
+    );
+}
+
 /// The hub's own API server.
 pub(super) struct HubTransport(pub(super) Client);
 

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::{CallError, OBJECT_MAX, SecretBody, TransportStage, fetch};
+use crate::kubernetes::apply::{CallError, OBJECT_MAX, SecretBody, TransportStage, fetch, log_call};
 
 /// Longest a read may take.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -189,14 +189,7 @@ impl TenantSession {
 
     fn count(&self, verb: &'static str, resource: &'static str, error: Option<&TenantReadError>) {
         let (code, call) = (code(error), error.copied().and_then(TenantReadError::call));
-        tracing::debug!(
-            verb,
-            resource,
-            code,
-            kind = call.map(CallError::kind),
-            stage = call.and_then(CallError::stage),
-            "a call to an API server"
-        );
+        log_call(verb, resource, code, call);
         self.metrics.call(verb, resource, code);
     }
 

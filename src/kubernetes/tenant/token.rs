@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::{CallError, TransportStage};
+use crate::kubernetes::apply::{CallError, TransportStage, log_call};
 use crate::kubernetes::write_fence;
 use crate::plan::task::tenant::ServiceAccount;
 
@@ -135,7 +135,11 @@ impl TokenCache {
             Err(_) => 0,
         };
         let (verb, resource) = ("create", "serviceaccounts/token");
-        tracing::debug!(verb, resource, code, "a call to an API server");
+        let error = match &answer {
+            Err(TokenError::Call(error)) => Some(*error),
+            _ => None,
+        };
+        log_call(verb, resource, code, error);
         self.metrics.call(verb, resource, code);
         let answer = answer?;
         let text = answer.status.and_then(|status| status.token).map(Zeroizing::new);
