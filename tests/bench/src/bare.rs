@@ -162,7 +162,7 @@ impl Writer {
     }
 
     async fn send(&self, request: wire::Request) -> Result<()> {
-        wire::send(&self.client, request).await
+        wire::write(&self.client, request).await
     }
 }
 

@@ -26,18 +26,26 @@ pub async fn client() -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Sends a request and reads the answer as bytes only. Of a write it asks for the metadata, as a hub does.
+/// Sends a request and reads the answer as bytes only.
 ///
 /// # Errors
 /// If it fails, or the API server refuses.
 pub async fn send(client: &Client, request: Request) -> Result<()> {
-    let mut request = request?;
-    request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-    let answer = client.request_text(request);
+    let answer = client.request_text(request?);
     tokio::time::timeout(DEADLINE, answer)
         .await
         .context("a request took too long")??;
     Ok(())
+}
+
+/// The same for a write of one object, of which the API server answers with the metadata alone, as it does to a hub.
+///
+/// # Errors
+/// If it fails, or the API server refuses.
+pub async fn write(client: &Client, request: Request) -> Result<()> {
+    let mut request = request?;
+    request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+    send(client, Ok(request)).await
 }
 
 /// Whether the object was gone already.

@@ -163,7 +163,7 @@ impl FleetWriter {
 
     async fn one(&self, work: Work) -> Result<()> {
         match work {
-            Work::Status(request) => wire::send(&self.client, *request).await,
+            Work::Status(request) => wire::write(&self.client, *request).await,
             Work::Shared(namespace, task) => {
                 let key = ObjectKey::new(&namespace, &task.name);
                 self.task(new_object(&key, PIPELINE_RELEASE, None, &task.spec))
@@ -182,15 +182,15 @@ impl FleetWriter {
         let version: PartialObjectMeta<HydratedTarget> = self.create::<HydratedTarget, _, _>(version).await?;
         for status_before in &plan.statuses {
             let request = status::<Target, _>(&plan.key, &plan.uid, status_before);
-            wire::send(&self.client, request).await?;
+            wire::write(&self.client, request).await?;
         }
         let task_key = ObjectKey::new(&plan.key.namespace, &plan.task.name);
         let task = new_object(&task_key, PIPELINE_BOOTSTRAP, target, &plan.task.spec);
         self.task(task).await?;
         let uid = version.metadata.uid.context("a version without a UID")?;
         let request = status::<HydratedTarget, _>(&version_key, &uid, &plan.version_status);
-        wire::send(&self.client, request).await?;
-        wire::send(&self.client, status::<Target, _>(&plan.key, &plan.uid, &last)).await
+        wire::write(&self.client, request).await?;
+        wire::write(&self.client, status::<Target, _>(&plan.key, &plan.uid, &last)).await
     }
 
     /// A task from its creation to the end of what was made for it.
